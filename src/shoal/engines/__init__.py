@@ -1,0 +1,112 @@
+"""The contract that every engine keeps, the registry of engines, and the choice among them.
+
+An engine is stateless arithmetic. `train` takes the members named in `which` to the epoch counts in `until`,
+writes what happened into `log`, and leaves every member of `state` at the end of an epoch, whatever happens.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from shoal.engines.program import Assignment, Data, Log, Program, State
+from shoal.members import nearest
+
+Progress = Callable[[int], bool]  # told how many member-epochs are done; answers whether to stop
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What an engine may use."""
+
+    threads: int = 1
+    device: str = "cpu"
+    memory: int = 1 << 33  # bytes an engine may allocate for itself; members beyond that are trained in parts
+
+
+class Engine(Protocol):
+    name: str
+
+    def train(
+        self,
+        program: Program,
+        data: Data,
+        rows: Assignment,
+        state: State,
+        which: np.ndarray,
+        until: np.ndarray,
+        log: Log,
+        resources: Resources,
+        progress: Progress,
+    ) -> bool:
+        """Train; answer whether all members got where they should (False: told to stop)."""
+        ...
+
+    def predict(
+        self,
+        program: Program,
+        state: State,
+        X: np.ndarray,
+        which: np.ndarray,
+        out: np.ndarray,
+        resources: Resources,
+    ) -> None:
+        """Fill out[k] of shape (n_rows, n_outputs) with the raw outputs of member which[k]."""
+        ...
+
+    def evaluate(
+        self,
+        program: Program,
+        state: State,
+        data: Data,
+        which: np.ndarray,
+        resources: Resources,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean loss, and accuracy (cross_entropy, bce) or R2 (mse), of each member over all rows of `data`."""
+        ...
+
+    def workspace(self, program: Program, data: Data, rows: Assignment, resources: Resources) -> int:
+        """Bytes that `train` will need beyond the population's own buffers and the data."""
+        ...
+
+
+# name -> (module, class): torch is imported when one of its engines is first asked for, not before.
+REGISTRY = {
+    "native": ("shoal.engines.native", "NativeEngine"),
+    "grouped": ("shoal.engines.grouped", "GroupedEngine"),
+    "reference": ("shoal.engines.reference", "ReferenceEngine"),
+}
+
+
+def get_engine(name: str, device: str = "cpu") -> Engine:
+    """The engine of that name; "auto" is native on the CPU and grouped on a GPU."""
+    if name == "auto":
+        name = "native" if device == "cpu" else "grouped"
+    if name not in REGISTRY:
+        raise ValueError(f"engine must be auto, {', '.join(REGISTRY)}; got {name!r}{nearest(name, REGISTRY)}")
+    if name == "native" and device != "cpu":
+        raise ValueError(f"the native engine runs on the cpu, not on {device!r}; use engine='grouped' or 'auto'")
+    module, attribute = REGISTRY[name]
+    try:
+        engine: Engine = getattr(importlib.import_module(module), attribute)()
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        raise ModuleNotFoundError(f"engine {name!r} needs PyTorch: pip install 'shoal[torch]'", name="torch") from None
+    return engine
+
+
+def available_engines() -> dict[str, str]:
+    """Each engine with "yes" or the reason why it cannot run here."""
+    found = {}
+    for name in REGISTRY:
+        try:
+            get_engine(name)
+            found[name] = "yes"
+        except ImportError as error:
+            found[name] = str(error)
+    return found

@@ -1,0 +1,39 @@
+"""A member as a plain PyTorch network."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from shoal.members import Member
+
+MODULES: dict[str, type[nn.Module]] = {
+    "identity": nn.Identity,
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "selu": nn.SELU,
+    "gelu": nn.GELU,
+    "leaky_relu": nn.LeakyReLU,
+    "hardshrink": nn.Hardshrink,
+    "mish": nn.Mish,
+}
+
+
+def sequential(member: Member, layers: list[tuple[np.ndarray, np.ndarray]]) -> nn.Sequential:
+    """Linear, activation (and dropout, if the member has any) for each hidden layer, then Linear. In evaluation mode."""
+    modules: list[nn.Module] = []
+    for k, (weight, bias) in enumerate(layers):
+        # Made on the meta device, so that no random numbers are drawn from the user's generator.
+        linear = nn.Linear(*weight.shape, device="meta").to_empty(device="cpu")
+        with torch.no_grad():
+            linear.weight.copy_(torch.from_numpy(weight).T)
+            linear.bias.copy_(torch.from_numpy(bias))
+        modules.append(linear)
+        if k < len(layers) - 1:
+            modules.append(MODULES[member.activation]())
+            if member.dropout > 0:
+                modules.append(nn.Dropout(member.dropout))
+    return nn.Sequential(*modules).eval()

@@ -1,0 +1,72 @@
+"""What happened, per member and epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+CURVES = ("loss", "valid_loss", "valid_score")
+
+
+def _no_epochs() -> np.ndarray:
+    return np.empty((0, 0))
+
+
+@dataclass(eq=False)
+class History:
+    """Curves of shape (n_members, n_epochs); NaN where a member was not trained or had nothing to be scored on.
+
+    `loss` is the mean training loss seen during the epoch, `valid_loss` and `valid_score` (accuracy, or R2 for
+    squared error) are measured after it on the member's own validation rows.
+    """
+
+    loss: np.ndarray = field(default_factory=_no_epochs)
+    valid_loss: np.ndarray = field(default_factory=_no_epochs)
+    valid_score: np.ndarray = field(default_factory=_no_epochs)
+    seconds: float = 0.0  # spent in engines, over all fits
+
+    @staticmethod
+    def empty(n_members: int) -> History:
+        return History(*(np.empty((n_members, 0)) for _ in CURVES))
+
+    @property
+    def n_epochs(self) -> int:
+        return int(self.loss.shape[1])
+
+    def last(self, curve: str = "loss") -> np.ndarray:
+        """The newest value of each member's curve; NaN for a member that has none."""
+        values = getattr(self, curve)
+        if values.shape[1] == 0:
+            return np.full(len(values), np.nan)
+        seen = ~np.isnan(values)
+        position = values.shape[1] - 1 - np.argmax(seen[:, ::-1], axis=1)
+        return np.asarray(values[np.arange(len(values)), position])
+
+    def record(self, which: np.ndarray, start: np.ndarray, **curves: np.ndarray) -> None:
+        """Put rows of a run into place: member which[k] had done start[k] epochs when the run began."""
+        span = next(iter(curves.values())).shape[1]
+        needed = int(start.max(initial=0)) + span
+        columns = start[:, None] + np.arange(span)
+        for name in CURVES:
+            old = getattr(self, name)
+            if needed > old.shape[1]:
+                new = np.full((len(old), needed), np.nan)
+                new[:, : old.shape[1]] = old
+                setattr(self, name, new)
+                old = new
+            old[which[:, None], columns] = curves[name]
+
+    def trim(self, n_epochs: int) -> None:
+        """Forget columns after `n_epochs`: a run that was stopped reserved more than it used."""
+        for name in CURVES:
+            setattr(self, name, getattr(self, name)[:, :n_epochs])
+
+    def select(self, members: np.ndarray) -> History:
+        return History(*(getattr(self, name)[members].copy() for name in CURVES), seconds=self.seconds)
+
+    def __repr__(self) -> str:
+        text = f"History({len(self.loss)} members, {self.n_epochs} epochs, {self.seconds:.2f} s"
+        if self.n_epochs and np.isfinite(self.loss).any():
+            text += f", loss {np.nanmedian(self.loss[:, 0]):.4g} -> {np.nanmedian(self.last()):.4g} (median)"
+        return text + ")"

@@ -1,0 +1,224 @@
+"""The recipe of one network, and ways to write down many of them at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+ACTIVATIONS = ("identity", "sigmoid", "tanh", "relu", "elu", "selu", "gelu", "leaky_relu", "hardshrink", "mish")
+OPTIMIZERS = ("sgd", "adam", "adamw")
+SCHEDULES = ("constant", "cosine")
+INITS = ("torch", "glorot")
+
+LARGEST_WIDTH = 1 << 20  # a layer wider than this is a typing error, and its square would not fit in memory anyway
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One network and how to train it. Frozen and hashable; two equal members give equal networks.
+
+    >>> Member(hidden=50, activation="tanh").hidden
+    (50,)
+    >>> Member(hidden=(), optimizer="sgd", learning_rate=0.1)
+    Member(linear, sgd lr=0.1)
+
+    The first ten fields are the ones most people set. The rest:
+
+    schedule         "constant", or "cosine": the learning rate falls along half a cosine to zero
+    warmup           epochs (may be a fraction) over which the learning rate first rises from zero
+    clip             largest norm of the whole gradient; 0 leaves it alone
+    label_smoothing  share of the target spread evenly over all classes (cross-entropy only)
+    features         the columns this network sees; None means all of them
+    epochs           stop after so many epochs in all, over every `fit`; also the length of the schedule
+    patience         stop after so many epochs without a better validation loss, and keep the best weights; 0: never
+    """
+
+    hidden: tuple[int, ...] = (64,)
+    activation: str = "relu"
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    dropout: float = 0.0
+    batch_size: int = 32
+    init: str = "torch"
+    seed: int = 0
+    schedule: str = "constant"
+    warmup: float = 0.0
+    clip: float = 0.0
+    label_smoothing: float = 0.0
+    features: tuple[int, ...] | None = None
+    epochs: int | None = None
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        # A frozen dataclass can only be normalised through object.__setattr__.
+        put = object.__setattr__
+        put(self, "hidden", _widths(self.hidden))
+        put(self, "activation", _choice("activation", self.activation, ACTIVATIONS))
+        put(self, "optimizer", _choice("optimizer", self.optimizer, OPTIMIZERS))
+        put(self, "init", _choice("init", self.init, INITS))
+        put(self, "schedule", _choice("schedule", self.schedule, SCHEDULES))
+        put(self, "learning_rate", _real("learning_rate", self.learning_rate, low=0.0))
+        put(self, "weight_decay", _real("weight_decay", self.weight_decay, low=0.0))
+        put(self, "momentum", _real("momentum", self.momentum, low=0.0, below=1.0))
+        put(self, "dropout", _real("dropout", self.dropout, low=0.0, below=1.0))
+        put(self, "warmup", _real("warmup", self.warmup, low=0.0))
+        put(self, "clip", _real("clip", self.clip, low=0.0))
+        put(self, "label_smoothing", _real("label_smoothing", self.label_smoothing, low=0.0, below=1.0))
+        put(self, "batch_size", _integer("batch_size", self.batch_size, low=1, high=1 << 30))
+        put(self, "seed", _integer("seed", self.seed, low=0, high=(1 << 63) - 1))
+        put(self, "patience", _integer("patience", self.patience, low=0, high=1 << 30))
+        if self.epochs is not None:
+            put(self, "epochs", _integer("epochs", self.epochs, low=1, high=1 << 30))
+        if self.features is not None:
+            put(self, "features", _columns(self.features))
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.hidden)) + f" {self.activation}" if self.hidden else "linear"
+        parts = [shape, f"{self.optimizer} lr={self.learning_rate:g}"]
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("hidden", "activation", "optimizer", "learning_rate") or value == field.default:
+                continue
+            if field.name == "features":
+                value = f"{len(value)} columns"
+            parts.append(f"{field.name}={value}")
+        return f"Member({', '.join(parts)})"
+
+    def replace(self, **changes: Any) -> Member:
+        """The same recipe with some fields changed.
+
+        >>> Member(seed=3).replace(activation="elu").seed
+        3
+        """
+        _check_fields(changes)
+        return dataclasses.replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, in the order of the fields, ready for JSON."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Member))
+
+
+def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
+    """Every combination of the values given. A list holds alternatives; anything else is one fixed value.
+
+    The last keyword varies fastest; with `repeats`, each recipe comes with so many consecutive seeds.
+
+    >>> len(grid(hidden=[8, 16, (32, 32)], activation=["relu", "tanh"], repeats=10))
+    60
+    """
+    _check_fields(choices)
+    repeats = _integer("repeats", repeats, low=1, high=1 << 30)
+    names = list(choices)
+    options = [_alternatives(name, choices[name]) for name in names]
+    members = []
+    for values in itertools.product(*options):
+        recipe = Member(**dict(zip(names, values, strict=True)))
+        members.append(recipe)
+        members.extend(dataclasses.replace(recipe, seed=recipe.seed + k) for k in range(1, repeats))
+    return members
+
+
+def sample(count: int, *, seed: int = 0, **space: Any) -> list[Member]:
+    """Draw recipes at random. Each value of the space is a list of alternatives, a scipy distribution, or fixed.
+
+    Every member gets a seed of its own, drawn from `seed`. Integers are wanted for some fields: a float drawn for
+    one of them is rounded, so that `scipy.stats.loguniform(16, 256)` works for `batch_size` or `hidden`.
+
+    >>> len(sample(5, seed=1, hidden=[8, 16], learning_rate=0.01))
+    5
+    """
+    _check_fields(space)
+    count = _integer("count", count, low=1, high=1 << 30)
+    generator = np.random.default_rng(_integer("seed", seed, low=0, high=(1 << 63) - 1))
+    members = []
+    for _ in range(count):
+        drawn = {name: _draw(name, value, generator) for name, value in space.items()}
+        members.append(Member(**drawn, seed=int(generator.integers(1 << 31))))
+    return members
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """`; did you mean 'relu'?`, or nothing where no known word is near."""
+    match = difflib.get_close_matches(str(word).lower().replace("-", "_"), list(known), n=1, cutoff=0.5)
+    return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def _draw(name: str, value: Any, generator: np.random.Generator) -> Any:
+    if hasattr(value, "rvs"):
+        drawn = value.rvs(random_state=generator)
+        whole = name in ("hidden", "batch_size", "patience", "epochs")
+        return int(np.rint(drawn)) if whole and np.ndim(drawn) == 0 else drawn
+    options = _alternatives(name, value)
+    return options[int(generator.integers(len(options)))]
+
+
+def _alternatives(name: str, value: Any) -> Sequence[Any]:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, range):
+        value = list(value)
+    if not isinstance(value, list):
+        return [value]
+    if not value:
+        raise ValueError(f"{name} has no alternatives: the list is empty. Give at least one value.")
+    return value
+
+
+def _check_fields(given: Iterable[str]) -> None:
+    for name in given:
+        if name not in FIELDS:
+            raise TypeError(f"a member has no field {name!r}{nearest(name, FIELDS)} Fields: {', '.join(FIELDS)}")
+
+
+def _choice(name: str, value: object, known: tuple[str, ...]) -> str:
+    if isinstance(value, str) and value in known:
+        return value
+    raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}{nearest(value, known)}")
+
+
+def _integer(name: str, value: Any, *, low: int, high: int) -> int:
+    if not isinstance(value, Integral) or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be a whole number; got {value!r} of type {type(value).__name__}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be from {low} to {high}; got {value}")
+    return int(value)
+
+
+def _real(name: str, value: Any, *, low: float, below: float = math.inf) -> float:
+    if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be a number; got {value!r} of type {type(value).__name__}")
+    number = float(value)
+    if not (low <= number < below):  # written so that NaN fails too
+        bound = f"at least {low:g}" + ("" if below == math.inf else f" and below {below:g}") + " and finite"
+        raise ValueError(f"{name} must be {bound}; got {value}")
+    return number
+
+
+def _widths(value: Any) -> tuple[int, ...]:
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        value = (value,)
+    if not isinstance(value, (tuple, list, np.ndarray)):
+        raise TypeError(f"hidden must be a width or a tuple of widths; got {value!r}")
+    return tuple(_integer("a hidden width", width, low=1, high=LARGEST_WIDTH) for width in value)
+
+
+def _columns(value: Any) -> tuple[int, ...]:
+    columns = tuple(_integer("a feature index", column, low=0, high=(1 << 31) - 1) for column in value)
+    if not columns:
+        raise ValueError("features must name at least one column, or be None for all of them; got an empty tuple")
+    if len(set(columns)) != len(columns):
+        raise ValueError(f"features must name each column once; got {value!r}")
+    return columns

@@ -1,0 +1,89 @@
+"""How much memory training takes, told beforehand; and what to do when it does not fit."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.engines.program import Program, State, empty_state
+
+
+def available_memory() -> int:
+    """Four fifths of the memory that is free now, in bytes; the rest is left to everybody else."""
+    try:
+        with open("/proc/meminfo") as table:
+            for line in table:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024 * 4 // 5
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return 4 << 30
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of each part. `on_disk`: parameters and optimiser state live in a temporary file, paged in as needed."""
+
+    parameters: int
+    slots: int
+    data: int
+    workspace: int
+    limit: int
+    on_disk: bool
+
+    @staticmethod
+    def of(program: Program, state: State, X: np.ndarray, workspace: int, limit: int) -> Memory:
+        on_disk = isinstance(_base(state.parameters), np.memmap)
+        return Memory(state.parameters.nbytes, state.slots.nbytes, X.nbytes, workspace, limit, on_disk)
+
+    @property
+    def total(self) -> int:
+        return self.data + self.workspace + (0 if self.on_disk else self.parameters + self.slots)
+
+    def __str__(self) -> str:
+        kept = f"parameters {_size(self.parameters)}, optimiser state {_size(self.slots)}"
+        where = f"{kept} in a temporary file" if self.on_disk else kept
+        rest = f"data {_size(self.data)}, workspace {_size(self.workspace)}"
+        return f"estimated peak memory {_size(self.total)} of {_size(self.limit)} ({where}, {rest})"
+
+
+def new_state(program: Program, limit: int) -> State:
+    """Zeroed buffers: in memory if they fit into the limit, else in a temporary file that vanishes with them."""
+    state_bytes = 4 * (program.layout.total + program.n_slot_floats)
+    if state_bytes <= limit:
+        return empty_state(program)
+    folder = tempfile.gettempdir()
+    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize if hasattr(os, "statvfs") else state_bytes
+    if free < state_bytes:
+        raise MemoryError(
+            f"the population needs {_size(state_bytes)}, but the memory limit is {_size(limit)} and {folder} has only "
+            f"{_size(free)} free; use fewer members, or set TMPDIR to a larger disk"
+        )
+    return empty_state(program, zeros=_file_zeros)
+
+
+def _file_zeros(count: int) -> np.ndarray:
+    if count == 0:
+        return np.zeros(0, np.float32)
+    with tempfile.TemporaryFile(prefix="shoal-") as file:
+        return np.memmap(file, dtype=np.float32, mode="w+", shape=(count,))
+
+
+def _base(array: np.ndarray) -> object:
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap) and isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if count >= 100 or unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError

@@ -1,0 +1,428 @@
+// Forward, loss, backward and update of one network on one batch.
+#include "kernel.hpp"
+
+#include "gemm.hpp"
+#include "math.hpp"
+#include "random.hpp"
+
+namespace shoal {
+namespace SHOAL_ISA {
+namespace {
+
+// ---- epilogues: what happens to an element of a product ----
+
+struct Store {
+  float* out;
+  int64_t stride;
+  SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const { store(out + m * stride + j, sum); }
+};
+
+struct Scale {  // times what is there already: a derivative becomes a gradient
+  float* inout;
+  int64_t stride;
+  SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const {
+    float* p = inout + m * stride + j;
+    store(p, load(p) * sum);
+  }
+};
+
+// Where an optimiser works: a layer, or the whole network, and its moments.
+struct Place {
+  float *weights, *first, *second;
+};
+
+Place place(const Net& net, int64_t offset) {
+  return {net.weights + offset, net.slots[0] ? net.slots[0] + offset : nullptr,
+          net.slots[1] ? net.slots[1] + offset : nullptr};
+}
+
+// Optimisers: `apply` updates the vector at offset `i` of its place, given its gradient.
+struct SgdRule {
+  Place at;
+  float rate, decay;
+  SgdRule(const Update& u, Place where) : at(where), rate(u.learning_rate), decay(u.weight_decay) {}
+  SHOAL_INLINE void apply(int64_t i, V gradient) const {
+    const V w = load(at.weights + i);
+    store(at.weights + i, w - rate * (gradient + decay * w));
+  }
+};
+
+struct MomentumRule {
+  Place at;
+  float rate, decay, momentum;
+  MomentumRule(const Update& u, Place where)
+      : at(where), rate(u.learning_rate), decay(u.weight_decay), momentum(u.momentum) {}
+  SHOAL_INLINE void apply(int64_t i, V gradient) const {
+    const V w = load(at.weights + i);
+    const V v = momentum * load(at.first + i) + (gradient + decay * w);
+    store(at.first + i, v);
+    store(at.weights + i, w - rate * v);
+  }
+};
+
+struct AdamRule {
+  Place at;
+  float step, root, decay, shrink;  // decay goes into the gradient (adam), shrink into the weights (adamw)
+  AdamRule(const Update& u, Place where)
+      : at(where),
+        step(u.adam_step),
+        root(u.adam_root),
+        decay(u.optimizer == Adam ? u.weight_decay : 0.0f),
+        shrink(u.optimizer == AdamW ? 1.0f - u.learning_rate * u.weight_decay : 1.0f) {}
+  SHOAL_INLINE void apply(int64_t i, V gradient) const {
+    constexpr float kKeep = 0.1f, kBeta2 = 0.999f, kRest = 0.001f, kEpsilon = 1e-8f;  // 1 - beta1 is 0.1
+    const V w = load(at.weights + i);
+    const V g = gradient + decay * w;
+    const V m = load(at.first + i), v = load(at.second + i);
+    const V m_new = m + kKeep * (g - m);
+    const V v_new = kBeta2 * v + kRest * g * g;
+    store(at.first + i, m_new);
+    store(at.second + i, v_new);
+    store(at.weights + i, w * shrink - step * m_new / (sqrt(v_new) * root + kEpsilon));
+  }
+};
+
+template <class Rule>
+struct Apply {
+  Rule rule;
+  int64_t stride;
+  SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const { rule.apply(m * stride + j, sum); }
+};
+
+// ---- where things lie in the scratch memory ----
+
+struct Scratch {
+  float* memory;
+  int64_t rows;  // rounded up to a cache line
+  const Shape& shape;
+
+  static int64_t width_stride(const Shape& s, int l) { return stride_for(s.dims[l + 1] + 1); }
+  int64_t stride(int l) const { return width_stride(shape, l); }
+  // Values of hidden layer l: (rows, stride), a column of ones after the last neuron, then zeros.
+  float* values(int l) const {
+    float* p = memory;
+    for (int i = 0; i < l; ++i) p += 2 * rows * stride(i);
+    return p;
+  }
+  // Derivatives of hidden layer l, later the gradient: (rows, stride).
+  float* slopes(int l) const { return values(l) + rows * stride(l); }
+  float* outputs() const { return values(shape.n_layers - 1); }
+  float* transposed() const { return outputs() + shape.outputs() * rows; }
+
+  static int64_t floats(const Shape& s, int64_t batch) {
+    const int64_t rows = round_up(batch, kLine);
+    int64_t total = s.outputs() * rows, largest = 0;
+    for (int l = 0; l + 1 < s.n_layers; ++l) {
+      total += 2 * rows * width_stride(s, l);
+      const int64_t turned = l > 0 ? s.dims[l + 1] * stride_for(s.dims[l]) : 0;
+      if (turned > largest) largest = turned;
+    }
+    return total + largest;
+  }
+};
+
+int64_t layer_offset(const Shape& s, int layer) {
+  int64_t offset = 0;
+  for (int l = 0; l < layer; ++l) offset += (s.dims[l] + 1) * stride_for(s.dims[l + 1]);
+  return offset;
+}
+
+// ---- forward ----
+
+// Turn pre-activations into values (and slopes), with dropout; keep padding zero and the column of ones one.
+template <int A, bool Train, bool Drop>
+void activate_layer(float* values, float* slopes, int64_t stride, int64_t rows, int64_t width, const DropoutKey& key,
+                    const Update* update) {
+  const int64_t whole = width / L, rest = width % L;
+  const VI lanes = lane_numbers();
+  const VI inside = lanes < static_cast<int32_t>(rest);
+  const V ones = select(lanes == static_cast<int32_t>(rest), set1(1.0f), V{});
+  const float scale = Drop ? update->dropout_scale : 1.0f;
+  for (int64_t r = 0; r < rows; ++r) {
+    float* value = values + r * stride;
+    float* slope = slopes + r * stride;
+    const uint32_t row_key = Drop ? key.row(static_cast<uint32_t>(r)) : 0;
+    const auto one = [&](int64_t v) SHOAL_INLINE_LAMBDA {
+      Activated result = activation<A>(load(value + v * L));
+      if constexpr (Drop) {
+        VU u = (reinterpret_cast<VU>(lanes) + static_cast<uint32_t>(v * L)) * kNeuronFactor + row_key;
+        u ^= u >> 16;
+        u *= 0x7feb352du;
+        u ^= u >> 15;
+        u *= 0x846ca68bu;
+        u ^= u >> 16;
+        const VI kept = reinterpret_cast<VI>(u >> 8) >= update->dropout_threshold;
+        result.value = select(kept, result.value * scale, V{});
+        result.derivative = select(kept, result.derivative * scale, V{});
+      }
+      return result;
+    };
+    for (int64_t v = 0; v < whole; ++v) {
+      const Activated result = one(v);
+      store(value + v * L, result.value);
+      if constexpr (Train) store(slope + v * L, result.derivative);
+    }
+    if (rest) {
+      const Activated result = one(whole);
+      store(value + whole * L, select(inside, result.value, ones));
+      if constexpr (Train) store(slope + whole * L, select(inside, result.derivative, V{}));
+    } else {
+      store(value + whole * L, ones);
+    }
+  }
+}
+
+// outputs[o][r] = sum over j of values[r][j] * weights[o][j], L rows at a time, lanes summed by a shuffle tree.
+void output_layer(const float* values, int64_t stride, int64_t rows, const float* weights, int64_t w_stride,
+                  int64_t width, int64_t n_outputs, float* outputs, int64_t row_stride) {
+  const int64_t vectors = (width + L - 1) / L;
+  const int64_t row3 = 3 * stride;
+  for (int64_t r = 0; r < rows; r += L) {
+    for (int64_t o = 0; o < n_outputs; ++o) {
+      V sums[L];
+#pragma GCC unroll 16
+      for (int i = 0; i < L; ++i) sums[i] = V{};
+      const float* w = weights + o * w_stride;
+      const float* a = values + r * stride;
+      for (int64_t v = 0; v < vectors; ++v, w += L, a += L) {
+        const V right = load(w);
+#pragma GCC unroll 16
+        for (int i = 0; i < L; ++i)
+          sums[i] += load(a + (i / 4) * 4 * stride + (i % 4 == 3 ? row3 : (i % 4) * stride)) * right;
+      }
+      store(outputs + o * row_stride + r, sum_rows(sums));
+    }
+  }
+}
+
+template <bool Train>
+void run_forward(const Net& net, const Batch& batch, const Scratch& scratch, const Update* update) {
+  const Shape& s = net.shape;
+  const float* input = batch.X;
+  int64_t input_stride = batch.stride;
+  const float* weights = net.weights;
+  for (int l = 0; l + 1 < s.n_layers; ++l) {
+    const int64_t width = s.dims[l + 1], w_stride = stride_for(width), stride = scratch.stride(l);
+    float* values = scratch.values(l);
+    multiply({input, input_stride, 1, weights, w_stride, s.dims[l] + 1}, batch.rows, width, Store{values, stride});
+    const bool drop = Train && update->dropout_threshold > 0;
+    const DropoutKey key(drop ? update->seed : 0, drop ? update->step : 0, l);
+    with_activation(s.activation, [&](auto code) {
+      constexpr int A = decltype(code)::value;
+      const auto run = drop ? activate_layer<A, Train, Train> : activate_layer<A, Train, false>;
+      run(values, scratch.slopes(l), stride, batch.rows, width, key, update);
+    });
+    input = values;
+    input_stride = stride;
+    weights += (s.dims[l] + 1) * w_stride;
+  }
+  output_layer(input, input_stride, batch.rows, weights, s.output_stride(), s.last_width() + 1, s.outputs(),
+               scratch.outputs(), batch.row_stride);
+}
+
+// ---- losses: rows in lanes; outputs become their gradients in place ----
+
+template <bool Train>
+double cross_entropy(const Batch& b, int64_t n, float* y, float smoothing) {
+  const int64_t stride = b.row_stride;
+  const float inverse_norm = 1.0f / b.norm, spread = smoothing / static_cast<float>(n);
+  V total{};
+  for (int64_t r = 0; r < b.rows; r += L) {
+    float* column = y + r;
+    const VI labels = *reinterpret_cast<const VI*>(b.labels + r);
+    const V weight = load(b.weight + r);
+    const V hit = (1.0f - smoothing) * load(b.label_weight + r);
+    V top = load(column);
+    for (int64_t o = 1; o < n; ++o) {
+      const V value = load(column + o * stride);
+      top = select(value <= top, top, value);  // a NaN wins, and stays
+    }
+    V all{}, wanted{};
+    for (int64_t o = 0; o < n; ++o) {
+      const V value = load(column + o * stride);
+      const V share = select(labels == static_cast<int32_t>(o), hit, V{}) + spread * b.class_weight[o];
+      wanted += share * (value - top);
+      const V e = exp(value - top);
+      all += e;
+      if constexpr (Train) store(column + o * stride, e);
+    }
+    const V mass = hit + spread * b.class_weight_sum;
+    const VI real = weight > 0.0f;
+    total += select(real, weight * (mass * log(all) - wanted), V{});
+    if constexpr (Train) {
+      const V scale = weight * inverse_norm, probability = mass / all;
+      for (int64_t o = 0; o < n; ++o) {
+        const V share = select(labels == static_cast<int32_t>(o), hit, V{}) + spread * b.class_weight[o];
+        const V gradient = (load(column + o * stride) * probability - share) * scale;
+        store(column + o * stride, select(real, gradient, V{}));
+      }
+    }
+  }
+  return sum(total);
+}
+
+template <bool Train, int Kind>
+double elementwise(const Batch& b, int64_t n, float* y) {
+  const int64_t stride = b.row_stride;
+  const float inverse_norm = 1.0f / b.norm, share = 1.0f / static_cast<float>(n);
+  V total{};
+  for (int64_t r = 0; r < b.rows; r += L) {
+    const V weight = load(b.weight + r);
+    const VI real = weight > 0.0f;
+    V row{};
+    for (int64_t o = 0; o < n; ++o) {
+      float* p = y + o * stride + r;
+      const V value = load(p), target = load(b.targets + o * stride + r);
+      V gradient;
+      if constexpr (Kind == SquaredError) {
+        const V error = value - target;
+        row += error * error;
+        gradient = 2.0f * error;
+      } else {
+        const V e = exp(-abs(value)), inverse = 1.0f / (1.0f + e);
+        row += select(value < 0.0f, V{}, value) - value * target + log(1.0f + e);
+        gradient = select(value < 0.0f, e * inverse, inverse) - target;
+      }
+      if constexpr (Train) store(p, select(real, gradient * (weight * (share * inverse_norm)), V{}));
+    }
+    total += select(real, weight * (row * share), V{});
+  }
+  return sum(total);
+}
+
+template <bool Train>
+double loss_of(const Batch& batch, int64_t n_outputs, float* outputs, float smoothing) {
+  switch (batch.loss) {
+    case CrossEntropy: return cross_entropy<Train>(batch, n_outputs, outputs, smoothing);
+    case BinaryCrossEntropy: return elementwise<Train, BinaryCrossEntropy>(batch, n_outputs, outputs);
+    default: return elementwise<Train, SquaredError>(batch, n_outputs, outputs);
+  }
+}
+
+// ---- backward ----
+
+// (rows, stride) -> (columns, turned stride), L x L blocks in registers.
+void turn(const float* weights, int64_t rows, int64_t columns, int64_t stride, float* turned, int64_t turned_stride) {
+  for (int64_t i = 0; i < rows; i += L) {
+    for (int64_t j = 0; j < columns; j += L) {
+      V block[L];
+#pragma GCC unroll 16
+      for (int k = 0; k < L; ++k) block[k] = i + k < rows ? load(weights + (i + k) * stride + j) : V{};
+      transpose(block);
+      const int64_t count = columns - j < L ? columns - j : L;
+      for (int64_t k = 0; k < count; ++k) store(turned + (j + k) * turned_stride + i, block[k]);
+    }
+  }
+}
+
+// Backward through all layers. `finish(layer offset, stride)` makes the epilogue that takes a layer's gradient.
+template <class Finish>
+void run_backward(const Net& net, const Batch& batch, const Scratch& scratch, const Finish& finish) {
+  const Shape& s = net.shape;
+  const int hidden = s.n_layers - 1;
+  const int64_t rows = batch.rows, row_stride = batch.row_stride;
+  const auto input = [&](int l) { return l == 0 ? batch.X : static_cast<const float*>(scratch.values(l - 1)); };
+  const auto input_stride = [&](int l) { return l == 0 ? batch.stride : scratch.stride(l - 1); };
+  const float* errors = scratch.outputs();
+  const int64_t out_offset = layer_offset(s, hidden), out_stride = s.output_stride();
+  if (hidden > 0) {
+    multiply({errors, 1, row_stride, net.weights + out_offset, out_stride, s.outputs()}, rows, s.last_width(),
+             Scale{scratch.slopes(hidden - 1), scratch.stride(hidden - 1)});
+  }
+  multiply({errors, row_stride, 1, input(hidden), input_stride(hidden), rows}, s.outputs(), s.last_width() + 1,
+           finish(out_offset, out_stride));
+  for (int l = hidden - 1; l >= 0; --l) {
+    const int64_t fan_in = s.dims[l], width = s.dims[l + 1], stride = stride_for(width);
+    const int64_t offset = layer_offset(s, l), slope_stride = scratch.stride(l);
+    const float* gradient = scratch.slopes(l);
+    if (l > 0) {
+      const int64_t turned_stride = stride_for(fan_in);
+      turn(net.weights + offset, fan_in, width, stride, scratch.transposed(), turned_stride);
+      multiply({gradient, slope_stride, 1, scratch.transposed(), turned_stride, width}, rows, fan_in,
+               Scale{scratch.slopes(l - 1), scratch.stride(l - 1)});
+    }
+    multiply({input(l), 1, input_stride(l), gradient, slope_stride, rows}, fan_in + 1, width, finish(offset, stride));
+  }
+}
+
+template <class Rule>
+void update_fused(const Net& net, const Batch& batch, const Scratch& scratch, const Update& update) {
+  run_backward(net, batch, scratch, [&](int64_t offset, int64_t stride) {
+    return Apply<Rule>{Rule(update, place(net, offset)), stride};
+  });
+}
+
+// Clipping needs the norm of the whole gradient before anything is updated.
+template <class Rule>
+void update_clipped(const Net& net, const Batch& batch, const Scratch& scratch, const Update& update) {
+  run_backward(net, batch, scratch,
+               [&](int64_t offset, int64_t stride) { return Store{net.gradient + offset, stride}; });
+  const int64_t count = net.shape.packed_floats();
+  double square = 0;
+  for (int64_t i = 0; i < count; i += kLine) {
+    V part{};
+    for (int64_t j = i; j < i + kLine; j += L) part += load(net.gradient + j) * load(net.gradient + j);
+    square += sum(part);
+  }
+  const double factor = update.clip / (__builtin_sqrt(square) + 1e-6);
+  const float scale = factor >= 1.0 ? 1.0f : static_cast<float>(factor);  // NaN fails the test, and stays
+  const Rule rule(update, place(net, 0));
+  for (int64_t i = 0; i < count; i += L) rule.apply(i, load(net.gradient + i) * scale);
+}
+
+template <class Rule>
+void update_with(const Net& net, const Batch& batch, const Scratch& scratch, const Update& update) {
+  if (update.clip > 0) update_clipped<Rule>(net, batch, scratch, update);
+  else update_fused<Rule>(net, batch, scratch, update);
+}
+
+// ---- the table ----
+
+double step(const Net& net, const Batch& batch, const Update& update, float* memory) {
+  const Scratch scratch{memory, batch.row_stride, net.shape};
+  run_forward<true>(net, batch, scratch, &update);
+  const double loss = loss_of<true>(batch, net.shape.outputs(), scratch.outputs(), update.label_smoothing);
+  if (update.optimizer != Sgd) update_with<AdamRule>(net, batch, scratch, update);
+  else if (update.momentum > 0) update_with<MomentumRule>(net, batch, scratch, update);
+  else update_with<SgdRule>(net, batch, scratch, update);
+  return loss;
+}
+
+const float* forward(const Net& net, const Batch& batch, float* memory) {
+  const Scratch scratch{memory, batch.row_stride, net.shape};
+  run_forward<false>(net, batch, scratch, nullptr);
+  return scratch.outputs();
+}
+
+double loss(const Shape& shape, const Batch& batch, const float* outputs) {
+  return loss_of<false>(batch, shape.outputs(), const_cast<float*>(outputs), 0.0f);
+}
+
+void activate(int code, const float* x, float* value, float* derivative, int64_t count) {
+  with_activation(code, [&](auto constant) {
+    for (int64_t i = 0; i < count; i += L) {
+      V input{};
+      const int64_t some = count - i < L ? count - i : L;
+      std::memcpy(&input, x + i, some * sizeof(float));
+      const Activated result = activation<decltype(constant)::value>(input);
+      std::memcpy(value + i, &result.value, some * sizeof(float));
+      std::memcpy(derivative + i, &result.derivative, some * sizeof(float));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace SHOAL_ISA
+
+#define SHOAL_JOIN_(a, b) a##b
+#define SHOAL_JOIN(a, b) SHOAL_JOIN_(a, b)
+#define SHOAL_TEXT_(a) #a
+#define SHOAL_TEXT(a) SHOAL_TEXT_(a)
+const Kernel* SHOAL_JOIN(kernel_, SHOAL_ISA)() {
+  namespace isa = SHOAL_ISA;
+  static const Kernel table = {SHOAL_TEXT(SHOAL_ISA), isa::L, isa::Scratch::floats, isa::step,
+                               isa::forward, isa::loss, isa::activate};
+  return &table;
+}
+
+}  // namespace shoal

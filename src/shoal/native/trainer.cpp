@@ -1,0 +1,528 @@
+#include "trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <tuple>
+
+#include "random.hpp"
+#include "worker.hpp"
+
+namespace shoal {
+namespace {
+
+constexpr int64_t kCacheFloats = 1 << 16;  // weights of a group that shares its batches: half of a small L2 cache
+constexpr int64_t kLargestGroup = 16;
+constexpr int64_t kChunk = 128;            // rows at a time when nothing is trained
+constexpr int64_t kRange = 4096;           // rows of one task when nothing is trained
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// ---- a member's numbers, from the population's flat form to the kernel's and back ----
+
+template <bool In, class Flat>
+void repack(const Shape& s, Flat* flat, float* packed) {
+  const auto copy = [](Flat& a, float& b) {
+    if constexpr (In) b = a;
+    else a = b;
+  };
+  for (int l = 0; l + 1 < s.n_layers; ++l) {
+    const int64_t rows = s.dims[l] + 1, width = s.dims[l + 1], stride = stride_for(width);
+    for (int64_t i = 0; i < rows; ++i, flat += width, packed += stride)
+      for (int64_t j = 0; j < width; ++j) copy(flat[j], packed[j]);
+  }
+  const int64_t rows = s.last_width() + 1, outputs = s.outputs(), stride = s.output_stride();
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t o = 0; o < outputs; ++o) copy(flat[i * outputs + o], packed[o * stride + i]);
+}
+
+void pack(const Shape& s, const float* flat, float* packed) { repack<true>(s, flat, packed); }
+void unpack(const Shape& s, float* flat, const float* packed) { repack<false>(s, flat, const_cast<float*>(packed)); }
+
+const float* delivered(const Recipe& r, const State& state, int64_t i) {
+  if (r.patience > 0 && state.best_epoch[i] > 0) return state.slots + r.slots + r.optimizer_slots * r.slot_size;
+  return state.parameters + r.parameters;
+}
+
+double flops(const Shape& s) {
+  double total = 0;
+  for (int l = 0; l < s.n_layers; ++l) total += static_cast<double>(s.dims[l] + 1) * s.dims[l + 1];
+  return total;
+}
+
+// ---- scores ----
+
+struct Score {
+  double loss = 0, norm = 0, hits = 0;
+  void add(const Kernel& kernel, const Net& net, const SharedBatch& shared, const Batch& batch, float* scratch) {
+    const float* y = kernel.forward(net, batch, scratch);
+    hits += count_hits(batch, net.shape.outputs(), y);
+    loss += kernel.loss(net.shape, batch, y);
+    norm += shared.norm();
+  }
+  static double count_hits(const Batch& b, int64_t n, const float* y) {
+    int64_t right = 0;
+    if (b.loss == CrossEntropy) {
+      for (int64_t r = 0; r < b.rows; ++r) {
+        int64_t best = 0;
+        for (int64_t o = 1; o < n; ++o)
+          if (y[o * b.row_stride + r] > y[best * b.row_stride + r]) best = o;
+        right += best == b.labels[r];
+      }
+    } else if (b.loss == BinaryCrossEntropy) {
+      for (int64_t o = 0; o < n; ++o)
+        for (int64_t r = 0; r < b.rows; ++r)
+          right += (y[o * b.row_stride + r] > 0) == (b.targets[o * b.row_stride + r] > 0.5f);
+    }
+    return static_cast<double>(right);
+  }
+  double mean_loss() const { return loss / norm; }
+  // Accuracy, or R2 given the mean square of the targets about their means.
+  double score(int kind, int64_t rows, int64_t outputs, double variance) const {
+    if (kind == SquaredError) return variance > 0 ? 1.0 - mean_loss() / variance : kNaN;
+    return hits / (static_cast<double>(rows) * (kind == CrossEntropy ? 1 : outputs));
+  }
+};
+
+// Mean square of the targets of some rows (null: all) about each output's mean.
+double target_variance(const Networks& nets, const Table& table, const int64_t* rows, int64_t count) {
+  if (nets.loss != SquaredError || count == 0) return kNaN;
+  double total = 0;
+  for (int64_t o = 0; o < nets.n_outputs; ++o) {
+    const auto value = [&](int64_t i) { return static_cast<double>(table.targets[(rows ? rows[i] : i) * nets.n_outputs + o]); };
+    double mean = 0;
+    for (int64_t i = 0; i < count; ++i) mean += value(i);
+    mean /= static_cast<double>(count);
+    for (int64_t i = 0; i < count; ++i) total += (value(i) - mean) * (value(i) - mean);
+  }
+  return total / (static_cast<double>(count) * nets.n_outputs);
+}
+
+// ---- training ----
+
+// Members that see the same rows in the same order with the same batch size: positions in Work.
+using Group = std::vector<int64_t>;
+
+std::vector<Group> make_groups(const Networks& nets, const Rows& rows, const State& state, const Work& work, int threads) {
+  const auto key = [&](int64_t k) {
+    const int64_t i = work.which[k];
+    const Recipe& r = nets.recipes[i];
+    return std::make_tuple(rows.split[i], rows.order[i], r.batch_size, r.features_start, state.epochs[i]);
+  };
+  const auto floats = [&](int64_t k) {
+    const Recipe& r = nets.recipes[work.which[k]];
+    return nets.shape(work.which[k]).packed_floats() * (1 + r.optimizer_slots);
+  };
+  const auto cost = [&](int64_t k) {
+    const int64_t i = work.which[k];
+    const int64_t split = rows.split[i];
+    const double steps = static_cast<double>(rows.train_start[split + 1] - rows.train_start[split]);
+    return flops(nets.shape(i)) * steps * static_cast<double>(work.until[k] - state.epochs[i]);
+  };
+  std::vector<double> costs(work.count);
+  for (int64_t k = 0; k < work.count; ++k) costs[k] = cost(k);
+  std::vector<int64_t> order(work.count);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const auto ka = key(a), kb = key(b);
+    return ka != kb ? ka < kb : costs[a] > costs[b];
+  });
+  // Few members: a thread each matters more than a shared batch.
+  const int64_t most = std::max<int64_t>(1, std::min(kLargestGroup, work.count / (8 * threads)));
+  std::vector<Group> groups;
+  int64_t size = 0;
+  for (int64_t k : order) {
+    const bool fits = !groups.empty() && static_cast<int64_t>(groups.back().size()) < most &&
+                      key(groups.back().front()) == key(k) && size + floats(k) <= kCacheFloats;
+    if (!fits) {
+      groups.emplace_back();
+      size = 0;
+    }
+    groups.back().push_back(k);
+    size += floats(k);
+  }
+  const auto total = [&](const Group& g) {
+    double sum = 0;
+    for (int64_t k : g) sum += costs[k];
+    return sum;
+  };
+  std::stable_sort(groups.begin(), groups.end(), [&](const Group& a, const Group& b) { return total(a) > total(b); });
+  return groups;
+}
+
+// A member while it is being trained: its numbers in the kernel's form, and what has happened to it so far.
+struct Trainee {
+  int64_t position, member;
+  Net net;
+  float* best;  // best weights so far, or null
+  int64_t steps, epochs, best_epoch, column;
+  double best_loss, loss;
+  uint8_t status;
+  bool changed_best;
+  int64_t warmup_steps, schedule_steps;
+};
+
+class Trainer {
+ public:
+  Trainer(const Kernel& kernel, const Networks& nets, const Table& table, const Rows& rows, const State& state,
+          const Work& work, std::atomic<bool>& stop, std::atomic<int64_t>& done)
+      : kernel_(kernel), nets_(nets), table_(table), rows_(rows), state_(state), work_(work), stop_(stop), done_(done) {}
+
+  void train_group(const Group& group, const std::vector<double>& variances) {
+    const int64_t split = rows_.split[work_.which[group.front()]];
+    variance_ = variances[split];
+    train_ = rows_.train + rows_.train_start[split];
+    n_train_ = rows_.train_start[split + 1] - rows_.train_start[split];
+    weight_ = rows_.weight ? rows_.weight + rows_.train_start[split] : nullptr;
+    valid_ = rows_.valid + rows_.valid_start[split];
+    n_valid_ = rows_.valid_start[split + 1] - rows_.valid_start[split];
+    open(group);
+    while (!live_.empty()) {
+      if (!train_epoch() || !validate()) return;  // told to stop: what was not written back never happened
+      end_epoch();
+    }
+  }
+
+ private:
+  // Bring the members of a group into the kernel's form.
+  void open(const Group& group) {
+    const Recipe& first = nets_.recipes[work_.which[group.front()]];
+    batch_size_ = std::min(first.batch_size, n_train_);
+    const int64_t* columns = first.features_start >= 0 ? nets_.features + first.features_start : nullptr;
+    const int64_t capacity = std::max(batch_size_, std::min(n_valid_, kChunk));
+    shared_.prepare(nets_, table_, columns, nets_.dims[first.dims_start], capacity);
+    int64_t floats = 0, scratch = 0;
+    for (int64_t k : group) {
+      const Recipe& r = nets_.recipes[work_.which[k]];
+      const Shape shape = nets_.shape(work_.which[k]);
+      floats += shape.packed_floats() * (1 + r.optimizer_slots + (r.patience > 0) + (r.clip > 0));
+      scratch = std::max(scratch, kernel_.scratch_floats(shape, capacity));
+    }
+    scratch_ = scratch_arena_.reserve(scratch);
+    float* memory = packed_.reserve(floats);
+    std::memset(memory, 0, floats * sizeof(float));
+    trainees_.clear();
+    for (int64_t k : group) trainees_.push_back(take(k, memory));
+    live_.resize(trainees_.size());
+    std::iota(live_.begin(), live_.end(), 0);
+    order_.resize(n_train_);
+    written_ = std::chrono::steady_clock::now();
+  }
+
+  Trainee take(int64_t position, float*& memory) {
+    const int64_t i = work_.which[position];
+    const Recipe& r = nets_.recipes[i];
+    const Shape shape = nets_.shape(i);
+    const int64_t size = shape.packed_floats();
+    const auto next = [&](bool wanted) {
+      float* here = wanted ? memory : nullptr;
+      if (wanted) memory += size;
+      return here;
+    };
+    Trainee t{};
+    t.position = position;
+    t.member = i;
+    t.net = {shape, next(true), {next(r.optimizer_slots > 0), next(r.optimizer_slots > 1)}, next(r.clip > 0)};
+    t.best = next(r.patience > 0);
+    pack(shape, state_.parameters + r.parameters, t.net.weights);
+    for (int s = 0; s < r.optimizer_slots; ++s) pack(shape, state_.slots + r.slots + s * r.slot_size, t.net.slots[s]);
+    t.steps = state_.steps[i];
+    t.epochs = state_.epochs[i];
+    t.best_epoch = state_.best_epoch[i];
+    t.best_loss = state_.best_loss[i];
+    t.status = state_.status[i];
+    const int64_t per_epoch = (n_train_ + batch_size_ - 1) / batch_size_;
+    t.warmup_steps = static_cast<int64_t>(std::nearbyint(r.warmup * static_cast<double>(per_epoch)));
+    t.schedule_steps = rows_.horizon[i] * per_epoch;
+    return t;
+  }
+
+  bool train_epoch() {
+    const Trainee& any = trainees_[live_.front()];  // all live members of a group have done equally many epochs
+    const int64_t* order = nullptr;
+    if (rows_.shuffle) {
+      permutation(rows_.order[any.member], any.epochs, n_train_, order_.data());
+      order = order_.data();
+    }
+    for (int k : live_) trainees_[k].loss = 0;
+    double norm = 0;
+    for (int64_t first = 0; first < n_train_; first += batch_size_) {
+      const Batch& batch = shared_.gather(train_, weight_, order, first, std::min(batch_size_, n_train_ - first));
+      norm += shared_.norm();
+      for (int k : live_) {
+        if (stop_.load(std::memory_order_relaxed)) return false;
+        Trainee& t = trainees_[k];
+        t.loss += kernel_.step(t.net, batch, update_for(t), scratch_);
+        ++t.steps;
+      }
+    }
+    for (int k : live_) {
+      trainees_[k].loss /= norm;
+      log(work_.loss, trainees_[k]) = trainees_[k].loss;
+    }
+    return true;
+  }
+
+  Update update_for(const Trainee& t) const {
+    const Recipe& r = nets_.recipes[t.member];
+    const double rate = r.learning_rate * schedule(r, t);
+    const double count = static_cast<double>(t.steps + 1);
+    Update u{};
+    u.optimizer = r.optimizer;
+    u.learning_rate = static_cast<float>(rate);
+    u.weight_decay = static_cast<float>(r.weight_decay);
+    u.momentum = static_cast<float>(r.momentum);
+    if (r.optimizer != Sgd) {
+      u.adam_step = static_cast<float>(rate / (1 - std::pow(0.9, count)));
+      u.adam_root = static_cast<float>(1 / std::sqrt(1 - std::pow(0.999, count)));
+    }
+    u.clip = static_cast<float>(r.clip);
+    u.label_smoothing = static_cast<float>(r.label_smoothing);
+    u.dropout_threshold = static_cast<int32_t>(std::nearbyint(r.dropout * 16777216.0));
+    u.dropout_scale = static_cast<float>(1 / (1 - r.dropout));
+    u.seed = r.seed;
+    u.step = t.steps;
+    return u;
+  }
+
+  static double schedule(const Recipe& r, const Trainee& t) {
+    if (t.steps < t.warmup_steps) return static_cast<double>(t.steps + 1) / static_cast<double>(t.warmup_steps);
+    if (r.schedule != Cosine) return 1;
+    const double length = static_cast<double>(std::max<int64_t>(1, t.schedule_steps - t.warmup_steps));
+    const double done = std::min(1.0, static_cast<double>(t.steps - t.warmup_steps) / length);
+    return 0.5 * (1 + std::cos(3.14159265358979323846 * done));
+  }
+
+  bool validate() {
+    if (n_valid_ == 0) return true;
+    std::vector<Score> scores(live_.size());
+    for (int64_t first = 0; first < n_valid_; first += kChunk) {
+      const Batch& batch = shared_.gather(valid_, nullptr, nullptr, first, std::min(kChunk, n_valid_ - first));
+      for (size_t k = 0; k < live_.size(); ++k) {
+        if (stop_.load(std::memory_order_relaxed)) return false;
+        const Trainee& t = trainees_[live_[k]];
+        if (std::isfinite(t.loss)) scores[k].add(kernel_, t.net, shared_, batch, scratch_);
+      }
+    }
+    for (size_t k = 0; k < live_.size(); ++k) {
+      const Trainee& t = trainees_[live_[k]];
+      if (!std::isfinite(t.loss)) continue;
+      log(work_.valid_loss, t) = scores[k].mean_loss();
+      log(work_.valid_score, t) = scores[k].score(nets_.loss, n_valid_, nets_.n_outputs, variance_);
+    }
+    return true;
+  }
+
+  double& log(double* table, const Trainee& t) const { return table[t.position * work_.span + t.column]; }
+
+  void end_epoch() {
+    for (int k : live_) judge(trainees_[k]);
+    done_.fetch_add(static_cast<int64_t>(live_.size()), std::memory_order_relaxed);
+    const auto over = [&](int k) {
+      const Trainee& t = trainees_[k];
+      return t.status != Active || t.epochs >= work_.until[t.position];
+    };
+    const auto now = std::chrono::steady_clock::now();
+    const bool due = now - written_ > std::chrono::milliseconds(200);
+    for (int k : live_)
+      if (due || over(k)) write_back(trainees_[k]);
+    if (due) written_ = now;
+    live_.erase(std::remove_if(live_.begin(), live_.end(), over), live_.end());
+  }
+
+  // The end of a member's epoch: has it diverged, improved, lost patience, or finished?
+  void judge(Trainee& t) {
+    const Recipe& r = nets_.recipes[t.member];
+    const double valid = r.patience > 0 && n_valid_ > 0 ? log(work_.valid_loss, t) : kNaN;
+    ++t.epochs;
+    ++t.column;
+    if (!std::isfinite(t.loss)) {
+      t.status = Diverged;
+      return;
+    }
+    if (r.patience > 0) {
+      if (valid < t.best_loss) {
+        t.best_loss = valid;
+        t.best_epoch = t.epochs;
+        t.changed_best = true;
+        std::memcpy(t.best, t.net.weights, t.net.shape.packed_floats() * sizeof(float));
+      } else if (t.epochs - t.best_epoch >= r.patience) {
+        t.status = Stopped;
+        return;
+      }
+    }
+    if (r.epochs >= 0 && t.epochs >= r.epochs) t.status = Finished;
+  }
+
+  void write_back(Trainee& t) {
+    const Recipe& r = nets_.recipes[t.member];
+    unpack(t.net.shape, state_.parameters + r.parameters, t.net.weights);
+    for (int s = 0; s < r.optimizer_slots; ++s) unpack(t.net.shape, state_.slots + r.slots + s * r.slot_size, t.net.slots[s]);
+    if (t.changed_best) unpack(t.net.shape, state_.slots + r.slots + r.optimizer_slots * r.slot_size, t.best);
+    t.changed_best = false;
+    state_.steps[t.member] = t.steps;
+    state_.epochs[t.member] = t.epochs;
+    state_.best_epoch[t.member] = t.best_epoch;
+    state_.best_loss[t.member] = t.best_loss;
+    state_.status[t.member] = t.status;
+  }
+
+  const Kernel& kernel_;
+  const Networks& nets_;
+  const Table& table_;
+  const Rows& rows_;
+  const State& state_;
+  const Work& work_;
+  std::atomic<bool>& stop_;
+  std::atomic<int64_t>& done_;
+
+  SharedBatch shared_;
+  Arena packed_, scratch_arena_;
+  float* scratch_ = nullptr;
+  std::vector<Trainee> trainees_;
+  std::vector<int> live_;
+  std::vector<int64_t> order_;
+  const int64_t *train_ = nullptr, *valid_ = nullptr;
+  const float* weight_ = nullptr;
+  int64_t n_train_ = 0, n_valid_ = 0, batch_size_ = 0;
+  double variance_ = kNaN;
+  std::chrono::steady_clock::time_point written_;
+};
+
+// ---- networks that only look: predict and evaluate share the walk over members and rows ----
+
+struct Looker {
+  SharedBatch shared;
+  Arena packed, scratch;
+};
+
+// Calls visit(position, first row, shared, batch, net, scratch) for chunks of rows; a task is one member x one range.
+template <class Visit>
+void look(const Kernel& kernel, const Networks& nets, const Table& table, const State& state, const int64_t* which,
+          int64_t count, int threads, const Poll& poll, const Visit& visit) {
+  std::vector<std::unique_ptr<Looker>> lookers;
+  for (int t = 0; t < threads; ++t) lookers.push_back(std::make_unique<Looker>());
+  const int64_t ranges = (table.n_rows + kRange - 1) / kRange;
+  std::atomic<bool> stop{false};
+  std::atomic<int64_t> done{0};
+  run_tasks(count * ranges, threads, stop, done, poll, [&](int thread, int64_t task) {
+    Looker& mine = *lookers[thread];
+    const int64_t k = task % count, range = task / count, i = which[k];
+    const Recipe& r = nets.recipes[i];
+    const Shape shape = nets.shape(i);
+    const int64_t* columns = r.features_start >= 0 ? nets.features + r.features_start : nullptr;
+    mine.shared.prepare(nets, table, columns, shape.inputs(), kChunk);
+    float* packed = mine.packed.reserve(shape.packed_floats());
+    std::memset(packed, 0, shape.packed_floats() * sizeof(float));
+    pack(shape, delivered(r, state, i), packed);
+    float* scratch = mine.scratch.reserve(kernel.scratch_floats(shape, kChunk));
+    const Net net{shape, packed, {nullptr, nullptr}, nullptr};
+    const int64_t end = std::min(table.n_rows, (range + 1) * kRange);
+    for (int64_t first = range * kRange; first < end && !stop; first += kChunk) {
+      const Batch& batch = mine.shared.gather(nullptr, nullptr, nullptr, first, std::min(kChunk, end - first));
+      visit(k, range, first, mine.shared, batch, net, scratch);
+    }
+    done.fetch_add(1, std::memory_order_relaxed);
+  });
+}
+
+// ---- initial weights ----
+
+void draw_member(const Recipe& r, const Shape& s, float* flat) {
+  MersenneTwister generator(static_cast<uint32_t>(r.seed));
+  for (int l = 0; l < s.n_layers; ++l) {
+    const int64_t fan_in = s.dims[l], fan_out = s.dims[l + 1];
+    const double in = static_cast<double>(fan_in), out = static_cast<double>(fan_out);
+    const bool glorot = r.init == GlorotInit;
+    // The same steps as nn.init takes, so that the bounds round the same way.
+    const double deviation = glorot ? std::sqrt(2.0 / (in + out)) : std::sqrt(2.0 / 6.0) / std::sqrt(in);
+    const float bound = static_cast<float>(std::sqrt(3.0) * deviation);
+    for (int64_t j = 0; j < fan_out; ++j)
+      for (int64_t i = 0; i < fan_in; ++i) flat[i * fan_out + j] = generator.uniform(-bound, bound);
+    const float bias = static_cast<float>(1 / std::sqrt(in));
+    for (int64_t j = 0; j < fan_out; ++j) flat[fan_in * fan_out + j] = glorot ? 0.0f : generator.uniform(-bias, bias);
+    flat += (fan_in + 1) * fan_out;
+  }
+}
+
+}  // namespace
+
+bool train(const Kernel& kernel, const Networks& nets, const Table& table, const Rows& rows, const State& state,
+           const Work& work, int threads, const Poll& poll) {
+  const std::vector<Group> groups = make_groups(nets, rows, state, work, threads);
+  std::vector<double> variances;
+  int64_t n_splits = 0;
+  for (int64_t k = 0; k < work.count; ++k) n_splits = std::max(n_splits, rows.split[work.which[k]] + 1);
+  for (int64_t s = 0; s < n_splits; ++s)
+    variances.push_back(target_variance(nets, table, rows.valid + rows.valid_start[s], rows.valid_start[s + 1] - rows.valid_start[s]));
+  std::atomic<bool> stop{false};
+  std::atomic<int64_t> done{0};
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  for (int t = 0; t < threads; ++t)
+    trainers.push_back(std::make_unique<Trainer>(kernel, nets, table, rows, state, work, stop, done));
+  const bool finished = run_tasks(static_cast<int64_t>(groups.size()), threads, stop, done, poll, [&](int thread, int64_t task) {
+    trainers[thread]->train_group(groups[task], variances);
+  });
+  if (poll) poll(done.load());
+  return finished;
+}
+
+void predict(const Kernel& kernel, const Networks& nets, const Table& table, const State& state, const int64_t* which,
+             int64_t count, float* out, int threads, const Poll& poll) {
+  look(kernel, nets, table, state, which, count, threads, poll,
+       [&](int64_t k, int64_t, int64_t first, const SharedBatch&, const Batch& batch, const Net& net, float* scratch) {
+         const float* y = kernel.forward(net, batch, scratch);
+         float* target = out + (k * table.n_rows + first) * nets.n_outputs;
+         for (int64_t r = 0; r < batch.rows; ++r)
+           for (int64_t o = 0; o < nets.n_outputs; ++o) target[r * nets.n_outputs + o] = y[o * batch.row_stride + r];
+       });
+}
+
+void evaluate(const Kernel& kernel, const Networks& nets, const Table& table, const State& state, const int64_t* which,
+              int64_t count, double* loss, double* score, int threads, const Poll& poll) {
+  const int64_t ranges = (table.n_rows + kRange - 1) / kRange;
+  std::vector<Score> parts(count * ranges);
+  look(kernel, nets, table, state, which, count, threads, poll,
+       [&](int64_t k, int64_t range, int64_t, const SharedBatch& shared, const Batch& batch, const Net& net, float* scratch) {
+         parts[k * ranges + range].add(kernel, net, shared, batch, scratch);
+       });
+  const double variance = target_variance(nets, table, nullptr, table.n_rows);
+  for (int64_t k = 0; k < count; ++k) {
+    Score total;
+    for (int64_t range = 0; range < ranges; ++range) {  // in a fixed order, whoever computed them
+      const Score& part = parts[k * ranges + range];
+      total.loss += part.loss;
+      total.norm += part.norm;
+      total.hits += part.hits;
+    }
+    loss[k] = total.mean_loss();
+    score[k] = total.score(nets.loss, table.n_rows, nets.n_outputs, variance);
+  }
+}
+
+void draw(const Networks& nets, float* parameters, int threads) {
+  std::atomic<bool> stop{false};
+  std::atomic<int64_t> done{0};
+  constexpr int64_t kMany = 64;  // members a task, so that taking one costs nothing
+  run_tasks((nets.count + kMany - 1) / kMany, threads, stop, done, nullptr, [&](int, int64_t task) {
+    for (int64_t i = task * kMany; i < std::min(nets.count, (task + 1) * kMany); ++i)
+      draw_member(nets.recipes[i], nets.shape(i), parameters + nets.recipes[i].parameters);
+  });
+}
+
+int64_t thread_bytes(const Networks& nets, const int64_t* batch_rows) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < nets.count; ++i) {
+    const Recipe& r = nets.recipes[i];
+    const Shape s = nets.shape(i);
+    const int64_t rows = std::max(batch_rows[i], kChunk);
+    const int64_t own = std::max(kCacheFloats, s.packed_floats() * 5) +  // weights, moments, best, gradient
+                        kernel_baseline()->scratch_floats(s, rows) +
+                        round_up(rows, kLine) * (stride_for(s.inputs() + 1) + 3 + nets.n_outputs);
+    most = std::max(most, own + (r.clip > 0 ? s.packed_floats() : 0));
+  }
+  return most * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace shoal

@@ -1,0 +1,392 @@
+"""Members, layout and parameters as one thing that fits, predicts and gives its members back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from shoal import storage
+from shoal.engines import Engine, Resources, get_engine
+from shoal.engines.checks import check_class_weight, check_data, check_features, check_loss
+from shoal.engines.native import draw
+from shoal.engines.program import (
+    ACTIVE,
+    STATUS_NAMES,
+    STOPPED,
+    Assignment,
+    Data,
+    Log,
+    Program,
+    State,
+    compile_program,
+    delivered,
+    flatten_rows,
+)
+from shoal.history import History
+from shoal.layout import Layout
+from shoal.members import Member
+from shoal.memory import Memory, available_memory, new_state
+from shoal.progress import Reporter, interruptible
+from shoal.rows import Rows, Split, as_rows
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Evaluation(NamedTuple):
+    """Mean loss and score (accuracy, or R2 for squared error) of each member."""
+
+    loss: np.ndarray
+    score: np.ndarray
+
+
+class Population:
+    """Many independent networks on one data set.
+
+    >>> population = Population([Member(hidden=4), Member(hidden=())], n_features=2, n_outputs=3)
+    >>> [W.shape for W, b in population.weights(0)]
+    [(2, 4), (4, 3)]
+
+    A population is drawn when it is made: `init="torch"` gives each member the very numbers that
+    `torch.manual_seed(seed)` and `nn.Linear` would. `memory_limit` (bytes) is what training may take; parameters
+    beyond it live in a temporary file, with the same results.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        n_features: int,
+        n_outputs: int,
+        loss: str = "cross_entropy",
+        *,
+        class_weight: Any = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        members = _check_members(members, n_features, n_outputs)
+        self.loss = check_loss(loss)
+        weight = check_class_weight(class_weight, n_outputs, self.loss)
+        self.memory_limit = available_memory() if memory_limit is None else int(memory_limit)
+        self.program: Program = compile_program(Layout(members, n_features, n_outputs), self.loss, weight)
+        self.state: State = new_state(self.program, self.memory_limit)
+        self.history = History.empty(len(members))
+        draw(self.program, self.state, _threads(None))
+
+    # ---- what it is ----
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return self.program.layout.members
+
+    @property
+    def layout(self) -> Layout:
+        return self.program.layout
+
+    @property
+    def n_features(self) -> int:
+        return self.program.n_features
+
+    @property
+    def n_outputs(self) -> int:
+        return self.program.n_outputs
+
+    @property
+    def epochs(self) -> np.ndarray:
+        """Epochs that each member has been trained for."""
+        return self.state.epochs.copy()
+
+    @property
+    def status(self) -> list[str]:
+        """Of each member: active, finished (its own `epochs` reached), stopped early, or diverged."""
+        return [STATUS_NAMES[code] for code in self.state.status]
+
+    def __len__(self) -> int:
+        return len(self.program)
+
+    def __repr__(self) -> str:
+        trained = self.state.epochs
+        counts = np.bincount(self.state.status, minlength=len(STATUS_NAMES))
+        states = ", ".join(f"{n} {name}" for n, name in zip(counts, STATUS_NAMES, strict=True) if n)
+        span = f"{trained.min()}" if trained.min() == trained.max() else f"{trained.min()} to {trained.max()}"
+        return (
+            f"Population({len(self):,} members, {self.n_features} features, {self.n_outputs} outputs, {self.loss}, "
+            f"{int(self.layout.counts.sum()):,} parameters, {span} epochs done: {states})"
+        )
+
+    def memory(self, X: Any = None, engine: str = "auto", threads: int | None = None, device: str = "cpu") -> Memory:
+        """Peak memory of a fit, estimated beforehand. Without X, of the population alone."""
+        if X is None:
+            return Memory.of(self.program, self.state, np.empty((0, self.n_features), np.float32), 0, self.memory_limit)
+        features = check_features(X, self.n_features)
+        data = Data(features, np.empty(0, np.int32), np.empty((0, self.n_outputs), np.float32))
+        rows = flatten_rows(
+            as_rows(None, len(self), len(features)), True, np.zeros(len(self), np.uint64), self.state.epochs
+        )
+        resources = Resources(_threads(threads), device, self.memory_limit)
+        workspace = get_engine(engine, device).workspace(self.program, data, rows, resources)
+        return Memory.of(self.program, self.state, features, workspace, self.memory_limit)
+
+    # ---- training ----
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        epochs: int | None = None,
+        *,
+        engine: str = "auto",
+        threads: int | None = None,
+        shuffle: bool | str = True,
+        rows: Rows | Split | Sequence[Split] | None = None,
+        until: int | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+        progress: bool = False,
+    ) -> History:
+        """Train every active member for `epochs` more epochs (10 unless told), from its present weights and optimiser state.
+
+        shuffle   True: a new order of rows each epoch, the same for all members that share their rows, like one data
+                  loader for all; "each": an order of its own for each member, from its seed; False: rows in order
+        rows      which rows each member trains on and is scored on; None: all members on all rows
+        until     instead of `epochs`: train each member until it has done so many in all
+        seed      of the order of rows
+        device    "cpu", "cuda" or "mps"
+        progress  print the plan and show a progress bar
+
+        On Ctrl-C every member stands at the end of an epoch, KeyboardInterrupt is raised, and `fit(..., until=n)` goes on.
+        """
+        whole = 1 << 30
+        for _ in self.iter_fit(
+            X, y, epochs, every=whole, engine=engine, threads=threads, shuffle=shuffle, rows=rows, until=until,
+            seed=seed, device=device, progress=progress,
+        ):  # fmt: skip
+            pass
+        return self.history
+
+    def iter_fit(
+        self,
+        X: Any,
+        y: Any,
+        epochs: int | None = None,
+        *,
+        every: int = 1,
+        engine: str = "auto",
+        threads: int | None = None,
+        shuffle: bool | str = True,
+        rows: Rows | Split | Sequence[Split] | None = None,
+        until: int | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+        progress: bool = False,
+    ) -> Iterator[History]:
+        """`fit` as a generator: yields the history after every `every` epochs, so that anyone can watch or stop it.
+
+        Members may be stopped with `stop` between two steps; stopped members cost nothing from then on.
+        """
+        data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
+        targets = self._targets(epochs, until)
+        plan = self._assign(as_rows(rows, len(self), len(data.X)), shuffle, seed, targets)
+        if every < 1:
+            raise ValueError(f"every must be at least 1 epoch; got {every}")
+        resources = Resources(_threads(threads), device, self.memory_limit)
+        chosen = get_engine(engine, device)
+        if progress:
+            workspace = chosen.workspace(self.program, data, plan, resources)
+            print(Memory.of(self.program, self.state, data.X, workspace, self.memory_limit))
+        with Reporter(progress, self._remaining(targets)) as reporter:
+            while self._remaining(targets):
+                self._run(chosen, data, plan, np.minimum(targets, self.state.epochs + every), resources, reporter)
+                yield self.history
+
+    def _run(
+        self, engine: Engine, data: Data, plan: Assignment, until: np.ndarray, resources: Resources, reporter: Reporter
+    ) -> None:
+        """One call of an engine, and its place in the history."""
+        which = np.flatnonzero((self.state.status == ACTIVE) & (self.state.epochs < until))
+        start = self.state.epochs[which].copy()
+        log = Log.empty(len(which), int((until[which] - start).max(initial=0)))
+        begun = time.perf_counter()
+        with interruptible() as interrupt:
+            try:
+                engine.train(
+                    self.program, data, plan, self.state, which, until[which], log, resources,
+                    lambda done: reporter.update(done) or interrupt.requested,
+                )  # fmt: skip
+            finally:
+                log.forget(self.state.epochs[which] - start)
+                self.history.record(which, start, loss=log.loss, valid_loss=log.valid_loss, valid_score=log.valid_score)
+                self.history.trim(int(self.state.epochs.max()))
+                self.history.seconds += time.perf_counter() - begun
+                reporter.finish_run()
+        if interrupt.requested:
+            raise KeyboardInterrupt
+
+    def stop(self, members: Sequence[int] | np.ndarray) -> None:
+        """Train these members no further. They keep their weights and cost nothing from now on."""
+        chosen = self._indices(members)
+        self.state.status[chosen[self.state.status[chosen] == ACTIVE]] = STOPPED
+
+    def select(self, members: Sequence[int] | np.ndarray) -> Population:
+        """A new population of some of the members, which goes on exactly where they stand."""
+        chosen = self._indices(members)
+        if not len(chosen):
+            raise ValueError("select at least one member; got none")
+        weight = self.program.class_weight if len(self.program.class_weight) else None
+        other = Population(
+            [self.members[i] for i in chosen], self.n_features, self.n_outputs, self.loss,
+            class_weight=weight, memory_limit=self.memory_limit,
+        )  # fmt: skip
+        storage.copy_state(self.program, self.state, chosen, other.program, other.state)
+        other.history = self.history.select(chosen)
+        return other
+
+    # ---- results ----
+
+    def predict(
+        self,
+        X: Any,
+        members: Sequence[int] | np.ndarray | None = None,
+        *,
+        engine: str = "auto",
+        threads: int | None = None,
+        device: str = "cpu",
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Raw outputs, shape (n_members, n_rows, n_outputs). Give `out` to have them written elsewhere, e.g. to a memmap."""
+        features = check_features(X, self.n_features)
+        chosen = self._indices(members)
+        shape = (len(chosen), len(features), self.n_outputs)
+        if out is None:
+            out = np.empty(shape, dtype=np.float32)
+        elif out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous:
+            raise ValueError(f"out must be a C-ordered float32 array of shape {shape}; got {out.dtype} {out.shape}")
+        resources = Resources(_threads(threads), device, self.memory_limit)
+        get_engine(engine, device).predict(self.program, self.state, features, chosen, out, resources)
+        return out
+
+    def evaluate(
+        self,
+        X: Any,
+        y: Any,
+        members: Sequence[int] | np.ndarray | None = None,
+        *,
+        engine: str = "auto",
+        threads: int | None = None,
+        device: str = "cpu",
+    ) -> Evaluation:
+        """Loss and score of each member on these rows, without ever holding all predictions in memory."""
+        data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
+        chosen = self._indices(members)
+        resources = Resources(_threads(threads), device, self.memory_limit)
+        return Evaluation(*get_engine(engine, device).evaluate(self.program, self.state, data, chosen, resources))
+
+    def weights(self, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """[(W, b), ...] of member `i`, W of shape (fan_in, fan_out). Copies; zeros for columns the member does not see.
+
+        A member with patience gives its best weights, any other its present ones.
+        """
+        (index,) = self._indices([i])
+        buffer, start = delivered(self.program, self.state, index)
+        layers = [(view[:-1].copy(), view[-1].copy()) for view in self.layout.views(index, buffer, start)]
+        columns = self.members[index].features
+        if columns:
+            full = np.zeros((self.n_features, layers[0][0].shape[1]), dtype=np.float32)
+            full[list(columns)] = layers[0][0]
+            layers[0] = (full, layers[0][1])
+        return layers
+
+    def extract(self, i: int) -> torch.nn.Sequential:
+        """Member `i` as a plain network in evaluation mode, with copies of its weights. Needs PyTorch."""
+        from shoal.extract import sequential
+
+        (index,) = self._indices([i])
+        return sequential(self.members[index], self.weights(index))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Everything, optimiser state and history included, in one safetensors file. No code is stored."""
+        storage.save_population(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Population:
+        """A population from `save`, which goes on exactly where it stood."""
+        return storage.load_population(path, Population)
+
+    # ---- inside ----
+
+    def _indices(self, members: Sequence[int] | np.ndarray | None) -> np.ndarray:
+        if members is None:
+            return np.arange(len(self))
+        array = np.atleast_1d(np.asarray(members))
+        if array.dtype == bool and array.shape == (len(self),):
+            array = np.flatnonzero(array)
+        if array.size == 0:
+            return np.empty(0, np.int64)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise TypeError(f"members must be a list of whole numbers or a mask over the population; got {members!r}")
+        wrong = array[(array < -len(self)) | (array >= len(self))]
+        if len(wrong):
+            raise IndexError(f"there is no member {wrong[0]}: the population has members 0 to {len(self) - 1}")
+        return np.where(array < 0, array + len(self), array).astype(np.int64)
+
+    def _targets(self, epochs: int | None, until: int | None) -> np.ndarray:
+        """Epoch count at which this fit ends, per member."""
+        if epochs is not None and until is not None:
+            raise ValueError(f"give `epochs` or `until`, not both; got {epochs=}, {until=}")
+        number = (10 if epochs is None else epochs) if until is None else until
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 1 <= number < 1 << 30:
+            raise ValueError(f"epochs must be a whole number of at least 1; got {number!r}")
+        targets = self.state.epochs + number if until is None else np.full(len(self), number, np.int64)
+        most = self.program.recipes["epochs"]
+        return np.where(most >= 0, np.minimum(targets, most), targets).astype(np.int64)
+
+    def _assign(self, rows: Rows, shuffle: bool | str, seed: int, targets: np.ndarray) -> Assignment:
+        if shuffle not in (True, False, "each"):
+            raise ValueError(f"shuffle must be True, False or 'each'; got {shuffle!r}")
+        recipes = self.program.recipes
+        scored = np.array([len(split.valid) > 0 for split in rows.splits])
+        impatient = np.flatnonzero((recipes["patience"] > 0) & ~scored[rows.member])
+        if len(impatient):
+            raise ValueError(
+                f"member {impatient[0]} has patience={recipes['patience'][impatient[0]]} but no validation rows to stop "
+                "on; give rows=, e.g. shoal.rows.holdout(len(X)), or set patience=0"
+            )
+        order = np.full(len(self), seed, dtype=np.uint64)
+        if shuffle == "each":  # multiplied apart, so that neighbouring seeds give unrelated orders
+            order = order + (recipes["seed"] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        horizon = np.where(recipes["epochs"] >= 0, recipes["epochs"], targets)
+        return flatten_rows(rows, bool(shuffle), order, horizon)
+
+    def _remaining(self, targets: np.ndarray) -> int:
+        """Member-epochs still to be trained."""
+        left = np.maximum(targets - self.state.epochs, 0)
+        return int(left[self.state.status == ACTIVE].sum())
+
+
+def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:
+    members = list(members)
+    if not members:
+        raise ValueError("a population needs at least one member; got none")
+    for name, value in (("n_features", n_features), ("n_outputs", n_outputs)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < 1 << 31:
+            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
+    for k, member in enumerate(members):
+        if not isinstance(member, Member):
+            raise TypeError(f"members must be shoal.Member; number {k} is {member!r}")
+        if member.features and max(member.features) >= n_features:
+            raise ValueError(f"member {k} sees column {max(member.features)}, but columns are 0 to {n_features - 1}")
+    return members
+
+
+def _threads(threads: int | None) -> int:
+    """Threads to use: what was asked for, else SHOAL_THREADS, else the cores this process may run on."""
+    if threads is None:
+        named = os.environ.get("SHOAL_THREADS")
+        if named is None:
+            return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = int(named) if named.isdigit() else -1
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not 1 <= threads <= 4096:
+        raise ValueError(f"threads must be a whole number from 1 to 4096; got {threads!r}")
+    return int(threads)

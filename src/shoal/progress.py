@@ -1,0 +1,78 @@
+"""Progress on the screen, and Ctrl-C that ends work at a clean point."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+
+class Interrupt:
+    """Set by the first Ctrl-C; the second one acts at once, as without us."""
+
+    requested = False
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """While inside, the first SIGINT only sets a flag. Outside the main thread signals cannot be caught: no change."""
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        interrupt.requested = True
+        signal.signal(signal.SIGINT, before)
+
+    if before is None or before == signal.SIG_IGN:  # a handler we cannot put back, or one that ignores: leave it
+        yield interrupt
+        return
+    signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Reporter:
+    """A progress bar over member-epochs, or nothing at all. Engines count from zero in each run."""
+
+    def __init__(self, show: bool, total: int) -> None:
+        self.total = total
+        self._bar: Any = None
+        self._task: Any = None
+        self._before = 0  # done in earlier runs
+        self._done = 0
+        if show and total:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("network-epochs"),
+                TimeRemainingColumn(elapsed_when_finished=True),
+            )  # fmt: skip
+            self._task = self._bar.add_task("", total=total)
+
+    def __enter__(self) -> Reporter:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def update(self, done: int) -> bool:
+        """Show so many member-epochs of this run. Always False: a reporter never asks to stop."""
+        self._done = done
+        if self._bar:
+            self._bar.update(self._task, completed=self._before + done)
+        return False
+
+    def finish_run(self) -> None:
+        self._before += self._done
+        self._done = 0

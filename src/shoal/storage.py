@@ -1,0 +1,111 @@
+"""Populations on disk: one safetensors file, with what the members are as JSON in its header. No code, no pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shoal.engines.program import Program, State
+from shoal.history import CURVES, History
+from shoal.members import Member
+
+if TYPE_CHECKING:
+    from shoal.population import Population
+
+FORMAT = "shoal-population"
+VERSION = 1
+PER_MEMBER = ("steps", "epochs", "best_epoch", "best_loss", "status")
+
+
+def copy_state(source: Program, old: State, chosen: np.ndarray, target: Program, new: State) -> None:
+    """Copy the chosen members' numbers into a state whose member k is chosen[k]."""
+    for k, i in enumerate(chosen):
+        size = int(source.layout.sizes[i])
+        begin, end = int(source.recipes["parameters"][i]), int(target.recipes["parameters"][k])
+        new.parameters[end : end + size] = old.parameters[begin : begin + size]
+        slots = size * (int(source.recipes["optimizer_slots"][i]) + int(source.recipes["patience"][i] > 0))
+        begin, end = int(source.recipes["slots"][i]), int(target.recipes["slots"][k])
+        new.slots[end : end + slots] = old.slots[begin : begin + slots]
+    for name in PER_MEMBER:
+        getattr(new, name)[:] = getattr(old, name)[chosen]
+
+
+def save_population(population: Population, path: str | os.PathLike[str]) -> None:
+    """Written under a temporary name and renamed, so that a crash leaves the old file or the new one."""
+    from safetensors.numpy import save_file
+
+    state, history = population.state, population.history
+    arrays = {"parameters": state.parameters, "slots": state.slots, "class_weight": population.program.class_weight}
+    arrays |= {name: getattr(state, name) for name in PER_MEMBER}
+    arrays |= {f"history.{name}": getattr(history, name) for name in CURVES}
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "members": [member.as_dict() for member in population.members],
+        "n_features": population.n_features,
+        "n_outputs": population.n_outputs,
+        "loss": population.loss,
+        "seconds": history.seconds,
+    }
+    target = Path(path)
+    temporary = target.with_name(target.name + f".{os.getpid()}.tmp")
+    try:
+        save_file(
+            {name: np.ascontiguousarray(array) for name, array in arrays.items()},
+            temporary,
+            {"shoal": json.dumps(header)},
+        )
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_population(path: str | os.PathLike[str], make: type[Population]) -> Population:
+    """Read and check a file from `save_population`."""
+    header, arrays = _read(path)
+    try:
+        members = [Member(**_tuples(recipe)) for recipe in header["members"]]
+        weight = arrays["class_weight"] if len(arrays["class_weight"]) else None
+        population = make(members, header["n_features"], header["n_outputs"], header["loss"], class_weight=weight)
+        for name in ("parameters", "slots", *PER_MEMBER):
+            _put(getattr(population.state, name), arrays[name], name)
+        curves = [np.array(arrays[f"history.{name}"], dtype=np.float64) for name in CURVES]
+        if any(curve.shape != (len(members), curves[0].shape[1]) for curve in curves):
+            raise ValueError("the history does not fit the members")
+        population.history = History(*curves, seconds=float(header["seconds"]))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ValueError(f"{os.fspath(path)} is damaged or was altered: {error}") from error
+    return population
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {os.fspath(path)}")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("shoal", "{}"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no dict
+    except (SafetensorError, ValueError) as error:
+        raise ValueError(f"{os.fspath(path)} is not a complete safetensors file: {error}") from error
+    if header.get("format") != FORMAT:
+        raise ValueError(f"{os.fspath(path)} holds no Shoal population; save one with Population.save")
+    if header.get("version") != VERSION:
+        raise ValueError(f"{os.fspath(path)} has format version {header.get('version')}; this Shoal reads {VERSION}")
+    return header, arrays
+
+
+def _tuples(recipe: dict[str, Any]) -> dict[str, Any]:
+    """JSON has lists where members have tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in recipe.items()}
+
+
+def _put(target: np.ndarray, source: np.ndarray, name: str) -> None:
+    if source.shape != target.shape or source.dtype != target.dtype:
+        raise ValueError(f"{name} has {source.dtype} {source.shape} where {target.dtype} {target.shape} was expected")
+    target[...] = source

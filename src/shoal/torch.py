@@ -1,0 +1,504 @@
+"""Many independent multi-layer perceptrons as one PyTorch module, by the scatter-add method (M3) of Farias, Ludermir
+and Bastos-Filho, "Embarrassingly Parallel Independent Training of Multi-Layer Perceptrons with Heterogeneous
+Architectures", AI 2023, 4, 16-27.
+
+`ScatterNetwork` takes any widths, depths and activations, and does the arithmetic. `ParallelMLPs` is the paper's class
+built on it: the same constructor, attributes and methods, so that scripts written for the paper's code run.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import logging
+import operator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["ACTIVATIONS", "MLP", "ParallelMLPs", "ScatterNetwork"]
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "identity": nn.Identity,
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "selu": nn.SELU,
+    "gelu": nn.GELU,
+    "leaky_relu": nn.LeakyReLU,
+    "hardshrink": nn.Hardshrink,
+    "mish": nn.Mish,
+}
+
+Activation = nn.Module | Callable[[Tensor], Tensor]
+Layers = list[tuple[Tensor, Tensor | None]]
+Widths = Sequence[tuple[int, ...]]
+
+_MIXING_ACTIVATIONS = (nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.Softmax2d, nn.GLU, nn.MultiheadAttention)
+_VALUE_LOSSES = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCEWithLogitsLoss, nn.BCELoss)
+
+
+class ScatterNetwork(nn.Module):
+    """Independent networks of any widths and depths (of 1 or more hidden layers) packed into one.
+
+    `hidden[i]` holds the hidden widths of network i and `activations[i]` its activation, a function of single elements.
+    Networks keep the order in which they are given. In memory those that share an activation lie side by side, so that
+    each activation is called once per layer.
+
+    >>> network = ScatterNetwork(4, 2, hidden=[(3,), (5, 6)], activations=[nn.Tanh(), nn.ReLU()])
+    >>> network(torch.zeros(7, 4)).shape  # [batch, networks, out_features]
+    torch.Size([7, 2, 2])
+    """
+
+    bias: nn.Parameter | None
+
+    def __init__(
+        self, in_features: int, out_features: int, hidden: Widths, activations: Sequence[Activation], bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.in_features = _at_least_one("in_features", in_features)
+        self.out_features = _at_least_one("out_features", out_features)
+        self.hidden = _checked_hidden(hidden)
+        if not len(activations) == len(self.hidden) > 0:
+            given = f"{len(self.hidden)} networks and {len(activations)} activations"
+            raise ValueError(f"give one network or more, and as many activations, got {given}")
+        modules, self._activation_of = _distinct(list(activations))
+        self.activations = nn.ModuleList(modules)
+        neurons, edges = self._compile()
+        # The draw of nn.Linear itself is skipped: reset_parameters follows.
+        self.hidden_layer = nn.utils.skip_init(nn.Linear, self.in_features, neurons[0], bias=bias)
+        self.edge_weights = nn.ParameterList(torch.empty(count) for count in edges)
+        self.edge_biases = nn.ParameterList(torch.empty(count) for count in neurons[1:] if bias)
+        self.weight = nn.Parameter(torch.empty(self.out_features, len(self.get_buffer("output_owners"))))
+        output_bias = torch.empty(len(self.hidden), self.out_features)
+        self.register_parameter("bias", nn.Parameter(output_bias) if bias else None)
+        self.reset_parameters()
+
+    def _compile(self) -> tuple[list[int], list[int]]:
+        """Turn widths into index maps, once. Returns the neurons of each layer and the edges between each two."""
+        users = torch.tensor(self._activation_of)
+        order = users.argsort(stable=True)  # networks as they lie in memory
+        original = order.argsort()
+        depths = torch.tensor([len(sizes) for sizes in self.hidden])
+        self.depth = int(depths.max())
+        padded = torch.tensor([sizes + (0,) * (self.depth - len(sizes)) for sizes in self.hidden])
+        widths = padded[order]  # [networks, depth], in memory order as all below
+        starts = _sum_before(widths)
+        last_layer = (depths[order] - 1)[:, None]
+        last_widths = widths.gather(1, last_layer).squeeze(1)
+
+        for layer in range(self.depth):
+            self._add_map(f"owners_{layer}", order.repeat_interleave(widths[:, layer]))
+        edges = [self._compile_edges(layer, widths, starts) for layer in range(1, self.depth)]
+        self._add_map("output_owners", order.repeat_interleave(last_widths))
+        self._ragged = bool((depths < self.depth).any())
+        if self._ragged:
+            first = (_sum_before(widths.sum(0)) + starts).gather(1, last_layer).squeeze(1)
+            self._add_map("last_neurons", first.repeat_interleave(last_widths) + _places(last_widths))
+
+        # Python numbers, not tensors: reading one network must not wait for a GPU.
+        self._neuron_starts: list[list[int]] = starts[original].tolist()
+        self._edge_starts: list[list[int]] = [_sum_before(counts)[original].tolist() for counts in edges]
+        self._column_starts: list[int] = _sum_before(last_widths)[original].tolist()
+        sums = torch.zeros(self.depth, len(self.activations), dtype=torch.long).index_add_(1, users, padded.T)
+        self._runs = [[(user, count) for user, count in enumerate(row) if count] for row in sums.tolist()]
+        return widths.sum(0).tolist(), [int(counts.sum()) for counts in edges]
+
+    def _compile_edges(self, layer: int, widths: Tensor, starts: Tensor) -> Tensor:
+        """Map each weight between two hidden layers to the neurons it joins. Returns the edges of each network."""
+        fan_in, fan_out = widths[:, layer - 1], widths[:, layer]
+        edges = fan_in * fan_out
+        place, own_fan_in = _places(edges), fan_in.repeat_interleave(edges)
+        # As in nn.Linear, weights that lead to the same target are neighbours.
+        self._add_map(f"sources_{layer}", starts[:, layer - 1].repeat_interleave(edges) + place % own_fan_in)
+        self._add_map(f"targets_{layer}", starts[:, layer].repeat_interleave(edges) + place // own_fan_in)
+        return edges
+
+    def _add_map(self, name: str, values: Tensor) -> None:
+        # Not persistent: the constructor rebuilds the maps, and checkpoints keep the keys of the paper's code.
+        self.register_buffer(name, values, persistent=False)
+
+    def reset_parameters(self, layer_ids: Iterable[int] | None = None) -> None:
+        """Draw parameters as nn.Linear does, for all networks or for the ids in `layer_ids` (the paper's word)."""
+        for i in range(len(self.hidden)) if layer_ids is None else self._checked_ids(layer_ids):
+            for weight, bias in self._slices(i, torch.detach):
+                bound = weight.shape[1] ** -0.5
+                weight.uniform_(-bound, bound)
+                if bias is not None:
+                    bias.uniform_(-bound, bound)
+
+    def forward(self, x: Tensor, transform: Callable[[int, Tensor, Tensor], Tensor] | None = None) -> Tensor:
+        """Map [batch, in_features] to [batch, networks, out_features].
+
+        `transform(layer, signal, network_ids)` may change each hidden layer after its activations, for instance to
+        drop neurons: `signal` is [batch, neurons of the layer] and `network_ids` [neurons of the layer] their owners.
+        """
+        if x.ndim != 2 or x.shape[1] != self.in_features:
+            wanted = f"[batch, in_features={self.in_features}]"
+            raise ValueError(f"x must have the shape {wanted}, got {list(x.shape)}: give a single sample as x[None]")
+        signals: list[Tensor] = []
+        for layer in range(self.depth):
+            signal = self._connect(layer, signals[-1]) if layer else self.hidden_layer(x)
+            signal = self.apply_activations(signal, layer)
+            signals.append(signal if transform is None else transform(layer, signal, self.network_ids(layer)))
+        return self._project(signals)
+
+    def apply_activations(self, x: Tensor, layer: int = 0) -> Tensor:
+        """Each network's activation on its own neurons of a hidden layer, [batch, neurons of the layer]."""
+        runs = self._runs[layer]
+        # A plain split forbids in-place activations. The unsafe one is safe here, as `x` is not used again.
+        parts = torch.unsafe_split_with_sizes(x, [count for _, count in runs], dim=1)
+        return torch.cat([self.activations[user](part) for (user, _), part in zip(runs, parts, strict=True)], dim=1)
+
+    def _connect(self, layer: int, signal: Tensor) -> Tensor:
+        """M3 between two hidden layers: neurons to edges, times the weights, edges to neurons."""
+        batch = len(signal)
+        sources, targets = self.get_buffer(f"sources_{layer}"), self.get_buffer(f"targets_{layer}")
+        # gather rather than index_select: on a CPU its backward pass is about twice as fast.
+        product = signal.gather(1, sources.expand(batch, -1)) * self.edge_weights[layer - 1]  # [batch, edges]
+        summed = product.new_zeros(batch, len(self.network_ids(layer)))
+        summed = summed.scatter_add_(1, targets.expand(batch, -1), product)
+        return summed if self.bias is None else summed + self.edge_biases[layer - 1]
+
+    def _project(self, signals: list[Tensor]) -> Tensor:
+        """M3 from each network's own last hidden layer to its outputs."""
+        signal = signals[-1]
+        if self._ragged:
+            signal = torch.cat(signals, dim=1).index_select(1, self.get_buffer("last_neurons"))
+        product = signal[:, :, None] * self.weight.T[None, :, :]  # [batch, hidden, 1] * [1, hidden, out]
+        owners = self.get_buffer("output_owners")[None, :, None].expand_as(product)
+        summed = product.new_zeros(len(signal), len(self.hidden), self.out_features).scatter_add_(1, owners, product)
+        return summed if self.bias is None else summed + self.bias
+
+    def network_ids(self, layer: int) -> Tensor:
+        """The network to which each neuron of a hidden layer belongs; a network's neurons lie side by side."""
+        return self.get_buffer(f"owners_{layer}")
+
+    def layers(self, i: int) -> Layers:
+        """Copies of network i's parameters: for each layer W [fan_in, fan_out] and b [fan_out] (None if bias=False)."""
+        return self._copies(i, torch.detach)
+
+    def gradients(self, i: int) -> Layers:
+        """Copies of the gradients that the last backward pass left, arranged as in `layers`."""
+        return self._copies(i, _gradient)
+
+    def _copies(self, i: int, of: Callable[[Tensor], Tensor]) -> Layers:
+        return [(weight.T.clone(), None if bias is None else bias.clone()) for weight, bias in self._slices(i, of)]
+
+    def load(self, i: int, layers: Layers) -> None:
+        """Set network i's parameters to copies of `layers`, arranged as in the method `layers`."""
+        own = self._slices(i, torch.detach)
+        expected = [(list(weight.T.shape), None if bias is None else list(bias.shape)) for weight, bias in own]
+        given = [(list(weight.shape), None if bias is None else list(bias.shape)) for weight, bias in layers]
+        if given != expected:
+            raise ValueError(f"network {i} needs W [fan_in, fan_out] and b of shapes {expected}, got {given}")
+        for (weight, bias), (new_weight, new_bias) in zip(own, layers, strict=True):
+            weight.copy_(new_weight.detach().T)
+            if bias is not None and new_bias is not None:
+                bias.copy_(new_bias.detach())
+
+    def extract(self, i: int) -> nn.Sequential:
+        """Network i as a plain network with parameters of its own."""
+        *hidden, output = self._linears(i)
+        activation = copy.deepcopy(self.activations[self._activation_of[i]])
+        return nn.Sequential(*[module for linear in hidden for module in (linear, activation)], output)
+
+    def _linears(self, i: int) -> list[nn.Linear]:
+        linears = []
+        for weight, bias in self.layers(i):
+            linear = nn.utils.skip_init(nn.Linear, *weight.shape, bias=bias is not None)
+            linear.weight = nn.Parameter(weight.T.contiguous())
+            linear.bias = None if bias is None else nn.Parameter(bias)
+            linears.append(linear)
+        return linears
+
+    def _slices(self, i: int, of: Callable[[Tensor], Tensor]) -> Layers:
+        """Network i's part of `of(parameter)` for each layer, as views: (weight [fan_out, fan_in], bias)."""
+        (i,) = self._checked_ids(i)
+        sizes = self.hidden[i]
+        rows = [slice(start, start + size) for start, size in zip(self._neuron_starts[i], sizes, strict=False)]
+        weights = [of(self.hidden_layer.weight)[rows[0]]]
+        for layer in range(1, len(sizes)):
+            start, fan_in, fan_out = self._edge_starts[layer - 1][i], sizes[layer - 1], sizes[layer]
+            weights.append(of(self.edge_weights[layer - 1])[start : start + fan_in * fan_out].view(fan_out, fan_in))
+        start = self._column_starts[i]
+        weights.append(of(self.weight)[:, start : start + sizes[-1]])
+        if self.bias is None:
+            return [(weight, None) for weight in weights]
+        packed = [self.hidden_layer.bias, *self.edge_biases]
+        biases = [of(bias)[part] for bias, part in zip(packed, rows, strict=False)]
+        return list(zip(weights, [*biases, of(self.bias)[i]], strict=True))
+
+    def _checked_ids(self, ids: Any) -> list[int]:
+        """One id, or several in a list, range, array or tensor, as a list."""
+        several = isinstance(ids, Iterable) and getattr(ids, "ndim", 1) > 0  # a tensor of no dimensions is one id
+        numbers = [operator.index(number) for number in (ids if several else [ids])]
+        for number in numbers:
+            if not 0 <= number < len(self.hidden):
+                raise ValueError(f"no network has the id {number}: use 0 to {len(self.hidden) - 1}")
+        return numbers
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features} -> {len(self.hidden)} networks -> {self.out_features}, bias={self.bias is not None}"
+
+
+class MLP(nn.Module):
+    """One network taken out of `ParallelMLPs`. With more than one hidden layer, `hidden_layers` lists them all."""
+
+    def __init__(self, hidden_layers: list[nn.Linear], activation: nn.Module, out_layer: nn.Linear, model_id: int):
+        super().__init__()
+        self.hidden_layer = hidden_layers[0]
+        if len(hidden_layers) > 1:
+            self.hidden_layers = nn.ModuleList(hidden_layers)
+        self.activation = activation
+        self.out_layer = out_layer
+        self.out_features = out_layer.out_features
+        self.model_id = model_id
+        self.metadata = {"model_id": model_id}
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in getattr(self, "hidden_layers", [self.hidden_layer]):
+            x = self.activation(layer(x))
+        return self.out_layer(x)
+
+    @property
+    def device(self) -> torch.device:
+        return self.out_layer.weight.device
+
+    def short_repr(self) -> str:
+        widths = [layer.out_features for layer in getattr(self, "hidden_layers", [self.hidden_layer])]
+        return "-".join(map(str, [self.hidden_layer.in_features, *widths, self.activation, self.out_features]))
+
+
+class ParallelMLPs(ScatterNetwork):
+    """The paper's class: each width from `min_neurons` to `max_neurons` by `step`, for each activation, repeated.
+
+    Networks are ordered by activation, then repetition, then width. Those that differ in repetition alone have the same
+    architecture id. With `hidden_layers` above 1, each network has that many layers of its width, and what the
+    paper's code says of hidden neurons (`total_hidden_neurons`, `hidden_neuron__model_id`) holds for each layer.
+
+    >>> networks = ParallelMLPs(4, 2, 1, 3, 1, repetitions=5, activations=[nn.Tanh(), nn.ReLU()], device="cpu")
+    >>> networks(torch.zeros(7, 4)).shape  # [batch, models, out_features]
+    torch.Size([7, 30, 2])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        min_neurons: int,
+        max_neurons: int,
+        step: int,
+        repetitions: int,
+        activations: Sequence[nn.Module | str],
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        logger: logging.Logger | None = None,
+        *,
+        hidden_layers: int = 1,
+    ) -> None:
+        for name, value in {"step": step, "repetitions": repetitions, "hidden_layers": hidden_layers}.items():
+            _at_least_one(name, value)
+        if _at_least_one("min_neurons", min_neurons) > _at_least_one("max_neurons", max_neurons):
+            raise ValueError(f"min_neurons={min_neurons} is above max_neurons={max_neurons}: exchange them")
+        modules = _unique_activations(activations)
+        widths = range(min_neurons, max_neurons + 1, step)
+        hidden = [(width,) * hidden_layers for _ in modules for _ in range(repetitions) for width in widths]
+        each = [module for module in modules for _ in range(repetitions * len(widths))]
+        super().__init__(in_features, out_features, hidden, each, bias)
+        self.num_unique_models = len(hidden)
+        self.num_activations = len(modules)
+        self.unique_model_ids = list(range(len(hidden)))
+        self._describe(len(widths), repetitions)
+        self.logger = logging.getLogger(__name__) if logger is None else logger
+        self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.logger.info("%d networks are on %s", self.num_unique_models, self.device)
+
+    def _describe(self, widths: int, repetitions: int) -> None:
+        """The paper's maps from neurons, outputs and models to one another."""
+        models = torch.arange(self.num_unique_models)
+        neurons = torch.tensor([sizes[0] for sizes in self.hidden])
+        activation = models // (repetitions * widths)
+        self.total_hidden_neurons = int(neurons.sum())
+        self.activations_split = self.total_hidden_neurons // self.num_activations
+        bounds = enumerate(zip(self._column_starts, self.hidden, strict=True))
+        self.model_id__hidden_idx = {model: range(start, start + sizes[0]) for model, (start, sizes) in bounds}
+        self._add_map("hidden_neuron__model_id", models.repeat_interleave(neurons))
+        self._add_map("output__model_id", models)
+        self._add_map("output__architecture_id", activation * widths + models % widths)
+        self._add_map("output__repetition", models // widths % repetitions)
+        self._add_map("model_id__num_hidden_neurons", neurons)
+        self._add_map("model_id__start_idx", _sum_before(neurons))
+        self._add_map("model_id__end_idx", neurons.cumsum(0))
+        self._add_map("model_id__activation_id", activation)
+
+    @property
+    def device(self) -> torch.device:
+        return self.weight.device
+
+    def calculate_loss(self, loss_func: Callable[[Tensor, Tensor], Tensor], preds: Tensor, target: Tensor) -> Tensor:
+        """The loss of each sample and model, [batch, models], for preds [batch, models, out_features].
+
+        `target` is class indices [batch] for a classification loss. For others it is values [batch, out_features], or
+        [batch] for a single output, and losses are averaged over outputs. One network's 2-D preds give [batch].
+        """
+        reduction = getattr(loss_func, "reduction", "none")
+        if reduction != "none":
+            raise ValueError(f'the loss must keep models apart, got {reduction=}: write reduction="none"')
+        if preds.ndim == 2:
+            return self.calculate_loss(loss_func, preds[:, None], target)[:, 0]
+        if preds.ndim != 3:
+            raise ValueError(f"preds must have the shape [batch, models, out_features], got {list(preds.shape)}")
+        # One row per sample and model is a form that every loss understands.
+        loss = loss_func(preds.flatten(0, 1), _target_rows(loss_func, preds, target))
+        if loss.shape[:1] != (preds.shape[0] * preds.shape[1],):
+            raise ValueError(f"the loss must keep samples and models apart, got {list(loss.shape)}: do not reduce it")
+        loss = loss.unflatten(0, preds.shape[:2])
+        return loss.mean(-1) if loss.ndim == 3 else loss
+
+    def extract_mlps(self, model_ids: Iterable[int]) -> list[MLP]:
+        """Networks with parameters of their own; the activation is the object that the constructor was given."""
+        mlps = []
+        for model_id in self._checked_ids(model_ids):
+            *hidden, output = self._linears(model_id)
+            mlps.append(MLP(hidden, self.get_activation_from_model_id(model_id), output, model_id))
+        return mlps
+
+    def extract_params_mlps(self, model_ids: Iterable[int]) -> list[dict[str, Any]]:
+        """As `extract_mlps`, but dictionaries of tensors; also of all hidden layers if there are several."""
+        extracted = []
+        for model_id in self._checked_ids(model_ids):
+            weights, biases = zip(*[(weight.T, bias) for weight, bias in self.layers(model_id)], strict=True)
+            parameters = {"hidden_weight": weights[0], "hidden_bias": biases[0]}
+            if self.depth > 1:
+                parameters |= {"hidden_weights": weights[:-1], "hidden_biases": biases[:-1]}
+            parameters |= {"out_weight": weights[-1], "out_bias": biases[-1], "metadata": {"model_id": model_id}}
+            extracted.append(parameters | {"activation": self.get_activation_from_model_id(model_id)})
+        return extracted
+
+    def get_model_ids_from_architecture_id(self, architecture_id: int) -> list[int]:
+        architectures = self.get_buffer("output__architecture_id")
+        found = (architectures == architecture_id).nonzero().squeeze(1).tolist()
+        if not found:
+            raise ValueError(f"no architecture has the id {architecture_id}: use 0 to {int(architectures.max())}")
+        return found
+
+    def get_num_hidden_neurons_from_architecture_id(self, architecture_id: int) -> Tensor:
+        return self.get_num_hidden_neurons_from_model_id(self.get_model_ids_from_architecture_id(architecture_id)[0])
+
+    def get_num_hidden_neurons_from_model_id(self, model_id: int) -> Tensor:
+        (model_id,) = self._checked_ids(model_id)
+        return self.get_buffer("model_id__num_hidden_neurons")[model_id]
+
+    def get_architecture_ids_from_model_ids(self, model_ids: Iterable[int]) -> list[int]:
+        return self.get_buffer("output__architecture_id")[self._checked_ids(model_ids)].tolist()
+
+    def get_activation_from_model_id(self, model_ids: int | Iterable[int]) -> Any:
+        """The activation of one model; a list of them for several ids (for one id no list, as in the paper's code)."""
+        found = [self.activations[self._activation_of[model_id]] for model_id in self._checked_ids(model_ids)]
+        return found[0] if len(found) == 1 else found
+
+    def get_activation_name_from_model_id(self, model_id: int) -> str:
+        kind = type(self.get_activation_from_model_id(model_id))
+        return next((name for name, known in ACTIVATIONS.items() if known is kind), kind.__name__)
+
+
+class _Function(nn.Module):
+    """A plain function as a module, so that all activations can stand in one nn.ModuleList."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def _distinct(activations: Sequence[Activation]) -> tuple[list[nn.Module], list[int]]:
+    """The activations without repetition, in order of first use, and for each network the index of its own."""
+    key_of = {number: _activation_key(one) for number, one in {id(one): one for one in activations}.items()}
+    keys = [key_of[id(one)] for one in activations]
+    modules: dict[Hashable, nn.Module] = {}
+    for key, one in zip(keys, activations, strict=True):
+        modules.setdefault(key, one if isinstance(one, nn.Module) else _Function(one))
+    for key, users in Counter(keys).items():
+        if users > 1 and list(modules[key].parameters()):
+            raise ValueError(f"{users} networks would share the parameters of {modules[key]}: give each its own copy")
+    numbers = {key: number for number, key in enumerate(modules)}
+    return list(modules.values()), [numbers[key] for key in keys]
+
+
+def _activation_key(activation: Activation) -> Hashable:
+    """Equal for one and the same object, and for modules of torch that hold nothing but what they print."""
+    if isinstance(activation, type) or not callable(activation):
+        raise TypeError(f"an activation is a module or a function, such as nn.Tanh(), got {activation!r}")
+    if isinstance(activation, _MIXING_ACTIVATIONS):
+        raise ValueError(f"{activation} would mix the networks: use an activation that treats each element alone")
+    known = type(activation).__module__ == nn.ReLU.__module__ or type(activation) is nn.Identity
+    stateless = known and isinstance(activation, nn.Module) and not list(activation.parameters())
+    return repr(activation) if stateless else id(activation)
+
+
+def _unique_activations(activations: Sequence[nn.Module | str]) -> list[nn.Module]:
+    """The activations of `ParallelMLPs`, with names turned into modules."""
+    if isinstance(activations, str) or not len(activations):
+        raise ValueError(f'activations must be a list of one or more, such as ["relu"], got {activations!r}')
+    modules = []
+    for given in activations:
+        if isinstance(given, str) and given not in ACTIVATIONS:
+            close = difflib.get_close_matches(given, ACTIVATIONS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(ACTIVATIONS)}"
+            raise ValueError(f"no activation is called {given!r}: {hint}")
+        modules.append(ACTIVATIONS[given]() if isinstance(given, str) else given)
+        if not isinstance(modules[-1], nn.Module):
+            raise TypeError(f'an activation is a module or a name, such as nn.ReLU() or "relu", got {given!r}')
+    kind, count = Counter(type(module).__name__ for module in modules).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"activations must be of different types, got {count} of {kind}: raise repetitions instead")
+    return modules
+
+
+def _target_rows(loss_func: object, preds: Tensor, target: Tensor) -> Tensor:
+    """The target once per model: class indices [batch * models], or values [batch * models, out_features]."""
+    batch, models, outputs = preds.shape
+    values = target[:, None] if target.ndim == 1 and outputs == 1 else target
+    if values.shape == (batch, outputs):
+        return values.to(preds.dtype).repeat_interleave(models, dim=0)
+    if target.shape == (batch,) and not target.is_floating_point() and not isinstance(loss_func, _VALUE_LOSSES):
+        return target.long().repeat_interleave(models)
+    wanted = f"values [{batch}, {outputs}] or, for classification, whole class indices [{batch}]"
+    raise ValueError(f"preds {list(preds.shape)} need {wanted}, got {list(target.shape)} of {target.dtype}")
+
+
+def _checked_hidden(hidden: Widths) -> list[tuple[int, ...]]:
+    for i, sizes in enumerate(hidden):
+        if not isinstance(sizes, tuple | list) or not sizes:
+            raise ValueError(f"hidden[{i}] must be a tuple of one or more widths, such as (8,), got {sizes!r}")
+    return [tuple(_at_least_one(f"hidden[{i}]", size) for size in sizes) for i, sizes in enumerate(hidden)]
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return int(value)
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    if parameter.grad is None:
+        raise RuntimeError(f"the parameter of shape {list(parameter.shape)} has no gradient: call backward() first")
+    return parameter.grad
+
+
+def _sum_before(lengths: Tensor) -> Tensor:
+    """Where each of the lengths starts when they are laid end to end."""
+    return lengths.cumsum(0) - lengths
+
+
+def _places(lengths: Tensor) -> Tensor:
+    """0, 1, ... within each of the lengths laid end to end: [2, 3] gives [0, 1, 0, 1, 2]."""
+    return torch.arange(int(lengths.sum())) - _sum_before(lengths).repeat_interleave(lengths)

@@ -1,0 +1,685 @@
+"""Packed networks equal the same networks trained alone: `shoal.torch` against plain PyTorch."""
+
+import copy
+import doctest
+import functools
+import io
+import logging
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import shoal.torch as module  # noqa: E402
+from shoal.torch import ACTIVATIONS, MLP, ParallelMLPs, ScatterNetwork  # noqa: E402
+
+BATCH, FEATURES, STEPS, TOLERANCE = 24, 5, 40, 1e-5
+RAGGED = [(3,), (2, 4), (5,), (4, 3, 2), (1, 1), (6,), (2, 2, 2)]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tensors this small are slower on several threads, above all on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def ragged_activations():
+    """Three activations that alternate, so that the order in memory is not the order given."""
+    tanh, relu = nn.Tanh(), nn.ReLU()
+    return [tanh, relu, torch.sin, tanh, torch.sin, relu, tanh]
+
+
+def make(activations=("tanh", "relu"), **changes):
+    arguments = {"in_features": FEATURES, "out_features": 3, "min_neurons": 1, "max_neurons": 5, "step": 2}
+    arguments |= {"repetitions": 2, "activations": activations, "device": "cpu"}
+    return ParallelMLPs(**(arguments | changes))
+
+
+def problem(task):
+    """Inputs, target, number of outputs and the loss class for one kind of task."""
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randn(BATCH, FEATURES, generator=generator)
+    if task == "classification":
+        return x, torch.randint(3, (BATCH,), generator=generator), 3, nn.CrossEntropyLoss
+    if task == "regression":
+        return x, torch.randn(BATCH, 2, generator=generator), 2, nn.MSELoss
+    return x, torch.randint(2, (BATCH,), generator=generator).float(), 1, nn.BCEWithLogitsLoss
+
+
+def assert_same_parameters(packed, alone, tolerance=TOLERANCE):
+    packed, alone = dict(packed.named_parameters()), dict(alone.named_parameters())
+    assert packed.keys() == alone.keys()
+    for name, value in packed.items():
+        torch.testing.assert_close(value, alone[name], atol=tolerance, rtol=tolerance)
+
+
+def flat_parameters(packed, i):
+    return torch.cat([part.flatten() for layer in packed.layers(i) for part in layer])
+
+
+# The paper's check
+
+
+@pytest.mark.parametrize("task", ["classification", "regression", "bce"])
+@pytest.mark.parametrize("hidden_layers", [1, 3])
+@pytest.mark.parametrize("bias", [True, False])
+def test_training_packed_equals_training_alone_for_all_ten_activations(bias, hidden_layers, task):
+    torch.manual_seed(0)
+    x, target, outputs, loss_class = problem(task)
+    packed = make(list(ACTIVATIONS), out_features=outputs, bias=bias, hidden_layers=hidden_layers, repetitions=1)
+    assert packed.num_unique_models == 10 * 3
+    alone = packed.extract_mlps(packed.unique_model_ids)
+    before = [network.out_layer.weight.detach().clone() for network in alone]
+    packed_optimizer = torch.optim.SGD(packed.parameters(), lr=0.1)
+    optimizers = [torch.optim.SGD(network.parameters(), lr=0.1) for network in alone]
+
+    for _ in range(STEPS):
+        packed_optimizer.zero_grad()
+        losses = packed.calculate_loss(loss_class(reduction="none"), packed(x), target).mean(0)
+        losses.backward(gradient=torch.ones(packed.num_unique_models))
+        packed_optimizer.step()
+        for i, (network, optimizer) in enumerate(zip(alone, optimizers, strict=True)):
+            optimizer.zero_grad()
+            loss = loss_class()(network(x), target[:, None] if task == "bce" else target)
+            torch.testing.assert_close(losses[i], loss, atol=TOLERANCE, rtol=TOLERANCE)
+            loss.backward()
+            optimizer.step()
+
+    for i, after in enumerate(packed.extract_mlps(packed.unique_model_ids)):
+        assert_same_parameters(after, alone[i])
+        assert after.activation == alone[i].activation
+    # Negative control: equality proves nothing about networks that stood still. (A few are dead, with one neuron each.)
+    moved = [(now.out_layer.weight - old).abs().max() > 100 * TOLERANCE for now, old in zip(alone, before, strict=True)]
+    assert sum(moved) > 0.7 * len(moved)
+
+
+def test_networks_of_different_depths_train_as_plain_sequentials():
+    torch.manual_seed(1)
+    x, target, outputs, _ = problem("classification")
+    packed = ScatterNetwork(FEATURES, outputs, RAGGED, ragged_activations())
+    alone = [packed.extract(i) for i in range(len(RAGGED))]
+    for i, network in enumerate(alone):
+        widths = [layer.out_features for layer in network if isinstance(layer, nn.Linear)]
+        assert widths == [*RAGGED[i], outputs]
+    optimizers = [torch.optim.Adam(part.parameters(), lr=0.05) for part in [packed, *alone]]
+    for _ in range(STEPS):
+        loss = sum(nn.functional.cross_entropy(packed(x)[:, i], target) for i in range(len(RAGGED)))
+        loss = loss + sum(nn.functional.cross_entropy(network(x), target) for network in alone)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for i, network in enumerate(alone):
+            linears = [layer for layer in network if isinstance(layer, nn.Linear)]
+            for (weight, bias), linear in zip(packed.gradients(i), linears, strict=True):
+                torch.testing.assert_close(weight, linear.weight.grad.T, atol=TOLERANCE, rtol=1e-4)
+                torch.testing.assert_close(bias, linear.bias.grad, atol=TOLERANCE, rtol=1e-4)
+        for optimizer in optimizers:
+            optimizer.step()
+    expected = torch.stack([network(x) for network in alone], dim=1)
+    torch.testing.assert_close(packed(x), expected, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_output_equals_extracted_networks_in_double_precision(bias):
+    packed = ScatterNetwork(FEATURES, 2, RAGGED, ragged_activations(), bias=bias).double()
+    x = torch.randn(BATCH, FEATURES, dtype=torch.float64)
+    output = packed(x)
+    assert output.shape == (BATCH, len(RAGGED), 2)
+    for i in range(len(RAGGED)):
+        network = packed.extract(i)
+        assert {parameter.dtype for parameter in network.parameters()} == {torch.float64}
+        assert all((layer.bias is not None) == bias for layer in network if isinstance(layer, nn.Linear))
+        torch.testing.assert_close(output[:, i], network(x), atol=1e-12, rtol=1e-12)
+
+
+def test_first_steps_by_hand():
+    """One network of two layers with numbers small enough to follow on paper."""
+    packed = ScatterNetwork(1, 1, [(1,), (2, 1)], [nn.Identity(), nn.ReLU()])
+    packed.load(0, [(torch.tensor([[2.0]]), torch.tensor([1.0])), (torch.tensor([[3.0]]), torch.tensor([-1.0]))])
+    first = (torch.tensor([[1.0, -1.0]]), torch.tensor([0.0, 5.0]))
+    second = (torch.tensor([[10.0], [100.0]]), torch.tensor([7.0]))
+    packed.load(1, [first, second, (torch.tensor([[0.5]]), torch.tensor([0.25]))])
+    # Network 0: 3 (2x + 1) - 1. Network 1: (10 relu(x) + 100 relu(5 - x) + 7) / 2 + 1/4.
+    output = packed(torch.tensor([[2.0], [6.0]]))
+    torch.testing.assert_close(output, torch.tensor([[[14.0], [163.75]], [[38.0], [33.75]]]))
+
+
+# Independence
+
+
+def test_gradients_do_not_leak_between_networks():
+    packed = ScatterNetwork(FEATURES, 2, RAGGED, ragged_activations())
+    for i in range(len(RAGGED)):
+        packed.zero_grad()
+        packed(torch.randn(BATCH, FEATURES))[:, i].square().sum().backward()
+        for j in range(len(RAGGED)):
+            flat = torch.cat([part.flatten() for layer in packed.gradients(j) for part in layer])
+            assert (flat.abs().sum() > 0) == (i == j), f"the loss of network {i} reaches network {j}"
+
+
+def test_loading_one_network_leaves_the_others_as_they_were():
+    packed = ScatterNetwork(FEATURES, 2, RAGGED, ragged_activations())
+    donor = ScatterNetwork(FEATURES, 2, RAGGED, ragged_activations())
+    x = torch.randn(BATCH, FEATURES)
+    before = packed(x)
+    packed.load(3, donor.layers(3))
+    changed = (packed(x) != before).any(dim=2).any(dim=0)
+    assert changed.tolist() == [i == 3 for i in range(len(RAGGED))]
+    torch.testing.assert_close(packed(x)[:, 3], donor(x)[:, 3])
+
+
+def test_copies_do_not_share_memory_with_the_packed_network():
+    packed = make(hidden_layers=2)
+    x = torch.randn(BATCH, FEATURES)
+    packed(x).sum().backward()
+    before, gradients = packed(x).detach(), packed.hidden_layer.weight.grad.clone()
+    with torch.no_grad():
+        for network in [packed.extract(4), *packed.extract_mlps([4])]:
+            for parameter in network.parameters():
+                parameter.fill_(9.0)
+        (parameters,) = packed.extract_params_mlps([4])
+        parameters["hidden_weight"].fill_(9.0)
+        parameters["out_bias"].fill_(9.0)
+        for weight, bias in packed.layers(4) + packed.gradients(4):
+            weight.fill_(9.0)
+            bias.fill_(9.0)
+    assert torch.equal(packed(x), before)
+    assert torch.equal(packed.hidden_layer.weight.grad, gradients)
+
+
+def test_layers_and_load_are_inverse():
+    source = ScatterNetwork(FEATURES, 2, RAGGED, ragged_activations())
+    copied = ScatterNetwork(FEATURES, 2, RAGGED[::-1], ragged_activations()[::-1])
+    for i in range(len(RAGGED)):
+        assert [tuple(weight.shape) for weight, _ in source.layers(i)] == list(
+            zip([FEATURES, *RAGGED[i]], [*RAGGED[i], 2], strict=True)
+        )
+        copied.load(len(RAGGED) - 1 - i, source.layers(i))
+    x = torch.randn(BATCH, FEATURES)
+    torch.testing.assert_close(copied(x).flip(1), source(x), atol=1e-6, rtol=1e-6)
+
+
+# Activations
+
+
+def test_equal_activations_are_called_once_per_layer():
+    calls = []
+
+    def counted(x):
+        calls.append(x.shape[1])
+        return x.tanh()
+
+    packed = ScatterNetwork(FEATURES, 1, [(2,), (3, 4), (5,), (6, 1)], [counted, nn.ReLU(), nn.ReLU(), counted])
+    packed(torch.zeros(2, FEATURES))
+    assert calls == [8, 1]  # widths 2 and 6, then 1
+    assert len(packed.activations) == 2  # the two nn.ReLU are alike
+    different = ScatterNetwork(FEATURES, 1, [(1,)] * 3, [nn.ELU(1.0), nn.ELU(2.0), nn.ELU(1.0)])
+    assert [different.extract(i)[1].alpha for i in range(3)] == [1.0, 2.0, 1.0]
+    assert len(different.activations) == 2
+
+
+def test_in_place_activations_give_the_same_gradients():
+    torch.manual_seed(3)
+    plain = ScatterNetwork(FEATURES, 2, RAGGED, [nn.ReLU(), nn.Tanh()] * 3 + [nn.ReLU()])
+    in_place = ScatterNetwork(FEATURES, 2, RAGGED, [nn.ReLU(inplace=True), nn.Tanh()] * 3 + [nn.ReLU(inplace=True)])
+    in_place.load_state_dict(plain.state_dict())
+    x = torch.randn(BATCH, FEATURES)
+    for network in (plain, in_place):
+        network(x).square().sum().backward()
+    for expected, parameter in zip(plain.parameters(), in_place.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, expected.grad)
+
+
+def test_an_activation_with_parameters_belongs_to_one_network():
+    prelus = [nn.PReLU(init=0.5), nn.PReLU(init=0.1)]
+    packed = ScatterNetwork(FEATURES, 2, [(3,), (4, 4)], prelus)
+    x = torch.randn(BATCH, FEATURES)
+    for i in range(2):
+        torch.testing.assert_close(packed(x)[:, i], packed.extract(i)(x))
+    packed(x)[:, 1].sum().backward()
+    assert prelus[1].weight.grad.abs() > 0 and not prelus[0].weight.grad
+    with pytest.raises(ValueError, match=r"2 networks would share the parameters of PReLU.*its own copy"):
+        ScatterNetwork(FEATURES, 2, [(3,), (4,)], [prelus[0]] * 2)
+
+
+# The hook
+
+
+def test_transform_sees_every_hidden_layer_and_can_silence_one_network():
+    packed = ScatterNetwork(FEATURES, 2, RAGGED, ragged_activations())
+    seen = {}
+
+    def silence_network_3(layer, signal, network_ids):
+        seen[layer] = network_ids
+        assert signal.shape == (BATCH, len(network_ids))
+        return signal * (network_ids != 3)
+
+    x = torch.randn(BATCH, FEATURES)
+    output, plain = packed(x, transform=silence_network_3), packed(x)
+    for layer, ids in seen.items():
+        expected = [sizes[layer] if layer < len(sizes) else 0 for sizes in RAGGED]
+        assert torch.bincount(ids, minlength=len(RAGGED)).tolist() == expected
+        assert int((ids.diff() != 0).sum()) + 1 == len(set(ids.tolist()))  # each network's neurons are neighbours
+    assert sorted(seen) == [0, 1, 2]
+    torch.testing.assert_close(output[:, 3], packed.bias[3].expand(BATCH, -1))
+    others = [i for i in range(len(RAGGED)) if i != 3]
+    torch.testing.assert_close(output[:, others], plain[:, others])
+
+
+def test_transform_comes_after_the_activation():
+    packed = ScatterNetwork(FEATURES, 1, [(4,)], [nn.Sigmoid()])
+    signals = []
+    packed(100 * torch.randn(BATCH, FEATURES), transform=lambda layer, signal, ids: signals.append(signal) or signal)
+    assert 0 <= signals[0].min() < signals[0].max() <= 1
+
+
+# Initial draw
+
+
+def test_every_layer_of_every_network_is_drawn_within_its_own_bounds():
+    torch.manual_seed(0)
+    packed = ScatterNetwork(100, 50, [(4,), (400, 25), (9, 400)], [nn.Tanh(), nn.ReLU(), nn.Tanh()])
+    for i in range(3):
+        for weight, bias in packed.layers(i):
+            bound = weight.shape[0] ** -0.5
+            for part in (weight, bias):
+                assert part.abs().max() <= bound * (1 + 1e-6)
+            # A uniform draw comes close to its bound, on both sides, and has the standard deviation bound / sqrt(3).
+            assert weight.max() > 0.9 * bound and weight.min() < -0.9 * bound
+            assert weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.15)
+            assert bias.std() > 0
+
+
+def test_reset_parameters_draws_again_only_what_it_is_told_to():
+    packed = make(hidden_layers=2)
+    before = [flat_parameters(packed, i) for i in packed.unique_model_ids]
+
+    def changed():
+        """For each network, whether its numbers have changed: {True} if all, {False} if none."""
+        now = [flat_parameters(packed, i) for i in packed.unique_model_ids]
+        return [set((new != old).tolist()) for new, old in zip(now, before, strict=True)]
+
+    packed.reset_parameters([1, 4])
+    assert changed() == [{i in (1, 4)} for i in packed.unique_model_ids]
+    packed.reset_parameters(layer_ids=torch.tensor([0]))
+    assert changed() == [{i in (0, 1, 4)} for i in packed.unique_model_ids]
+    packed.reset_parameters()
+    assert changed() == [{True}] * packed.num_unique_models
+
+
+def test_a_seed_repeats_the_draw_and_networks_differ():
+    draws = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        draws.append(make(repetitions=3).state_dict())
+    assert all(torch.equal(draws[0][name], draws[1][name]) for name in draws[0])
+    same_shape = make(repetitions=2).get_model_ids_from_architecture_id(2)
+    first, second = (make().layers(i)[0][0] for i in same_shape)
+    assert not torch.equal(first, second)
+
+
+# The paper's class
+
+
+def test_networks_are_ordered_by_activation_then_repetition_then_width():
+    given = [nn.Sigmoid(), nn.ReLU()]
+    packed = make(given, min_neurons=2, max_neurons=5, step=2, repetitions=3)
+    assert packed.num_unique_models == 12 and packed.unique_model_ids == list(range(12))
+    assert packed.num_activations == 2
+    assert packed.output__model_id.tolist() == list(range(12))
+    assert packed.model_id__num_hidden_neurons.tolist() == [2, 4] * 6
+    assert packed.output__repetition.tolist() == [0, 0, 1, 1, 2, 2] * 2
+    assert packed.output__architecture_id.tolist() == [0, 1] * 3 + [2, 3] * 3
+    assert packed.model_id__activation_id.tolist() == [0] * 6 + [1] * 6
+    assert packed.total_hidden_neurons == 36 and packed.activations_split == 18
+    assert packed.hidden_neuron__model_id.tolist() == [i for i in range(12) for _ in range(2 + 2 * (i % 2))]
+    assert packed.model_id__start_idx.tolist()[:4] == [0, 2, 6, 8]
+    assert packed.model_id__end_idx.tolist()[:4] == [2, 6, 8, 12]
+    assert list(packed.model_id__hidden_idx[1]) == [2, 3, 4, 5]
+    assert packed.get_model_ids_from_architecture_id(3) == [7, 9, 11]
+    assert packed.get_num_hidden_neurons_from_architecture_id(3) == 4
+    assert packed.get_num_hidden_neurons_from_model_id(8) == 2
+    assert packed.get_architecture_ids_from_model_ids([0, 11]) == [0, 3]
+    assert packed.get_activation_from_model_id(5) is given[0]
+    assert packed.get_activation_from_model_id([5, 6]) == given
+    assert packed.get_activation_name_from_model_id(6) == "relu"
+    assert [packed.activations[k] is given[k] for k in range(2)] == [True, True]
+    assert packed.activations[1] is packed.extract_mlps([6])[0].activation
+
+
+@pytest.mark.parametrize("hidden_layers", [1, 2])
+@pytest.mark.parametrize("bias", [True, False])
+def test_parameters_have_the_shapes_of_the_papers_code(bias, hidden_layers):
+    packed = make(bias=bias, hidden_layers=hidden_layers)
+    total = 2 * 2 * (1 + 3 + 5)
+    assert packed.total_hidden_neurons == len(packed.hidden_neuron__model_id) == total
+    assert isinstance(packed.hidden_layer, nn.Linear) and packed.hidden_layer.weight.shape == (total, FEATURES)
+    assert packed.weight.shape == (3, total)
+    assert (packed.hidden_layer.bias is None, packed.bias is None) == (not bias, not bias)
+    if bias:
+        assert packed.bias.shape == (packed.num_unique_models, 3)
+    names = {name for name, _ in packed.named_parameters()}
+    deep = {"edge_weights.0"} | ({"edge_biases.0"} if bias else set())
+    expected = {"hidden_layer.weight", "weight"} | ({"hidden_layer.bias", "bias"} if bias else set())
+    assert names == packed.state_dict().keys() == expected | (deep if hidden_layers == 2 else set())
+    # Only edges within a network are stored.
+    assert sum(len(edges) for edges in packed.edge_weights) == (hidden_layers - 1) * 2 * 2 * (1 + 9 + 25)
+
+
+@pytest.mark.parametrize("hidden_layers", [1, 3])
+@pytest.mark.parametrize("bias", [True, False])
+def test_extracted_networks_predict_what_their_slice_predicts(bias, hidden_layers):
+    packed = make(bias=bias, hidden_layers=hidden_layers)
+    x = torch.randn(BATCH, FEATURES)
+    mlps = packed.extract_mlps([4, 0, 11])
+    dictionaries = packed.extract_params_mlps([4, 0, 11])
+    assert hasattr(mlps[0], "hidden_layers") == (hidden_layers > 1) == ("hidden_weights" in dictionaries[0])
+    for i, mlp, parameters in zip([4, 0, 11], mlps, dictionaries, strict=True):
+        assert type(mlp) is MLP and mlp.model_id == i and mlp.metadata == parameters["metadata"] == {"model_id": i}
+        torch.testing.assert_close(mlp(x), packed(x)[:, i])
+        torch.testing.assert_close(packed.extract(i)(x), packed(x)[:, i])
+        assert torch.equal(parameters["hidden_weight"], mlp.hidden_layer.weight)
+        assert torch.equal(parameters["out_weight"], mlp.out_layer.weight)
+        assert parameters["activation"] is mlp.activation
+        assert (parameters["out_bias"] is None, mlp.out_layer.bias is None) == (not bias, not bias)
+        assert (parameters["hidden_bias"] is None, mlp.hidden_layer.bias is None) == (not bias, not bias)
+        if bias:
+            assert torch.equal(parameters["hidden_bias"], mlp.hidden_layer.bias)
+            assert torch.equal(parameters["out_bias"], mlp.out_layer.bias)
+        if hidden_layers > 1:
+            assert mlp.hidden_layers[0] is mlp.hidden_layer
+            for weight, layer in zip(parameters["hidden_weights"], mlp.hidden_layers, strict=True):
+                assert torch.equal(weight, layer.weight)
+    width = packed.get_num_hidden_neurons_from_model_id(4)
+    assert mlps[0].short_repr() == f"{FEATURES}-" + f"{width}-" * hidden_layers + "Tanh()-3"
+    assert mlps[0].device == packed.device and mlps[0].out_features == 3
+    assert packed.extract_mlps([]) == []
+
+
+def test_apply_activations_treats_each_networks_columns_with_its_own_activation():
+    packed = make(["relu", "identity"])
+    x = torch.randn(BATCH, packed.total_hidden_neurons)
+    half = packed.activations_split
+    assert torch.equal(packed.apply_activations(x), torch.cat([x[:, :half].relu(), x[:, half:]], dim=1))
+
+
+def test_names_stand_for_the_same_modules():
+    torch.manual_seed(0)
+    named = make(list(ACTIVATIONS))
+    torch.manual_seed(0)
+    given = make([kind() for kind in ACTIVATIONS.values()])
+    x = torch.randn(BATCH, FEATURES)
+    assert torch.equal(named(x), given(x))
+    per_activation = range(0, named.num_unique_models, named.num_unique_models // 10)
+    assert [named.get_activation_name_from_model_id(i) for i in per_activation] == list(ACTIVATIONS)
+
+
+def test_default_device_and_logger(caplog):
+    with caplog.at_level(logging.INFO):
+        packed = make(device=None, logger=logging.getLogger("mine"))
+    assert packed.device.type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert [(record.name, record.args[0]) for record in caplog.records] == [("mine", 12)]
+
+
+# Losses
+
+
+def expected_losses(loss_function, preds, target):
+    return torch.stack([loss_function(preds[:, i], target) for i in range(preds.shape[1])], dim=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_classification_losses(dtype):
+    packed, target = make(), torch.randint(3, (BATCH,))
+    preds = packed(torch.randn(BATCH, FEATURES))
+    for loss in (
+        nn.CrossEntropyLoss(reduction="none", weight=torch.tensor([1.0, 2.0, 3.0]), label_smoothing=0.1),
+        nn.MultiMarginLoss(reduction="none"),
+        functools.partial(nn.functional.cross_entropy, reduction="none"),
+    ):
+        losses = packed.calculate_loss(loss, preds, target.to(dtype))
+        torch.testing.assert_close(losses, expected_losses(loss, preds, target))
+        torch.testing.assert_close(packed.calculate_loss(loss, preds[:, 5], target), losses[:, 5])
+    log_preds, negative_log = preds.log_softmax(-1), nn.NLLLoss(reduction="none")
+    torch.testing.assert_close(
+        packed.calculate_loss(negative_log, log_preds, target), expected_losses(negative_log, log_preds, target)
+    )
+
+
+def test_cross_entropy_with_probabilities():
+    packed, target = make(), torch.rand(BATCH, 3).softmax(-1)
+    preds, loss = packed(torch.randn(BATCH, FEATURES)), nn.CrossEntropyLoss(reduction="none")
+    torch.testing.assert_close(packed.calculate_loss(loss, preds, target), expected_losses(loss, preds, target))
+
+
+@pytest.mark.parametrize("kind", [nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCEWithLogitsLoss])
+@pytest.mark.parametrize("outputs", [1, 4])
+def test_elementwise_losses_are_averaged_over_outputs(kind, outputs):
+    packed, target = make(out_features=outputs), torch.randint(2, (BATCH, outputs))
+    preds, loss = packed(torch.randn(BATCH, FEATURES)), kind(reduction="none")
+    expected = expected_losses(loss, preds, target.float()).mean(-1)
+    losses = packed.calculate_loss(loss, preds, target)  # whole numbers are values here, not classes
+    assert losses.shape == (BATCH, packed.num_unique_models)
+    torch.testing.assert_close(losses, expected)
+    torch.testing.assert_close(packed.calculate_loss(loss, preds[:, 2], target.float()), expected[:, 2])
+    if outputs == 1:
+        torch.testing.assert_close(packed.calculate_loss(loss, preds, target[:, 0]), expected)
+        torch.testing.assert_close(packed.calculate_loss(loss, preds[:, 2], target[:, 0]), expected[:, 2])
+        function = functools.partial(nn.functional.binary_cross_entropy_with_logits, reduction="none")
+        torch.testing.assert_close(
+            packed.calculate_loss(function, preds, target[:, 0]),
+            expected_losses(function, preds, target.float())[..., 0],
+        )
+
+
+def test_loss_errors_name_what_was_received():
+    packed = make()
+    preds, classes = packed(torch.randn(BATCH, FEATURES)), torch.zeros(BATCH, dtype=torch.long)
+    cross_entropy, squared = nn.CrossEntropyLoss(reduction="none"), nn.MSELoss(reduction="none")
+    with pytest.raises(ValueError, match=r"got reduction='mean': write reduction=\"none\""):
+        packed.calculate_loss(nn.CrossEntropyLoss(), preds, classes)
+    with pytest.raises(ValueError, match=r"preds must have the shape .* got \[24\]"):
+        packed.calculate_loss(cross_entropy, preds[:, 0, 0], classes)
+    for loss, target, received in [
+        (cross_entropy, classes[:-1], r"got \[23\] of torch.int64"),
+        (cross_entropy, classes.float(), r"got \[24\] of torch.float32"),
+        (cross_entropy, classes[:, None], r"got \[24, 1\] of torch.int64"),
+        (squared, classes, r"got \[24\] of torch.int64"),
+        (squared, classes.float(), r"got \[24\] of torch.float32"),
+        (squared, torch.zeros(BATCH, 2), r"got \[24, 2\] of torch.float32"),
+        (squared, torch.zeros(1, 3), r"got \[1, 3\] of torch.float32"),
+        (squared, torch.tensor(1.0), r"got \[\] of torch.float32"),
+    ]:
+        with pytest.raises(ValueError, match=r"need values \[24, 3\] or, .* class indices \[24\], " + received):
+            packed.calculate_loss(loss, preds, target)
+    with pytest.raises(ValueError, match=r"got \[\]: do not reduce it"):
+        packed.calculate_loss(nn.functional.cross_entropy, preds, classes)
+
+
+# As a module among modules
+
+
+@pytest.mark.parametrize("make_network", [make, lambda: ScatterNetwork(FEATURES, 3, RAGGED, ragged_activations())])
+def test_deep_copies_and_checkpoints_round_trip(make_network):
+    packed, other = make_network(), make_network()
+    x = torch.randn(BATCH, FEATURES)
+    expected = packed(x).detach()
+    copied = copy.deepcopy(packed)
+    with torch.no_grad():
+        packed.weight.zero_()
+    assert torch.equal(copied(x), expected)
+    assert not torch.equal(other(x), expected)
+    file = io.BytesIO()
+    torch.save(copied.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(other(x), expected)
+    assert set(copied.state_dict()) == {name for name, _ in copied.named_parameters()}
+
+
+@pytest.mark.parametrize("make_network", [make, lambda: ScatterNetwork(FEATURES, 3, RAGGED, ragged_activations())])
+def test_all_maps_are_buffers_that_follow_the_module(make_network):
+    packed = make_network().to("meta")
+    assert {buffer.device.type for buffer in packed.buffers()} == {"meta"}
+    held = [name for name, value in vars(packed).items() if isinstance(value, torch.Tensor)]
+    assert held == []
+    output = packed(torch.zeros(BATCH, FEATURES, device="meta"))
+    assert output.device.type == "meta" and output.shape == (BATCH, len(packed.hidden), 3)
+    assert make_network().double()(torch.zeros(1, FEATURES, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_the_papers_checkpoint_keys_load():
+    packed = make()
+    weights = {"hidden_layer.weight": torch.ones(36, FEATURES), "hidden_layer.bias": torch.zeros(36)}
+    weights |= {"weight": torch.ones(3, 36), "bias": torch.zeros(12, 3)}
+    packed.load_state_dict(weights)
+    output = packed(torch.ones(1, FEATURES))
+    torch.testing.assert_close(output[0, -1], torch.full((3,), 5.0 * FEATURES))  # 5 neurons of relu(1 + ... + 1)
+
+
+def test_an_empty_batch_gives_an_empty_result():
+    packed = make(hidden_layers=2)
+    preds = packed(torch.zeros(0, FEATURES))
+    assert preds.shape == (0, 12, 3)
+    losses = packed.calculate_loss(nn.MSELoss(reduction="none"), preds, torch.zeros(0, 3))
+    assert losses.shape == (0, 12)
+
+
+def test_ten_thousand_networks_are_built_in_time_linear_in_their_number():
+    def seconds(networks):
+        start = time.perf_counter()
+        ScatterNetwork(10, 2, [(8,)] * networks, [nn.Tanh() for _ in range(networks)])
+        return time.perf_counter() - start
+
+    seconds(10)
+    assert seconds(10_000) < 10  # about 1 on an idle machine; a loop over neurons or quadratic work takes far longer
+
+
+def test_examples_in_the_docstrings():
+    attempted = doctest.testmod(module)
+    assert attempted.failed == 0 and attempted.attempted >= 4
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"min_neurons": 6}, "min_neurons=6 is above max_neurons=5: exchange them"),
+        ({"min_neurons": 0}, "min_neurons must be a whole number of at least 1, got 0"),
+        ({"max_neurons": 2.5}, "max_neurons must be a whole number of at least 1, got 2.5"),
+        ({"step": 0}, "step must be a whole number of at least 1, got 0"),
+        ({"repetitions": 0}, "repetitions must be a whole number of at least 1, got 0"),
+        ({"hidden_layers": 0}, "hidden_layers must be a whole number of at least 1, got 0"),
+        ({"in_features": 0}, "in_features must be a whole number of at least 1, got 0"),
+        ({"out_features": "3"}, "out_features must be a whole number of at least 1, got '3'"),
+        ({"activations": []}, r"activations must be a list of one or more, such as \[\"relu\"\], got \[\]"),
+        ({"activations": "relu"}, r"activations must be a list of one or more, such as \[\"relu\"\], got 'relu'"),
+        ({"activations": ["relu", nn.ReLU()]}, "different types, got 2 of ReLU: raise repetitions"),
+        ({"activations": ["leakyrelu"]}, "no activation is called 'leakyrelu': did you mean 'leaky_relu'?"),
+        ({"activations": ["xyz"]}, "no activation is called 'xyz': use one of identity, sigmoid, .*mish"),
+        ({"activations": [nn.Softmax(dim=1)]}, r"Softmax\(dim=1\) would mix the networks"),
+        ({"activations": [nn.PReLU()]}, "6 networks would share the parameters of PReLU"),
+    ],
+)
+def test_bad_arguments_of_the_papers_class(changes, message):
+    with pytest.raises(ValueError, match=message):
+        make(**changes)
+
+
+@pytest.mark.parametrize("given", [nn.ReLU, torch.relu, None])
+def test_the_papers_class_takes_modules_or_names(given):
+    with pytest.raises(TypeError, match=r'a module or a name, such as nn.ReLU\(\) or "relu", got .*(ReLU|relu|None)'):
+        make([given])
+
+
+@pytest.mark.parametrize(
+    ("hidden", "activations", "error", "message"),
+    [
+        ([], [], ValueError, "give one network or more, and as many activations, got 0 networks and 0 activations"),
+        ([(3,)], [nn.ReLU()] * 2, ValueError, "as many activations, got 1 networks and 2 activations"),
+        ([(3,), ()], [nn.ReLU()] * 2, ValueError, r"hidden\[1\] must be a tuple of one or more widths, .* got \(\)"),
+        ([(3,), 4], [nn.ReLU()] * 2, ValueError, r"hidden\[1\] must be a tuple of one or more widths, .* got 4"),
+        ([(3, 0)], [nn.ReLU()], ValueError, r"hidden\[0\] must be a whole number of at least 1, got 0"),
+        ([(2.0,)], [nn.ReLU()], ValueError, r"hidden\[0\] must be a whole number of at least 1, got 2.0"),
+        ([(3,)], [nn.ReLU], TypeError, r"such as nn.Tanh\(\), got <class '.*ReLU'>"),
+        ([(3,)], ["relu"], TypeError, r"such as nn.Tanh\(\), got 'relu'"),
+        ([(3,)], [nn.GLU()], ValueError, "would mix the networks: use an activation that treats each element alone"),
+    ],
+)
+def test_bad_arguments_of_the_scatter_network(hidden, activations, error, message):
+    with pytest.raises(error, match=message):
+        ScatterNetwork(FEATURES, 2, hidden, activations)
+
+
+@pytest.mark.parametrize("shape", [(FEATURES,), (BATCH, FEATURES + 1), (BATCH, 2, FEATURES)])
+def test_bad_inputs(shape):
+    with pytest.raises(ValueError, match=r"\[batch, in_features=5\], got \[" + ", ".join(map(str, shape))):
+        make()(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("model_id", [12, -1])
+def test_ids_out_of_range(model_id):
+    packed = make()
+    for method in (
+        packed.extract,
+        packed.layers,
+        packed.gradients,
+        packed.get_num_hidden_neurons_from_model_id,
+        packed.get_activation_from_model_id,
+        packed.get_activation_name_from_model_id,
+        lambda i: packed.load(i, []),
+        lambda i: packed.extract_mlps([0, i]),
+        lambda i: packed.extract_params_mlps([0, i]),
+        lambda i: packed.reset_parameters([0, i]),
+        lambda i: packed.get_architecture_ids_from_model_ids([0, i]),
+    ):
+        with pytest.raises(ValueError, match=f"no network has the id {model_id}: use 0 to 11"):
+            method(model_id)
+    with pytest.raises(ValueError, match="no architecture has the id 6: use 0 to 5"):
+        packed.get_model_ids_from_architecture_id(6)
+
+
+def test_ids_must_be_whole_numbers_but_of_any_integer_type():
+    packed = make()
+    numpy = pytest.importorskip("numpy")
+    for ids in ([3, 7], (3, 7), range(3, 8, 4), torch.tensor([3, 7]), numpy.array([3, 7]), iter([3, 7])):
+        assert [mlp.model_id for mlp in packed.extract_mlps(ids)] == [3, 7]
+    for one in (3, torch.tensor(3), numpy.int64(3)):
+        assert torch.equal(packed.extract(one)[0].weight, packed.extract(3)[0].weight)
+    with pytest.raises(TypeError, match="float"):
+        packed.extract_mlps([1.5])
+
+
+def test_load_refuses_what_does_not_fit_and_changes_nothing():
+    packed = ScatterNetwork(FEATURES, 2, [(3, 4)], [nn.ReLU()])
+    before, fitting = packed.layers(0), [(weight + 1, bias + 1) for weight, bias in packed.layers(0)]
+    (weight, bias), *rest = fitting
+    for wrong in (
+        fitting[:-1],
+        [(weight.T, bias), *rest],
+        [(weight, bias[:-1]), *rest],
+        [(weight, None), *rest],
+        [*fitting[:-1], (torch.zeros(4, 3), torch.zeros(3))],
+    ):
+        with pytest.raises(ValueError, match=r"needs W \[fan_in, fan_out\] and b of shapes \[\(\[5, 3\], \[3\]\)"):
+            packed.load(0, wrong)
+    for (weight, bias), (old_weight, old_bias) in zip(packed.layers(0), before, strict=True):
+        assert torch.equal(weight, old_weight) and torch.equal(bias, old_bias)
+    without_bias = ScatterNetwork(FEATURES, 2, [(3, 4)], [nn.ReLU()], bias=False)
+    with pytest.raises(ValueError, match=r"\(\[5, 3\], None\).* got \[\(\[5, 3\], \[3\]\)"):
+        without_bias.load(0, fitting)
+    without_bias.load(0, [(weight, None) for weight, _ in fitting])
+    assert torch.equal(without_bias.layers(0)[1][0], fitting[1][0]) and without_bias.layers(0)[1][1] is None
+
+
+def test_gradients_before_a_backward_pass():
+    with pytest.raises(RuntimeError, match=r"shape \[36, 5\] has no gradient: call backward\(\) first"):
+        make().gradients(0)
