@@ -15,14 +15,14 @@ struct Matrices {
   int64_t depth;       // number of k
 };
 
-// One register tile: NV vectors x NM rows, accumulated from zero, then handed to the epilogue element by element.
+// One register tile: NV vectors x NM rows, begun and ended by the epilogue.
 template <int NV, int NM, class Epilogue>
 __attribute__((noinline)) void tile(const Matrices& p, int64_t m0, int64_t v0, const Epilogue& epilogue) {
   V sums[NM][NV];
 #pragma GCC unroll 16
   for (int m = 0; m < NM; ++m)
 #pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) sums[m][v] = V{};
+    for (int v = 0; v < NV; ++v) sums[m][v] = epilogue.begin(m0 + m, (v0 + v) * L);
   const float* b = p.B + v0 * L;
   const float* a = p.A + m0 * p.a_row;
   const int64_t row = p.a_row, row3 = 3 * row, a_k = p.a_k, b_k = p.b_k;
@@ -39,10 +39,12 @@ __attribute__((noinline)) void tile(const Matrices& p, int64_t m0, int64_t v0, c
       for (int v = 0; v < NV; ++v) sums[m][v] += left * right[v];
     }
   }
+  // A copy: vectors may alias anything, so what stands in memory would be loaded again after every store.
+  const Epilogue finish = epilogue;
 #pragma GCC unroll 16
   for (int m = 0; m < NM; ++m)
 #pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) epilogue(m0 + m, (v0 + v) * L, sums[m][v]);
+    for (int v = 0; v < NV; ++v) finish(m0 + m, (v0 + v) * L, sums[m][v]);
 }
 
 // All rows of one panel of NV vectors, in tiles of nearly equal height, so that no tile is too low to hide latency.

@@ -9,17 +9,23 @@ namespace shoal {
 namespace SHOAL_ISA {
 namespace {
 
-// ---- epilogues: what happens to an element of a product ----
+// ---- epilogues: where a sum begins, and what happens to it at the end ----
 
-struct Store {
+struct FromZero {
+  SHOAL_INLINE V begin(int64_t, int64_t) const { return V{}; }
+};
+
+struct Store : FromZero {
   float* out;
   int64_t stride;
+  Store(float* o, int64_t s) : out(o), stride(s) {}
   SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const { store(out + m * stride + j, sum); }
 };
 
-struct Scale {  // times what is there already: a derivative becomes a gradient
+struct Scale : FromZero {  // times what is there already: a derivative becomes a gradient
   float* inout;
   int64_t stride;
+  Scale(float* p, int64_t s) : inout(p), stride(s) {}
   SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const {
     float* p = inout + m * stride + j;
     store(p, load(p) * sum);
@@ -82,10 +88,23 @@ struct AdamRule {
   }
 };
 
-template <class Rule>
-struct Apply {
-  Rule rule;
+// A gradient summed over several blocks of rows: goes on from what earlier blocks left.
+struct Continue {
+  float* gradient;  // null: this is the first block
   int64_t stride;
+  SHOAL_INLINE V begin(int64_t m, int64_t j) const { return gradient ? load(gradient + m * stride + j) : V{}; }
+};
+
+struct Accumulate : Continue {  // more blocks will come
+  float* out;
+  Accumulate(float* before, float* after, int64_t s) : Continue{before, s}, out(after) {}
+  SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const { store(out + m * stride + j, sum); }
+};
+
+template <class Rule>
+struct Apply : Continue {  // the last block
+  Rule rule;
+  Apply(float* before, const Rule& r, int64_t s) : Continue{before, s}, rule(r) {}
   SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const { rule.apply(m * stride + j, sum); }
 };
 
@@ -110,7 +129,7 @@ struct Scratch {
   float* transposed() const { return outputs() + shape.outputs() * rows; }
 
   static int64_t floats(const Shape& s, int64_t batch) {
-    const int64_t rows = round_up(batch, kLine);
+    const int64_t rows = round_up(batch < kBlockRows ? batch : kBlockRows, kLine);
     int64_t total = s.outputs() * rows, largest = 0;
     for (int l = 0; l + 1 < s.n_layers; ++l) {
       total += 2 * rows * width_stride(s, l);
@@ -132,7 +151,7 @@ int64_t layer_offset(const Shape& s, int layer) {
 // Turn pre-activations into values (and slopes), with dropout; keep padding zero and the column of ones one.
 template <int A, bool Train, bool Drop>
 void activate_layer(float* values, float* slopes, int64_t stride, int64_t rows, int64_t width, const DropoutKey& key,
-                    const Update* update) {
+                    int64_t first_row, const Update* update) {
   const int64_t whole = width / L, rest = width % L;
   const VI lanes = lane_numbers();
   const VI inside = lanes < static_cast<int32_t>(rest);
@@ -141,7 +160,7 @@ void activate_layer(float* values, float* slopes, int64_t stride, int64_t rows, 
   for (int64_t r = 0; r < rows; ++r) {
     float* value = values + r * stride;
     float* slope = slopes + r * stride;
-    const uint32_t row_key = Drop ? key.row(static_cast<uint32_t>(r)) : 0;
+    const uint32_t row_key = Drop ? key.row(static_cast<uint32_t>(first_row + r)) : 0;
     const auto one = [&](int64_t v) SHOAL_INLINE_LAMBDA {
       Activated result = activation<A>(load(value + v * L));
       if constexpr (Drop) {
@@ -196,7 +215,7 @@ void output_layer(const float* values, int64_t stride, int64_t rows, const float
 }
 
 template <bool Train>
-void run_forward(const Net& net, const Batch& batch, const Scratch& scratch, const Update* update) {
+void run_forward(const Net& net, const Batch& batch, const Scratch& scratch, const Update* update, int64_t first_row) {
   const Shape& s = net.shape;
   const float* input = batch.X;
   int64_t input_stride = batch.stride;
@@ -210,21 +229,20 @@ void run_forward(const Net& net, const Batch& batch, const Scratch& scratch, con
     with_activation(s.activation, [&](auto code) {
       constexpr int A = decltype(code)::value;
       const auto run = drop ? activate_layer<A, Train, Train> : activate_layer<A, Train, false>;
-      run(values, scratch.slopes(l), stride, batch.rows, width, key, update);
+      run(values, scratch.slopes(l), stride, batch.rows, width, key, first_row, update);
     });
     input = values;
     input_stride = stride;
     weights += (s.dims[l] + 1) * w_stride;
   }
   output_layer(input, input_stride, batch.rows, weights, s.output_stride(), s.last_width() + 1, s.outputs(),
-               scratch.outputs(), batch.row_stride);
+               scratch.outputs(), scratch.rows);
 }
 
 // ---- losses: rows in lanes; outputs become their gradients in place ----
 
 template <bool Train>
-double cross_entropy(const Batch& b, int64_t n, float* y, float smoothing) {
-  const int64_t stride = b.row_stride;
+double cross_entropy(const Batch& b, int64_t n, float* y, int64_t stride, float smoothing) {
   const float inverse_norm = 1.0f / b.norm, spread = smoothing / static_cast<float>(n);
   V total{};
   for (int64_t r = 0; r < b.rows; r += L) {
@@ -262,8 +280,7 @@ double cross_entropy(const Batch& b, int64_t n, float* y, float smoothing) {
 }
 
 template <bool Train, int Kind>
-double elementwise(const Batch& b, int64_t n, float* y) {
-  const int64_t stride = b.row_stride;
+double elementwise(const Batch& b, int64_t n, float* y, int64_t stride) {
   const float inverse_norm = 1.0f / b.norm, share = 1.0f / static_cast<float>(n);
   V total{};
   for (int64_t r = 0; r < b.rows; r += L) {
@@ -272,7 +289,7 @@ double elementwise(const Batch& b, int64_t n, float* y) {
     V row{};
     for (int64_t o = 0; o < n; ++o) {
       float* p = y + o * stride + r;
-      const V value = load(p), target = load(b.targets + o * stride + r);
+      const V value = load(p), target = load(b.targets + o * b.row_stride + r);
       V gradient;
       if constexpr (Kind == SquaredError) {
         const V error = value - target;
@@ -291,11 +308,11 @@ double elementwise(const Batch& b, int64_t n, float* y) {
 }
 
 template <bool Train>
-double loss_of(const Batch& batch, int64_t n_outputs, float* outputs, float smoothing) {
+double loss_of(const Batch& batch, int64_t n_outputs, float* outputs, int64_t stride, float smoothing) {
   switch (batch.loss) {
-    case CrossEntropy: return cross_entropy<Train>(batch, n_outputs, outputs, smoothing);
-    case BinaryCrossEntropy: return elementwise<Train, BinaryCrossEntropy>(batch, n_outputs, outputs);
-    default: return elementwise<Train, SquaredError>(batch, n_outputs, outputs);
+    case CrossEntropy: return cross_entropy<Train>(batch, n_outputs, outputs, stride, smoothing);
+    case BinaryCrossEntropy: return elementwise<Train, BinaryCrossEntropy>(batch, n_outputs, outputs, stride);
+    default: return elementwise<Train, SquaredError>(batch, n_outputs, outputs, stride);
   }
 }
 
@@ -320,7 +337,7 @@ template <class Finish>
 void run_backward(const Net& net, const Batch& batch, const Scratch& scratch, const Finish& finish) {
   const Shape& s = net.shape;
   const int hidden = s.n_layers - 1;
-  const int64_t rows = batch.rows, row_stride = batch.row_stride;
+  const int64_t rows = batch.rows, row_stride = scratch.rows;
   const auto input = [&](int l) { return l == 0 ? batch.X : static_cast<const float*>(scratch.values(l - 1)); };
   const auto input_stride = [&](int l) { return l == 0 ? batch.stride : scratch.stride(l - 1); };
   const float* errors = scratch.outputs();
@@ -345,18 +362,9 @@ void run_backward(const Net& net, const Batch& batch, const Scratch& scratch, co
   }
 }
 
-template <class Rule>
-void update_fused(const Net& net, const Batch& batch, const Scratch& scratch, const Update& update) {
-  run_backward(net, batch, scratch, [&](int64_t offset, int64_t stride) {
-    return Apply<Rule>{Rule(update, place(net, offset)), stride};
-  });
-}
-
 // Clipping needs the norm of the whole gradient before anything is updated.
 template <class Rule>
-void update_clipped(const Net& net, const Batch& batch, const Scratch& scratch, const Update& update) {
-  run_backward(net, batch, scratch,
-               [&](int64_t offset, int64_t stride) { return Store{net.gradient + offset, stride}; });
+void update_clipped(const Net& net, const Update& update) {
   const int64_t count = net.shape.packed_floats();
   double square = 0;
   for (int64_t i = 0; i < count; i += kLine) {
@@ -370,32 +378,65 @@ void update_clipped(const Net& net, const Batch& batch, const Scratch& scratch, 
   for (int64_t i = 0; i < count; i += L) rule.apply(i, load(net.gradient + i) * scale);
 }
 
+// Backward of one block of rows. The gradient goes on from earlier blocks; after the last one the weights are updated,
+// each as soon as its own gradient is there and no longer needed by the layer below.
 template <class Rule>
-void update_with(const Net& net, const Batch& batch, const Scratch& scratch, const Update& update) {
-  if (update.clip > 0) update_clipped<Rule>(net, batch, scratch, update);
-  else update_fused<Rule>(net, batch, scratch, update);
+void finish_block(const Net& net, const Batch& block, const Scratch& scratch, const Update& update, bool first, bool last) {
+  const auto before = [&](int64_t offset) { return first ? nullptr : net.gradient + offset; };
+  if (last && !(update.clip > 0)) {
+    run_backward(net, block, scratch, [&](int64_t offset, int64_t stride) {
+      return Apply<Rule>(before(offset), Rule(update, place(net, offset)), stride);
+    });
+  } else {
+    run_backward(net, block, scratch, [&](int64_t offset, int64_t stride) {
+      return Accumulate(before(offset), net.gradient + offset, stride);
+    });
+    if (last) update_clipped<Rule>(net, update);
+  }
 }
 
 // ---- the table ----
 
-double step(const Net& net, const Batch& batch, const Update& update, float* memory) {
-  const Scratch scratch{memory, batch.row_stride, net.shape};
-  run_forward<true>(net, batch, scratch, &update);
-  const double loss = loss_of<true>(batch, net.shape.outputs(), scratch.outputs(), update.label_smoothing);
-  if (update.optimizer != Sgd) update_with<AdamRule>(net, batch, scratch, update);
-  else if (update.momentum > 0) update_with<MomentumRule>(net, batch, scratch, update);
-  else update_with<SgdRule>(net, batch, scratch, update);
+// Rows first .. first + count of a batch, still divided by the whole batch's norm.
+Batch block_of(const Batch& batch, int64_t first) {
+  Batch block = batch;
+  block.rows = batch.rows - first < kBlockRows ? batch.rows - first : kBlockRows;
+  block.X += first * batch.stride;
+  block.labels += first;
+  block.targets += first;
+  block.weight += first;
+  block.label_weight += first;
+  return block;
+}
+
+template <class Rule>
+double step_with(const Net& net, const Batch& batch, const Update& update, float* memory) {
+  const int64_t rows = batch.rows < kBlockRows ? batch.rows : kBlockRows;
+  const Scratch scratch{memory, round_up(rows, kLine), net.shape};
+  double loss = 0;
+  for (int64_t first = 0; first < batch.rows; first += kBlockRows) {
+    const Batch block = block_of(batch, first);
+    run_forward<true>(net, block, scratch, &update, first);
+    loss += loss_of<true>(block, net.shape.outputs(), scratch.outputs(), scratch.rows, update.label_smoothing);
+    finish_block<Rule>(net, block, scratch, update, first == 0, first + kBlockRows >= batch.rows);
+  }
   return loss;
+}
+
+double step(const Net& net, const Batch& batch, const Update& update, float* memory) {
+  if (update.optimizer != Sgd) return step_with<AdamRule>(net, batch, update, memory);
+  if (update.momentum > 0) return step_with<MomentumRule>(net, batch, update, memory);
+  return step_with<SgdRule>(net, batch, update, memory);
 }
 
 const float* forward(const Net& net, const Batch& batch, float* memory) {
   const Scratch scratch{memory, batch.row_stride, net.shape};
-  run_forward<false>(net, batch, scratch, nullptr);
+  run_forward<false>(net, batch, scratch, nullptr, 0);
   return scratch.outputs();
 }
 
 double loss(const Shape& shape, const Batch& batch, const float* outputs) {
-  return loss_of<false>(batch, shape.outputs(), const_cast<float*>(outputs), 0.0f);
+  return loss_of<false>(batch, shape.outputs(), const_cast<float*>(outputs), batch.row_stride, 0.0f);
 }
 
 void activate(int code, const float* x, float* value, float* derivative, int64_t count) {

@@ -4,6 +4,9 @@
 
 namespace shoal {
 
+// Rows that go through the whole network together, so that their activations stay in the fast caches.
+constexpr int64_t kBlockRows = 64;
+
 struct Batch {
   const float* X;             // (rows, stride): the columns, then a 1, then zeros
   int64_t stride;
@@ -35,7 +38,7 @@ struct Net {
   Shape shape;
   float* weights;
   float* slots[2];
-  float* gradient;  // used with clipping only
+  float* gradient;  // used with clipping, and for batches of more than kBlockRows rows
 };
 
 struct Kernel {
@@ -45,7 +48,7 @@ struct Kernel {
   int64_t (*scratch_floats)(const Shape&, int64_t rows);
   // One update; answers the sum of weighted losses before it.
   double (*step)(const Net&, const Batch&, const Update&, float* scratch);
-  // Outputs of a batch, (outputs, row_stride), somewhere in scratch.
+  // Outputs of a batch of at most kBlockRows rows, (outputs, row_stride), somewhere in scratch.
   const float* (*forward)(const Net&, const Batch&, float* scratch);
   // Sum of weighted losses of outputs as `forward` gives them.
   double (*loss)(const Shape&, const Batch&, const float* outputs);

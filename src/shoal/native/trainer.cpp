@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kCacheFloats = 1 << 16;  // weights of a group that shares its batches: half of a small L2 cache
 constexpr int64_t kLargestGroup = 16;
-constexpr int64_t kChunk = 128;            // rows at a time when nothing is trained
+constexpr int64_t kChunk = kBlockRows;     // rows at a time when nothing is trained
 constexpr int64_t kRange = 4096;           // rows of one task when nothing is trained
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -196,7 +196,7 @@ class Trainer {
     for (int64_t k : group) {
       const Recipe& r = nets_.recipes[work_.which[k]];
       const Shape shape = nets_.shape(work_.which[k]);
-      floats += shape.packed_floats() * (1 + r.optimizer_slots + (r.patience > 0) + (r.clip > 0));
+      floats += shape.packed_floats() * (1 + r.optimizer_slots + (r.patience > 0) + needs_gradient(r));
       scratch = std::max(scratch, kernel_.scratch_floats(shape, capacity));
     }
     scratch_ = scratch_arena_.reserve(scratch);
@@ -209,6 +209,8 @@ class Trainer {
     order_.resize(n_train_);
     written_ = std::chrono::steady_clock::now();
   }
+
+  bool needs_gradient(const Recipe& r) const { return r.clip > 0 || batch_size_ > kBlockRows; }
 
   Trainee take(int64_t position, float*& memory) {
     const int64_t i = work_.which[position];
@@ -223,7 +225,7 @@ class Trainer {
     Trainee t{};
     t.position = position;
     t.member = i;
-    t.net = {shape, next(true), {next(r.optimizer_slots > 0), next(r.optimizer_slots > 1)}, next(r.clip > 0)};
+    t.net = {shape, next(true), {next(r.optimizer_slots > 0), next(r.optimizer_slots > 1)}, next(needs_gradient(r))};
     t.best = next(r.patience > 0);
     pack(shape, state_.parameters + r.parameters, t.net.weights);
     for (int s = 0; s < r.optimizer_slots; ++s) pack(shape, state_.slots + r.slots + s * r.slot_size, t.net.slots[s]);
@@ -514,13 +516,12 @@ void draw(const Networks& nets, float* parameters, int threads) {
 int64_t thread_bytes(const Networks& nets, const int64_t* batch_rows) {
   int64_t most = 0;
   for (int64_t i = 0; i < nets.count; ++i) {
-    const Recipe& r = nets.recipes[i];
     const Shape s = nets.shape(i);
     const int64_t rows = std::max(batch_rows[i], kChunk);
     const int64_t own = std::max(kCacheFloats, s.packed_floats() * 5) +  // weights, moments, best, gradient
                         kernel_baseline()->scratch_floats(s, rows) +
                         round_up(rows, kLine) * (stride_for(s.inputs() + 1) + 3 + nets.n_outputs);
-    most = std::max(most, own + (r.clip > 0 ? s.packed_floats() : 0));
+    most = std::max(most, own);
   }
   return most * static_cast<int64_t>(sizeof(float));
 }

@@ -1,0 +1,364 @@
+"""Members of similar shape as one batch of matrices: three `bmm` calls per layer train them all.
+
+Neurons stand before rows: a layer's signal is [members, fan_in + 1, rows], whose last line is one, and its weights are
+[members, fan_out, fan_in + 1], whose last column is the bias. So bias and weights are one matrix for the forward product,
+for the gradient and for the optimiser, and the rows of a batch lie in the lanes of the vector unit.
+
+Widths are rounded up to a few buckets. Padding never leaks: its weights are zero on both sides, so its gradients are
+zero too. Which bucket a member falls into, and every call made for it, depends on its own recipe; a batched product
+treats each matrix alike however many there are. Vector loops of torch round their last few elements differently;
+no tensor here has such a remainder, since rows are padded to multiples of 8 and neurons to multiples of 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shoal.engines import Resources
+from shoal.engines.program import Program, State, delivered
+from shoal.engines.torch_common import Networks, TorchEngine
+from shoal.engines.torch_numbers import (
+    Piece,
+    Rates,
+    Table,
+    Tuning,
+    clip_factors,
+    dropout_keys,
+    dropout_kept,
+    dropout_thresholds,
+    loss_slopes,
+    loss_terms,
+    round_up,
+    update,
+)
+from shoal.members import ACTIVATIONS
+
+CACHE = 3 << 20  # bytes of one part on a CPU: measured; 1.5 to 6 MB are within 5% of each other
+DEVICE_MEMORY = 1 << 30  # bytes of one part on a GPU
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+aten = torch.ops.aten
+
+
+def bucket(width: int, depth: int) -> int:
+    """A width rounded up: finely when there is one hidden layer, coarsely when the widths of several combine.
+
+    >>> [bucket(width, 1) for width in (1, 4, 5, 50, 100)], [bucket(width, 2) for width in (5, 50, 100)]
+    ([4, 4, 8, 52, 104], [8, 64, 128])
+    """
+    octave = 1 << (width - 1).bit_length()
+    return round_up(width, max(4, octave // (16 if depth == 1 else 4)))
+
+
+class GroupedEngine(TorchEngine):
+    """`bmm` over buckets of similar members. On a CPU each thread takes parts that fit into its cache."""
+
+    name = "grouped"
+
+    def pack(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> Networks:
+        return GroupedNetworks(program, table, state, members, training)
+
+    def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
+        recipes = program.recipes[members]
+        shapes = [padded_widths(program, i) for i in members.tolist()]
+        masked = recipes["features_start"] >= 0
+        flags = [recipes[name] > 0 for name in ("weight_decay", "clip", "dropout", "patience")]
+        columns = [masked, recipes["optimizer_slots"], *flags]
+        return list(zip(shapes, *(column.tolist() for column in columns), strict=True))
+
+    def bytes_each(self, program: Program, members: np.ndarray, rows: np.ndarray, training: bool) -> np.ndarray:
+        recipes = program.recipes[members]
+        shapes = [padded_widths(program, i) for i in members.tolist()]
+        parameters = np.array([sum(o * (i + 1) for i, o in zip(s, s[1:], strict=False)) for s in shapes])
+        neurons = np.array([sum(s[1:]) for s in shapes])
+        inputs = np.array([s[0] + 1 for s in shapes]) * (recipes["features_start"] >= 0)
+        copies = 3 + recipes["optimizer_slots"] + (recipes["patience"] > 0) if training else 1
+        dropout = np.where(training & (recipes["dropout"] > 0), 8, 0)  # its integers have eight bytes
+        return 4 * (parameters * copies + rows * (neurons * (3 + dropout) + inputs))
+
+    def limit(self, resources: Resources) -> int:
+        most = CACHE if resources.device == "cpu" else DEVICE_MEMORY
+        return max(1, min(most, resources.memory // self.threads(resources)[0]))
+
+    def threads(self, resources: Resources) -> tuple[int, int]:
+        return (resources.threads, 1) if resources.device == "cpu" else (1, resources.threads)
+
+
+def padded_widths(program: Program, i: int) -> tuple[int, ...]:
+    """fan_in, hidden widths in their buckets, outputs."""
+    (fan_in, _), *shapes = program.layout.shapes(i) + [(0, 0)]
+    hidden = [width for width, _ in shapes[:-1]]
+    if program.recipes["features_start"][i] >= 0:
+        fan_in = bucket(fan_in, 2)
+    return (fan_in, *(bucket(width, len(hidden)) for width in hidden), program.n_outputs)
+
+
+class GroupedNetworks(Networks):
+    """Members that share their padded widths, optimiser and what else decides which calls are made."""
+
+    multiple = 8
+
+    def __init__(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> None:
+        self.program, self.table, self.state, self.members = program, table, state, members
+        self.recipes = program.recipes[members]
+        self.widths = padded_widths(program, int(members[0]))
+        self.n_layers = len(self.widths) - 1
+        first = self.recipes[0]
+        self.n_slots = int(first["optimizer_slots"]) + bool(first["patience"] > 0) if training else 0
+        self.blocks = [self._load(k, training) for k in range(1 + self.n_slots)]
+        self.weights = self.blocks[0]
+        self.fused = first["optimizer_slots"] == 0 and first["clip"] == 0
+        self.gradients = [torch.empty_like(weight) for weight in self.weights] if training and not self.fused else []
+        codes = self.recipes["activation"]
+        bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(members)]
+        self.runs = [(ACTIVATIONS[codes[a]], slice(a, b)) for a, b in zip(bounds, bounds[1:], strict=False)]
+        smoothing = self.recipes["label_smoothing"]
+        self.smoothing = self._vector(smoothing) if smoothing.any() else None
+        self.clip = self._vector(self.recipes["clip"]) if first["clip"] > 0 else None
+        self.dropout = training and bool(first["dropout"] > 0)
+        self.real = [self._real_neurons(layer) for layer in range(1, self.n_layers)]
+        self._prepare_columns()
+        self._signals: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        self._tuning: Tuning
+        self._keys: Tensor
+
+    # ---- in and out ----
+
+    def _vector(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(self.table.device)
+
+    def _places(self, k: int) -> list[tuple[np.ndarray, int]]:
+        """Buffer and offset of block k of each member: its weights, then its slots."""
+        if k == 0:
+            return [(self.state.parameters, start) for start in self.recipes["parameters"].tolist()]
+        starts = self.recipes["slots"] + (k - 1) * self.recipes["slot_size"]
+        return [(self.state.slots, start) for start in starts.tolist()]
+
+    def _load(self, k: int, training: bool) -> list[Tensor]:
+        shapes = [(len(self.members), o, i + 1) for i, o in zip(self.widths, self.widths[1:], strict=False)]
+        block = [torch.zeros(shape) for shape in shapes]
+        if training:
+            places = self._places(k)
+        else:
+            places = [delivered(self.program, self.state, i) for i in self.members.tolist()]
+        for padded, layer in self._layers(block, places):
+            padded[:, : len(layer) - 1] = layer[:-1].T
+            padded[:, -1] = layer[-1]
+        return [weight.to(self.table.device) for weight in block]
+
+    def _layers(self, block: list[Tensor], places: list[tuple[np.ndarray, int]]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Each layer of each member as views: in the block [fan_out, padded fan_in + 1], and in the population."""
+        arrays = [weight.numpy() for weight in block]
+        pairs = []
+        for m, (i, (buffer, start)) in enumerate(zip(self.members.tolist(), places, strict=True)):
+            for array, layer in zip(arrays, self.program.layout.views(i, buffer, start), strict=True):
+                pairs.append((array[m, : layer.shape[1]], layer))
+        return pairs
+
+    def store(self) -> None:
+        for k, block in enumerate(self.blocks):
+            for padded, layer in self._layers([weight.cpu() for weight in block], self._places(k)):
+                layer[:-1] = padded[:, : len(layer) - 1].T
+                layer[-1] = padded[:, -1]
+
+    def tensors(self) -> list[Tensor]:
+        return [tensor for block in self.blocks for tensor in block]
+
+    def keep_best(self, better: np.ndarray) -> None:
+        if better.any():
+            chosen = torch.from_numpy(better).to(self.table.device)
+            for best, weight in zip(self.blocks[-1], self.weights, strict=True):
+                best[chosen] = weight[chosen]
+
+    def _real_neurons(self, layer: int) -> Tensor:
+        """One for each neuron that a member has, zero for padding: [members, width, 1]."""
+        widths = self.program.layout.dims[self.recipes["dims_start"] + layer]
+        real = np.arange(self.widths[layer]) < widths[:, None]
+        return self._vector(real)[:, :, None]
+
+    def _prepare_columns(self) -> None:
+        """For members that see some of the columns: which, filled up with columns that count as zero."""
+        self.columns: Tensor | None = None
+        if self.recipes["features_start"][0] < 0:
+            return
+        starts = self.recipes["features_start"][:, None]
+        counts = self.program.layout.dims[self.recipes["dims_start"]][:, None]
+        place = np.arange(self.widths[0])
+        columns = self.program.features[starts + np.minimum(place, counts - 1)]
+        self.columns = torch.from_numpy(columns).to(self.table.device)
+        self.seen = self._vector(place < counts)[:, None, :]
+
+    # ---- forward ----
+
+    def _inputs(self, rows: Tensor) -> Tensor:
+        """[members, rows, fan_in + 1], one in the last column. Members that share their rows share the memory."""
+        if self.columns is None:
+            x = self.table.X[rows]
+        else:
+            x = self.table.X[rows[:, :, None], self.columns[:, None, :]] * self.seen
+        x = torch.cat([x, x.new_ones(1, 1, 1).expand(*x.shape[:2], 1)], 2)
+        return x.expand(len(self.members), -1, -1)
+
+    def _signal(self, layer: int, rows: int) -> tuple[Tensor, Tensor]:
+        """Memory of a hidden layer: sums [members, neurons, rows], and signals with a line of ones below."""
+        if rows not in self._signals:
+            shapes = [(len(self.members), width, rows) for width in self.widths[1:-1]]
+            kept = [(torch.empty(s), torch.ones(s[0], s[1] + 1, s[2])) for s in shapes]
+            self._signals[rows] = [(z.to(self.table.device), a.to(self.table.device)) for z, a in kept]
+        return self._signals[rows][layer]
+
+    def _forward(self, x: Tensor, kept: list[Tensor]) -> Tensor:
+        """Outputs [members, outputs, rows]; `kept` has a factor for each neuron and row if there is dropout."""
+        signal = x.transpose(1, 2)
+        for layer, weight in enumerate(self.weights[:-1]):
+            sums, signals = self._signal(layer, x.shape[1])
+            torch.bmm(weight, signal, out=sums)
+            for name, members in self.runs:
+                active = signals[members, :-1]
+                ACTIVATE[name](sums[members], active)
+                if name == "sigmoid":  # the only one that is not zero at zero
+                    active.mul_(self.real[layer][members])
+            if kept:
+                signals[:, :-1].mul_(kept[layer])
+            signal = signals
+        return torch.bmm(self.weights[-1], signal)
+
+    def outputs(self, rows: Tensor) -> Tensor:
+        return self._forward(self._inputs(rows), [])
+
+    # ---- training ----
+
+    def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
+        self._tuning = Tuning(self.recipes, steps, rates, self.table.device)
+        if self.dropout:
+            keys = dropout_keys(self.recipes, steps, len(rates), self.n_layers - 1)
+            self._keys = torch.from_numpy(keys).to(self.table.device)[..., None, None]
+
+    def step(self, k: int, piece: Piece) -> Tensor:
+        x = self._inputs(piece.rows)
+        kept = self._kept(k, x.shape[1]) if self.dropout else []
+        outputs = self._forward(x, kept)
+        goal = self.table.goal(piece, self.smoothing)
+        losses = loss_terms(self.table.loss, outputs, goal, 1).flatten(1).sum(1)
+        rates = self._tuning.at(k, lambda vector: vector[:, None, None])
+        self._backward(x, loss_slopes(self.table.loss, outputs, goal, 1), kept, rates)
+        if not self.fused:
+            self._update(rates)
+        return losses
+
+    def _backward(self, x: Tensor, slope: Tensor, kept: list[Tensor], rates: Rates) -> None:
+        """Gradients of all layers; or, for plain sgd, new weights at once: the learning rate is in the slope then."""
+        if self.fused:
+            slope = slope * rates.step
+        for layer in reversed(range(self.n_layers)):
+            weight = self.weights[layer]
+            below = torch.bmm(weight[:, :, :-1].transpose(1, 2), slope) if layer else None
+            signal = self._signal(layer - 1, x.shape[1])[1].transpose(1, 2) if layer else x
+            if not self.fused:
+                torch.bmm(slope, signal, out=self.gradients[layer])
+            elif rates.shrink is None:
+                weight.baddbmm_(slope, signal)
+            else:
+                weight.mul_(rates.shrink).baddbmm_(slope, signal)
+            if below is not None:
+                if kept:
+                    below.mul_(kept[layer - 1])
+                sums, _ = self._signal(layer - 1, x.shape[1])
+                for name, members in self.runs:
+                    SLOPE[name](below[members], sums[members])
+                slope = below
+
+    def _update(self, rates: Rates) -> None:
+        if self.clip is not None:
+            norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in self.gradients])
+            factor = clip_factors(torch.linalg.vector_norm(norms, dim=0), self.clip)[:, None, None]
+            for gradient in self.gradients:
+                gradient.mul_(factor)
+        slots = self.blocks[1 : 1 + int(self.recipes["optimizer_slots"][0])]
+        for layer, weight in enumerate(self.weights):
+            update(weight, self.gradients[layer], [block[layer] for block in slots], rates)
+
+    def _kept(self, k: int, rows: int) -> list[Tensor]:
+        """For each hidden layer 1 / (1 - rate) where a neuron is kept, else 0: [members, neurons, rows]."""
+        device = self.table.device
+        threshold = torch.from_numpy(dropout_thresholds(self.recipes)).to(device)[:, None, None]
+        scale = self._vector(1.0 / (1.0 - self.recipes["dropout"]))[:, None, None]
+        row = torch.arange(rows, device=device)
+        factors = []
+        for layer, width in enumerate(self.widths[1:-1]):
+            low, high = self._keys[:, k, layer]
+            neuron = torch.arange(width, device=device)[:, None]
+            factors.append(dropout_kept(low, high, row, neuron, threshold) * scale)
+        return factors
+
+
+# ---- activations ----
+# ACTIVATE[name](sums, out) writes the activation of `sums` to `out` and leaves in `sums` what SLOPE needs.
+# SLOPE[name](slope, sums) turns the slope of the activation's value into that of its argument, in place.
+
+
+def _tanh(sums: Tensor, out: Tensor) -> None:
+    out.copy_(sums.tanh_())
+
+
+def _sigmoid(sums: Tensor, out: Tensor) -> None:
+    out.copy_(sums.sigmoid_())
+
+
+def _relu(sums: Tensor, out: Tensor) -> None:
+    torch.clamp_min(sums, 0, out=out)
+
+
+def _elu(sums: Tensor, out: Tensor) -> None:
+    out.copy_(aten.elu_(sums))
+
+
+def _selu(sums: Tensor, out: Tensor) -> None:
+    out.copy_(aten.elu_(sums, SELU_ALPHA, SELU_SCALE))
+
+
+def _gelu(sums: Tensor, out: Tensor) -> None:
+    # By hand: torch takes another routine, with other rounding, when its argument is contiguous.
+    torch.mul(sums, _normal_distribution(sums), out=out)
+
+
+def _gelu_slope(slope: Tensor, sums: Tensor) -> None:
+    density = sums.square().mul_(-0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
+    slope.mul_(density.mul_(sums).add_(_normal_distribution(sums)))
+
+
+def _normal_distribution(sums: Tensor) -> Tensor:
+    return (sums * math.sqrt(0.5)).erf_().add_(1).mul_(0.5)
+
+
+ACTIVATE: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "identity": lambda sums, out: out.copy_(sums),
+    "sigmoid": _sigmoid,
+    "tanh": _tanh,
+    "relu": _relu,
+    "elu": _elu,
+    "selu": _selu,
+    "gelu": _gelu,
+    "leaky_relu": lambda sums, out: aten.leaky_relu.out(sums, 0.01, out=out),
+    "hardshrink": lambda sums, out: aten.hardshrink.out(sums, 0.5, out=out),
+    "mish": lambda sums, out: aten.mish.out(sums, out=out),
+}
+SLOPE: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "identity": lambda slope, sums: slope,
+    "sigmoid": lambda slope, sums: aten.sigmoid_backward.grad_input(slope, sums, grad_input=slope),
+    "tanh": lambda slope, sums: aten.tanh_backward.grad_input(slope, sums, grad_input=slope),
+    "relu": lambda slope, sums: aten.threshold_backward.grad_input(slope, sums, 0, grad_input=slope),
+    "elu": lambda slope, sums: aten.elu_backward.grad_input(slope, 1, 1, 1, True, sums, grad_input=slope),
+    "selu": lambda slope, sums: aten.elu_backward.grad_input(
+        slope, SELU_ALPHA, SELU_SCALE, 1, True, sums, grad_input=slope
+    ),
+    "gelu": _gelu_slope,
+    "leaky_relu": lambda slope, sums: aten.leaky_relu_backward.grad_input(slope, sums, 0.01, False, grad_input=slope),
+    "hardshrink": lambda slope, sums: aten.hardshrink_backward.grad_input(slope, sums, 0.5, grad_input=slope),
+    "mish": lambda slope, sums: slope.copy_(aten.mish_backward(slope, sums)),
+}

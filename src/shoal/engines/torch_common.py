@@ -1,0 +1,362 @@
+"""What the two PyTorch engines share: all of training but the arithmetic of the networks.
+
+Members that can be trained by the same calls form a part. A part becomes `Networks`, tensors that know how to do one
+update and one forward pass. `train_part` runs epochs over them, a `Ledger` keeps the books, `run` gives parts to threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shoal.engines import Progress, Resources
+from shoal.engines.program import ACTIVE, DIVERGED, FINISHED, STOPPED, Assignment, Data, Log, Program, State
+from shoal.engines.torch_numbers import Batches, Piece, Table, learning_rates, loss_terms, training_rows, valid_rows
+
+BLOCK = 128  # rows of one forward pass outside training; fixed, so that a member's bits depend on nothing else
+
+
+
+class Networks(ABC):
+    """Some members of a population as tensors. A subclass is the arithmetic of an engine."""
+
+    multiple = 1  # batches are filled up to a multiple of so many rows
+
+    @abstractmethod
+    def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
+        """Get ready for updates with these learning rates [updates, members]; `steps` updates were done before."""
+
+    @abstractmethod
+    def step(self, k: int, piece: Piece) -> Tensor:
+        """Do update k of the epoch; the loss before it, [members]."""
+
+    @abstractmethod
+    def outputs(self, rows: Tensor) -> Tensor:
+        """Raw outputs [members, outputs, rows] for row numbers [1 or members, rows], without dropout."""
+
+    @abstractmethod
+    def tensors(self) -> list[Tensor]:
+        """All that training changes."""
+
+    @abstractmethod
+    def keep_best(self, better: np.ndarray) -> None:
+        """Copy the weights of these members (a mask) to their best slot."""
+
+    @abstractmethod
+    def store(self) -> None:
+        """Write weights and slots back to the population's state."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One call of `train`."""
+
+    program: Program
+    table: Table
+    rows: Assignment
+    state: State
+    which: np.ndarray
+    until: np.ndarray
+    start: np.ndarray  # epochs that members had done when the call began
+    log: Log
+
+
+class Ledger:
+    """Where the members of a part stand. It changes only at the end of an epoch, so it may be written at any time."""
+
+    def __init__(self, job: Job, places: np.ndarray) -> None:
+        self.job = job
+        self.places = places  # into job.which
+        self.members = job.which[places]
+        self.recipes = job.program.recipes[self.members]
+        state = job.state
+        self.steps, self.epochs = state.steps[self.members], state.epochs[self.members]
+        self.best_epoch, self.best_loss = state.best_epoch[self.members], state.best_loss[self.members]
+        self.status = state.status[self.members]
+
+    def going(self) -> np.ndarray:
+        return (self.status == ACTIVE) & (self.epochs < self.job.until[self.places])
+
+    def finish_epoch(self, updates: int, loss: np.ndarray, valid: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """Log an epoch and see who stops. The answer is a mask of the members that were never better."""
+        diverged = ~np.isfinite(loss)
+        valid_loss, valid_score = (np.where(diverged, np.nan, values) for values in valid)
+        place = self.places, self.epochs - self.job.start[self.places]
+        self.job.log.loss[place] = loss
+        self.job.log.valid_loss[place] = valid_loss
+        self.job.log.valid_score[place] = valid_score
+        self.steps += updates
+        self.epochs += 1
+        patience, most = self.recipes["patience"], self.recipes["epochs"]
+        better = (patience > 0) & (valid_loss < self.best_loss)
+        self.best_loss[better] = valid_loss[better]
+        self.best_epoch[better] = self.epochs[better]
+        stopped = (patience > 0) & ~better & (self.epochs - self.best_epoch >= patience)
+        finished = (most >= 0) & (self.epochs >= most)
+        self.status[:] = np.select([diverged, stopped, finished], [DIVERGED, STOPPED, FINISHED], ACTIVE)
+        return better
+
+    def write(self) -> None:
+        state = self.job.state
+        state.steps[self.members], state.epochs[self.members] = self.steps, self.epochs
+        state.best_epoch[self.members], state.best_loss[self.members] = self.best_epoch, self.best_loss
+        state.status[self.members] = self.status
+
+
+class Stopped(Exception):
+    """Raised inside a part when training has been told to stop."""
+
+
+class Monitor:
+    """Between the caller's progress function and the threads that train."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.done = 0
+        self._lock = threading.Lock()
+
+    def add(self, member_epochs: int) -> None:
+        with self._lock:
+            self.done += member_epochs
+
+    def check(self) -> None:
+        if self.stop.is_set():
+            raise Stopped
+
+
+def train_part(job: Job, pack: Callable[[np.ndarray], Networks], places: np.ndarray, monitor: Monitor) -> None:
+    """Train members until each is where it should be. They are packed anew whenever some of them leave."""
+    while len(places):
+        monitor.check()
+        ledger = Ledger(job, places)
+        networks = pack(ledger.members)
+        try:
+            while ledger.going().all():
+                _train_epoch(job, networks, ledger, monitor)
+                monitor.add(len(places))
+        finally:
+            networks.store()
+            ledger.write()
+        places = places[ledger.going()]
+
+
+def _train_epoch(job: Job, networks: Networks, ledger: Ledger, monitor: Monitor) -> None:
+    """One epoch, or none: whatever ends it before it is complete, the networks are as they were."""
+    order, weight = training_rows(job.rows, ledger.members, ledger.epochs)
+    batches = Batches(job.table, order, weight, int(ledger.recipes["batch_size"][0]), networks.multiple)
+    rates = learning_rates(ledger.recipes, ledger.steps, len(batches), job.rows.horizon[ledger.members])
+    networks.begin_epoch(ledger.steps, rates)
+    before = [tensor.clone() for tensor in networks.tensors()]
+    try:
+        losses = []
+        for k, piece in enumerate(batches):
+            monitor.check()
+            losses.append(networks.step(k, piece))
+        with np.errstate(all="ignore"):  # a diverging member overflows; that is seen in its loss
+            seen = torch.stack(losses).double().cpu().numpy().T * batches.mass
+            loss = seen.sum(1) / batches.mass.sum(1)
+        valid = measure(job.table, networks, valid_rows(job.rows, ledger.members), len(ledger.members), monitor)
+    except BaseException:
+        with torch.no_grad():
+            for tensor, old in zip(networks.tensors(), before, strict=True):
+                tensor.copy_(old)
+        raise
+    networks.keep_best(ledger.finish_epoch(len(batches), loss, valid))
+
+
+@torch.no_grad()
+def measure(
+    table: Table, networks: Networks, order: np.ndarray, n_members: int, monitor: Monitor
+) -> tuple[np.ndarray, np.ndarray]:
+    """Loss and score of each member over the rows in `order`, [1 or members, rows]; NaN without rows."""
+    n = order.shape[1]
+    if n == 0:
+        return np.full(n_members, np.nan), np.full(n_members, np.nan)
+    batches = Batches(table, order, np.ones(order.shape, np.float32), BLOCK, networks.multiple, whole=True)
+    losses, hits = [], torch.zeros(n_members, dtype=torch.int64, device=table.device)
+    for piece in batches:
+        monitor.check()
+        outputs = networks.outputs(piece.rows)
+        losses.append(loss_terms(table.loss, outputs, table.goal(piece), 1).flatten(1).sum(1))
+        if table.loss != "mse":
+            hits += table.hits(outputs, piece)
+    with np.errstate(all="ignore"):
+        loss = torch.stack(losses).double().cpu().numpy().sum(0)
+        if table.loss == "mse":
+            return loss, 1.0 - loss * (n * table.n_outputs) / table.spread(order)
+    return loss, hits.cpu().numpy() / (n if table.loss == "cross_entropy" else n * table.n_outputs)
+
+
+def run(
+    work: Callable[[np.ndarray], None],
+    parts: Sequence[np.ndarray],
+    threads: tuple[int, int],
+    monitor: Monitor,
+    progress: Progress = lambda done: False,
+) -> bool:
+    """Do `work` for each part; `threads` says how many parts at a time, and with how many threads of torch each.
+
+    Torch lets go of Python's lock while it computes. The calling thread only watches: it answers to the progress
+    function and to signals every 50 ms, whatever the others do. Returns whether all parts were finished.
+    """
+    workers, torch_threads = threads
+    before = torch.get_num_threads()
+    stopped = False
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(torch_threads,)) as pool:
+        pending = {pool.submit(work, part) for part in parts}
+        try:
+            while pending:
+                if not monitor.stop.is_set() and progress(monitor.done):
+                    monitor.stop.set()
+                finished, pending = wait(pending, timeout=0.05)
+                for future in finished:
+                    error = future.exception()
+                    stopped |= isinstance(error, Stopped)
+                    if error is not None and not isinstance(error, Stopped):
+                        raise error
+        finally:
+            monitor.stop.set()  # after an error nobody goes on
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(before)
+    return not stopped
+
+
+class TorchEngine(ABC):
+    """An engine is how members are put into parts, and how a part is packed into `Networks`."""
+
+    name: str
+    shares_rows = False  # whether all members of a part must see the same rows in the same order
+
+    @abstractmethod
+    def pack(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> Networks:
+        """Tensors of these members: for training their present weights and slots, else the weights they deliver."""
+
+    @abstractmethod
+    def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
+        """Members with equal keys may share a part. A key depends on its member alone."""
+
+    @abstractmethod
+    def bytes_each(self, program: Program, members: np.ndarray, rows: np.ndarray, training: bool) -> np.ndarray:
+        """What each member takes in a part, with batches of so many rows."""
+
+    @abstractmethod
+    def limit(self, resources: Resources) -> int:
+        """Bytes that one part may take."""
+
+    @abstractmethod
+    def threads(self, resources: Resources) -> tuple[int, int]:
+        """How many parts at a time, and threads of torch in each."""
+
+    def train(
+        self,
+        program: Program,
+        data: Data,
+        rows: Assignment,
+        state: State,
+        which: np.ndarray,
+        until: np.ndarray,
+        log: Log,
+        resources: Resources,
+        progress: Progress,
+    ) -> bool:
+        table = Table(program, data, resources.device)
+        job = Job(program, table, rows, state, which, until, state.epochs[which], log)
+        places = np.flatnonzero((state.status[which] == ACTIVE) & (state.epochs[which] < until))
+        parts = [places[part] for part in self._parts(program, which[places], state.epochs, rows, resources)]
+        monitor = Monitor()
+
+        def work(part: np.ndarray) -> None:
+            train_part(job, lambda members: self.pack(program, table, state, members, True), part, monitor)
+
+        finished = run(work, parts, self.threads(resources), monitor, progress)
+        progress(monitor.done)
+        return finished
+
+    @torch.no_grad()
+    def predict(
+        self,
+        program: Program,
+        state: State,
+        X: np.ndarray,
+        which: np.ndarray,
+        out: np.ndarray,
+        resources: Resources,
+    ) -> None:
+        unknown = Data(X, np.empty(0, np.int32), np.empty((0, program.n_outputs), np.float32))
+        table = Table(program, unknown, resources.device)
+
+        @torch.no_grad()
+        def work(part: np.ndarray) -> None:
+            networks = self.pack(program, table, state, which[part], False)
+            for start in range(0, len(X), BLOCK):
+                count = min(BLOCK, len(X) - start)
+                rows = torch.arange(start, start + BLOCK, device=table.device).clamp_max_(len(X) - 1)[None]
+                outputs = networks.outputs(rows)[:, :, :count].transpose(1, 2)
+                out[part, start : start + count] = outputs.cpu().numpy()
+
+        run(work, self._parts(program, which, state.epochs, None, resources), self.threads(resources), Monitor())
+
+    def evaluate(
+        self,
+        program: Program,
+        state: State,
+        data: Data,
+        which: np.ndarray,
+        resources: Resources,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        table = Table(program, data, resources.device)
+        losses, scores = np.empty(len(which)), np.empty(len(which))
+        monitor, every_row = Monitor(), np.arange(len(data.X))[None]
+
+        def work(part: np.ndarray) -> None:
+            networks = self.pack(program, table, state, which[part], False)
+            losses[part], scores[part] = measure(table, networks, every_row, len(part), monitor)
+
+        run(work, self._parts(program, which, state.epochs, None, resources), self.threads(resources), monitor)
+        return losses, scores
+
+    def workspace(self, program: Program, data: Data, rows: Assignment, resources: Resources) -> int:
+        members = np.arange(len(program))
+        each = self._bytes(program, members, rows)
+        return self.threads(resources)[0] * int(max(each.max(), min(each.sum(), self.limit(resources))))
+
+    def _bytes(self, program: Program, members: np.ndarray, rows: Assignment | None) -> np.ndarray:
+        if rows is None:
+            return self.bytes_each(program, members, np.full(len(members), BLOCK), False)
+        n_train = np.diff(rows.train_start)[rows.split[members]]
+        batch = np.minimum(program.recipes["batch_size"][members], n_train)
+        alike = len(np.unique(rows.split[members])) == 1 and len(np.unique(rows.order[members])) == 1
+        orders = 0 if alike else 20 * n_train  # row numbers and shares of a member that has its own
+        return self.bytes_each(program, members, batch, True) + orders
+
+    def _parts(
+        self, program: Program, which: np.ndarray, epochs: np.ndarray, rows: Assignment | None, resources: Resources
+    ) -> list[np.ndarray]:
+        """Places in `which` that are worked on together, the most work first. Neighbours share rows, then activation."""
+        keys: list[Hashable] = self.keys(program, which)
+        if rows is not None:
+            n_train, n_valid = np.diff(rows.train_start)[rows.split], np.diff(rows.valid_start)[rows.split]
+            columns = [n_train, n_valid, program.recipes["batch_size"]]
+            columns += [rows.split, rows.order, epochs] if self.shares_rows else []
+            keys = list(zip(keys, *(column[which].tolist() for column in columns), strict=True))
+        groups: dict[Hashable, list[int]] = {}
+        for place, key in enumerate(keys):
+            groups.setdefault(key, []).append(place)
+        each = self._bytes(program, which, rows)
+        most = -(-len(which) // self.threads(resources)[0])  # so that no thread is without work
+        activation = program.recipes["activation"][which]
+        parts = []
+        for group in map(np.array, groups.values()):
+            if rows is not None:
+                group = group[np.lexsort([column[which[group]] for column in (epochs, rows.order, rows.split)])]
+            count = max(1, min(most, self.limit(resources) // int(each[group].max())))
+            for part in np.array_split(group, -(-len(group) // count)):
+                parts.append(part[np.argsort(activation[part], kind="stable")])
+        return sorted(parts, key=lambda part: -float(program.layout.flops_per_row[which[part]].sum()))

@@ -1,0 +1,190 @@
+"""The truth that engines are compared with: one member trained alone, in plain PyTorch, one batch after another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from shoal import Member, _native
+from shoal.extract import MODULES
+from shoal.rows import Split
+
+
+@dataclass
+class Trained:
+    """What became of a member: weights as (W of shape (fan_in, fan_out), b), and its curves, one number an epoch."""
+
+    weights: list[tuple[np.ndarray, np.ndarray]]
+    losses: list[float]
+    valid_losses: list[float]
+    valid_scores: list[float]
+    status: str
+    best_epoch: int
+    closest_jump: float  # how near an input of hardshrink came to +-0.5, where the function jumps
+
+
+def initial_layers(member: Member, n_features: int, n_outputs: int) -> list[nn.Linear]:
+    """The member's linear layers as PyTorch draws them."""
+    widths = [len(member.features) if member.features else n_features, *member.hidden, n_outputs]
+    generator_state = torch.get_rng_state()
+    torch.manual_seed(member.seed)
+    layers = [nn.Linear(fan_in, fan_out) for fan_in, fan_out in zip(widths, widths[1:], strict=False)]
+    if member.init == "glorot":
+        torch.manual_seed(member.seed)
+        for layer in layers:
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+    torch.set_rng_state(generator_state)
+    return layers
+
+
+def train_alone(
+    member: Member,
+    n_features: int,
+    n_outputs: int,
+    X: np.ndarray,
+    y: np.ndarray,
+    loss: str,
+    epochs: int,
+    split: Split | None = None,
+    class_weight: np.ndarray | None = None,
+    shuffle: bool = True,
+    order_key: int = 0,
+    start: list[tuple[np.ndarray, np.ndarray]] | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Trained:
+    """Train one network for so many epochs, or fewer if it stops before.
+
+    `start` gives other weights than those drawn from the member's seed. With dtype=torch.float64 the same numbers are
+    the starting point, but all arithmetic is done in double precision.
+    """
+    split = split or Split(np.arange(len(X)))
+    layers = initial_layers(member, n_features, n_outputs)
+    for layer, (weight, bias) in zip(layers, start or [], strict=start is not None):
+        layer.weight.data, layer.bias.data = torch.tensor(weight.T.copy()), torch.tensor(bias.copy())
+    network = nn.ModuleList(layers).to(dtype)
+    inputs = torch.tensor(X)[:, list(member.features or range(n_features))].to(dtype)
+    target = torch.tensor(y).long() if loss == "cross_entropy" else torch.tensor(y).to(dtype).reshape(len(y), -1)
+    weights = torch.ones(len(split.train), dtype=dtype)
+    if split.weight is not None:
+        weights = torch.tensor(split.weight).to(dtype)
+    classes = torch.ones(n_outputs, dtype=dtype) if class_weight is None else torch.tensor(class_weight).to(dtype)
+    train, valid = torch.tensor(split.train), torch.tensor(split.valid)
+
+    optimizer = make_optimizer(member, network)
+    per_epoch = math.ceil(len(train) / member.batch_size)
+    horizon = epochs if member.epochs is None else member.epochs
+    result = Trained([], [], [], [], "active", 0, math.inf)
+    best_loss, best_weights, step = math.inf, None, 0
+    for epoch in range(epochs):
+        order = torch.arange(len(train))
+        if shuffle:
+            order = torch.from_numpy(_native.permutation(order_key, epoch, len(train)))
+        total, mass = 0.0, 0.0
+        for batch in order.split(member.batch_size):
+            rows = train[batch]
+            for group in optimizer.param_groups:
+                group["lr"] = member.learning_rate * rate_factor(member, step, per_epoch, horizon)
+            optimizer.zero_grad()
+            outputs = forward(member, layers, inputs[rows], step, result)
+            smoothing = member.label_smoothing
+            value, weight = batch_loss(loss, outputs, target[rows], weights[batch], classes, smoothing)
+            value.backward()
+            if member.clip > 0:
+                nn.utils.clip_grad_norm_(network.parameters(), member.clip)
+            optimizer.step()
+            step += 1
+            total, mass = total + value.item() * weight, mass + weight
+        result.losses.append(total / mass)
+        if not math.isfinite(total):
+            result.status = "diverged"
+            break
+        if len(valid):
+            score(result, loss, forward(member, layers, inputs[valid]), target[valid], classes)
+        if member.patience > 0:
+            if result.valid_losses[-1] < best_loss:
+                best_loss, result.best_epoch, best_weights = result.valid_losses[-1], epoch + 1, numbers(layers)
+            elif epoch + 1 - result.best_epoch >= member.patience:
+                result.status = "stopped early"
+                break
+        if epoch + 1 == member.epochs:
+            result.status = "finished"
+            break
+    result.weights = best_weights or numbers(layers)
+    return result
+
+
+def make_optimizer(member: Member, network: nn.Module) -> torch.optim.Optimizer:
+    if member.optimizer == "sgd":
+        return torch.optim.SGD(
+            network.parameters(), lr=1.0, momentum=member.momentum, weight_decay=member.weight_decay
+        )
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[member.optimizer]
+    return kind(network.parameters(), lr=1.0, weight_decay=member.weight_decay)
+
+
+def rate_factor(member: Member, step: int, per_epoch: int, horizon: int) -> float:
+    """What the learning rate is multiplied with at update number `step`."""
+    warm, total = round(member.warmup * per_epoch), horizon * per_epoch
+    if step < warm:
+        return (step + 1) / warm
+    if member.schedule == "constant":
+        return 1.0
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warm) / max(1, total - warm))))
+
+
+def forward(
+    member: Member, layers: list[nn.Linear], x: torch.Tensor, step: int | None = None, result: Trained | None = None
+) -> torch.Tensor:
+    """Raw outputs; with dropout if `step`, the number of updates done before, is given."""
+    activation = MODULES[member.activation]()
+    for number, layer in enumerate(layers[:-1]):
+        sums = layer(x)
+        if member.activation == "hardshrink" and result is not None:
+            result.closest_jump = min(result.closest_jump, float((sums.abs() - 0.5).abs().min()))
+        x = activation(sums)
+        if member.dropout > 0 and step is not None:
+            kept = _native.dropout_mask(member.seed, step, number, *x.shape, member.dropout)
+            x = x * torch.from_numpy(kept) / (1 - member.dropout)
+    return layers[-1](x)
+
+
+def batch_loss(
+    loss: str,
+    outputs: torch.Tensor,
+    target: torch.Tensor,
+    weights: torch.Tensor,
+    classes: torch.Tensor,
+    smoothing: float = 0.0,
+) -> tuple[torch.Tensor, float]:
+    """The weighted mean loss of a batch, and the weight that the batch has in the mean over an epoch."""
+    if loss == "cross_entropy":
+        each = functional.cross_entropy(outputs, target, classes, reduction="none", label_smoothing=smoothing)
+        mass = (weights * classes[target]).sum()
+    else:
+        function = {"bce": functional.binary_cross_entropy_with_logits, "mse": functional.mse_loss}[loss]
+        each = function(outputs, target, reduction="none").mean(1)
+        mass = weights.sum()
+    return (weights * each).sum() / mass, float(mass)
+
+
+@torch.no_grad()
+def score(result: Trained, loss: str, outputs: torch.Tensor, target: torch.Tensor, classes: torch.Tensor) -> None:
+    value, _ = batch_loss(loss, outputs, target, torch.ones(len(target), dtype=outputs.dtype), classes)
+    result.valid_losses.append(float(value))
+    if loss == "cross_entropy":
+        result.valid_scores.append(float((outputs.argmax(1) == target).double().mean()))
+    elif loss == "bce":
+        result.valid_scores.append(float(((outputs > 0) == (target > 0.5)).double().mean()))
+    else:
+        errors, deviations = (outputs - target).square().sum(), (target - target.mean(0)).square().sum()
+        result.valid_scores.append(float(1 - errors / deviations))
+
+
+def numbers(layers: list[nn.Linear]) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(layer.weight.detach().numpy().T.copy(), layer.bias.detach().numpy().copy()) for layer in layers]
