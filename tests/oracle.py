@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -33,7 +34,7 @@ def initial_layers(member: Member, n_features: int, n_outputs: int) -> list[nn.L
     widths = [len(member.features) if member.features else n_features, *member.hidden, n_outputs]
     generator_state = torch.get_rng_state()
     torch.manual_seed(member.seed)
-    layers = [nn.Linear(fan_in, fan_out) for fan_in, fan_out in zip(widths, widths[1:], strict=False)]
+    layers = [nn.Linear(fan_in, fan_out) for fan_in, fan_out in pairwise(widths)]
     if member.init == "glorot":
         torch.manual_seed(member.seed)
         for layer in layers:
@@ -121,9 +122,7 @@ def train_alone(
 
 def make_optimizer(member: Member, network: nn.Module) -> torch.optim.Optimizer:
     if member.optimizer == "sgd":
-        return torch.optim.SGD(
-            network.parameters(), lr=1.0, momentum=member.momentum, weight_decay=member.weight_decay
-        )
+        return torch.optim.SGD(network.parameters(), lr=1.0, momentum=member.momentum, weight_decay=member.weight_decay)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[member.optimizer]
     return kind(network.parameters(), lr=1.0, weight_decay=member.weight_decay)
 
@@ -146,7 +145,7 @@ def forward(
     for number, layer in enumerate(layers[:-1]):
         sums = layer(x)
         if member.activation == "hardshrink" and result is not None:
-            result.closest_jump = min(result.closest_jump, float((sums.abs() - 0.5).abs().min()))
+            result.closest_jump = min(result.closest_jump, float((sums.detach().abs() - 0.5).abs().min()))
         x = activation(sums)
         if member.dropout > 0 and step is not None:
             kept = _native.dropout_mask(member.seed, step, number, *x.shape, member.dropout)

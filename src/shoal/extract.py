@@ -27,7 +27,7 @@ def sequential(member: Member, layers: list[tuple[np.ndarray, np.ndarray]]) -> n
     modules: list[nn.Module] = []
     for k, (weight, bias) in enumerate(layers):
         # Made on the meta device, so that no random numbers are drawn from the user's generator.
-        linear = nn.Linear(*weight.shape, device="meta").to_empty(device="cpu")
+        linear = nn.Linear(weight.shape[0], weight.shape[1], device="meta").to_empty(device="cpu")
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(weight).T)
             linear.bias.copy_(torch.from_numpy(bias))

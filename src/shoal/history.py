@@ -28,7 +28,7 @@ class History:
 
     @staticmethod
     def empty(n_members: int) -> History:
-        return History(*(np.empty((n_members, 0)) for _ in CURVES))
+        return History(**{name: np.empty((n_members, 0)) for name in CURVES})  # type: ignore[arg-type]
 
     @property
     def n_epochs(self) -> int:
@@ -63,7 +63,8 @@ class History:
             setattr(self, name, getattr(self, name)[:, :n_epochs])
 
     def select(self, members: np.ndarray) -> History:
-        return History(*(getattr(self, name)[members].copy() for name in CURVES), seconds=self.seconds)
+        curves = {name: getattr(self, name)[members].copy() for name in CURVES}
+        return History(**curves, seconds=self.seconds)
 
     def __repr__(self) -> str:
         text = f"History({len(self.loss)} members, {self.n_epochs} epochs, {self.seconds:.2f} s"

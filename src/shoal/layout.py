@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -32,7 +33,7 @@ class Layout:
         self.dims = np.array([width for w in widths for width in w], dtype=np.int64)
         self.dims_start = np.concatenate([[0], np.cumsum(self.n_layers + 1)]).astype(np.int64)[:-1]
         # Counted in Python integers first: a product of two widths may not fit in int64.
-        largest = max((sum((a + 1) * b for a, b in zip(w, w[1:], strict=False)) for w in widths), default=0)
+        largest = max((sum((a + 1) * b for a, b in itertools.pairwise(w)) for w in widths), default=0)
         if largest * max(len(widths), 1) > LARGEST_BUFFER:
             raise ValueError(
                 f"{len(widths)} members of up to {largest:,} parameters each are too large for one population; "
@@ -66,7 +67,7 @@ class Layout:
         """(fan_in, fan_out) of each layer of member `i`."""
         start, layers = int(self.dims_start[i]), int(self.n_layers[i])
         dims = self.dims[start : start + layers + 1].tolist()
-        return list(zip(dims, dims[1:], strict=False))
+        return list(itertools.pairwise(dims))
 
     def views(self, i: int, buffer: np.ndarray, start: int | None = None) -> list[np.ndarray]:
         """The member's layers as (fan_in + 1, fan_out) views into a flat buffer; the last row is the bias."""

@@ -192,9 +192,10 @@ def _choice(name: str, value: object, known: tuple[str, ...]) -> str:
 def _integer(name: str, value: Any, *, low: int, high: int) -> int:
     if not isinstance(value, Integral) or isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be a whole number; got {value!r} of type {type(value).__name__}")
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be from {low} to {high}; got {value}")
-    return int(value)
+    number = int(value)
+    if not low <= number <= high:
+        raise ValueError(f"{name} must be from {low} to {high}; got {number}")
+    return number
 
 
 def _real(name: str, value: Any, *, low: float, below: float = math.inf) -> float:

@@ -9,21 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.engines.program import Program, State, empty_state
-
-
-def available_memory() -> int:
-    """Four fifths of the memory that is free now, in bytes; the rest is left to everybody else."""
-    try:
-        with open("/proc/meminfo") as table:
-            for line in table:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024 * 4 // 5
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
-        return 4 << 30
+from shoal.machine import size_text
 
 
 @dataclass(frozen=True)
@@ -47,10 +33,10 @@ class Memory:
         return self.data + self.workspace + (0 if self.on_disk else self.parameters + self.slots)
 
     def __str__(self) -> str:
-        kept = f"parameters {_size(self.parameters)}, optimiser state {_size(self.slots)}"
+        kept = f"parameters {size_text(self.parameters)}, optimiser state {size_text(self.slots)}"
         where = f"{kept} in a temporary file" if self.on_disk else kept
-        rest = f"data {_size(self.data)}, workspace {_size(self.workspace)}"
-        return f"estimated peak memory {_size(self.total)} of {_size(self.limit)} ({where}, {rest})"
+        rest = f"data {size_text(self.data)}, workspace {size_text(self.workspace)}"
+        return f"estimated peak memory {size_text(self.total)} of {size_text(self.limit)} ({where}, {rest})"
 
 
 def new_state(program: Program, limit: int) -> State:
@@ -62,8 +48,8 @@ def new_state(program: Program, limit: int) -> State:
     free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize if hasattr(os, "statvfs") else state_bytes
     if free < state_bytes:
         raise MemoryError(
-            f"the population needs {_size(state_bytes)}, but the memory limit is {_size(limit)} and {folder} has only "
-            f"{_size(free)} free; use fewer members, or set TMPDIR to a larger disk"
+            f"the population needs {size_text(state_bytes)}, but the memory limit is {size_text(limit)} and {folder} "
+            f"has only {size_text(free)} free; use fewer members, or set TMPDIR to a larger disk"
         )
     return empty_state(program, zeros=_file_zeros)
 
@@ -79,11 +65,3 @@ def _base(array: np.ndarray) -> object:
     while isinstance(array, np.ndarray) and not isinstance(array, np.memmap) and isinstance(array.base, np.ndarray):
         array = array.base
     return array
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if count >= 100 or unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError

@@ -28,8 +28,9 @@ from shoal.engines.program import (
 )
 from shoal.history import History
 from shoal.layout import Layout
+from shoal.machine import available_memory, thread_count
 from shoal.members import Member
-from shoal.memory import Memory, available_memory, new_state
+from shoal.memory import Memory, new_state
 from shoal.progress import Reporter, interruptible
 from shoal.rows import Rows, Split, as_rows
 
@@ -70,10 +71,12 @@ class Population:
         self.loss = check_loss(loss)
         weight = check_class_weight(class_weight, n_outputs, self.loss)
         self.memory_limit = available_memory() if memory_limit is None else int(memory_limit)
-        self.program: Program = compile_program(Layout(members, n_features, n_outputs), self.loss, weight)
+        self.program: Program = compile_program(
+            Layout(members, int(n_features), int(n_outputs)), self.loss, weight
+        )
         self.state: State = new_state(self.program, self.memory_limit)
         self.history = History.empty(len(members))
-        draw(self.program, self.state, _threads(None))
+        draw(self.program, self.state, thread_count(None))
 
     # ---- what it is ----
 
@@ -125,7 +128,7 @@ class Population:
         rows = flatten_rows(
             as_rows(None, len(self), len(features)), True, np.zeros(len(self), np.uint64), self.state.epochs
         )
-        resources = Resources(_threads(threads), device, self.memory_limit)
+        resources = Resources(thread_count(threads), device, self.memory_limit)
         workspace = get_engine(engine, device).workspace(self.program, data, rows, resources)
         return Memory.of(self.program, self.state, features, workspace, self.memory_limit)
 
@@ -146,7 +149,7 @@ class Population:
         device: str = "cpu",
         progress: bool = False,
     ) -> History:
-        """Train every active member for `epochs` more epochs (10 unless told), from its present weights and optimiser state.
+        """Train every active member for `epochs` more epochs (10 unless told), from its present weights and moments.
 
         shuffle   True: a new order of rows each epoch, the same for all members that share their rows, like one data
                   loader for all; "each": an order of its own for each member, from its seed; False: rows in order
@@ -156,7 +159,7 @@ class Population:
         device    "cpu", "cuda" or "mps"
         progress  print the plan and show a progress bar
 
-        On Ctrl-C every member stands at the end of an epoch, KeyboardInterrupt is raised, and `fit(..., until=n)` goes on.
+        After Ctrl-C every member stands at the end of an epoch; `fit(..., until=n)` goes on from there.
         """
         whole = 1 << 30
         for _ in self.iter_fit(
@@ -191,7 +194,7 @@ class Population:
         plan = self._assign(as_rows(rows, len(self), len(data.X)), shuffle, seed, targets)
         if every < 1:
             raise ValueError(f"every must be at least 1 epoch; got {every}")
-        resources = Resources(_threads(threads), device, self.memory_limit)
+        resources = Resources(thread_count(threads), device, self.memory_limit)
         chosen = get_engine(engine, device)
         if progress:
             workspace = chosen.workspace(self.program, data, plan, resources)
@@ -255,7 +258,7 @@ class Population:
         device: str = "cpu",
         out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Raw outputs, shape (n_members, n_rows, n_outputs). Give `out` to have them written elsewhere, e.g. to a memmap."""
+        """Raw outputs, shape (n_members, n_rows, n_outputs). With `out` they are written there, e.g. to a memmap."""
         features = check_features(X, self.n_features)
         chosen = self._indices(members)
         shape = (len(chosen), len(features), self.n_outputs)
@@ -263,7 +266,7 @@ class Population:
             out = np.empty(shape, dtype=np.float32)
         elif out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous:
             raise ValueError(f"out must be a C-ordered float32 array of shape {shape}; got {out.dtype} {out.shape}")
-        resources = Resources(_threads(threads), device, self.memory_limit)
+        resources = Resources(thread_count(threads), device, self.memory_limit)
         get_engine(engine, device).predict(self.program, self.state, features, chosen, out, resources)
         return out
 
@@ -280,7 +283,7 @@ class Population:
         """Loss and score of each member on these rows, without ever holding all predictions in memory."""
         data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
         chosen = self._indices(members)
-        resources = Resources(_threads(threads), device, self.memory_limit)
+        resources = Resources(thread_count(threads), device, self.memory_limit)
         return Evaluation(*get_engine(engine, device).evaluate(self.program, self.state, data, chosen, resources))
 
     def weights(self, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -350,8 +353,8 @@ class Population:
         impatient = np.flatnonzero((recipes["patience"] > 0) & ~scored[rows.member])
         if len(impatient):
             raise ValueError(
-                f"member {impatient[0]} has patience={recipes['patience'][impatient[0]]} but no validation rows to stop "
-                "on; give rows=, e.g. shoal.rows.holdout(len(X)), or set patience=0"
+                f"member {impatient[0]} has patience={recipes['patience'][impatient[0]]} but no validation rows; "
+                "give rows=, e.g. shoal.rows.holdout(len(X)), or set patience=0"
             )
         order = np.full(len(self), seed, dtype=np.uint64)
         if shuffle == "each":  # multiplied apart, so that neighbouring seeds give unrelated orders
@@ -378,15 +381,3 @@ def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -
         if member.features and max(member.features) >= n_features:
             raise ValueError(f"member {k} sees column {max(member.features)}, but columns are 0 to {n_features - 1}")
     return members
-
-
-def _threads(threads: int | None) -> int:
-    """Threads to use: what was asked for, else SHOAL_THREADS, else the cores this process may run on."""
-    if threads is None:
-        named = os.environ.get("SHOAL_THREADS")
-        if named is None:
-            return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = int(named) if named.isdigit() else -1
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not 1 <= threads <= 4096:
-        raise ValueError(f"threads must be a whole number from 1 to 4096; got {threads!r}")
-    return int(threads)

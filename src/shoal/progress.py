@@ -62,8 +62,10 @@ class Reporter:
             self._bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: object, *_: object) -> None:
         if self._bar:
+            if failure is None:  # members that stopped early will not use what was reserved for them
+                self._bar.update(self._task, completed=self._before, total=self._before)
             self._bar.stop()
 
     def update(self, done: int) -> bool:

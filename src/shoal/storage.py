@@ -73,10 +73,10 @@ def load_population(path: str | os.PathLike[str], make: type[Population]) -> Pop
         population = make(members, header["n_features"], header["n_outputs"], header["loss"], class_weight=weight)
         for name in ("parameters", "slots", *PER_MEMBER):
             _put(getattr(population.state, name), arrays[name], name)
-        curves = [np.array(arrays[f"history.{name}"], dtype=np.float64) for name in CURVES]
-        if any(curve.shape != (len(members), curves[0].shape[1]) for curve in curves):
+        curves: dict[str, Any] = {name: np.array(arrays[f"history.{name}"], dtype=np.float64) for name in CURVES}
+        if any(curve.shape != (len(members), curves["loss"].shape[1]) for curve in curves.values()):
             raise ValueError("the history does not fit the members")
-        population.history = History(*curves, seconds=float(header["seconds"]))
+        population.history = History(**curves, seconds=float(header["seconds"]))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ValueError(f"{os.fspath(path)} is damaged or was altered: {error}") from error
     return population

@@ -1,8 +1,8 @@
 """Members of similar shape as one batch of matrices: three `bmm` calls per layer train them all.
 
 Neurons stand before rows: a layer's signal is [members, fan_in + 1, rows], whose last line is one, and its weights are
-[members, fan_out, fan_in + 1], whose last column is the bias. So bias and weights are one matrix for the forward product,
-for the gradient and for the optimiser, and the rows of a batch lie in the lanes of the vector unit.
+[members, fan_out, fan_in + 1], whose last column is the bias. So bias and weights are one matrix for the forward
+product, for the gradient and for the optimiser, and the rows of a batch lie in the lanes of the vector unit.
 
 Widths are rounded up to a few buckets. Padding never leaks: its weights are zero on both sides, so its gradients are
 zero too. Which bucket a member falls into, and every call made for it, depends on its own recipe; a batched product
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -23,13 +24,13 @@ from shoal.engines import Resources
 from shoal.engines.program import Program, State, delivered
 from shoal.engines.torch_common import Networks, TorchEngine
 from shoal.engines.torch_numbers import (
-    Piece,
+    Goal,
     Rates,
     Table,
     Tuning,
     clip_factors,
-    dropout_keys,
     dropout_kept,
+    dropout_keys,
     dropout_thresholds,
     loss_slopes,
     loss_terms,
@@ -74,7 +75,7 @@ class GroupedEngine(TorchEngine):
     def bytes_each(self, program: Program, members: np.ndarray, rows: np.ndarray, training: bool) -> np.ndarray:
         recipes = program.recipes[members]
         shapes = [padded_widths(program, i) for i in members.tolist()]
-        parameters = np.array([sum(o * (i + 1) for i, o in zip(s, s[1:], strict=False)) for s in shapes])
+        parameters = np.array([sum(o * (i + 1) for i, o in pairwise(s)) for s in shapes])
         neurons = np.array([sum(s[1:]) for s in shapes])
         inputs = np.array([s[0] + 1 for s in shapes]) * (recipes["features_start"] >= 0)
         copies = 3 + recipes["optimizer_slots"] + (recipes["patience"] > 0) if training else 1
@@ -91,8 +92,8 @@ class GroupedEngine(TorchEngine):
 
 def padded_widths(program: Program, i: int) -> tuple[int, ...]:
     """fan_in, hidden widths in their buckets, outputs."""
-    (fan_in, _), *shapes = program.layout.shapes(i) + [(0, 0)]
-    hidden = [width for width, _ in shapes[:-1]]
+    (fan_in, _), *others = program.layout.shapes(i)
+    hidden = [width for width, _ in others]
     if program.recipes["features_start"][i] >= 0:
         fan_in = bucket(fan_in, 2)
     return (fan_in, *(bucket(width, len(hidden)) for width in hidden), program.n_outputs)
@@ -116,7 +117,7 @@ class GroupedNetworks(Networks):
         self.gradients = [torch.empty_like(weight) for weight in self.weights] if training and not self.fused else []
         codes = self.recipes["activation"]
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(members)]
-        self.runs = [(ACTIVATIONS[codes[a]], slice(a, b)) for a, b in zip(bounds, bounds[1:], strict=False)]
+        self.runs = [(ACTIVATIONS[codes[a]], slice(a, b)) for a, b in pairwise(bounds)]
         smoothing = self.recipes["label_smoothing"]
         self.smoothing = self._vector(smoothing) if smoothing.any() else None
         self.clip = self._vector(self.recipes["clip"]) if first["clip"] > 0 else None
@@ -140,7 +141,7 @@ class GroupedNetworks(Networks):
         return [(self.state.slots, start) for start in starts.tolist()]
 
     def _load(self, k: int, training: bool) -> list[Tensor]:
-        shapes = [(len(self.members), o, i + 1) for i, o in zip(self.widths, self.widths[1:], strict=False)]
+        shapes = [(len(self.members), o, i + 1) for i, o in pairwise(self.widths)]
         block = [torch.zeros(shape) for shape in shapes]
         if training:
             places = self._places(k)
@@ -195,7 +196,7 @@ class GroupedNetworks(Networks):
 
     # ---- forward ----
 
-    def _inputs(self, rows: Tensor) -> Tensor:
+    def inputs(self, rows: Tensor) -> Tensor:
         """[members, rows, fan_in + 1], one in the last column. Members that share their rows share the memory."""
         if self.columns is None:
             x = self.table.X[rows]
@@ -228,8 +229,8 @@ class GroupedNetworks(Networks):
             signal = signals
         return torch.bmm(self.weights[-1], signal)
 
-    def outputs(self, rows: Tensor) -> Tensor:
-        return self._forward(self._inputs(rows), [])
+    def outputs(self, x: Tensor) -> Tensor:
+        return self._forward(x, [])
 
     # ---- training ----
 
@@ -239,11 +240,9 @@ class GroupedNetworks(Networks):
             keys = dropout_keys(self.recipes, steps, len(rates), self.n_layers - 1)
             self._keys = torch.from_numpy(keys).to(self.table.device)[..., None, None]
 
-    def step(self, k: int, piece: Piece) -> Tensor:
-        x = self._inputs(piece.rows)
+    def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
         kept = self._kept(k, x.shape[1]) if self.dropout else []
         outputs = self._forward(x, kept)
-        goal = self.table.goal(piece, self.smoothing)
         losses = loss_terms(self.table.loss, outputs, goal, 1).flatten(1).sum(1)
         rates = self._tuning.at(k, lambda vector: vector[:, None, None])
         self._backward(x, loss_slopes(self.table.loss, outputs, goal, 1), kept, rates)

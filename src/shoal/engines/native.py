@@ -96,6 +96,4 @@ def networks(program: Program) -> dict[str, Any]:
 
 def draw(program: Program, state: State, threads: int) -> None:
     """Write every member's initial weights: a pure function of its recipe and shape."""
-    _native.draw(
-        **networks(program), n_features=program.n_features, parameters=state.parameters, threads=threads
-    )
+    _native.draw(**networks(program), n_features=program.n_features, parameters=state.parameters, threads=threads)

@@ -1,8 +1,9 @@
-"""The scatter-add method (M3) of the ParallelMLPs paper, as published: one wide layer, autograd, one update of everything.
+"""The scatter-add method (M3) of the ParallelMLPs paper, as published: one wide layer, autograd, one update for all.
 
-The networks are `shoal.torch.ScatterNetwork`. What this engine adds is that members have hyper-parameters of their own: a
-vector over members is spread over the parameters by the owner of each. Sums run over tensors that all networks share, so
-that the last bit of a member may depend on its neighbours here; on the other engines it does not.
+The networks are `shoal.torch.ScatterNetwork`. What this engine adds is that members have hyper-parameters of their own:
+a vector over members is spread over the parameters by the owner of each. Products and sums run over tensors that all
+networks share, and torch rounds an element differently depending on where in a tensor it stands: the last bits of a
+member may depend on its neighbours and on the number of threads here. On the other engines they do not.
 """
 
 from __future__ import annotations
@@ -18,12 +19,11 @@ from shoal.engines.program import Program, State, delivered
 from shoal.engines.torch_common import Networks, TorchEngine
 from shoal.engines.torch_numbers import (
     Goal,
-    Piece,
     Table,
     Tuning,
     clip_factors,
-    dropout_keys,
     dropout_kept,
+    dropout_keys,
     dropout_thresholds,
     loss_terms,
     update,
@@ -67,7 +67,8 @@ class ReferenceEngine(TorchEngine):
         return 1, resources.threads
 
 
-Owned = tuple[nn.Parameter, int, Tensor]  # a parameter, its axis that is divided among networks, the owner of each place
+# A parameter, its axis that is divided among networks, the owner of each place there.
+Owned = tuple[nn.Parameter, int, Tensor]
 
 
 class PackedNetwork(ScatterNetwork):
@@ -102,7 +103,8 @@ class LinearNetwork(nn.Module):
         ((weight, bias),) = layers
         own_weight, own_bias = self._slices(i)
         own_weight.copy_(weight.T)
-        own_bias.copy_(bias)
+        if bias is not None:
+            own_bias.copy_(bias)
 
     def layers(self, i: int) -> Layers:
         weight, bias = self._slices(i)
@@ -192,7 +194,7 @@ class ReferenceNetworks(Networks):
             views = self.program.layout.views(i, buffer, start)
             for number, (view, (weight, bias)) in enumerate(zip(views, self.network.layers(k), strict=True)):
                 view[:-1] = weight.numpy() if number else weight.numpy()[self._columns(i)]
-                view[-1] = bias.numpy()
+                view[-1] = bias
         self.network.to(self.table.device)
 
     def tensors(self) -> list[Tensor]:
@@ -215,8 +217,11 @@ class ReferenceNetworks(Networks):
 
     # ---- arithmetic ----
 
-    def outputs(self, rows: Tensor) -> Tensor:
-        return self.network(self.table.X[rows[0]]).permute(1, 2, 0)
+    def inputs(self, rows: Tensor) -> Tensor:
+        return self.table.X[rows]  # one line: all members share their rows
+
+    def outputs(self, x: Tensor) -> Tensor:
+        return self.network(x[0]).permute(1, 2, 0)
 
     def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
         self._tuning = Tuning(self.recipes, steps, rates, self.table.device)
@@ -224,26 +229,22 @@ class ReferenceNetworks(Networks):
             keys = dropout_keys(self.recipes, steps, len(rates), int(self.recipes["n_layers"].max()) - 1)
             self._keys = torch.from_numpy(keys).to(self.table.device)
 
-    def step(self, k: int, piece: Piece) -> Tensor:
-        for parameter in self.parameters:
-            parameter.grad = None
+    def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
         transform = self._dropout(k) if self.dropout else None
-        outputs = self.network(self.table.X[piece.rows[0]], transform)  # [rows, members, outputs]
-        goal = Goal(*(values.permute(2, 0, 1) for values in self.table.goal(piece, self.smoothing)))
+        outputs = self.network(x[0], transform)  # [rows, members, outputs]
+        goal = Goal(*(values.permute(2, 0, 1) for values in goal))
         losses = loss_terms(self.table.loss, outputs, goal, 2).sum((0, 2))
-        losses.sum().backward()
-        self._update(k)
+        self._update(k, torch.autograd.grad(losses.sum(), self.parameters))
         return losses.detach()
 
     @torch.no_grad()
-    def _update(self, k: int) -> None:
-        gradients = [parameter.grad for parameter in self.parameters]
+    def _update(self, k: int, gradients: tuple[Tensor, ...]) -> None:
         if self.mask is not None:
             gradients[0].mul_(self.mask)
         if self.clip is not None:
             squares = torch.zeros(len(self.members), device=self.table.device)
             for gradient, (owners, axis) in zip(gradients, self.owners, strict=True):
-                squares.index_add_(0, owners, gradient.square().movedim(axis, 0).flatten(1).sum(1))
+                squares.index_add_(0, owners, gradient.square().movedim(axis, 0).reshape(len(owners), -1).sum(1))
             factors = clip_factors(squares.sqrt(), self.clip)
             for gradient, spread in zip(gradients, self.spread, strict=True):
                 gradient.mul_(spread(factors))

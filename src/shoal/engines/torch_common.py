@@ -1,7 +1,8 @@
 """What the two PyTorch engines share: all of training but the arithmetic of the networks.
 
 Members that can be trained by the same calls form a part. A part becomes `Networks`, tensors that know how to do one
-update and one forward pass. `train_part` runs epochs over them, a `Ledger` keeps the books, `run` gives parts to threads.
+update and one forward pass. `train_part` runs epochs over them, a `Ledger` keeps the books, `run` gives parts to
+threads.
 """
 
 from __future__ import annotations
@@ -18,28 +19,34 @@ from torch import Tensor
 
 from shoal.engines import Progress, Resources
 from shoal.engines.program import ACTIVE, DIVERGED, FINISHED, STOPPED, Assignment, Data, Log, Program, State
-from shoal.engines.torch_numbers import Batches, Piece, Table, learning_rates, loss_terms, training_rows, valid_rows
+from shoal.engines.torch_numbers import Batches, Goal, Table, learning_rates, loss_terms, training_rows, valid_rows
 
 BLOCK = 128  # rows of one forward pass outside training; fixed, so that a member's bits depend on nothing else
 
+STRETCH = 1 << 20  # bytes of inputs that are gathered at a time
 
 
 class Networks(ABC):
     """Some members of a population as tensors. A subclass is the arithmetic of an engine."""
 
     multiple = 1  # batches are filled up to a multiple of so many rows
+    smoothing: Tensor | None = None  # label smoothing of each member, if there is any
 
     @abstractmethod
     def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
         """Get ready for updates with these learning rates [updates, members]; `steps` updates were done before."""
 
     @abstractmethod
-    def step(self, k: int, piece: Piece) -> Tensor:
-        """Do update k of the epoch; the loss before it, [members]."""
+    def inputs(self, rows: Tensor) -> Tensor:
+        """What the networks take in, [members, rows, columns], for row numbers [1 or members, rows]."""
 
     @abstractmethod
-    def outputs(self, rows: Tensor) -> Tensor:
-        """Raw outputs [members, outputs, rows] for row numbers [1 or members, rows], without dropout."""
+    def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
+        """Do update k of the epoch on some inputs; the loss before it, [members]."""
+
+    @abstractmethod
+    def outputs(self, x: Tensor) -> Tensor:
+        """Raw outputs [members, outputs, rows] for some inputs, without dropout."""
 
     @abstractmethod
     def tensors(self) -> list[Tensor]:
@@ -155,10 +162,14 @@ def _train_epoch(job: Job, networks: Networks, ledger: Ledger, monitor: Monitor)
     networks.begin_epoch(ledger.steps, rates)
     before = [tensor.clone() for tensor in networks.tensors()]
     try:
-        losses = []
-        for k, piece in enumerate(batches):
-            monitor.check()
-            losses.append(networks.step(k, piece))
+        losses: list[Tensor] = []
+        for stretch in batches.stretches(
+            STRETCH // (4 * len(order) * (job.program.n_features + job.program.n_outputs))
+        ):
+            x, goal = networks.inputs(stretch.rows), job.table.goal(stretch, networks.smoothing)
+            for span in stretch.spans:
+                monitor.check()
+                losses.append(networks.step(len(losses), x[:, span], goal.at(span)))
         with np.errstate(all="ignore"):  # a diverging member overflows; that is seen in its loss
             seen = torch.stack(losses).double().cpu().numpy().T * batches.mass
             loss = seen.sum(1) / batches.mass.sum(1)
@@ -181,12 +192,12 @@ def measure(
         return np.full(n_members, np.nan), np.full(n_members, np.nan)
     batches = Batches(table, order, np.ones(order.shape, np.float32), BLOCK, networks.multiple, whole=True)
     losses, hits = [], torch.zeros(n_members, dtype=torch.int64, device=table.device)
-    for piece in batches:
+    for stretch in batches.stretches(BLOCK):
         monitor.check()
-        outputs = networks.outputs(piece.rows)
-        losses.append(loss_terms(table.loss, outputs, table.goal(piece), 1).flatten(1).sum(1))
+        outputs = networks.outputs(networks.inputs(stretch.rows))
+        losses.append(loss_terms(table.loss, outputs, table.goal(stretch), 1).flatten(1).sum(1))
         if table.loss != "mse":
-            hits += table.hits(outputs, piece)
+            hits += table.hits(outputs, stretch)
     with np.errstate(all="ignore"):
         loss = torch.stack(losses).double().cpu().numpy().sum(0)
         if table.loss == "mse":
@@ -298,7 +309,7 @@ class TorchEngine(ABC):
             for start in range(0, len(X), BLOCK):
                 count = min(BLOCK, len(X) - start)
                 rows = torch.arange(start, start + BLOCK, device=table.device).clamp_max_(len(X) - 1)[None]
-                outputs = networks.outputs(rows)[:, :, :count].transpose(1, 2)
+                outputs = networks.outputs(networks.inputs(rows))[:, :, :count].transpose(1, 2)
                 out[part, start : start + count] = outputs.cpu().numpy()
 
         run(work, self._parts(program, which, state.epochs, None, resources), self.threads(resources), Monitor())
@@ -339,7 +350,7 @@ class TorchEngine(ABC):
     def _parts(
         self, program: Program, which: np.ndarray, epochs: np.ndarray, rows: Assignment | None, resources: Resources
     ) -> list[np.ndarray]:
-        """Places in `which` that are worked on together, the most work first. Neighbours share rows, then activation."""
+        """Places in `which` that are worked on together, most work first. Neighbours share their rows if they can."""
         keys: list[Hashable] = self.keys(program, which)
         if rows is not None:
             n_train, n_valid = np.diff(rows.train_start)[rows.split], np.diff(rows.valid_start)[rows.split]

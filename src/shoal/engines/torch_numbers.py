@@ -24,16 +24,16 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 # ---- rows and losses ----
 
 
-class Piece(NamedTuple):
-    """A batch: row numbers and each row's share in the mean, [1 or members, width]; the first `count` rows are real."""
+class Stretch(NamedTuple):
+    """Some batches in a row: row numbers and each row's share in the mean, [1 or members, rows], and where each lies."""
 
     rows: Tensor
     share: Tensor
-    count: int
+    spans: list[slice]
 
 
 class Goal(NamedTuple):
-    """What the outputs of a batch should be. All rows' terms add up to the mean loss; padding has weight zero.
+    """What the outputs of rows should be. The terms of a batch add up to its mean loss; padding has weight zero.
 
     cross_entropy: `target` [1 or members, outputs, rows] is the wanted distribution times the row's share in the mean,
     `weight` its sum over outputs. Otherwise `target` holds values and `weight` each value's share in the mean.
@@ -41,6 +41,9 @@ class Goal(NamedTuple):
 
     target: Tensor
     weight: Tensor
+
+    def at(self, span: slice) -> Goal:
+        return Goal(self.target[..., span], self.weight[..., span])
 
 
 class Table:
@@ -58,26 +61,26 @@ class Table:
         self.class_weight = weight
         self.classes = torch.diag(torch.from_numpy(weight)).to(self.device)  # row c: the target of class c
 
-    def goal(self, piece: Piece, smoothing: Tensor | None = None) -> Goal:
-        """The goal of a batch; `smoothing` [members] is the label smoothing of cross_entropy."""
-        share = piece.share[:, None, :]
+    def goal(self, stretch: Stretch, smoothing: Tensor | None = None) -> Goal:
+        """The goal of some batches; `smoothing` [members] is the label smoothing of cross_entropy."""
+        share = stretch.share[:, None, :]
         if self.loss != "cross_entropy":
-            target = self.targets[piece.rows].transpose(1, 2)
+            target = self.targets[stretch.rows].transpose(1, 2)
             return Goal(target, share / self.n_outputs)
-        target = self.classes[self.labels[piece.rows]].transpose(1, 2) * share
+        target = self.classes[self.labels[stretch.rows]].transpose(1, 2) * share
         if smoothing is not None:
             amount = smoothing[:, None, None]
             even = self.classes.diagonal()[:, None] * share / self.n_outputs
             target = target * (1 - amount) + even * amount
         return Goal(target, target.sum(1, keepdim=True))
 
-    def hits(self, outputs: Tensor, piece: Piece) -> Tensor:
+    def hits(self, outputs: Tensor, stretch: Stretch) -> Tensor:
         """How many of the outputs [members, outputs, rows] of a classification are right, per member."""
         if self.loss == "cross_entropy":
-            right = (outputs.argmax(1) == self.labels[piece.rows])[:, None, :]
+            right = (outputs.argmax(1) == self.labels[stretch.rows])[:, None, :]
         else:
-            right = (outputs > 0) == (self.targets[piece.rows].transpose(1, 2) > 0.5)
-        return right[:, :, : piece.count].sum((1, 2))
+            right = (outputs > 0) == (self.targets[stretch.rows].transpose(1, 2) > 0.5)
+        return (right & (stretch.share > 0)[:, None, :]).sum((1, 2))
 
     def spread(self, order: np.ndarray) -> np.ndarray:
         """Squared deviations from the mean of the targets in each line of `order`, summed over rows and outputs."""
@@ -106,9 +109,9 @@ def loss_slopes(loss: str, outputs: Tensor, goal: Goal, dim: int) -> Tensor:
 
 
 class Batches:
-    """Rows cut into pieces. `order` and `weight` are [1 or members, rows]: one line when all members share it.
+    """Rows cut into batches. `order` and `weight` are [1 or members, rows]: one line when all members share it.
 
-    Each piece has its own mean; with `whole` there is one mean over all of them. Pieces are filled up to a multiple of
+    Each batch has its own mean; with `whole` there is one mean over all of them. Batches are filled up to a multiple of
     `multiple` rows with rows of share zero.
     """
 
@@ -124,15 +127,15 @@ class Batches:
         mass = weight.astype(np.float64)
         if table.loss == "cross_entropy":
             mass = mass * table.class_weight[table.host.labels[order]]
-        self.mass = self._cut(mass).sum(2)  # [lines, pieces]: what each mean is divided by
+        self.mass = self._cut(mass).sum(2)  # [lines, batches]: what each mean is divided by
         total = self.mass.sum(1, keepdims=True) if whole else self.mass
-        width = round_up(self.size, multiple)
+        self.width = width = round_up(self.size, multiple)
         rows = np.zeros((lines, self.count, width), np.int64)
         rows[..., : self.size] = self._cut(order)
         share = np.zeros((lines, self.count, width), np.float32)
         share[..., : self.size] = self._cut(weight.astype(np.float64)) / total[..., None]
-        self.rows = torch.from_numpy(rows).to(table.device)
-        self.share = torch.from_numpy(share).to(table.device)
+        self.rows = torch.from_numpy(rows).to(table.device).flatten(1)
+        self.share = torch.from_numpy(share).to(table.device).flatten(1)
 
     def _cut(self, values: np.ndarray) -> np.ndarray:
         filled = np.zeros((len(values), self.count * self.size), values.dtype)
@@ -142,11 +145,14 @@ class Batches:
     def __len__(self) -> int:
         return self.count
 
-    def __iter__(self) -> Iterator[Piece]:
-        for k in range(self.count):
-            real = min(self.size, self.n_rows - k * self.size)
-            width = round_up(real, self.multiple)
-            yield Piece(self.rows[:, k, :width], self.share[:, k, :width], real)
+    def stretches(self, most_rows: int) -> Iterator[Stretch]:
+        """All batches in order, so many at a time that there are at most so many rows; but one at least."""
+        last = (self.count - 1) * self.width + round_up(self.n_rows - (self.count - 1) * self.size, self.multiple)
+        step = max(1, most_rows // self.width) * self.width
+        for start in range(0, self.count * self.width, step):
+            stop = min(start + step, last)
+            spans = [slice(a, min(a + self.width, stop - start)) for a in range(0, stop - start, self.width)]
+            yield Stretch(self.rows[:, start:stop], self.share[:, start:stop], spans)
 
 
 @lru_cache(maxsize=64)
@@ -245,12 +251,12 @@ def update(parameter: Tensor, gradient: Tensor, slots: Sequence[Tensor], rates: 
         gradient.addcmul_(parameter, rates.l2)
     if rates.shrink is not None:
         parameter.mul_(rates.shrink)
-    if len(slots) == 0:
-        parameter.addcmul_(gradient, rates.step)
-    elif len(slots) == 1:
+    if rates.momentum is not None:
         (buffer,) = slots
         buffer.mul_(rates.momentum).add_(gradient)
         parameter.addcmul_(buffer, rates.step)
+    elif rates.epsilon is None:
+        parameter.addcmul_(gradient, rates.step)
     else:
         mean, square = slots
         mean.lerp_(gradient, 1 - BETA1)

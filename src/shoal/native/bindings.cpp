@@ -287,6 +287,9 @@ nb::tuple activation_values(int code, Vector<const float> x) {
   return nb::make_tuple(give(value, {x.shape(0)}), give(derivative, {x.shape(0)}));
 }
 
+// Arrays are taken as they are or refused: a converted copy of one that is written to would lose what was written.
+auto array(const char* name) { return nb::arg(name).noconvert(); }
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -298,21 +301,21 @@ NB_MODULE(_native, m) {
     for (const shoal::Kernel* kernel : shoal::usable_kernels()) names.emplace_back(kernel->name);
     return names;
   }, "Kernels that run on this machine, the fastest first.");
-  m.def("train", &train_members, "recipes"_a, "dims"_a, "features"_a, "n_outputs"_a, "loss"_a, "class_weight"_a, "X"_a,
-        "labels"_a, "targets"_a, "train_rows"_a, "train_start"_a, "weight"_a, "valid_rows"_a, "valid_start"_a, "split"_a,
-        "shuffle"_a, "order"_a, "horizon"_a, "parameters"_a, "slots"_a, "steps"_a, "epochs"_a, "best_epoch"_a,
-        "best_loss"_a, "status"_a, "which"_a, "until"_a, "log_loss"_a, "log_valid_loss"_a, "log_valid_score"_a,
+  m.def("train", &train_members, array("recipes"), array("dims"), array("features"), "n_outputs"_a, "loss"_a, array("class_weight"), array("X"),
+        array("labels"), array("targets"), array("train_rows"), array("train_start"), array("weight"), array("valid_rows"), array("valid_start"), array("split"),
+        "shuffle"_a, array("order"), array("horizon"), array("parameters"), array("slots"), array("steps"), array("epochs"), array("best_epoch"),
+        array("best_loss"), array("status"), array("which"), array("until"), array("log_loss"), array("log_valid_loss"), array("log_valid_score"),
         "threads"_a, "progress"_a.none(), "Train members in place; False when told to stop.");
-  m.def("predict", &predict_members, "recipes"_a, "dims"_a, "features"_a, "n_outputs"_a, "X"_a, "parameters"_a, "slots"_a,
-        "best_epoch"_a, "which"_a, "out"_a, "threads"_a, "Fill out (members, rows, outputs).");
-  m.def("evaluate", &evaluate_members, "recipes"_a, "dims"_a, "features"_a, "n_outputs"_a, "loss"_a, "class_weight"_a, "X"_a,
-        "labels"_a, "targets"_a, "parameters"_a, "slots"_a, "best_epoch"_a, "which"_a, "losses"_a, "scores"_a, "threads"_a,
+  m.def("predict", &predict_members, array("recipes"), array("dims"), array("features"), "n_outputs"_a, array("X"), array("parameters"), array("slots"),
+        array("best_epoch"), array("which"), array("out"), "threads"_a, "Fill out (members, rows, outputs).");
+  m.def("evaluate", &evaluate_members, array("recipes"), array("dims"), array("features"), "n_outputs"_a, "loss"_a, array("class_weight"), array("X"),
+        array("labels"), array("targets"), array("parameters"), array("slots"), array("best_epoch"), array("which"), array("losses"), array("scores"), "threads"_a,
         "Mean loss and score of each member.");
-  m.def("draw", &draw_members, "recipes"_a, "dims"_a, "features"_a, "n_features"_a, "n_outputs"_a, "parameters"_a, "threads"_a,
+  m.def("draw", &draw_members, array("recipes"), array("dims"), array("features"), "n_features"_a, "n_outputs"_a, array("parameters"), "threads"_a,
         "Initial weights.");
-  m.def("workspace_bytes", &workspace_bytes, "recipes"_a, "dims"_a, "features"_a, "n_features"_a, "n_outputs"_a,
-        "batch_rows"_a, "Memory of one training thread.");
+  m.def("workspace_bytes", &workspace_bytes, array("recipes"), array("dims"), array("features"), "n_features"_a, "n_outputs"_a,
+        array("batch_rows"), "Memory of one training thread.");
   m.def("permutation", &row_order, "key"_a, "epoch"_a, "count"_a, "The order of rows in one epoch.");
   m.def("dropout_mask", &dropout_mask, "seed"_a, "step"_a, "layer"_a, "rows"_a, "width"_a, "rate"_a, "True: kept.");
-  m.def("activation", &activation_values, "code"_a, "x"_a, "Value and derivative of an activation, as the kernel has them.");
+  m.def("activation", &activation_values, "code"_a, array("x"), "Value and derivative of an activation, as the kernel has them.");
 }

@@ -83,7 +83,8 @@ SHOAL_INLINE Activated activation(V x) {
             select(x > 0.0f, set1(kScale), e.exp() * (kScale * kAlpha))};
   } else if constexpr (A == Gelu) {
     // Upper tail of the normal distribution at |x|: exp(-x^2 / 2) times a fitted polynomial in 1 / (1 + 0.35 |x|).
-    const V a = at_most(abs(x), 13.0f);
+    constexpr float kEdge = 13.19f;  // exp(-kEdge^2 / 2) is the smallest normal number
+    const V a = at_most(abs(x), kEdge);
     const V high = from_bits(bits(a) & ~0xfff);  // 12 bits: its square is exact
     const V density = exponential(-0.5f * high * high, -0.5f * (a - high) * (a + high)).exp();
     const V t = 1.0f / (1.0f + 0.35f * a);
@@ -96,17 +97,18 @@ SHOAL_INLINE Activated activation(V x) {
     p = p * t + 0.119852309f;
     p = p * t + 0.139859098f;
     p = p * t + 0.139621569f;
-    const V tail = density * (p * t);
+    const V tail = select(abs(x) > kEdge, zero, density * (p * t));  // below any normal number, however large x
     const V cdf = select(x < 0.0f, tail, 1.0f - tail);
-    const V slope = select(abs(x) > 13.0f, zero, x * (density * 0.398942280f));
+    const V slope = select(abs(x) > kEdge, zero, x * (density * 0.398942280f));
     return {x * cdf, cdf + slope};
   } else {
     static_assert(A == Mish, "unknown activation");
     // tanh(log(1 + e)) = n / (n + 2) with n = e (e + 2), e = exp(x); its derivative is 4 e (1 + e) / (n + 2)^2.
     const V e = exp(at_most(x, 20.0f));
     const V n = e * (e + 2.0f), inverse = 1.0f / (n + 2.0f);
-    const V t = select(x > 20.0f, one, n * inverse);
-    const V slope = select(x > 20.0f, zero, (4.0f * e * inverse) * ((1.0f + e) * inverse));
+    const VI outside = (x > 20.0f) | (x < -87.0f);  // where float32 knows only one and zero
+    const V t = select(outside, select(x > 0.0f, one, zero), n * inverse);
+    const V slope = select(outside, zero, (4.0f * e * inverse) * ((1.0f + e) * inverse));
     return {x * t, x * slope + t};
   }
 }

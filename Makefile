@@ -1,0 +1,53 @@
+# Everything a fresh machine needs: `make demo`, `make test`. Needs Python 3.10 or newer and a C++17 compiler.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find src CMakeLists.txt pyproject.toml constraints.txt -type f -not -path '*/__pycache__/*')
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
+
+.PHONY: demo test lint bench bench-quick sanitize wheel clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/digits.py
+
+test: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n 2 tests --pyargs shoal
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.test $(VENV)/.jax
+	$(BIN)/shoal bench all
+
+bench-quick: $(VENV)/.test
+	$(BIN)/shoal bench all --quick
+
+# AddressSanitizer and UndefinedBehaviorSanitizer under the tests that reach the kernel, on every instruction set.
+sanitize: $(VENV)/.test
+	sh tools/sanitize.sh $(BIN)/python
+
+# A wheel for this system, and a smoke test of it in a clean environment that has no compiler on its path.
+wheel: $(VENV)/.test
+	sh tools/wheel.sh $(BIN)/python
+
+clean:
+	rm -rf build dist $(VENV) shoal-demo
+
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.made $(SOURCES)
+	$(PIP) .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.made $(SOURCES)
+	$(PIP) -C cmake.define.SHOAL_WIDE=ON '.[test]'
+	touch $@ $(VENV)/.demo
+
+$(VENV)/.jax: $(VENV)/.test
+	$(PIP) '.[jax]' || echo "JAX could not be installed: the benchmark goes without it"
+	touch $@

@@ -1,0 +1,92 @@
+"""What this machine has: threads, memory, instruction set, devices."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+
+import numpy as np
+
+
+def thread_count(threads: int | None = None) -> int:
+    """Threads to use: what was asked for, else SHOAL_THREADS, else the cores this process may run on."""
+    named = os.environ.get("SHOAL_THREADS") if threads is None else None
+    if named:
+        threads = int(named) if named.isdigit() else -1
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not 1 <= threads <= 4096:
+        raise ValueError(f"threads must be a whole number from 1 to 4096; got {named or threads!r}")
+    return int(threads)
+
+
+def available_memory() -> int:
+    """Four fifths of the memory that is free now, in bytes; the rest is left to everybody else."""
+    try:
+        with open("/proc/meminfo") as table:
+            for line in table:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024 * 4 // 5
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return 4 << 30
+
+
+def size_text(count: float) -> str:
+    """1234567 -> '1.2 MB'."""
+    power = 0
+    while count >= 1000 and power < 3:
+        count, power = count / 1000, power + 1
+    digits = 0 if power == 0 or count >= 100 else 1
+    return f"{count:.{digits}f} {('B', 'kB', 'MB', 'GB')[power]}"
+
+
+def processor() -> str:
+    """The name of the processor, as the system tells it."""
+    try:
+        with open("/proc/cpuinfo") as table:
+            names = [line.split(":", 1)[1].strip() for line in table if line.startswith("model name")]
+        if names:
+            return names[0]
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def describe() -> dict[str, str]:
+    """What `shoal info` prints."""
+    from shoal import __version__, _native
+    from shoal.engines import available_engines
+
+    engines = [name if answer == "yes" else f"{name} ({answer})" for name, answer in available_engines().items()]
+    forced = ", set by SHOAL_ISA" if os.environ.get("SHOAL_ISA") else ""
+    return {
+        "shoal": __version__,
+        "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+        "processor": processor(),
+        "threads": str(thread_count()),
+        "memory": f"{size_text(available_memory())} may be used",
+        "instruction set": f"{_native.instruction_set()}{forced} (here: {', '.join(_native.instruction_sets())})",
+        "engines": ", ".join(engines),
+        "devices": ", ".join(_devices()),
+        "numpy": importlib.metadata.version("numpy"),
+        "torch": importlib.metadata.version("torch") if importlib.util.find_spec("torch") else "not installed",
+    }
+
+
+def _devices() -> list[str]:
+    if importlib.util.find_spec("torch") is None:
+        return ["cpu"]
+    import torch
+
+    found = ["cpu"]
+    if torch.cuda.is_available():
+        found.append(f"cuda ({torch.cuda.get_device_name()})")
+    if torch.backends.mps.is_available():
+        found.append("mps")
+    return found

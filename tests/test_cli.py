@@ -1,0 +1,56 @@
+"""The command line, run as users run it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def shoal(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "shoal", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"COLUMNS": "200"} | environment,
+    )
+
+
+def test_help_names_the_commands():
+    result = shoal("--help")
+    assert result.returncode == 0
+    for command in ("info", "bench"):
+        assert command in result.stdout
+
+
+def test_info_tells_version_engines_instruction_set_and_threads():
+    result = shoal("info", SHOAL_ISA="baseline", SHOAL_THREADS="3")
+    assert result.returncode == 0, result.stderr
+    lines = {line.split("  ")[0].strip(): line for line in result.stdout.splitlines()}
+    assert "0.1.0" in lines["shoal"]
+    assert "baseline, set by SHOAL_ISA" in lines["instruction set"]
+    assert lines["threads"].split()[-1] == "3"
+    for engine in ("native", "grouped", "reference"):
+        assert engine in lines["engines"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "words"),
+    [
+        (("info",), {"SHOAL_ISA": "avx9"}, "SHOAL_ISA must be one of"),
+        (("info",), {"SHOAL_THREADS": "none"}, "threads must be"),
+    ],
+)
+def test_mistakes_end_in_one_sentence_and_exit_code_2(arguments, environment, words):
+    result = shoal(*arguments, **environment)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_mistyped_command_is_an_error():
+    result = shoal("inof")
+    assert result.returncode == 2
+    assert "inof" in result.stderr

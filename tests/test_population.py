@@ -1,0 +1,363 @@
+"""Populations as users meet them: bad input, odd arrays, stopping, memory, what comes out."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import shoal
+from shoal import Member, Population, rows
+
+GENERATOR = np.random.default_rng(0)
+X = GENERATOR.normal(size=(60, 5)).astype(np.float32)
+Y = (X[:, 0] + X[:, 1] > 0).astype(int)
+
+
+def weights_equal(a: Population, b: Population) -> bool:
+    return np.array_equal(a.state.parameters, b.state.parameters) and np.array_equal(a.state.slots, b.state.slots)
+
+
+def trained(X=X, y=Y, loss="cross_entropy", n_outputs=2, **fit) -> Population:
+    population = Population([Member(hidden=4), Member(hidden=(), optimizer="sgd")], np.shape(X)[1], n_outputs, loss)
+    population.fit(X, y, epochs=3, **fit)
+    return population
+
+
+# ---- bad input ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([], 5, 2), ValueError, "at least one member; got none"),
+        ((["relu"], 5, 2), TypeError, "members must be shoal.Member; number 0 is 'relu'"),
+        (([Member()], 0, 2), ValueError, "n_features must be a whole number of at least 1; got 0"),
+        (([Member()], 5, 2.5), ValueError, "n_outputs must be a whole number"),
+        (([Member(features=(9,))], 5, 2), ValueError, "member 0 sees column 9, but columns are 0 to 4"),
+        (([Member()], 5, 2, "crossentropy"), ValueError, "did you mean 'cross_entropy'"),
+        (([Member(hidden=(1 << 20, 1 << 20))] * 1000, 5, 2), ValueError, "too large for one population"),
+    ],
+)
+def test_bad_populations_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        Population(*arguments)
+
+
+def bad_X(row, column, value):
+    copy = X.copy()
+    copy[row, column] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"X": X[:, :4]}, ValueError, "X must have 5 columns, as many as the population; got 4"),
+        ({"X": X[0]}, ValueError, r"two dimensions, rows and features; got shape \(5,\)"),
+        ({"X": X[:0], "y": Y[:0]}, ValueError, "from 1 to .* rows; got 0"),
+        ({"X": bad_X(7, 3, np.nan)}, ValueError, "column 3 is nan in row 7"),
+        ({"X": bad_X(59, 0, -np.inf)}, ValueError, "column 0 is -inf in row 59"),
+        ({"X": np.where(X == X[2, 1], 1e300, X.astype(float))}, ValueError, "column 1 is inf in row 2"),
+        ({"X": pd.DataFrame(bad_X(1, 2, np.nan), columns=list("abcde"))}, ValueError, r"column 2 \('c'\) is nan"),
+        ({"X": X.astype(str)}, TypeError, "X must hold numbers"),
+        ({"X": X.astype(complex)}, TypeError, "X must hold numbers"),
+        ({"y": Y[:-1]}, ValueError, "one entry per row"),
+        ({"y": Y + 1}, ValueError, "y must be from 0 to 1, one class per output; got 2"),
+        ({"y": Y - 1}, ValueError, "y must be from 0 to 1"),
+        ({"y": Y + 0.5}, ValueError, "whole class numbers"),
+        ({"y": np.full(60, np.nan)}, ValueError, "whole class numbers"),
+        ({"y": Y.astype(str)}, TypeError, "class numbers"),
+        ({"y": np.stack([Y, Y], 1)}, ValueError, "one class number per row"),
+        ({"epochs": 0}, ValueError, "epochs must be a whole number of at least 1; got 0"),
+        ({"epochs": 2.0}, ValueError, "epochs must be a whole number"),
+        ({"epochs": 1, "until": 1}, ValueError, "not both"),
+        ({"threads": 0}, ValueError, "threads must be a whole number from 1"),
+        ({"shuffle": "yes"}, ValueError, "shuffle must be True, False or 'each'"),
+        ({"engine": "nativ"}, ValueError, "did you mean 'native'"),
+        ({"engine": "native", "device": "cuda"}, ValueError, "native engine runs on the cpu"),
+        ({"rows": rows.Split([60])}, ValueError, "names train row 60"),
+    ],
+)
+def test_bad_fits_are_refused_and_change_nothing(change, error, message):
+    population = Population([Member(hidden=4)], 5, 2)
+    before = population.state.parameters.copy()
+    with pytest.raises(error, match=message):
+        population.fit(**({"X": X, "y": Y} | change))
+    assert np.array_equal(population.state.parameters, before)
+    assert population.epochs.tolist() == [0]
+
+
+def test_patience_without_validation_rows_is_refused():
+    population = Population([Member(), Member(patience=3)], 5, 2)
+    with pytest.raises(ValueError, match="member 1 has patience=3 but no validation rows"):
+        population.fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_outputs", "y", "message"),
+    [
+        ("mse", 2, Y, r"y must have shape \(n_rows, 2\)"),
+        ("mse", 1, np.full(60, np.inf), "row 0, column 0 is inf"),
+        ("bce", 1, Y * 2, "y must be from 0 to 1 for bce; got 2"),
+        ("bce", 1, Y.astype(str), "y must hold numbers"),
+    ],
+)
+def test_bad_targets_are_refused(loss, n_outputs, y, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        Population([Member()], 5, n_outputs, loss).fit(X, y)
+
+
+def test_bad_class_weights_are_refused():
+    for weight, message in (([1], "needs 2 numbers"), ([1, 0], "above zero"), ([1, np.nan], "finite")):
+        with pytest.raises(ValueError, match=message):
+            Population([Member()], 5, 2, class_weight=weight)
+    with pytest.raises(ValueError, match="cross_entropy only"):
+        Population([Member()], 5, 2, "mse", class_weight=[1, 1])
+
+
+def test_bad_members_are_named():
+    population = trained()
+    for bad, error, message in (
+        (2, IndexError, "no member 2"),
+        (-3, IndexError, "no member -3"),
+        (0.5, TypeError, "whole"),
+    ):
+        with pytest.raises(error, match=message):
+            population.weights(bad)
+    with pytest.raises(ValueError, match="at least one member"):
+        population.select([])
+    with pytest.raises(ValueError, match="out must be a C-ordered float32 array"):
+        population.predict(X, out=np.empty((1, 1, 1), np.float32))
+
+
+# ---- arrays as people have them ----
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda X: X.astype(np.float64),
+        np.asfortranarray,
+        lambda X: X.tolist(),
+        pd.DataFrame,
+        lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+        lambda X: X[::-1][::-1],
+    ],
+)
+def test_float64_fortran_lists_frames_and_strided_views_give_the_same_bits(convert):
+    assert weights_equal(trained(convert(X)), trained())
+
+
+def test_labels_of_any_whole_type_give_the_same_bits():
+    for y in (Y.astype(np.uint8), Y.astype(float), Y.astype(bool), Y[:, None], Y.tolist()):
+        assert weights_equal(trained(y=y), trained())
+
+
+def test_a_negative_index_and_a_mask_name_members():
+    population = trained()
+    assert np.array_equal(population.predict(X, [-1]), population.predict(X, np.array([False, True])))
+    assert population.predict(X, []).shape == (0, 60, 2)
+
+
+# ---- what comes out ----
+
+
+def test_predict_equals_the_weights_by_hand():
+    population = trained()
+    (W, b), (V, c) = population.weights(0)
+    assert np.allclose(population.predict(X)[0], np.maximum(X @ W + b, 0) @ V + c, atol=1e-5)
+    ((W, b),) = population.weights(1)
+    assert np.allclose(population.predict(X)[1], X @ W + b, atol=1e-5)
+
+
+def test_weights_are_copies():
+    population = trained()
+    before = population.predict(X)
+    population.weights(0)[0][0][:] = 0
+    assert np.array_equal(population.predict(X), before)
+
+
+def test_evaluate_equals_scores_by_hand():
+    population = trained()
+    outputs = population.predict(X)
+    loss, score = population.evaluate(X, Y)
+    shifted = outputs - outputs.max(axis=2, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=2, keepdims=True))
+    assert np.allclose(loss, -log_p[:, np.arange(60), Y].mean(axis=1), atol=1e-6)
+    assert np.allclose(score, (outputs.argmax(axis=2) == Y).mean(axis=1))
+    target = GENERATOR.normal(size=(60, 3)).astype(np.float32)
+    population = trained(y=target, loss="mse", n_outputs=3)
+    residual = target - population.predict(X)
+    expected = 1 - (residual**2).sum(axis=(1, 2)) / ((target - target.mean(axis=0)) ** 2).sum()
+    assert np.allclose(population.evaluate(X, target).score, expected, atol=1e-5)
+
+
+def test_predict_writes_into_a_given_array(tmp_path):
+    population = trained()
+    out = np.memmap(tmp_path / "out", np.float32, "w+", shape=(2, 60, 2))
+    assert population.predict(X, out=out) is out
+    assert np.array_equal(out, population.predict(X))
+
+
+def test_many_rows_are_predicted_in_pieces_like_few():
+    population = trained()
+    many = np.tile(X, (150, 1))
+    assert np.array_equal(population.predict(many)[:, -60:], population.predict(X))
+    assert np.allclose(population.evaluate(many, np.tile(Y, 150)).loss, population.evaluate(X, Y).loss, rtol=1e-6)
+
+
+def test_history_has_a_row_per_member_and_nan_where_nothing_happened():
+    population = Population([Member(epochs=2), Member()], 5, 2)
+    history = population.fit(X, Y, epochs=4, rows=rows.holdout(60))
+    assert history.loss.shape == history.valid_loss.shape == history.valid_score.shape == (2, 4)
+    assert np.isnan(history.loss).tolist() == [[False, False, True, True], [False] * 4]
+    assert np.all((history.valid_score[1] >= 0) & (history.valid_score[1] <= 1))
+    assert population.status == ["finished", "active"]
+    assert history.last("loss")[0] == history.loss[0, 1]
+    assert "2 members, 4 epochs" in repr(history)
+    assert population.fit(X, Y, epochs=1).loss.shape == (2, 5)
+
+
+def test_repr_tells_what_a_population_is():
+    text = repr(trained())
+    assert text == (
+        "Population(2 members, 5 features, 2 outputs, cross_entropy, 46 parameters, 3 epochs done: 2 active)"
+    )
+    assert "46 parameters" in repr(trained().layout)
+
+
+# ---- rungs ----
+
+
+def test_the_generator_yields_after_each_rung_and_stopped_members_stay_put():
+    population = Population(shoal.grid(hidden=[2, 3, 4]), 5, 2)
+    seen = []
+    for history in population.iter_fit(X, Y, epochs=6, every=2):
+        seen.append(population.epochs.tolist())
+        if history.n_epochs == 2:
+            population.stop([0])
+            kept = population.weights(0)
+    assert seen == [[2, 2, 2], [2, 4, 4], [2, 6, 6]]
+    assert all(np.array_equal(a[0], b[0]) for a, b in zip(kept, population.weights(0), strict=True))
+    assert population.status[0] == "stopped early"
+
+
+def test_a_generator_left_early_leaves_a_usable_population():
+    population = Population([Member(hidden=3)], 5, 2)
+    for _ in population.iter_fit(X, Y, epochs=10):
+        break
+    assert population.epochs.tolist() == [1]
+    other = Population([Member(hidden=3)], 5, 2)
+    other.fit(X, Y, epochs=1)
+    assert weights_equal(population, other)
+
+
+def test_select_goes_on_exactly_where_members_stood():
+    members = shoal.grid(hidden=[2, 5, ()], optimizer=["adam", "sgd"], momentum=0.9)
+    whole = Population(members, 5, 2)
+    whole.fit(X, Y, epochs=2)
+    part = whole.select([4, 1])
+    assert part.members == (members[4], members[1])
+    assert np.array_equal(part.history.loss, whole.history.loss[[4, 1]])
+    whole.fit(X, Y, epochs=2)
+    part.fit(X, Y, epochs=2)
+    assert np.array_equal(part.predict(X), whole.predict(X, [4, 1]))
+
+
+# ---- stopping from outside ----
+
+
+def test_ctrl_c_ends_within_a_second_and_leaves_every_member_at_the_end_of_an_epoch(tmp_path):
+    script = textwrap.dedent("""
+        import sys, time, numpy as np, shoal
+        X = np.random.default_rng(0).normal(size=(20000, 100)).astype(np.float32)
+        y = (X[:, 0] > 0).astype(int)
+        population = shoal.Population(shoal.grid(hidden=[200, (300, 300)], repeats=10), 100, 2)
+        print("ready", flush=True)
+        try:
+            population.fit(X, y, epochs=1000)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        population.save(sys.argv[1])
+    """)
+    path = tmp_path / "population.safetensors"
+    with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1.5)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert time.monotonic() - begun < 1.5  # the promise is a second; half a one more for a busy machine
+        assert process.wait(20) == 0
+    population = Population.load(path)
+    assert 0 < population.epochs.sum() < 20_000
+    assert np.isfinite(population.state.parameters).all()
+    X = np.random.default_rng(0).normal(size=(20000, 100)).astype(np.float32)
+    touched = int(np.argmax(population.epochs > 0))
+    alone = Population([population.members[touched]], 100, 2)
+    alone.fit(X, (X[:, 0] > 0).astype(int), epochs=int(population.epochs[touched]))
+    assert np.array_equal(alone.predict(X[:50])[0], population.predict(X[:50], [touched])[0])
+    assert np.isnan(population.history.loss[touched, population.epochs[touched] :]).all()
+
+
+def test_fit_works_outside_the_main_thread():
+    population = Population([Member(hidden=3)], 5, 2)
+    thread = threading.Thread(target=population.fit, args=(X, Y, 3))
+    thread.start()
+    thread.join()
+    assert weights_equal(population, (lambda p: (p.fit(X, Y, 3), p)[1])(Population([Member(hidden=3)], 5, 2)))
+
+
+# ---- memory ----
+
+
+def test_memory_is_told_beforehand_and_close_to_the_truth():
+    population = Population(shoal.grid(hidden=list(range(1, 101)), activation=["relu", "tanh"]), 100, 2)
+    memory = population.memory(np.zeros((1000, 100)))
+    assert memory.parameters == population.state.parameters.nbytes
+    assert memory.slots == population.state.slots.nbytes == 2 * memory.parameters
+    assert memory.data == 400_000
+    assert memory.total == memory.parameters + memory.slots + memory.data + memory.workspace
+    assert str(memory).startswith("estimated peak memory ")
+
+
+def test_a_population_over_the_limit_lives_in_a_file_with_the_same_result():
+    members = shoal.grid(hidden=[3, 4], repeats=4)
+    small = Population(members, 5, 2, memory_limit=1000)
+    assert small.memory().on_disk
+    assert "in a temporary file" in str(small.memory())
+    plain = Population(members, 5, 2)
+    assert not plain.memory().on_disk
+    for population in (small, plain):
+        population.fit(X, Y, epochs=3)
+    assert weights_equal(small, plain)
+
+
+def test_a_population_that_fits_nowhere_is_refused(monkeypatch):
+    class NoRoom:
+        f_bavail, f_frsize = 0, 4096
+
+    monkeypatch.setattr("shoal.memory.os.statvfs", lambda folder: NoRoom)
+    with pytest.raises(MemoryError, match="memory limit is 1.0 kB and .* has only 0 B free"):
+        Population([Member(hidden=500)], 5, 2, memory_limit=1000)
+
+
+def test_threads_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("SHOAL_THREADS", "3")
+    assert shoal.machine.thread_count() == 3
+    monkeypatch.setenv("SHOAL_THREADS", "many")
+    with pytest.raises(ValueError, match="threads must be .* got 'many'"):
+        shoal.machine.thread_count()
+
+
+def test_progress_prints_the_plan(capsys):
+    trained(progress=True)
+    printed = capsys.readouterr().out
+    assert "estimated peak memory" in printed
+    assert "6/6" in printed

@@ -1,0 +1,109 @@
+"""Populations on disk."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import shoal
+from shoal import Member, Population, rows
+
+X = np.random.default_rng(1).normal(size=(80, 4)).astype(np.float32)
+Y = (X[:, 0] > 0).astype(int)
+MEMBERS = [
+    Member(hidden=(5, 3), dropout=0.2, patience=4),
+    Member(hidden=(), optimizer="sgd", momentum=0.5, features=(0, 2)),
+    Member(hidden=9, schedule="cosine", epochs=8, seed=(1 << 62) + 1),
+]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    population = Population(MEMBERS, 4, 2, class_weight=[1.0, 2.0])
+    population.fit(X, Y, epochs=3, rows=rows.holdout(80))
+    path = tmp_path / "population.safetensors"
+    population.save(path)
+    return population, path
+
+
+def test_a_loaded_population_goes_on_bit_for_bit(saved):
+    population, path = saved
+    loaded = Population.load(path)
+    assert loaded.members == population.members
+    assert repr(loaded) == repr(population)
+    assert np.array_equal(loaded.history.loss, population.history.loss)
+    for each in (population, loaded):
+        each.fit(X, Y, epochs=4, rows=rows.holdout(80))
+    assert np.array_equal(loaded.predict(X), population.predict(X))
+    assert np.array_equal(loaded.state.slots, population.state.slots)
+    assert loaded.status == population.status
+
+
+def test_saving_replaces_the_old_file_and_leaves_nothing_behind(saved):
+    population, path = saved
+    population.fit(X, Y, epochs=1, rows=rows.holdout(80))
+    population.save(path)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert Population.load(path).epochs.tolist() == [4, 4, 4]
+
+
+@pytest.mark.parametrize("keep", [0, 7, 100, 0.5, 0.99])
+def test_truncated_files_are_refused(saved, keep):
+    _, path = saved
+    content = path.read_bytes()
+    path.write_bytes(content[: keep if isinstance(keep, int) else int(len(content) * keep)])
+    with pytest.raises(ValueError, match="not a complete safetensors file"):
+        Population.load(path)
+
+
+def test_files_that_are_no_population_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        Population.load(tmp_path / "nothing")
+    (tmp_path / "junk").write_bytes(np.random.default_rng(0).bytes(5000))
+    with pytest.raises(ValueError, match="not a complete safetensors file"):
+        Population.load(tmp_path / "junk")
+    save_file({"a": np.zeros(3)}, tmp_path / "other")
+    with pytest.raises(ValueError, match="holds no Shoal population"):
+        Population.load(tmp_path / "other")
+
+
+def altered(path, change_header=None, change_arrays=None):
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        header = json.loads(file.metadata()["shoal"])
+    arrays = load_file(path)
+    if change_header:
+        change_header(header)
+    if change_arrays:
+        change_arrays(arrays)
+    save_file(arrays, path, {"shoal": json.dumps(header)})
+
+
+@pytest.mark.parametrize(
+    ("header", "arrays", "message"),
+    [
+        (lambda h: h.update(version=99), None, "format version 99; this Shoal reads 1"),
+        (lambda h: h["members"].pop(), None, "damaged or was altered"),
+        (lambda h: h["members"][0].update(activation="evil"), None, "activation must be one of"),
+        (lambda h: h["members"][0].update(code="x"), None, "damaged or was altered"),
+        (lambda h: h.update(n_features=-1), None, "n_features must be"),
+        (None, lambda a: a.update(parameters=a["parameters"][:-16]), "parameters has"),
+        (None, lambda a: a.update(steps=a["steps"].astype(np.int32)), "steps has int32"),
+        (None, lambda a: a.pop("slots"), "damaged or was altered"),
+        (None, lambda a: a.update({"history.loss": np.zeros((1, 1))}), "history does not fit"),
+    ],
+)
+def test_altered_files_are_refused(saved, header, arrays, message):
+    _, path = saved
+    altered(path, header, arrays)
+    with pytest.raises(ValueError, match=message):
+        Population.load(path)
+
+
+def test_ten_thousand_members_keep_their_recipes(tmp_path):
+    members = shoal.grid(hidden=list(range(1, 101)), activation=list(shoal.ACTIVATIONS), repeats=10)
+    population = Population(members, 2, 2)
+    population.save(tmp_path / "many")
+    assert Population.load(tmp_path / "many").members == tuple(members)
