@@ -21,21 +21,21 @@ __attribute__((noinline)) void tile(const Matrices& p, int64_t m0, int64_t v0, c
   V sums[NM][NV];
 #pragma GCC unroll 16
   for (int m = 0; m < NM; ++m)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) sums[m][v] = epilogue.begin(m0 + m, (v0 + v) * L);
   const float* b = p.B + v0 * L;
   const float* a = p.A + m0 * p.a_row;
   const int64_t row = p.a_row, row3 = 3 * row, a_k = p.a_k, b_k = p.b_k;
   for (int64_t k = 0; k < p.depth; ++k, b += b_k, a += a_k) {
     V right[NV];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) right[v] = load(b + v * L);
 #pragma GCC unroll 16
     for (int m = 0; m < NM; ++m) {
       // Rows in fours: base, base + row, base + 2 row and base + row3 are all one addressing mode each.
       const float* four = a + (m / 4) * 4 * row;
       const V left = set1(four[m % 4 == 3 ? row3 : (m % 4) * row]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int v = 0; v < NV; ++v) sums[m][v] += left * right[v];
     }
   }
@@ -43,7 +43,7 @@ __attribute__((noinline)) void tile(const Matrices& p, int64_t m0, int64_t v0, c
   const Epilogue finish = epilogue;
 #pragma GCC unroll 16
   for (int m = 0; m < NM; ++m)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < NV; ++v) finish(m0 + m, (v0 + v) * L, sums[m][v]);
 }
 
@@ -64,11 +64,15 @@ SHOAL_INLINE void panel(const Matrices& p, int64_t rows, int64_t v0, const Epilo
   }
 }
 
+// Columns in panels of nearly equal width. With one or two rows (the gradient of one or two outputs), panels are wider, so
+// that there are enough independent sums in flight.
 template <class Epilogue>
 void multiply(const Matrices& p, int64_t rows, int64_t columns, const Epilogue& epilogue) {
   const int64_t vectors = (columns + L - 1) / L;
-  const int64_t panels = (vectors + kMaxVectors - 1) / kMaxVectors;
+  const int64_t most = rows <= kFewRows ? kFewRowsVectors : kMaxVectors;
+  const int64_t panels = (vectors + most - 1) / most;
   const int64_t low = vectors / panels, wider = vectors % panels;
+  constexpr auto few = std::make_integer_sequence<int, kFewRows>{};
   int64_t v0 = 0;
   for (int64_t i = 0; i < panels; ++i) {
     const int64_t width = low + (i < wider);
@@ -78,7 +82,11 @@ void multiply(const Matrices& p, int64_t rows, int64_t columns, const Epilogue& 
       case 3: panel<3>(p, rows, v0, epilogue, std::make_integer_sequence<int, kMaxRows[3]>{}); break;
 #if SHOAL_REGISTERS >= 32
       case 4: panel<4>(p, rows, v0, epilogue, std::make_integer_sequence<int, kMaxRows[4]>{}); break;
+#else
+      case 4: panel<4>(p, rows, v0, epilogue, few); break;
 #endif
+      case 5: panel<5>(p, rows, v0, epilogue, few); break;
+      case 6: panel<6>(p, rows, v0, epilogue, few); break;
     }
     v0 += width;
   }

@@ -32,6 +32,8 @@ constexpr int kMaxVectors = 3;
 constexpr int kMaxRows[5] = {0, 10, 6, 4, 0};
 #endif
 
+constexpr int kFewRows = 2, kFewRowsVectors = 6;
+
 SHOAL_INLINE V load(const float* p) { return *reinterpret_cast<const V*>(p); }
 SHOAL_INLINE void store(float* p, V v) { *reinterpret_cast<V*>(p) = v; }
 // x - 0 is x for every x, so this is one broadcast; 0 + x is not, for -0, and would cost an addition.
