@@ -219,7 +219,6 @@ class Population:
                     lambda done: reporter.update(done) or interrupt.requested,
                 )  # fmt: skip
             finally:
-                log.forget(self.state.epochs[which] - start)
                 self.history.record(which, start, loss=log.loss, valid_loss=log.valid_loss, valid_score=log.valid_score)
                 self.history.trim(int(self.state.epochs.max()))
                 self.history.seconds += time.perf_counter() - begun

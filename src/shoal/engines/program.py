@@ -163,7 +163,7 @@ def flatten_rows(rows: Rows, shuffle: bool, order: np.ndarray, horizon: np.ndarr
 class Log:
     """What an engine writes down for the members it trains: one row a member, one column an epoch of this run.
 
-    NaN where nothing was measured. `valid_score` is accuracy (cross_entropy, bce) or R2 (mse).
+    NaN where nothing was measured, and for epochs that were not kept because the run was stopped. `valid_score` is accuracy (cross_entropy, bce) or R2 (mse).
     """
 
     loss: np.ndarray  # (len(which), span) float64
@@ -173,12 +173,6 @@ class Log:
     @staticmethod
     def empty(n_members: int, span: int) -> Log:
         return Log(*(np.full((n_members, span), np.nan) for _ in range(3)))
-
-    def forget(self, done: np.ndarray) -> None:
-        """Blank what was noted for epochs that were not kept, because the run was stopped: member k kept done[k]."""
-        beyond = np.arange(self.loss.shape[1]) >= done[:, None]
-        for curve in (self.loss, self.valid_loss, self.valid_score):
-            curve[beyond] = np.nan
 
 
 def aligned_zeros(count: int) -> np.ndarray:

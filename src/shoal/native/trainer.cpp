@@ -156,7 +156,8 @@ struct Trainee {
   int64_t position, member;
   Net net;
   float* best;  // best weights so far, or null
-  int64_t steps, epochs, best_epoch, column;
+  int64_t steps, epochs, best_epoch;
+  int64_t column, kept;  // of the log: where this epoch goes, and how many columns have been written back
   double best_loss, loss;
   uint8_t status;
   bool changed_best;
@@ -178,8 +179,8 @@ class Trainer {
     valid_ = rows_.valid + rows_.valid_start[split];
     n_valid_ = rows_.valid_start[split + 1] - rows_.valid_start[split];
     open(group);
-    while (!live_.empty()) {
-      if (!train_epoch() || !validate()) return;  // told to stop: what was not written back never happened
+    while (!live_.empty() && !stop_.load(std::memory_order_relaxed)) {
+      if (!train_epoch() || !validate()) return abandon();
       end_epoch();
     }
   }
@@ -240,7 +241,14 @@ class Trainer {
     return t;
   }
 
+  // A short epoch is finished and kept; a long one is given up, so that a stop takes effect at once.
+  bool must_stop() const {
+    return stop_.load(std::memory_order_relaxed) &&
+           std::chrono::steady_clock::now() - begun_ > std::chrono::milliseconds(100);
+  }
+
   bool train_epoch() {
+    begun_ = std::chrono::steady_clock::now();
     const Trainee& any = trainees_[live_.front()];  // all live members of a group have done equally many epochs
     const int64_t* order = nullptr;
     if (rows_.shuffle) {
@@ -253,7 +261,7 @@ class Trainer {
       const Batch& batch = shared_.gather(train_, weight_, order, first, std::min(batch_size_, n_train_ - first));
       norm += shared_.norm();
       for (int k : live_) {
-        if (stop_.load(std::memory_order_relaxed)) return false;
+        if (must_stop()) return false;
         Trainee& t = trainees_[k];
         t.loss += kernel_.step(t.net, batch, update_for(t), scratch_);
         ++t.steps;
@@ -302,7 +310,7 @@ class Trainer {
     for (int64_t first = 0; first < n_valid_; first += kChunk) {
       const Batch& batch = shared_.gather(valid_, nullptr, nullptr, first, std::min(kChunk, n_valid_ - first));
       for (size_t k = 0; k < live_.size(); ++k) {
-        if (stop_.load(std::memory_order_relaxed)) return false;
+        if (must_stop()) return false;
         const Trainee& t = trainees_[live_[k]];
         if (std::isfinite(t.loss)) scores[k].add(kernel_, t.net, shared_, batch, scratch_);
       }
@@ -326,7 +334,7 @@ class Trainer {
       return t.status != Active || t.epochs >= work_.until[t.position];
     };
     const auto now = std::chrono::steady_clock::now();
-    const bool due = now - written_ > std::chrono::milliseconds(200);
+    const bool due = stop_.load(std::memory_order_relaxed) || now - written_ > std::chrono::milliseconds(200);
     for (int k : live_)
       if (due || over(k)) write_back(trainees_[k]);
     if (due) written_ = now;
@@ -357,12 +365,23 @@ class Trainer {
     if (r.epochs >= 0 && t.epochs >= r.epochs) t.status = Finished;
   }
 
+  // Told to stop: what was not written back never happened, in the log either.
+  void abandon() {
+    for (const Trainee& t : trainees_) {
+      for (double* table : {work_.loss, work_.valid_loss, work_.valid_score}) {
+        double* row = table + t.position * work_.span;
+        std::fill(row + t.kept, row + work_.span, kNaN);
+      }
+    }
+  }
+
   void write_back(Trainee& t) {
     const Recipe& r = nets_.recipes[t.member];
     unpack(t.net.shape, state_.parameters + r.parameters, t.net.weights);
     for (int s = 0; s < r.optimizer_slots; ++s) unpack(t.net.shape, state_.slots + r.slots + s * r.slot_size, t.net.slots[s]);
     if (t.changed_best) unpack(t.net.shape, state_.slots + r.slots + r.optimizer_slots * r.slot_size, t.best);
     t.changed_best = false;
+    t.kept = t.column;
     state_.steps[t.member] = t.steps;
     state_.epochs[t.member] = t.epochs;
     state_.best_epoch[t.member] = t.best_epoch;
@@ -389,7 +408,7 @@ class Trainer {
   const float* weight_ = nullptr;
   int64_t n_train_ = 0, n_valid_ = 0, batch_size_ = 0;
   double variance_ = kNaN;
-  std::chrono::steady_clock::time_point written_;
+  std::chrono::steady_clock::time_point written_, begun_;
 };
 
 // ---- networks that only look: predict and evaluate share the walk over members and rows ----
