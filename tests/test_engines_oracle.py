@@ -1,9 +1,11 @@
 """Every engine against the same networks trained alone in plain PyTorch, weights compared.
 
-Each case is one mixed population. How close is close: the same training in float64 is taken as the truth, and plain PyTorch
-in float32 misses it by some error of its own. An engine passes if its error is at most `FACTOR` times that of PyTorch, plus
-`FLOOR` times the size of the weights, since by luck PyTorch's own error can be next to nothing. Both engines and PyTorch
-round each operation once, only in a different order; a wrong formula misses by a factor of thousands.
+Each case is one mixed population. How close is close: the same training in float64 is taken as the truth, and plain
+PyTorch in float32 misses it by some error of its own. An engine passes if its error is at most `FACTOR` times that of
+PyTorch, plus `FLOOR` times the size of the weights, about two units in the last place, since by luck PyTorch's own
+error can be next to nothing. Adam divides a gradient by its own size, so that where it is almost zero rounding errors
+become steps: for Adam a share of the learning rate, `ADAM`, is allowed on top. Measured over all cases, SGD needs none
+of the floor and Adam up to a quarter of its share. A wrong formula misses by hundreds of times more.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from shoal import Member, Population, _native
 from shoal.members import ACTIVATIONS, INITS, SCHEDULES
 from shoal.rows import Rows, Split, bootstrap, holdout, kfold
 
-FACTOR, FLOOR = 4.0, 2e-6
+FACTOR, FLOOR, ADAM = 4.0, 2e-7, 2e-3
 ENGINES = [*(f"native-{isa}" for isa in _native.instruction_sets()), "grouped", "reference"]
 OPTIMIZERS: list[dict] = [
     {"optimizer": "sgd", "learning_rate": 0.05},
-    {"optimizer": "sgd", "learning_rate": 0.05, "momentum": 0.9},
+    {"optimizer": "sgd", "learning_rate": 0.01, "momentum": 0.9},
     {"optimizer": "adam", "learning_rate": 0.01},
     {"optimizer": "adamw", "learning_rate": 0.01, "weight_decay": 0.1},
 ]
@@ -186,6 +188,8 @@ def check_weights(population: Population, plain: list[Trained], exact: list[Trai
             weights[0] = (weights[0][0][list(member.features)], weights[0][1])
         size = max(float(np.abs(values).max()) for layer in exact[i].weights for values in layer)
         allowed = FACTOR * distance(plain[i].weights, exact[i].weights) + FLOOR * max(size, 1.0)
+        if member.optimizer != "sgd":
+            allowed += ADAM * member.learning_rate
         error = distance(weights, exact[i].weights)
         assert error <= allowed, f"member {i}, {member}: {error:.2g} from the truth, allowed {allowed:.2g}"
 

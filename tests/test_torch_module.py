@@ -1,7 +1,6 @@
 """Packed networks equal the same networks trained alone: `shoal.torch` against plain PyTorch."""
 
 import copy
-import doctest
 import functools
 import io
 import logging
@@ -13,7 +12,6 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-import shoal.torch as module  # noqa: E402
 from shoal.torch import ACTIVATIONS, MLP, ParallelMLPs, ScatterNetwork  # noqa: E402
 
 BATCH, FEATURES, STEPS, TOLERANCE = 24, 5, 40, 1e-5
@@ -21,10 +19,11 @@ RAGGED = [(3,), (2, 4), (5,), (4, 3, 2), (1, 1), (6,), (2, 2, 2)]
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread_and_seed():
     """Tensors this small are slower on several threads, above all on a busy machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
 
@@ -70,7 +69,6 @@ def flat_parameters(packed, i):
 @pytest.mark.parametrize("hidden_layers", [1, 3])
 @pytest.mark.parametrize("bias", [True, False])
 def test_training_packed_equals_training_alone_for_all_ten_activations(bias, hidden_layers, task):
-    torch.manual_seed(0)
     x, target, outputs, loss_class = problem(task)
     packed = make(list(ACTIVATIONS), out_features=outputs, bias=bias, hidden_layers=hidden_layers, repetitions=1)
     assert packed.num_unique_models == 10 * 3
@@ -100,14 +98,13 @@ def test_training_packed_equals_training_alone_for_all_ten_activations(bias, hid
 
 
 def test_networks_of_different_depths_train_as_plain_sequentials():
-    torch.manual_seed(1)
     x, target, outputs, _ = problem("classification")
     packed = ScatterNetwork(FEATURES, outputs, RAGGED, ragged_activations())
     alone = [packed.extract(i) for i in range(len(RAGGED))]
     for i, network in enumerate(alone):
         widths = [layer.out_features for layer in network if isinstance(layer, nn.Linear)]
         assert widths == [*RAGGED[i], outputs]
-    optimizers = [torch.optim.Adam(part.parameters(), lr=0.05) for part in [packed, *alone]]
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.1, momentum=0.5) for part in [packed, *alone]]
     for _ in range(STEPS):
         loss = sum(nn.functional.cross_entropy(packed(x)[:, i], target) for i in range(len(RAGGED)))
         loss = loss + sum(nn.functional.cross_entropy(network(x), target) for network in alone)
@@ -122,7 +119,7 @@ def test_networks_of_different_depths_train_as_plain_sequentials():
         for optimizer in optimizers:
             optimizer.step()
     expected = torch.stack([network(x) for network in alone], dim=1)
-    torch.testing.assert_close(packed(x), expected, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(packed(x), expected, atol=TOLERANCE, rtol=1e-4)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -225,7 +222,6 @@ def test_equal_activations_are_called_once_per_layer():
 
 
 def test_in_place_activations_give_the_same_gradients():
-    torch.manual_seed(3)
     plain = ScatterNetwork(FEATURES, 2, RAGGED, [nn.ReLU(), nn.Tanh()] * 3 + [nn.ReLU()])
     in_place = ScatterNetwork(FEATURES, 2, RAGGED, [nn.ReLU(inplace=True), nn.Tanh()] * 3 + [nn.ReLU(inplace=True)])
     in_place.load_state_dict(plain.state_dict())
@@ -243,7 +239,8 @@ def test_an_activation_with_parameters_belongs_to_one_network():
     for i in range(2):
         torch.testing.assert_close(packed(x)[:, i], packed.extract(i)(x))
     packed(x)[:, 1].sum().backward()
-    assert prelus[1].weight.grad.abs() > 0 and not prelus[0].weight.grad
+    assert prelus[1].weight.grad.abs() > 0
+    assert not prelus[0].weight.grad
     with pytest.raises(ValueError, match=r"2 networks would share the parameters of PReLU.*its own copy"):
         ScatterNetwork(FEATURES, 2, [(3,), (4,)], [prelus[0]] * 2)
 
@@ -283,7 +280,6 @@ def test_transform_comes_after_the_activation():
 
 
 def test_every_layer_of_every_network_is_drawn_within_its_own_bounds():
-    torch.manual_seed(0)
     packed = ScatterNetwork(100, 50, [(4,), (400, 25), (9, 400)], [nn.Tanh(), nn.ReLU(), nn.Tanh()])
     for i in range(3):
         for weight, bias in packed.layers(i):
@@ -291,7 +287,8 @@ def test_every_layer_of_every_network_is_drawn_within_its_own_bounds():
             for part in (weight, bias):
                 assert part.abs().max() <= bound * (1 + 1e-6)
             # A uniform draw comes close to its bound, on both sides, and has the standard deviation bound / sqrt(3).
-            assert weight.max() > 0.9 * bound and weight.min() < -0.9 * bound
+            assert weight.max() > 0.9 * bound
+            assert weight.min() < -0.9 * bound
             assert weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.15)
             assert bias.std() > 0
 
@@ -319,9 +316,9 @@ def test_a_seed_repeats_the_draw_and_networks_differ():
         torch.manual_seed(5)
         draws.append(make(repetitions=3).state_dict())
     assert all(torch.equal(draws[0][name], draws[1][name]) for name in draws[0])
-    same_shape = make(repetitions=2).get_model_ids_from_architecture_id(2)
-    first, second = (make().layers(i)[0][0] for i in same_shape)
-    assert not torch.equal(first, second)
+    packed = make()
+    first, second = (flat_parameters(packed, i) for i in packed.get_model_ids_from_architecture_id(2))
+    assert (first != second).all()
 
 
 # The paper's class
@@ -330,14 +327,16 @@ def test_a_seed_repeats_the_draw_and_networks_differ():
 def test_networks_are_ordered_by_activation_then_repetition_then_width():
     given = [nn.Sigmoid(), nn.ReLU()]
     packed = make(given, min_neurons=2, max_neurons=5, step=2, repetitions=3)
-    assert packed.num_unique_models == 12 and packed.unique_model_ids == list(range(12))
+    assert packed.num_unique_models == 12
+    assert packed.unique_model_ids == list(range(12))
     assert packed.num_activations == 2
     assert packed.output__model_id.tolist() == list(range(12))
     assert packed.model_id__num_hidden_neurons.tolist() == [2, 4] * 6
     assert packed.output__repetition.tolist() == [0, 0, 1, 1, 2, 2] * 2
     assert packed.output__architecture_id.tolist() == [0, 1] * 3 + [2, 3] * 3
     assert packed.model_id__activation_id.tolist() == [0] * 6 + [1] * 6
-    assert packed.total_hidden_neurons == 36 and packed.activations_split == 18
+    assert packed.total_hidden_neurons == 36
+    assert packed.activations_split == 18
     assert packed.hidden_neuron__model_id.tolist() == [i for i in range(12) for _ in range(2 + 2 * (i % 2))]
     assert packed.model_id__start_idx.tolist()[:4] == [0, 2, 6, 8]
     assert packed.model_id__end_idx.tolist()[:4] == [2, 6, 8, 12]
@@ -359,7 +358,8 @@ def test_parameters_have_the_shapes_of_the_papers_code(bias, hidden_layers):
     packed = make(bias=bias, hidden_layers=hidden_layers)
     total = 2 * 2 * (1 + 3 + 5)
     assert packed.total_hidden_neurons == len(packed.hidden_neuron__model_id) == total
-    assert isinstance(packed.hidden_layer, nn.Linear) and packed.hidden_layer.weight.shape == (total, FEATURES)
+    assert isinstance(packed.hidden_layer, nn.Linear)
+    assert packed.hidden_layer.weight.shape == (total, FEATURES)
     assert packed.weight.shape == (3, total)
     assert (packed.hidden_layer.bias is None, packed.bias is None) == (not bias, not bias)
     if bias:
@@ -381,7 +381,9 @@ def test_extracted_networks_predict_what_their_slice_predicts(bias, hidden_layer
     dictionaries = packed.extract_params_mlps([4, 0, 11])
     assert hasattr(mlps[0], "hidden_layers") == (hidden_layers > 1) == ("hidden_weights" in dictionaries[0])
     for i, mlp, parameters in zip([4, 0, 11], mlps, dictionaries, strict=True):
-        assert type(mlp) is MLP and mlp.model_id == i and mlp.metadata == parameters["metadata"] == {"model_id": i}
+        assert type(mlp) is MLP
+        assert mlp.model_id == i
+        assert mlp.metadata == parameters["metadata"] == {"model_id": i}
         torch.testing.assert_close(mlp(x), packed(x)[:, i])
         torch.testing.assert_close(packed.extract(i)(x), packed(x)[:, i])
         assert torch.equal(parameters["hidden_weight"], mlp.hidden_layer.weight)
@@ -398,7 +400,8 @@ def test_extracted_networks_predict_what_their_slice_predicts(bias, hidden_layer
                 assert torch.equal(weight, layer.weight)
     width = packed.get_num_hidden_neurons_from_model_id(4)
     assert mlps[0].short_repr() == f"{FEATURES}-" + f"{width}-" * hidden_layers + "Tanh()-3"
-    assert mlps[0].device == packed.device and mlps[0].out_features == 3
+    assert mlps[0].device == packed.device
+    assert mlps[0].out_features == 3
     assert packed.extract_mlps([]) == []
 
 
@@ -530,7 +533,8 @@ def test_all_maps_are_buffers_that_follow_the_module(make_network):
     held = [name for name, value in vars(packed).items() if isinstance(value, torch.Tensor)]
     assert held == []
     output = packed(torch.zeros(BATCH, FEATURES, device="meta"))
-    assert output.device.type == "meta" and output.shape == (BATCH, len(packed.hidden), 3)
+    assert output.device.type == "meta"
+    assert output.shape == (BATCH, len(packed.hidden), 3)
     assert make_network().double()(torch.zeros(1, FEATURES, dtype=torch.float64)).dtype == torch.float64
 
 
@@ -559,11 +563,6 @@ def test_ten_thousand_networks_are_built_in_time_linear_in_their_number():
 
     seconds(10)
     assert seconds(10_000) < 10  # about 1 on an idle machine; a loop over neurons or quadratic work takes far longer
-
-
-def test_examples_in_the_docstrings():
-    attempted = doctest.testmod(module)
-    assert attempted.failed == 0 and attempted.attempted >= 4
 
 
 # Errors
@@ -603,8 +602,8 @@ def test_the_papers_class_takes_modules_or_names(given):
 @pytest.mark.parametrize(
     ("hidden", "activations", "error", "message"),
     [
-        ([], [], ValueError, "give one network or more, and as many activations, got 0 networks and 0 activations"),
-        ([(3,)], [nn.ReLU()] * 2, ValueError, "as many activations, got 1 networks and 2 activations"),
+        ([], [], ValueError, "give one activation per network, got 0 for 0 networks"),
+        ([(3,)], [nn.ReLU()] * 2, ValueError, "give one activation per network, got 2 for 1 networks"),
         ([(3,), ()], [nn.ReLU()] * 2, ValueError, r"hidden\[1\] must be a tuple of one or more widths, .* got \(\)"),
         ([(3,), 4], [nn.ReLU()] * 2, ValueError, r"hidden\[1\] must be a tuple of one or more widths, .* got 4"),
         ([(3, 0)], [nn.ReLU()], ValueError, r"hidden\[0\] must be a whole number of at least 1, got 0"),
@@ -621,7 +620,7 @@ def test_bad_arguments_of_the_scatter_network(hidden, activations, error, messag
 
 @pytest.mark.parametrize("shape", [(FEATURES,), (BATCH, FEATURES + 1), (BATCH, 2, FEATURES)])
 def test_bad_inputs(shape):
-    with pytest.raises(ValueError, match=r"\[batch, in_features=5\], got \[" + ", ".join(map(str, shape))):
+    with pytest.raises(ValueError, match=r"\[batch, 5\], got \[" + ", ".join(map(str, shape))):
         make()(torch.zeros(shape))
 
 
@@ -672,12 +671,14 @@ def test_load_refuses_what_does_not_fit_and_changes_nothing():
         with pytest.raises(ValueError, match=r"needs W \[fan_in, fan_out\] and b of shapes \[\(\[5, 3\], \[3\]\)"):
             packed.load(0, wrong)
     for (weight, bias), (old_weight, old_bias) in zip(packed.layers(0), before, strict=True):
-        assert torch.equal(weight, old_weight) and torch.equal(bias, old_bias)
+        assert torch.equal(weight, old_weight)
+        assert torch.equal(bias, old_bias)
     without_bias = ScatterNetwork(FEATURES, 2, [(3, 4)], [nn.ReLU()], bias=False)
     with pytest.raises(ValueError, match=r"\(\[5, 3\], None\).* got \[\(\[5, 3\], \[3\]\)"):
         without_bias.load(0, fitting)
     without_bias.load(0, [(weight, None) for weight, _ in fitting])
-    assert torch.equal(without_bias.layers(0)[1][0], fitting[1][0]) and without_bias.layers(0)[1][1] is None
+    assert torch.equal(without_bias.layers(0)[1][0], fitting[1][0])
+    assert without_bias.layers(0)[1][1] is None
 
 
 def test_gradients_before_a_backward_pass():

@@ -65,8 +65,7 @@ class ScatterNetwork(nn.Module):
         self.out_features = _at_least_one("out_features", out_features)
         self.hidden = _checked_hidden(hidden)
         if not len(activations) == len(self.hidden) > 0:
-            given = f"{len(self.hidden)} networks and {len(activations)} activations"
-            raise ValueError(f"give one network or more, and as many activations, got {given}")
+            raise ValueError(f"give one activation per network, got {len(activations)} for {len(self.hidden)} networks")
         modules, self._activation_of = _distinct(list(activations))
         self.activations = nn.ModuleList(modules)
         neurons, edges = self._compile()
@@ -91,7 +90,6 @@ class ScatterNetwork(nn.Module):
         starts = _sum_before(widths)
         last_layer = (depths[order] - 1)[:, None]
         last_widths = widths.gather(1, last_layer).squeeze(1)
-
         for layer in range(self.depth):
             self._add_map(f"owners_{layer}", order.repeat_interleave(widths[:, layer]))
         edges = [self._compile_edges(layer, widths, starts) for layer in range(1, self.depth)]
@@ -100,7 +98,6 @@ class ScatterNetwork(nn.Module):
         if self._ragged:
             first = (_sum_before(widths.sum(0)) + starts).gather(1, last_layer).squeeze(1)
             self._add_map("last_neurons", first.repeat_interleave(last_widths) + _places(last_widths))
-
         # Python numbers, not tensors: reading one network must not wait for a GPU.
         self._neuron_starts: list[list[int]] = starts[original].tolist()
         self._edge_starts: list[list[int]] = [_sum_before(counts)[original].tolist() for counts in edges]
@@ -139,8 +136,7 @@ class ScatterNetwork(nn.Module):
         drop neurons: `signal` is [batch, neurons of the layer] and `network_ids` [neurons of the layer] their owners.
         """
         if x.ndim != 2 or x.shape[1] != self.in_features:
-            wanted = f"[batch, in_features={self.in_features}]"
-            raise ValueError(f"x must have the shape {wanted}, got {list(x.shape)}: give a single sample as x[None]")
+            raise ValueError(f"x must be [batch, {self.in_features}], got {list(x.shape)}: give one sample as x[None]")
         signals: list[Tensor] = []
         for layer in range(self.depth):
             signal = self._connect(layer, signals[-1]) if layer else self.hidden_layer(x)
@@ -311,8 +307,7 @@ class ParallelMLPs(ScatterNetwork):
         hidden = [(width,) * hidden_layers for _ in modules for _ in range(repetitions) for width in widths]
         each = [module for module in modules for _ in range(repetitions * len(widths))]
         super().__init__(in_features, out_features, hidden, each, bias)
-        self.num_unique_models = len(hidden)
-        self.num_activations = len(modules)
+        self.num_activations, self.num_unique_models = len(modules), len(hidden)
         self.unique_model_ids = list(range(len(hidden)))
         self._describe(len(widths), repetitions)
         self.logger = logging.getLogger(__name__) if logger is None else logger

@@ -1,19 +1,21 @@
 """Members of similar shape as one batch of matrices: three `bmm` calls per layer train them all.
 
-Neurons stand before rows: a layer's signal is [members, fan_in + 1, rows], whose last line is one, and its weights are
-[members, fan_out, fan_in + 1], whose last column is the bias. So bias and weights are one matrix for the forward
-product, for the gradient and for the optimiser, and the rows of a batch lie in the lanes of the vector unit.
+Neurons stand before rows: a layer's signal is [members, columns, rows], whose last line is one, and its weights are
+[members, fan_out, columns], whose last column is the bias. So bias and weights are one matrix for the forward product,
+for the gradient and for the optimiser, and the rows of a batch lie in the lanes of the vector unit.
 
 Widths are rounded up to a few buckets. Padding never leaks: its weights are zero on both sides, so its gradients are
-zero too. Which bucket a member falls into, and every call made for it, depends on its own recipe; a batched product
-treats each matrix alike however many there are. Vector loops of torch round their last few elements differently;
-no tensor here has such a remainder, since rows are padded to multiples of 8 and neurons to multiples of 4.
+zero too. A member's bits do not depend on its neighbours: its bucket, and every call made for it, follow
+from its own recipe; and a batched product treats each matrix alike, however many there are, if they are aligned alike.
+So each member's part of every tensor is a multiple of 64 bytes. That also leaves no remainder to torch's vector loops,
+which they would round differently: rows come in multiples of 16, neurons in multiples of 4.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -66,16 +68,16 @@ class GroupedEngine(TorchEngine):
 
     def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
         recipes = program.recipes[members]
-        shapes = [padded_widths(program, i) for i in members.tolist()]
         masked = recipes["features_start"] >= 0
+        shapes = padded_shapes(program, members)
         flags = [recipes[name] > 0 for name in ("weight_decay", "clip", "dropout", "patience")]
         columns = [masked, recipes["optimizer_slots"], *flags]
         return list(zip(shapes, *(column.tolist() for column in columns), strict=True))
 
     def bytes_each(self, program: Program, members: np.ndarray, rows: np.ndarray, training: bool) -> np.ndarray:
         recipes = program.recipes[members]
-        shapes = [padded_widths(program, i) for i in members.tolist()]
-        parameters = np.array([sum(o * (i + 1) for i, o in pairwise(s)) for s in shapes])
+        shapes = padded_shapes(program, members)
+        parameters = np.array([sum(o * matrix_columns(i, o) for i, o in pairwise(s)) for s in shapes])
         neurons = np.array([sum(s[1:]) for s in shapes])
         inputs = np.array([s[0] + 1 for s in shapes]) * (recipes["features_start"] >= 0)
         copies = 3 + recipes["optimizer_slots"] + (recipes["patience"] > 0) if training else 1
@@ -90,31 +92,50 @@ class GroupedEngine(TorchEngine):
         return (resources.threads, 1) if resources.device == "cpu" else (1, resources.threads)
 
 
-def padded_widths(program: Program, i: int) -> tuple[int, ...]:
-    """fan_in, hidden widths in their buckets, outputs."""
-    (fan_in, _), *others = program.layout.shapes(i)
-    hidden = [width for width, _ in others]
-    if program.recipes["features_start"][i] >= 0:
-        fan_in = bucket(fan_in, 2)
-    return (fan_in, *(bucket(width, len(hidden)) for width in hidden), program.n_outputs)
+Widths = tuple[int, ...]  # fan_in, hidden widths, outputs
+
+
+def exact_shapes(program: Program, members: np.ndarray) -> list[Widths]:
+    recipes = program.recipes[members]
+    spans = zip(recipes["dims_start"].tolist(), recipes["n_layers"].tolist(), strict=True)
+    return [tuple(program.layout.dims[start : start + layers + 1].tolist()) for start, layers in spans]
+
+
+def padded_shapes(program: Program, members: np.ndarray) -> list[Widths]:
+    masked = (program.recipes["features_start"][members] >= 0).tolist()
+    return [_padded(widths, mask) for widths, mask in zip(exact_shapes(program, members), masked, strict=True)]
+
+
+@lru_cache(maxsize=4096)
+def _padded(widths: Widths, masked: bool) -> Widths:
+    fan_in, *hidden, outputs = widths
+    return (bucket(fan_in, 2) if masked else fan_in, *(bucket(width, len(hidden)) for width in hidden), outputs)
+
+
+def matrix_columns(fan_in: int, fan_out: int) -> int:
+    """Columns of a weight matrix: so many that it takes a multiple of 64 bytes, bias included."""
+    return round_up(fan_in + 1, 16 // math.gcd(fan_out, 16))
 
 
 class GroupedNetworks(Networks):
     """Members that share their padded widths, optimiser and what else decides which calls are made."""
 
-    multiple = 8
+    multiple = 16
 
     def __init__(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> None:
         self.program, self.table, self.state, self.members = program, table, state, members
         self.recipes = program.recipes[members]
-        self.widths = padded_widths(program, int(members[0]))
+        (self.widths,) = padded_shapes(program, members[:1])
         self.n_layers = len(self.widths) - 1
+        self.columns = [matrix_columns(fan_in, fan_out) for fan_in, fan_out in pairwise(self.widths)]
+        self.alike: dict[Widths, list[int]] = {}  # members that have the same shape even without padding
+        for place, widths in enumerate(exact_shapes(program, members)):
+            self.alike.setdefault(widths, []).append(place)
         first = self.recipes[0]
         self.n_slots = int(first["optimizer_slots"]) + bool(first["patience"] > 0) if training else 0
         self.blocks = [self._load(k, training) for k in range(1 + self.n_slots)]
         self.weights = self.blocks[0]
-        self.fused = first["optimizer_slots"] == 0 and first["clip"] == 0
-        self.gradients = [torch.empty_like(weight) for weight in self.weights] if training and not self.fused else []
+        self.gradients = [torch.empty_like(weight) for weight in self.weights] if training else []
         codes = self.recipes["activation"]
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(members)]
         self.runs = [(ACTIVATIONS[codes[a]], slice(a, b)) for a, b in pairwise(bounds)]
@@ -123,7 +144,7 @@ class GroupedNetworks(Networks):
         self.clip = self._vector(self.recipes["clip"]) if first["clip"] > 0 else None
         self.dropout = training and bool(first["dropout"] > 0)
         self.real = [self._real_neurons(layer) for layer in range(1, self.n_layers)]
-        self._prepare_columns()
+        self._prepare_features()
         self._signals: dict[int, list[tuple[Tensor, Tensor]]] = {}
         self._tuning: Tuning
         self._keys: Tensor
@@ -141,31 +162,35 @@ class GroupedNetworks(Networks):
         return [(self.state.slots, start) for start in starts.tolist()]
 
     def _load(self, k: int, training: bool) -> list[Tensor]:
-        shapes = [(len(self.members), o, i + 1) for i, o in pairwise(self.widths)]
-        block = [torch.zeros(shape) for shape in shapes]
+        shapes = zip(self.widths[1:], self.columns, strict=True)
+        block = [torch.zeros(len(self.members), fan_out, columns) for fan_out, columns in shapes]
         if training:
             places = self._places(k)
         else:
             places = [delivered(self.program, self.state, i) for i in self.members.tolist()]
-        for padded, layer in self._layers(block, places):
-            padded[:, : len(layer) - 1] = layer[:-1].T
-            padded[:, -1] = layer[-1]
+        for widths, alike in self.alike.items():
+            flat = np.empty((len(alike), _size(widths)), np.float32)
+            for line, member in zip(flat, alike, strict=True):
+                buffer, start = places[member]
+                line[:] = buffer[start : start + len(line)]
+            for weight, layer in zip(block, _layers(flat, widths), strict=True):
+                fan_in, fan_out = layer.shape[1] - 1, layer.shape[2]
+                weight.numpy()[alike, :fan_out, :fan_in] = layer[:, :-1].transpose(0, 2, 1)
+                weight.numpy()[alike, :fan_out, -1] = layer[:, -1]
         return [weight.to(self.table.device) for weight in block]
-
-    def _layers(self, block: list[Tensor], places: list[tuple[np.ndarray, int]]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Each layer of each member as views: in the block [fan_out, padded fan_in + 1], and in the population."""
-        arrays = [weight.numpy() for weight in block]
-        pairs = []
-        for m, (i, (buffer, start)) in enumerate(zip(self.members.tolist(), places, strict=True)):
-            for array, layer in zip(arrays, self.program.layout.views(i, buffer, start), strict=True):
-                pairs.append((array[m, : layer.shape[1]], layer))
-        return pairs
 
     def store(self) -> None:
         for k, block in enumerate(self.blocks):
-            for padded, layer in self._layers([weight.cpu() for weight in block], self._places(k)):
-                layer[:-1] = padded[:, : len(layer) - 1].T
-                layer[-1] = padded[:, -1]
+            places, arrays = self._places(k), [weight.cpu().numpy() for weight in block]
+            for widths, alike in self.alike.items():
+                flat = np.empty((len(alike), _size(widths)), np.float32)
+                for array, layer in zip(arrays, _layers(flat, widths), strict=True):
+                    fan_in, fan_out = layer.shape[1] - 1, layer.shape[2]
+                    layer[:, :-1] = array[alike, :fan_out, :fan_in].transpose(0, 2, 1)
+                    layer[:, -1] = array[alike, :fan_out, -1]
+                for line, member in zip(flat, alike, strict=True):
+                    buffer, start = places[member]
+                    buffer[start : start + len(line)] = line
 
     def tensors(self) -> list[Tensor]:
         return [tensor for block in self.blocks for tensor in block]
@@ -182,35 +207,40 @@ class GroupedNetworks(Networks):
         real = np.arange(self.widths[layer]) < widths[:, None]
         return self._vector(real)[:, :, None]
 
-    def _prepare_columns(self) -> None:
+    def _prepare_features(self) -> None:
         """For members that see some of the columns: which, filled up with columns that count as zero."""
-        self.columns: Tensor | None = None
+        self.features: Tensor | None = None
         if self.recipes["features_start"][0] < 0:
             return
         starts = self.recipes["features_start"][:, None]
         counts = self.program.layout.dims[self.recipes["dims_start"]][:, None]
         place = np.arange(self.widths[0])
-        columns = self.program.features[starts + np.minimum(place, counts - 1)]
-        self.columns = torch.from_numpy(columns).to(self.table.device)
+        features = self.program.features[starts + np.minimum(place, counts - 1)]
+        self.features = torch.from_numpy(features).to(self.table.device)
         self.seen = self._vector(place < counts)[:, None, :]
 
     # ---- forward ----
 
     def inputs(self, rows: Tensor) -> Tensor:
-        """[members, rows, fan_in + 1], one in the last column. Members that share their rows share the memory."""
-        if self.columns is None:
+        """[members, rows, columns], one in the last column. Members that share their rows share the memory."""
+        if self.features is None:
             x = self.table.X[rows]
         else:
-            x = self.table.X[rows[:, :, None], self.columns[:, None, :]] * self.seen
-        x = torch.cat([x, x.new_ones(1, 1, 1).expand(*x.shape[:2], 1)], 2)
-        return x.expand(len(self.members), -1, -1)
+            x = self.table.X[rows[:, :, None], self.features[:, None, :]] * self.seen
+        filled = x.new_zeros(*x.shape[:2], self.columns[0])
+        filled[:, :, : x.shape[2]] = x
+        filled[:, :, -1] = 1
+        return filled.expand(len(self.members), -1, -1)
 
     def _signal(self, layer: int, rows: int) -> tuple[Tensor, Tensor]:
-        """Memory of a hidden layer: sums [members, neurons, rows], and signals with a line of ones below."""
+        """Memory of a hidden layer: sums [members, neurons, rows], and signals [members, columns, rows] above ones."""
         if rows not in self._signals:
-            shapes = [(len(self.members), width, rows) for width in self.widths[1:-1]]
-            kept = [(torch.empty(s), torch.ones(s[0], s[1] + 1, s[2])) for s in shapes]
-            self._signals[rows] = [(z.to(self.table.device), a.to(self.table.device)) for z, a in kept]
+            made = []
+            for width, columns in zip(self.widths[1:-1], self.columns[1:], strict=True):
+                signals = torch.zeros(len(self.members), columns, rows, device=self.table.device)
+                signals[:, -1] = 1
+                made.append((torch.empty_like(signals[:, :width], memory_format=torch.contiguous_format), signals))
+            self._signals[rows] = made
         return self._signals[rows][layer]
 
     def _forward(self, x: Tensor, kept: list[Tensor]) -> Tensor:
@@ -220,12 +250,12 @@ class GroupedNetworks(Networks):
             sums, signals = self._signal(layer, x.shape[1])
             torch.bmm(weight, signal, out=sums)
             for name, members in self.runs:
-                active = signals[members, :-1]
+                active = signals[members, : weight.shape[1]]
                 ACTIVATE[name](sums[members], active)
                 if name == "sigmoid":  # the only one that is not zero at zero
                     active.mul_(self.real[layer][members])
             if kept:
-                signals[:, :-1].mul_(kept[layer])
+                signals[:, : weight.shape[1]].mul_(kept[layer])
             signal = signals
         return torch.bmm(self.weights[-1], signal)
 
@@ -244,38 +274,28 @@ class GroupedNetworks(Networks):
         kept = self._kept(k, x.shape[1]) if self.dropout else []
         outputs = self._forward(x, kept)
         losses = loss_terms(self.table.loss, outputs, goal, 1).flatten(1).sum(1)
-        rates = self._tuning.at(k, lambda vector: vector[:, None, None])
-        self._backward(x, loss_slopes(self.table.loss, outputs, goal, 1), kept, rates)
-        if not self.fused:
-            self._update(rates)
+        self._backward(x, loss_slopes(self.table.loss, outputs, goal, 1), kept)
+        self._update(self._tuning.at(k, lambda vector: vector[:, None, None]))
         return losses
 
-    def _backward(self, x: Tensor, slope: Tensor, kept: list[Tensor], rates: Rates) -> None:
-        """Gradients of all layers; or, for plain sgd, new weights at once: the learning rate is in the slope then."""
-        if self.fused:
-            slope = slope * rates.step
-        for layer in reversed(range(self.n_layers)):
-            weight = self.weights[layer]
-            below = torch.bmm(weight[:, :, :-1].transpose(1, 2), slope) if layer else None
-            signal = self._signal(layer - 1, x.shape[1])[1].transpose(1, 2) if layer else x
-            if not self.fused:
-                torch.bmm(slope, signal, out=self.gradients[layer])
-            elif rates.shrink is None:
-                weight.baddbmm_(slope, signal)
-            else:
-                weight.mul_(rates.shrink).baddbmm_(slope, signal)
-            if below is not None:
-                if kept:
-                    below.mul_(kept[layer - 1])
-                sums, _ = self._signal(layer - 1, x.shape[1])
-                for name, members in self.runs:
-                    SLOPE[name](below[members], sums[members])
-                slope = below
+    def _backward(self, x: Tensor, slope: Tensor, kept: list[Tensor]) -> None:
+        """Gradients of all layers from the slope of the outputs."""
+        for layer in reversed(range(1, self.n_layers)):
+            sums, signals = self._signal(layer - 1, x.shape[1])
+            torch.bmm(slope, signals.transpose(1, 2), out=self.gradients[layer])
+            slope = torch.bmm(self.weights[layer][:, :, : self.widths[layer]].transpose(1, 2), slope)
+            if kept:
+                slope.mul_(kept[layer - 1])
+            for name, members in self.runs:
+                SLOPE[name](slope[members], sums[members])
+        torch.bmm(slope, x, out=self.gradients[0])
 
     def _update(self, rates: Rates) -> None:
+        # Not baddbmm into the weights: that adds row after row to them, with ten times the rounding error.
         if self.clip is not None:
-            norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in self.gradients])
-            factor = clip_factors(torch.linalg.vector_norm(norms, dim=0), self.clip)[:, None, None]
+            # Not vector_norm, which sums in another order when there is one member.
+            squares = torch.stack([gradient.square().flatten(1).sum(1) for gradient in self.gradients], 1)
+            factor = clip_factors(squares.cumsum(1)[:, -1].sqrt(), self.clip)[:, None, None]
             for gradient in self.gradients:
                 gradient.mul_(factor)
         slots = self.blocks[1 : 1 + int(self.recipes["optimizer_slots"][0])]
@@ -294,6 +314,17 @@ class GroupedNetworks(Networks):
             neuron = torch.arange(width, device=device)[:, None]
             factors.append(dropout_kept(low, high, row, neuron, threshold) * scale)
         return factors
+
+
+def _size(widths: Widths) -> int:
+    return sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(widths))
+
+
+def _layers(flat: np.ndarray, widths: Widths) -> list[np.ndarray]:
+    """Views of members' numbers as the population keeps them: [members, fan_in + 1, fan_out] for each layer."""
+    sizes = [(fan_in + 1) * fan_out for fan_in, fan_out in pairwise(widths)]
+    parts = np.split(flat, np.cumsum(sizes)[:-1], axis=1)
+    return [part.reshape(len(flat), -1, fan_out) for part, fan_out in zip(parts, widths[1:], strict=True)]
 
 
 # ---- activations ----

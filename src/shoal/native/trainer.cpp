@@ -180,9 +180,10 @@ class Trainer {
     n_valid_ = rows_.valid_start[split + 1] - rows_.valid_start[split];
     open(group);
     while (!live_.empty() && !stop_.load(std::memory_order_relaxed)) {
-      if (!train_epoch() || !validate()) return abandon();
+      if (!train_epoch() || !validate()) break;
       end_epoch();
     }
+    if (!live_.empty()) abandon();
   }
 
  private:
