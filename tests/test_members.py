@@ -82,6 +82,9 @@ def test_grid_is_every_combination_with_consecutive_seeds():
     assert [m.activation for m in members[:6]] == ["relu"] * 3 + ["tanh"] * 3
     assert [m.seed for m in members[:3]] == [5, 6, 7]
     assert len(set(members)) == 12
+    assert members[2] == Member(hidden=8, activation="relu", seed=7)
+    with pytest.raises(ValueError, match="seed must be from 0"):
+        grid(seed=(1 << 63) - 2, repeats=3)
 
 
 def test_grid_takes_a_tuple_as_one_architecture_and_ranges_and_arrays_as_alternatives():

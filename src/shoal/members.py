@@ -127,7 +127,8 @@ def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
     for values in itertools.product(*options):
         recipe = Member(**dict(zip(names, values, strict=True)))
         members.append(recipe)
-        members.extend(dataclasses.replace(recipe, seed=recipe.seed + k) for k in range(1, repeats))
+        _integer("seed", recipe.seed + repeats - 1, low=0, high=(1 << 63) - 1)
+        members.extend(_with_seed(recipe, recipe.seed + k) for k in range(1, repeats))
     return members
 
 
@@ -154,6 +155,15 @@ def nearest(word: object, known: Iterable[str]) -> str:
     """`; did you mean 'relu'?`, or nothing where no known word is near."""
     match = difflib.get_close_matches(str(word).lower().replace("-", "_"), list(known), n=1, cutoff=0.5)
     return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def _with_seed(recipe: Member, seed: int) -> Member:
+    """A copy with another seed. Its values have been checked already; ten thousand checks would take a while."""
+    copy = object.__new__(Member)
+    for name in FIELDS:
+        object.__setattr__(copy, name, getattr(recipe, name))
+    object.__setattr__(copy, "seed", seed)
+    return copy
 
 
 def _draw(name: str, value: Any, generator: np.random.Generator) -> Any:
