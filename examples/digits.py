@@ -22,7 +22,7 @@ order = np.random.default_rng(0).permutation(len(X))
 test, rest = order[:360], order[360:]
 X_test, y_test, X, y = X[test], y[test], X[rest], y[rest]
 
-# The recipes: every combination, each with three seeds. All stop early on the same hold-out and keep their best weights.
+# The recipes: every combination, each with three seeds. All stop early on one hold-out and keep their best weights.
 members = shoal.grid(
     hidden=[(), 16, 32, 64, (32, 32)],
     activation=list(shoal.ACTIVATIONS),
@@ -49,9 +49,8 @@ Console().print(table)
 winner = 3 * ranking[0] + np.arange(3)
 accuracy = population.evaluate(X_test, y_test, winner).score
 counts = {name: population.status.count(name) for name in sorted(set(population.status))}
-print(
-    f"winner on {len(X_test)} unseen images: {accuracy.mean():.1%} correct (seeds: {accuracy.min():.1%} to {accuracy.max():.1%})"
-)
+print(f"winner on {len(X_test)} unseen images: {accuracy.mean():.1%} correct", end=" ")
+print(f"(seeds: {accuracy.min():.1%} to {accuracy.max():.1%})")
 print(f"{history.seconds:.1f} s of training; " + ", ".join(f"{count} {name}" for name, count in counts.items()))
 
 path = Path("shoal-demo") / "leaderboard.csv"

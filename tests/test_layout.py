@@ -1,5 +1,7 @@
 """The layout: where numbers live, and how many there are."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ MEMBERS = [Member(hidden=()), Member(hidden=1), Member(hidden=(5, 3)), Member(hi
 
 def count(member: Member, n_features: int, n_outputs: int) -> int:
     widths = [len(member.features) if member.features else n_features, *member.hidden, n_outputs]
-    return sum((a + 1) * b for a, b in zip(widths[:-1], widths[1:], strict=True))
+    return sum((a + 1) * b for a, b in pairwise(widths))
 
 
 def test_counts_match_a_count_by_hand_for_every_member():

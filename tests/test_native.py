@@ -68,7 +68,7 @@ def test_activations_are_right_to_a_millionth(monkeypatch, isa, name):
     monkeypatch.setenv("SHOAL_ISA", isa)
     got = _native.activation(shoal.ACTIVATIONS.index(name), INPUTS)
     for what, mine, truth in zip(("value", "derivative"), got, exact(name, INPUTS.astype(np.float64)), strict=True):
-        # Relative to the result; where a derivative crosses zero (gelu near -0.75, mish near -1.19), to what cancels there.
+        # Relative to the result; where a derivative crosses zero (gelu at -0.75, mish at -1.19), to what cancels there.
         scale = np.maximum(np.abs(truth), 1e-30)
         if what == "derivative" and name in ("gelu", "mish"):
             scale = np.where((INPUTS > -1.6) & (INPUTS < -0.4), np.maximum(scale, 0.25), scale)
@@ -93,7 +93,7 @@ def test_activations_pass_nan_on_and_survive_extremes(monkeypatch, isa, name):
 
 def test_unknown_instruction_set_is_refused_by_name(monkeypatch):
     monkeypatch.setenv("SHOAL_ISA", "avx9")
-    with pytest.raises(ValueError, match="SHOAL_ISA must be one of .*baseline.*; got 'avx9'"):
+    with pytest.raises(ValueError, match=r"SHOAL_ISA must be one of .*baseline.*; got 'avx9'"):
         _native.instruction_set()
 
 

@@ -23,7 +23,7 @@ MODULES: dict[str, type[nn.Module]] = {
 
 
 def sequential(member: Member, layers: list[tuple[np.ndarray, np.ndarray]]) -> nn.Sequential:
-    """Linear, activation (and dropout, if the member has any) for each hidden layer, then Linear. In evaluation mode."""
+    """Linear, activation (and dropout, if the member has any) for each hidden layer, then Linear; for evaluation."""
     modules: list[nn.Module] = []
     for k, (weight, bias) in enumerate(layers):
         # Made on the meta device, so that no random numbers are drawn from the user's generator.

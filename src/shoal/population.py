@@ -71,9 +71,7 @@ class Population:
         self.loss = check_loss(loss)
         weight = check_class_weight(class_weight, n_outputs, self.loss)
         self.memory_limit = available_memory() if memory_limit is None else int(memory_limit)
-        self.program: Program = compile_program(
-            Layout(members, int(n_features), int(n_outputs)), self.loss, weight
-        )
+        self.program: Program = compile_program(Layout(members, int(n_features), int(n_outputs)), self.loss, weight)
         self.state: State = new_state(self.program, self.memory_limit)
         self.history = History.empty(len(members))
         draw(self.program, self.state, thread_count(None))

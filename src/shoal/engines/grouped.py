@@ -353,7 +353,7 @@ def _selu(sums: Tensor, out: Tensor) -> None:
 
 
 def _gelu(sums: Tensor, out: Tensor) -> None:
-    # By hand: torch takes another routine, with other rounding, when its argument is contiguous.
+    # By hand: torch takes one of two routines, which round differently, depending on how its argument lies in memory.
     torch.mul(sums, _normal_distribution(sums), out=out)
 
 

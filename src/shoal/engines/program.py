@@ -163,7 +163,8 @@ def flatten_rows(rows: Rows, shuffle: bool, order: np.ndarray, horizon: np.ndarr
 class Log:
     """What an engine writes down for the members it trains: one row a member, one column an epoch of this run.
 
-    NaN where nothing was measured, and for epochs that were not kept because the run was stopped. `valid_score` is accuracy (cross_entropy, bce) or R2 (mse).
+    NaN where nothing was measured, and for epochs that were not kept because the run was stopped.
+    `valid_score` is accuracy (cross_entropy, bce) or R2 (mse).
     """
 
     loss: np.ndarray  # (len(which), span) float64

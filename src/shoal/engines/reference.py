@@ -173,11 +173,14 @@ class ReferenceNetworks(Networks):
     def _load(self, places: list[tuple[np.ndarray, int]]) -> list[Tensor]:
         """Put numbers from the population into the network, zeros for columns a member does not see; and copies."""
         for k, (i, (buffer, start)) in enumerate(zip(self.members.tolist(), places, strict=True)):
-            layers = [torch.from_numpy(np.array(view)) for view in self.program.layout.views(i, buffer, start)]
-            wide = torch.zeros(self.program.n_features, layers[0].shape[1])
-            wide[self._columns(i)] = layers[0][:-1]
-            weights = [wide, *(layer[:-1] for layer in layers[1:])]
-            self.network.load(k, [(w, layer[-1]) for w, layer in zip(weights, layers, strict=True)])
+            views = map(torch.from_numpy, self.program.layout.views(i, buffer, start))
+            layers: Layers = [(view[:-1], view[-1]) for view in views]
+            if self.recipes["features_start"][k] >= 0:
+                weight, bias = layers[0]
+                wide = torch.zeros(self.program.n_features, weight.shape[1])
+                wide[self._columns(i)] = weight
+                layers[0] = wide, bias
+            self.network.load(k, layers)
         return [parameter.detach().clone() for parameter in self.parameters]
 
     def store(self) -> None:

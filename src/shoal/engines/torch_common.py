@@ -342,7 +342,8 @@ class TorchEngine(ABC):
         if rows is None:
             return self.bytes_each(program, members, np.full(len(members), BLOCK), False)
         n_train = np.diff(rows.train_start)[rows.split[members]]
-        batch = np.minimum(program.recipes["batch_size"][members], n_train)
+        scored = np.diff(rows.valid_start)[rows.split[members]] > 0  # a forward pass keeps half of what training keeps
+        batch = np.maximum(np.minimum(program.recipes["batch_size"][members], n_train), BLOCK // 2 * scored)
         alike = len(np.unique(rows.split[members])) == 1 and len(np.unique(rows.order[members])) == 1
         orders = 0 if alike else 20 * n_train  # row numbers and shares of a member that has its own
         return self.bytes_each(program, members, batch, True) + orders

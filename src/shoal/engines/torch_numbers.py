@@ -25,7 +25,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Stretch(NamedTuple):
-    """Some batches in a row: row numbers and each row's share in the mean, [1 or members, rows], and where each lies."""
+    """Some batches in a row: row numbers and shares in the mean, [1 or members, rows], and where each batch lies."""
 
     rows: Tensor
     share: Tensor

@@ -1,0 +1,174 @@
+"""`shoal bench`: each command measures, prints a table, and writes JSON, Markdown and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from shoal.bench.report import Result
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Measure Shoal side by side with what you would use instead."
+)
+
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder for results [./benchmarks/results if ./benchmarks exists, else ./shoal-bench]"),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="A small part of it, for a first look.")]
+Repeats = Annotated[int | None, typer.Option(min=1, help="Times that everything is measured; the best counts. [3]")]
+
+
+@app.command()
+def table1(
+    context: typer.Context,
+    samples: Annotated[
+        list[int] | None, typer.Option(min=1, help="Rows; give it several times. [100 1000 10000]")
+    ] = None,
+    features: Annotated[list[int] | None, typer.Option(min=1, help="Features. [5 10 50 100]")] = None,
+    batch: Annotated[list[int] | None, typer.Option(min=1, help="Batch sizes. [32 128 256]")] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="native, grouped, reference, vmap, sequential. [all]")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs in one run [chosen so that a run is long enough]")
+    ] = None,
+    repeats: Repeats = None,
+    members: Annotated[int | None, typer.Option(min=10, help="Networks. [10000]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """The paper's Table 1: 10,000 networks on samples x features x batch sizes, seconds per epoch."""
+    from dataclasses import replace
+
+    from shoal.bench import table1 as bench
+
+    given = {
+        "samples": samples, "features": features, "batches": batch, "engines": engine, "epochs": epochs,
+        "repeats": repeats, "members": members,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def shapes(
+    context: typer.Context,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="native, grouped, vmap, bmm, jax. [all that are installed]")
+    ] = None,
+    members: Annotated[int | None, typer.Option(min=2, help="Networks. [1000]")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows. [1000]")] = None,
+    features: Annotated[int | None, typer.Option(min=1, help="Features. [100]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs in one run. [3]")] = None,
+    repeats: Repeats = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Networks of one shape, where stacking them is easy: against torch.func.vmap, JAX and torch.bmm by hand."""
+    from dataclasses import replace
+
+    from shoal.bench import shapes as bench
+
+    given = {
+        "engines": engine, "members": members, "rows": rows, "features": features, "epochs": epochs, "repeats": repeats,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def scaling(
+    context: typer.Context,
+    members: Annotated[int | None, typer.Option(min=10, help="Largest population. [10000]")] = None,
+    rows: Annotated[int | None, typer.Option(min=10, help="Largest number of rows. [10000]")] = None,
+    features: Annotated[int | None, typer.Option(min=10, help="Largest number of features. [800]")] = None,
+    repeats: Repeats = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Time per epoch against threads, members, rows and features."""
+    from dataclasses import replace
+
+    from shoal.bench import scaling as bench
+
+    given = {"members": members, "rows": rows, "features": features, "repeats": repeats}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def mnist(
+    context: typer.Context,
+    sample: Annotated[
+        int | None, typer.Option(min=10, help="Networks of 10,000 whose speed is measured. [200]")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=64, help="Rows of 60,000 that they are measured on. [6400]")] = None,
+    train_members: Annotated[int | None, typer.Option(min=1, help="Networks trained to the end. [40]")] = None,
+    train_rows: Annotated[int | None, typer.Option(min=100, help="Rows they see, hold-out included. [60000]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs that they are trained for. [10]")] = None,
+    repeats: Repeats = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """MNIST: the speed of the paper's 10,000 networks, and the accuracy of a few trained to the end."""
+    from dataclasses import replace
+
+    from shoal.bench import mnist as bench
+
+    given = {
+        "sample": sample, "rows": rows, "train_members": train_members, "train_rows": train_rows, "epochs": epochs,
+        "repeats": repeats,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command(name="all")
+def everything(context: typer.Context, repeats: Repeats = None, quick: Quick = False, out: Out = None) -> None:
+    """All of the above, one after the other."""
+    for command in (table1, shapes, scaling, mnist):
+        context.info_name = command.__name__
+        command(context, repeats=repeats, quick=quick, out=out)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items() if value}
+
+
+def _finish(context: typer.Context, run: Callable[[], Result], out: Path | None) -> None:
+    """Run, show, write."""
+    from rich.console import Console
+
+    from shoal.bench.report import default_folder, show, write
+
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe has no width to keep to
+        console = Console(width=150)
+    console.rule(f"shoal bench {context.info_name}")
+    result = run()
+    result.command = command_line(context)
+    folder = out or default_folder()
+    paths = write(result, folder)
+    show(result, console)
+    names = ", ".join(path.name for path in paths)
+    console.print(f"{result.seconds:.0f} s; wrote {names} to {folder}", highlight=False, soft_wrap=True)
+
+
+def command_line(context: typer.Context) -> str:
+    """The command with the options that were given, but for the folder: results hold no paths of a machine."""
+    words = ["shoal", "bench", str(context.info_name)]
+    for name, value in context.params.items():
+        if name == "out" or value in (None, False):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+            continue
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            words += [option, str(item)]
+    return " ".join(words)
