@@ -93,9 +93,8 @@ def test_a_member_alone_is_the_member_among_500_others(engine: str) -> None:
     together = fitted(members, engine, epochs=2)
     for i in range(0, len(members), 40):
         assert_same(together.select([i]), fitted([members[i]], engine, epochs=2), exact=engine != "reference")
-    for first in range(3):  # and each in the company of every third
-        third = range(first, len(members), 3)
-        assert_same(together.select(third), fitted(members[first::3], engine, epochs=2), exact=engine != "reference")
+    third = range(0, len(members), 3)  # and in other company
+    assert_same(together.select(third), fitted(members[::3], engine, epochs=2), exact=engine != "reference")
 
 
 @pytest.mark.parametrize("shuffle", [True, "each"])

@@ -7,7 +7,7 @@ rm -rf dist build/wheel-test
 wheel=$(ls dist/*.whl)
 "$python" -m venv build/wheel-test
 build/wheel-test/bin/python -m pip install --disable-pip-version-check -q --only-binary :all: "$wheel"
-cp tests/smoke.py build/wheel-test/
+cp tools/smoke.py build/wheel-test/
 cd build/wheel-test
 PATH="$PWD/bin" CC=/nonexistent CXX=/nonexistent bin/python smoke.py
 echo "$wheel installs and works without a compiler"

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from shoal.engines import Resources
-from shoal.engines.program import Program, State, delivered
+from shoal.engines.program import Program, State
 from shoal.engines.torch_common import Networks, TorchEngine
 from shoal.engines.torch_numbers import (
     Goal,
@@ -41,7 +41,7 @@ from shoal.engines.torch_numbers import (
 )
 from shoal.members import ACTIVATIONS
 
-CACHE = 3 << 20  # bytes of one part on a CPU: measured; 1.5 to 6 MB are within 5% of each other
+CACHE = 8 << 20  # bytes of one part on a CPU. Measured: 6 to 12 MB are alike; smaller parts are mostly calls
 DEVICE_MEMORY = 1 << 30  # bytes of one part on a GPU
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
@@ -123,8 +123,7 @@ class GroupedNetworks(Networks):
     multiple = 16
 
     def __init__(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> None:
-        self.program, self.table, self.state, self.members = program, table, state, members
-        self.recipes = program.recipes[members]
+        super().__init__(program, table, state, members)
         (self.widths,) = padded_shapes(program, members[:1])
         self.n_layers = len(self.widths) - 1
         self.columns = [matrix_columns(fan_in, fan_out) for fan_in, fan_out in pairwise(self.widths)]
@@ -140,8 +139,8 @@ class GroupedNetworks(Networks):
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(members)]
         self.runs = [(ACTIVATIONS[codes[a]], slice(a, b)) for a, b in pairwise(bounds)]
         smoothing = self.recipes["label_smoothing"]
-        self.smoothing = self._vector(smoothing) if smoothing.any() else None
-        self.clip = self._vector(self.recipes["clip"]) if first["clip"] > 0 else None
+        self.smoothing = self.vector(smoothing) if smoothing.any() else None
+        self.clip = self.vector(self.recipes["clip"]) if first["clip"] > 0 else None
         self.dropout = training and bool(first["dropout"] > 0)
         self.real = [self._real_neurons(layer) for layer in range(1, self.n_layers)]
         self._prepare_features()
@@ -151,23 +150,10 @@ class GroupedNetworks(Networks):
 
     # ---- in and out ----
 
-    def _vector(self, values: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(self.table.device)
-
-    def _places(self, k: int) -> list[tuple[np.ndarray, int]]:
-        """Buffer and offset of block k of each member: its weights, then its slots."""
-        if k == 0:
-            return [(self.state.parameters, start) for start in self.recipes["parameters"].tolist()]
-        starts = self.recipes["slots"] + (k - 1) * self.recipes["slot_size"]
-        return [(self.state.slots, start) for start in starts.tolist()]
-
     def _load(self, k: int, training: bool) -> list[Tensor]:
         shapes = zip(self.widths[1:], self.columns, strict=True)
         block = [torch.zeros(len(self.members), fan_out, columns) for fan_out, columns in shapes]
-        if training:
-            places = self._places(k)
-        else:
-            places = [delivered(self.program, self.state, i) for i in self.members.tolist()]
+        places = self.places(k) if training else self.delivered_places()
         for widths, alike in self.alike.items():
             flat = np.empty((len(alike), _size(widths)), np.float32)
             for line, member in zip(flat, alike, strict=True):
@@ -181,7 +167,7 @@ class GroupedNetworks(Networks):
 
     def store(self) -> None:
         for k, block in enumerate(self.blocks):
-            places, arrays = self._places(k), [weight.cpu().numpy() for weight in block]
+            places, arrays = self.places(k), [weight.cpu().numpy() for weight in block]
             for widths, alike in self.alike.items():
                 flat = np.empty((len(alike), _size(widths)), np.float32)
                 for array, layer in zip(arrays, _layers(flat, widths), strict=True):
@@ -205,7 +191,7 @@ class GroupedNetworks(Networks):
         """One for each neuron that a member has, zero for padding: [members, width, 1]."""
         widths = self.program.layout.dims[self.recipes["dims_start"] + layer]
         real = np.arange(self.widths[layer]) < widths[:, None]
-        return self._vector(real)[:, :, None]
+        return self.vector(real)[:, :, None]
 
     def _prepare_features(self) -> None:
         """For members that see some of the columns: which, filled up with columns that count as zero."""
@@ -215,9 +201,10 @@ class GroupedNetworks(Networks):
         starts = self.recipes["features_start"][:, None]
         counts = self.program.layout.dims[self.recipes["dims_start"]][:, None]
         place = np.arange(self.widths[0])
+        self.own_inputs = True
         features = self.program.features[starts + np.minimum(place, counts - 1)]
         self.features = torch.from_numpy(features).to(self.table.device)
-        self.seen = self._vector(place < counts)[:, None, :]
+        self.seen = self.vector(place < counts)[:, None, :]
 
     # ---- forward ----
 
@@ -306,7 +293,7 @@ class GroupedNetworks(Networks):
         """For each hidden layer 1 / (1 - rate) where a neuron is kept, else 0: [members, neurons, rows]."""
         device = self.table.device
         threshold = torch.from_numpy(dropout_thresholds(self.recipes)).to(device)[:, None, None]
-        scale = self._vector(1.0 / (1.0 - self.recipes["dropout"]))[:, None, None]
+        scale = self.vector(1.0 / (1.0 - self.recipes["dropout"]))[:, None, None]
         row = torch.arange(rows, device=device)
         factors = []
         for layer, width in enumerate(self.widths[1:-1]):

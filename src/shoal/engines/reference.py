@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from shoal.engines import Resources
-from shoal.engines.program import Program, State, delivered
+from shoal.engines.program import Program, State
 from shoal.engines.torch_common import Networks, TorchEngine
 from shoal.engines.torch_numbers import (
     Goal,
@@ -123,23 +123,22 @@ class ReferenceNetworks(Networks):
     """Members that share rows, optimiser and what else decides which calls are made."""
 
     def __init__(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> None:
-        self.program, self.table, self.state, self.members = program, table, state, members
-        self.recipes = program.recipes[members]
+        super().__init__(program, table, state, members)
         first = self.recipes[0]
         self.network = self._build()
         self.parameters = [parameter for parameter, *_ in self.network.owned()]
         n_slots = int(first["optimizer_slots"]) + bool(first["patience"] > 0) if training else 0
         # The last block to be loaded is the weights, which stay in the network.
-        self.slots = [self._load(self._places(k)) for k in range(1, 1 + n_slots)]
-        self._load(self._places(0) if training else [delivered(program, state, i) for i in members.tolist()])
+        self.slots = [self._load(self.places(k)) for k in range(1, 1 + n_slots)]
+        self._load(self.places(0) if training else self.delivered_places())
         self.network.to(table.device)
         self.slots = [[tensor.to(table.device) for tensor in slot] for slot in self.slots]
         self.parameters = [parameter for parameter, *_ in self.network.owned()]
         self.owners = [(owners, axis) for _, axis, owners in self.network.owned()]
         self.spread = [_spread(owners, parameter.ndim, axis) for parameter, axis, owners in self.network.owned()]
         smoothing = self.recipes["label_smoothing"]
-        self.smoothing = self._vector(smoothing) if smoothing.any() else None
-        self.clip = self._vector(self.recipes["clip"]) if first["clip"] > 0 else None
+        self.smoothing = self.vector(smoothing) if smoothing.any() else None
+        self.clip = self.vector(self.recipes["clip"]) if first["clip"] > 0 else None
         self.dropout = training and bool(first["dropout"] > 0)
         self.mask = self._mask() if training and (self.recipes["features_start"] >= 0).any() else None
         self._tuning: Tuning
@@ -155,16 +154,6 @@ class ReferenceNetworks(Networks):
         return PackedNetwork(program.n_features, program.n_outputs, hidden, activations)
 
     # ---- in and out ----
-
-    def _vector(self, values: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(self.table.device)
-
-    def _places(self, k: int) -> list[tuple[np.ndarray, int]]:
-        """Buffer and offset of block k of each member: its weights, then its slots."""
-        if k == 0:
-            return [(self.state.parameters, start) for start in self.recipes["parameters"].tolist()]
-        starts = self.recipes["slots"] + (k - 1) * self.recipes["slot_size"]
-        return [(self.state.slots, start) for start in starts.tolist()]
 
     def _columns(self, i: int) -> list[int] | slice:
         features = self.program.layout.members[i].features
@@ -184,12 +173,12 @@ class ReferenceNetworks(Networks):
         return [parameter.detach().clone() for parameter in self.parameters]
 
     def store(self) -> None:
-        self._store(self._places(0))
+        self._store(self.places(0))
         for k, slot in enumerate(self.slots, start=1):
             with torch.no_grad():
                 for parameter, values in zip(self.parameters, slot, strict=True):
                     parameter.copy_(values)
-            self._store(self._places(k))
+            self._store(self.places(k))
 
     def _store(self, places: list[tuple[np.ndarray, int]]) -> None:
         self.network.cpu()
@@ -216,7 +205,7 @@ class ReferenceNetworks(Networks):
         for k, i in enumerate(self.members.tolist()):
             seen[k, self._columns(i)] = 1
         owners, _ = self.owners[0]
-        return self._vector(seen)[owners]
+        return self.vector(seen)[owners]
 
     # ---- arithmetic ----
 
@@ -258,7 +247,7 @@ class ReferenceNetworks(Networks):
 
     def _dropout(self, k: int) -> Callable[[int, Tensor, Tensor], Tensor]:
         threshold = torch.from_numpy(dropout_thresholds(self.recipes)).to(self.table.device)
-        scale = self._vector(1.0 / (1.0 - self.recipes["dropout"]))
+        scale = self.vector(1.0 / (1.0 - self.recipes["dropout"]))
 
         def drop(layer: int, signal: Tensor, owners: Tensor) -> Tensor:
             low, high = self._keys[:, k, layer, owners]

@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 
 from shoal.engines import Progress, Resources
-from shoal.engines.program import ACTIVE, DIVERGED, FINISHED, STOPPED, Assignment, Data, Log, Program, State
+from shoal.engines.program import ACTIVE, DIVERGED, FINISHED, STOPPED, Assignment, Data, Log, Program, State, delivered
 from shoal.engines.torch_numbers import Batches, Goal, Table, learning_rates, loss_terms, training_rows, valid_rows
 
 BLOCK = 128  # rows of one forward pass outside training; fixed, so that a member's bits depend on nothing else
-
 STRETCH = 1 << 20  # bytes of inputs that are gathered at a time
 
 
@@ -31,6 +30,25 @@ class Networks(ABC):
 
     multiple = 1  # batches are filled up to a multiple of so many rows
     smoothing: Tensor | None = None  # label smoothing of each member, if there is any
+    own_inputs = False  # whether members that share their rows still have inputs of their own
+
+    def __init__(self, program: Program, table: Table, state: State, members: np.ndarray) -> None:
+        self.program, self.table, self.state, self.members = program, table, state, members
+        self.recipes = program.recipes[members]
+
+    def vector(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(self.table.device)
+
+    def places(self, k: int) -> list[tuple[np.ndarray, int]]:
+        """Buffer and offset of block k of each member: its weights, then its slots."""
+        if k == 0:
+            return [(self.state.parameters, start) for start in self.recipes["parameters"].tolist()]
+        starts = self.recipes["slots"] + (k - 1) * self.recipes["slot_size"]
+        return [(self.state.slots, start) for start in starts.tolist()]
+
+    def delivered_places(self) -> list[tuple[np.ndarray, int]]:
+        """Buffer and offset of the weights that each member gives to the outside."""
+        return [delivered(self.program, self.state, i) for i in self.members.tolist()]
 
     @abstractmethod
     def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
@@ -162,17 +180,9 @@ def _train_epoch(job: Job, networks: Networks, ledger: Ledger, monitor: Monitor)
     networks.begin_epoch(ledger.steps, rates)
     before = [tensor.clone() for tensor in networks.tensors()]
     try:
-        losses: list[Tensor] = []
-        for stretch in batches.stretches(
-            STRETCH // (4 * len(order) * (job.program.n_features + job.program.n_outputs))
-        ):
-            x, goal = networks.inputs(stretch.rows), job.table.goal(stretch, networks.smoothing)
-            for span in stretch.spans:
-                monitor.check()
-                losses.append(networks.step(len(losses), x[:, span], goal.at(span)))
+        losses = _update_with_each(batches, job.table, networks, len(ledger.members), monitor)
         with np.errstate(all="ignore"):  # a diverging member overflows; that is seen in its loss
-            seen = torch.stack(losses).double().cpu().numpy().T * batches.mass
-            loss = seen.sum(1) / batches.mass.sum(1)
+            loss = (losses * batches.mass).sum(1) / batches.mass.sum(1)
         valid = measure(job.table, networks, valid_rows(job.rows, ledger.members), len(ledger.members), monitor)
     except BaseException:
         with torch.no_grad():
@@ -180,6 +190,20 @@ def _train_epoch(job: Job, networks: Networks, ledger: Ledger, monitor: Monitor)
                 tensor.copy_(old)
         raise
     networks.keep_best(ledger.finish_epoch(len(batches), loss, valid))
+
+
+def _update_with_each(
+    batches: Batches, table: Table, networks: Networks, n_members: int, monitor: Monitor
+) -> np.ndarray:
+    """One update for each batch. Returns the losses, float64 [members, batches]."""
+    losses: list[Tensor] = []
+    lines = n_members if networks.own_inputs or networks.smoothing is not None else len(batches.order)
+    for stretch in batches.stretches(STRETCH // (4 * lines * (table.X.shape[1] + table.n_outputs))):
+        x, goal = networks.inputs(stretch.rows), table.goal(stretch, networks.smoothing)
+        for span in stretch.spans:
+            monitor.check()
+            losses.append(networks.step(len(losses), x[:, span], goal.at(span)))
+    return torch.stack(losses, 1).cpu().double().numpy()
 
 
 @torch.no_grad()
@@ -199,7 +223,7 @@ def measure(
         if table.loss != "mse":
             hits += table.hits(outputs, stretch)
     with np.errstate(all="ignore"):
-        loss = torch.stack(losses).double().cpu().numpy().sum(0)
+        loss = torch.stack(losses).cpu().double().numpy().sum(0)
         if table.loss == "mse":
             return loss, 1.0 - loss * (n * table.n_outputs) / table.spread(order)
     return loss, hits.cpu().numpy() / (n if table.loss == "cross_entropy" else n * table.n_outputs)
@@ -290,7 +314,6 @@ class TorchEngine(ABC):
         progress(monitor.done)
         return finished
 
-    @torch.no_grad()
     def predict(
         self,
         program: Program,

@@ -55,11 +55,12 @@ class Table:
         self.device = torch.device(device)
         self.host = data
         self.X = _tensor(data.X).to(self.device)
-        self.labels = _tensor(data.labels).to(self.device)
+        self.labels = _tensor(data.labels).to(self.device).long()
         self.targets = _tensor(data.targets).to(self.device)
-        weight = program.class_weight if len(program.class_weight) else np.ones(self.n_outputs, np.float32)
-        self.class_weight = weight
-        self.classes = torch.diag(torch.from_numpy(weight)).to(self.device)  # row c: the target of class c
+        self.class_weight = program.class_weight
+        if not len(self.class_weight):
+            self.class_weight = np.ones(self.n_outputs, np.float32)
+        self.classes = _tensor(self.class_weight).to(self.device)
 
     def goal(self, stretch: Stretch, smoothing: Tensor | None = None) -> Goal:
         """The goal of some batches; `smoothing` [members] is the label smoothing of cross_entropy."""
@@ -67,10 +68,12 @@ class Table:
         if self.loss != "cross_entropy":
             target = self.targets[stretch.rows].transpose(1, 2)
             return Goal(target, share / self.n_outputs)
-        target = self.classes[self.labels[stretch.rows]].transpose(1, 2) * share
+        label = self.labels[stretch.rows][:, None, :]
+        target = share.new_zeros(len(label), self.n_outputs, label.shape[2])
+        target.scatter_(1, label, self.classes[label] * share)
         if smoothing is not None:
             amount = smoothing[:, None, None]
-            even = self.classes.diagonal()[:, None] * share / self.n_outputs
+            even = self.classes[:, None] * share / self.n_outputs
             target = target * (1 - amount) + even * amount
         return Goal(target, target.sum(1, keepdim=True))
 
@@ -84,8 +87,8 @@ class Table:
 
     def spread(self, order: np.ndarray) -> np.ndarray:
         """Squared deviations from the mean of the targets in each line of `order`, summed over rows and outputs."""
-        targets = self.host.targets[order].astype(np.float64)
-        return ((targets - targets.mean(1, keepdims=True)) ** 2).sum((1, 2))
+        lines = (self.host.targets[line].astype(np.float64) for line in order)
+        return np.array([((targets - targets.mean(0)) ** 2).sum() for targets in lines])
 
 
 def loss_terms(loss: str, outputs: Tensor, goal: Goal, dim: int) -> Tensor:
