@@ -26,6 +26,12 @@ needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="
 STACKED: list[tuple[str, dict[str, Any]]] = [("vmap", {}), ("vmap", {"chunk": 2}), ("bmm", {}), ("bmm", {"chunk": 2})]
 
 
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads of torch on two busy cores wait for each other a hundred times longer than they compute."""
+    monkeypatch.setenv("SHOAL_THREADS", "1")
+
+
 # ---- nobody is fast by doing less ----
 
 
@@ -34,7 +40,7 @@ def assert_same_training(name: str, members: list[Member], **options: Any) -> No
     X, y = random_data(29, 6, classes=3)
     native = Population(members, 6, 3)
     native.fit(X, y, 3, engine="native", threads=1, shuffle=False)
-    peer = peers.make(name, Problem(Population(members, 6, 3), X, y), threads=2, **options)
+    peer = peers.make(name, Problem(Population(members, 6, 3), X, y), threads=1, **options)
     peer.run(2, shuffle=False)
     peer.run(1, shuffle=False)  # a run goes on from where the last one ended
     start = Population(members, 6, 3)
@@ -194,6 +200,27 @@ def test_the_fastest_variant_counts_and_hopeless_ones_are_dropped(monkeypatch: p
     timing = measure.race(contenders, 2, lambda _: None)["torch"]
     assert (timing.seconds, timing.variant) == (1.8, "two")
     assert timing.raw == {"one": [2.0, 1.9], "two": [1.8, 2.1], "nine": [9.0]}
+
+
+def test_torch_is_given_its_best_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOAL_THREADS", "2")
+    X, y = random_data(40, 3)
+    problem = Problem(Population(paper_members(20, 8), 3, 2), X, y)
+    variants = {name: [c.variant for c in table1.enter(name, problem, None)] for name in table1.ENGINES}
+    assert variants["sequential"] == variants["vmap"] == ["1 thread", "2 threads"]
+    assert variants["native"] == variants["grouped"] == variants["reference"] == ["2 threads"]
+
+
+def test_what_is_left_out_is_scaled_up() -> None:
+    X, y = random_data(3000, 3)
+    problem = Problem(Population(paper_members(400, 32), 3, 2), X, y)
+    found = {name: table1.enter(name, problem, None)[0] for name in table1.ENGINES}
+    assert (found["native"].scale, found["native"].scaled, found["native"].divisor) == (1.0, "", 1.0)
+    assert found["sequential"].scaled == "40 of 400 models and 1,024 of 3,000 rows"
+    assert found["sequential"].scale == pytest.approx(10 * 3000 / 1024)
+    assert found["reference"].scaled == "64 of 3,000 rows"
+    # The update that is taken off is not counted either: 256 rows less one batch of 32.
+    assert found["grouped"].divisor == pytest.approx(1 - 32 / 256)
 
 
 def test_long_runs_are_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:

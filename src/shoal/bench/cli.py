@@ -64,7 +64,7 @@ def shapes(
     members: Annotated[int | None, typer.Option(min=2, help="Networks. [1000]")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Rows. [1000]")] = None,
     features: Annotated[int | None, typer.Option(min=1, help="Features. [100]")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs in one run. [3]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs in one run. [2]")] = None,
     repeats: Repeats = None,
     quick: Quick = False,
     out: Out = None,
