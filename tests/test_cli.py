@@ -1,5 +1,6 @@
 """The command line, run as users run it."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -22,6 +23,10 @@ def test_help_names_the_commands():
     assert result.returncode == 0
     for command in ("info", "bench"):
         assert command in result.stdout
+
+
+def test_version_is_that_of_the_package():
+    assert shoal("--version").stdout.strip() == importlib.metadata.version("shoal")
 
 
 def test_info_tells_version_engines_instruction_set_and_threads():

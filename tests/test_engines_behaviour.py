@@ -23,20 +23,11 @@ from shoal.members import ACTIVATIONS
 from shoal.progress import Reporter
 from shoal.rows import Rows, Split, holdout, kfold
 
-ENGINES = [*(f"native-{isa}" for isa in _native.instruction_sets()), "grouped", "reference"]
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(60, 6)).astype(np.float32)
 Y = (X[:, 0] + X[:, 1] ** 2 + 0.3 * GENERATOR.normal(size=60) > 0.8).astype(np.int64) + (X[:, 2] > 0.5)
 SPLIT = holdout(60, 0.3)
 STATE = ("parameters", "slots", "steps", "epochs", "best_epoch", "best_loss", "status")
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    name, _, instruction_set = request.param.partition("-")
-    if instruction_set:
-        monkeypatch.setenv("SHOAL_ISA", instruction_set)
-    return name
 
 
 def mixed(count: int, **common: object) -> list[Member]:

@@ -22,12 +22,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from oracle import Trained, train_alone
 
-from shoal import Member, Population, _native
+from shoal import Member, Population
 from shoal.members import ACTIVATIONS, INITS, SCHEDULES
 from shoal.rows import Rows, Split, bootstrap, holdout, kfold
 
 FACTOR, FLOOR, ADAM = 4.0, 2e-7, 2e-3
-ENGINES = [*(f"native-{isa}" for isa in _native.instruction_sets()), "grouped", "reference"]
 OPTIMIZERS: list[dict] = [
     {"optimizer": "sgd", "learning_rate": 0.05},
     {"optimizer": "sgd", "learning_rate": 0.01, "momentum": 0.9},
@@ -35,14 +34,6 @@ OPTIMIZERS: list[dict] = [
     {"optimizer": "adamw", "learning_rate": 0.01, "weight_decay": 0.1},
 ]
 DEPTHS = [(), (7,), (9, 6), (5, 8, 3)]
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    name, _, instruction_set = request.param.partition("-")
-    if instruction_set:
-        monkeypatch.setenv("SHOAL_ISA", instruction_set)
-    return name
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -17,8 +18,20 @@ app = typer.Typer(
 app.add_typer(bench_app, name="bench", help="Measure Shoal side by side with what you would use instead.")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from shoal import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Train thousands of neural networks as one."""
 
 

@@ -7,19 +7,7 @@ import torch
 from torch import nn
 
 from shoal.members import Member
-
-MODULES: dict[str, type[nn.Module]] = {
-    "identity": nn.Identity,
-    "sigmoid": nn.Sigmoid,
-    "tanh": nn.Tanh,
-    "relu": nn.ReLU,
-    "elu": nn.ELU,
-    "selu": nn.SELU,
-    "gelu": nn.GELU,
-    "leaky_relu": nn.LeakyReLU,
-    "hardshrink": nn.Hardshrink,
-    "mish": nn.Mish,
-}
+from shoal.torch import ACTIVATIONS
 
 
 def sequential(member: Member, layers: list[tuple[np.ndarray, np.ndarray]]) -> nn.Sequential:
@@ -33,7 +21,7 @@ def sequential(member: Member, layers: list[tuple[np.ndarray, np.ndarray]]) -> n
             linear.bias.copy_(torch.from_numpy(bias))
         modules.append(linear)
         if k < len(layers) - 1:
-            modules.append(MODULES[member.activation]())
+            modules.append(ACTIVATIONS[member.activation]())
             if member.dropout > 0:
                 modules.append(nn.Dropout(member.dropout))
     return nn.Sequential(*modules).eval()

@@ -9,7 +9,6 @@ built on it: the same constructor, attributes and methods, so that scripts writt
 from __future__ import annotations
 
 import copy
-import difflib
 import logging
 import operator
 from collections import Counter
@@ -19,6 +18,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from shoal.members import nearest
 
 __all__ = ["ACTIVATIONS", "MLP", "ParallelMLPs", "ScatterNetwork"]
 
@@ -446,9 +447,7 @@ def _unique_activations(activations: Sequence[nn.Module | str]) -> list[nn.Modul
     modules = []
     for given in activations:
         if isinstance(given, str) and given not in ACTIVATIONS:
-            close = difflib.get_close_matches(given, ACTIVATIONS, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(ACTIVATIONS)}"
-            raise ValueError(f"no activation is called {given!r}: {hint}")
+            raise ValueError(f"activations are {', '.join(ACTIVATIONS)}; got {given!r}{nearest(given, ACTIVATIONS)}")
         modules.append(ACTIVATIONS[given]() if isinstance(given, str) else given)
         if not isinstance(modules[-1], nn.Module):
             raise TypeError(f'an activation is a module or a name, such as nn.ReLU() or "relu", got {given!r}')

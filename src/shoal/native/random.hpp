@@ -2,17 +2,19 @@
 #pragma once
 #include <cstdint>
 
+#include "recipe.hpp"
+
 namespace shoal {
 
-inline uint64_t mix64(uint64_t z) {
+SHOAL_INLINE uint64_t mix64(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
   return z ^ (z >> 31);
 }
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15ull;
-inline uint64_t splitmix64(uint64_t x) { return mix64(x + kGolden); }
+SHOAL_INLINE uint64_t splitmix64(uint64_t x) { return mix64(x + kGolden); }
 
-inline uint32_t mix32(uint32_t x) {
+SHOAL_INLINE uint32_t mix32(uint32_t x) {
   x ^= x >> 16;
   x *= 0x7feb352du;
   x ^= x >> 15;
@@ -37,12 +39,12 @@ inline void permutation(uint64_t key, int64_t epoch, int64_t count, int64_t* ord
 // Which neurons of a layer are kept in one step. Row r, neuron j: kept(row_key(r), j).
 struct DropoutKey {
   uint32_t low, high;
-  DropoutKey(uint64_t seed, int64_t step, int layer) {
+  SHOAL_INLINE DropoutKey(uint64_t seed, int64_t step, int layer) {
     const uint64_t key = splitmix64(splitmix64(splitmix64(seed) ^ static_cast<uint64_t>(step)) ^ static_cast<uint64_t>(layer));
     low = static_cast<uint32_t>(key);
     high = static_cast<uint32_t>(key >> 32);
   }
-  uint32_t row(uint32_t r) const { return mix32(low + r * 0x9E3779B9u) ^ high; }
+  SHOAL_INLINE uint32_t row(uint32_t r) const { return mix32(low + r * 0x9E3779B9u) ^ high; }
 };
 constexpr uint32_t kNeuronFactor = 0x85EBCA6Bu;
 

@@ -9,10 +9,11 @@
 #include <arm_neon.h>
 #endif
 
+#include "recipe.hpp"
+
 #if !defined(SHOAL_LANES) || !defined(SHOAL_ISA)
 #error "compile with SHOAL_LANES and SHOAL_ISA"
 #endif
-#define SHOAL_INLINE inline __attribute__((always_inline))
 #define SHOAL_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace shoal {

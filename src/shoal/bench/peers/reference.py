@@ -10,7 +10,7 @@ from shoal.bench.peers.sequential import optimizer
 from shoal.bench.peers.torch_threads import row_order, torch_threads
 from shoal.bench.problems import Problem
 from shoal.engines.reference import PackedNetwork
-from shoal.extract import MODULES
+from shoal.torch import ACTIVATIONS as MODULES
 
 
 class ReferencePeer:
