@@ -1,4 +1,4 @@
-"""Which network reads handwritten digits best? A thousand of them are trained at once, and the best is scored once.
+"""Which network reads handwritten digits best? Hundreds of them are trained at once, and the best is scored once.
 
 Run it with `make demo`, or `python examples/digits.py`.
 """

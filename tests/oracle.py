@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn import functional
 
 from shoal import Member, _native
-from shoal.extract import MODULES
 from shoal.rows import Split
+from shoal.torch import ACTIVATIONS as MODULES
 
 
 @dataclass
@@ -116,7 +116,7 @@ def train_alone(
             step += 1
             total, mass = total + value.item() * weight, mass + weight
         result.losses.append(total / mass)
-        if not math.isfinite(total):
+        if not (math.isfinite(total) and all(p.isfinite().all() for p in network.parameters())):
             result.status = "diverged"
             break
         if len(valid):

@@ -119,6 +119,13 @@ def test_dropout_keeps_the_right_share_independently():
     assert not np.array_equal(_native.dropout_mask(4, 0, 0, 40, 50, 0.3), masks[0])
 
 
+def test_sizes_that_overflow_are_refused():
+    with pytest.raises(ValueError, match="the mask is too large"):
+        _native.dropout_mask(0, 0, 0, 1 << 32, 1 << 32, 0.5)
+    with pytest.raises(ValueError, match="count is out of range"):
+        _native.permutation(0, 0, 1 << 60)
+
+
 def call(**changes):
     """A good call of the kernel's training, with some arguments changed."""
     population = shoal.Population([shoal.Member(hidden=3, patience=1), shoal.Member(hidden=(), features=(0,))], 2, 2)

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 import shoal
 from shoal import Member, Population, rows
@@ -82,6 +83,13 @@ def bad_X(row, column, value):
         ({"engine": "nativ"}, ValueError, "did you mean 'native'"),
         ({"engine": "native", "device": "cuda"}, ValueError, "native engine runs on the cpu"),
         ({"rows": rows.Split([60])}, ValueError, "names train row 60"),
+        ({"seed": -1}, ValueError, "seed must be a whole number from 0"),
+        ({"seed": 1.5}, ValueError, "seed must be a whole number"),
+        ({"device": "gpu"}, ValueError, "device must be one of cpu, cuda, mps; got 'gpu'"),
+        ({"device": "mps"}, ValueError, "device 'mps' was asked for, but PyTorch finds none here"),
+        ({"X": scipy.sparse.csr_matrix(X)}, TypeError, r"sparse matrix; give X\.toarray"),
+        ({"X": pd.DataFrame(X).astype("Float32").mask(X[3, 2] == X)}, ValueError, r"column 2 \('2'\) is nan in row 3"),
+        ({"X": [*X.astype(object).tolist()[:-1], ["a"] * 5]}, TypeError, "X must hold numbers"),
     ],
 )
 def test_bad_fits_are_refused_and_change_nothing(change, error, message):
@@ -121,6 +129,23 @@ def test_bad_class_weights_are_refused():
         Population([Member()], 5, 2, "mse", class_weight=[1, 1])
 
 
+def test_single_members_smoothing_without_classes_and_bad_limits_are_refused():
+    with pytest.raises(TypeError, match="put the single one into a list"):
+        Population(Member(), 5, 2)
+    with pytest.raises(ValueError, match="member 1 has label_smoothing, which works with cross_entropy only, not mse"):
+        Population([Member(), Member(label_smoothing=0.1)], 5, 2, "mse")
+    for limit in ("1GB", -1, 0):
+        with pytest.raises(ValueError, match="memory_limit must be a whole number of bytes"):
+            Population([Member()], 5, 2, memory_limit=limit)
+
+
+def test_the_generator_checks_its_arguments_before_the_first_step():
+    with pytest.raises(ValueError, match="every must be a whole number of epochs"):
+        trained().iter_fit(X, Y, every=1.5)
+    with pytest.raises(ValueError, match="5 columns"):
+        trained().iter_fit(X[:, :2], Y)
+
+
 def test_bad_members_are_named():
     population = trained()
     for bad, error, message in (
@@ -132,8 +157,14 @@ def test_bad_members_are_named():
             population.weights(bad)
     with pytest.raises(ValueError, match="at least one member"):
         population.select([])
-    with pytest.raises(ValueError, match="out must be a C-ordered float32 array"):
+    with pytest.raises(ValueError, match="out must be a writable, C-ordered float32 array"):
         population.predict(X, out=np.empty((1, 1, 1), np.float32))
+    with pytest.raises(TypeError, match=r"out must be a writable, C-ordered float32 array .*; got list"):
+        population.predict(X, out=[1])
+    frozen = np.empty((2, 60, 2), np.float32)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="out must be a writable"):
+        population.predict(X, out=frozen)
 
 
 # ---- arrays as people have them ----
@@ -146,6 +177,8 @@ def test_bad_members_are_named():
         np.asfortranarray,
         lambda X: X.tolist(),
         pd.DataFrame,
+        lambda X: pd.DataFrame(X).astype("Float64"),
+        lambda X: X.astype(object),
         lambda X: np.repeat(X, 2, axis=1)[:, ::2],
         lambda X: X[::-1][::-1],
     ],
@@ -317,7 +350,21 @@ def test_fit_works_outside_the_main_thread():
 # ---- memory ----
 
 
-def test_memory_is_told_beforehand_and_close_to_the_truth():
+def test_predictions_over_the_limit_are_refused_with_a_way_out():
+    population = Population([Member(hidden=4)], 5, 2, memory_limit=4000)
+    assert population.predict(X).shape == (1, 60, 2)
+    with pytest.raises(MemoryError, match=r"take 4\.8 kB, but the memory limit is 4\.0 kB; name fewer members or rows"):
+        population.predict(np.tile(X, (10, 1)))
+
+
+def test_a_fit_of_very_many_epochs_needs_no_log_of_that_length():
+    population = Population([Member(hidden=2, patience=3, learning_rate=0.5)] * 20, 5, 2)
+    history = population.fit(X, Y, epochs=10_000_000, rows=rows.holdout(60))
+    assert set(population.status) <= {"stopped early", "diverged"}
+    assert history.n_epochs == population.epochs.max() < 10_000
+
+
+def test_memory_is_told_beforehand_part_by_part():
     population = Population(shoal.grid(hidden=list(range(1, 101)), activation=["relu", "tanh"]), 100, 2)
     memory = population.memory(np.zeros((1000, 100)))
     assert memory.parameters == population.state.parameters.nbytes

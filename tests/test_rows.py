@@ -25,6 +25,7 @@ def test_split_takes_masks_and_lists_and_drops_rows_of_weight_zero():
         ({"train": [0, 1], "weight": [1, -1]}, ValueError, "not negative"),
         ({"train": [0, 1], "weight": [1, np.nan]}, ValueError, "finite"),
         ({"train": [0, 1], "weight": [0, 0]}, ValueError, "above zero"),
+        ({"train": [0, 1], "weight": [1, 1e-40]}, ValueError, "at least 1e-30"),
     ],
 )
 def test_bad_splits_are_refused(arguments, error, message):

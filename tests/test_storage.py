@@ -92,6 +92,9 @@ def altered(path, change_header=None, change_arrays=None):
         (None, lambda a: a.update(parameters=a["parameters"][:-16]), "parameters has"),
         (None, lambda a: a.update(steps=a["steps"].astype(np.int32)), "steps has int32"),
         (None, lambda a: a.pop("slots"), "damaged or was altered"),
+        (None, lambda a: a.update(status=a["status"] + 9), "status must be below 4"),
+        (None, lambda a: a.update(epochs=a["epochs"] - 50), "epochs must not be negative"),
+        (None, lambda a: a.update(best_epoch=a["epochs"] + 1), "a best epoch is later"),
         (None, lambda a: a.update({"history.loss": np.zeros((1, 1))}), "history does not fit"),
     ],
 )
@@ -100,6 +103,11 @@ def test_altered_files_are_refused(saved, header, arrays, message):
     altered(path, header, arrays)
     with pytest.raises(ValueError, match=message):
         Population.load(path)
+
+
+def test_a_missing_folder_is_named(saved, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere to save into"):
+        saved[0].save(tmp_path / "nowhere" / "file")
 
 
 def test_ten_thousand_members_keep_their_recipes(tmp_path):

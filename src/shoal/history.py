@@ -18,7 +18,8 @@ class History:
     """Curves of shape (n_members, n_epochs); NaN where a member was not trained or had nothing to be scored on.
 
     `loss` is the mean training loss seen during the epoch, `valid_loss` and `valid_score` (accuracy, or R2 for
-    squared error) are measured after it on the member's own validation rows.
+    squared error) are measured after it on the member's own validation rows. In the epoch in which a member diverged
+    its losses are infinite and its score is minus infinity, so that it is never taken for the best.
     """
 
     loss: np.ndarray = field(default_factory=_no_epochs)

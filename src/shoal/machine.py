@@ -28,13 +28,23 @@ def available_memory() -> int:
         with open("/proc/meminfo") as table:
             for line in table:
                 if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024 * 4 // 5
+                    free = int(line.split()[1]) * 1024
+                    return min(free, _container_memory(free)) * 4 // 5
     except OSError:
         pass
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
         return 4 << 30
+
+
+def _container_memory(otherwise: int) -> int:
+    """What is left of the limit of a container (control group, version 2)."""
+    try:
+        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as used:
+            return int(limit.read()) - int(used.read())
+    except (OSError, ValueError):  # no such file, or "max": no limit
+        return otherwise
 
 
 def size_text(count: float) -> str:

@@ -30,8 +30,9 @@ class Member:
     >>> Member(hidden=(), optimizer="sgd", learning_rate=0.1)
     Member(linear, sgd lr=0.1)
 
-    The first ten fields are the ones most people set. The rest:
+    The first ten fields are the ones most people set. What is not obvious:
 
+    momentum         of sgd; the other optimisers do not use it
     schedule         "constant", or "cosine": the learning rate falls along half a cosine to zero
     warmup           epochs (may be a fraction) over which the learning rate first rises from zero
     clip             largest norm of the whole gradient; 0 leaves it alone
@@ -71,7 +72,7 @@ class Member:
         put(self, "weight_decay", _real("weight_decay", self.weight_decay, low=0.0))
         put(self, "momentum", _real("momentum", self.momentum, low=0.0, below=1.0))
         put(self, "dropout", _real("dropout", self.dropout, low=0.0, below=1.0))
-        put(self, "warmup", _real("warmup", self.warmup, low=0.0))
+        put(self, "warmup", _real("warmup", self.warmup, low=0.0, below=1e6))
         put(self, "clip", _real("clip", self.clip, low=0.0))
         put(self, "label_smoothing", _real("label_smoothing", self.label_smoothing, low=0.0, below=1.0))
         put(self, "batch_size", _integer("batch_size", self.batch_size, low=1, high=1 << 30))
@@ -190,13 +191,14 @@ def _alternatives(name: str, value: Any) -> Sequence[Any]:
 def _check_fields(given: Iterable[str]) -> None:
     for name in given:
         if name not in FIELDS:
-            raise TypeError(f"a member has no field {name!r}{nearest(name, FIELDS)} Fields: {', '.join(FIELDS)}")
+            raise TypeError(f"a member has no field {name!r}{nearest(name, FIELDS)} The fields are {', '.join(FIELDS)}")
 
 
 def _choice(name: str, value: object, known: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in known:
         return value
-    raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}{nearest(value, known)}")
+    hint = "; use optimizer='sgd' with momentum=0.9" if value == "momentum" else nearest(value, known)
+    raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}{hint}")
 
 
 def _integer(name: str, value: Any, *, low: int, high: int) -> int:
@@ -227,6 +229,8 @@ def _widths(value: Any) -> tuple[int, ...]:
 
 
 def _columns(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, (tuple, list, range, np.ndarray)):
+        raise TypeError(f"features must be a tuple of column numbers, or None for all of them; got {value!r}")
     columns = tuple(_integer("a feature index", column, low=0, high=(1 << 31) - 1) for column in value)
     if not columns:
         raise ValueError("features must name at least one column, or be None for all of them; got an empty tuple")

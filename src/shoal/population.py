@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ from shoal.engines.program import (
 )
 from shoal.history import History
 from shoal.layout import Layout
-from shoal.machine import available_memory, thread_count
+from shoal.machine import available_memory, size_text, thread_count
 from shoal.members import Member
 from shoal.memory import Memory, new_state
 from shoal.progress import Reporter, interruptible
@@ -36,6 +37,9 @@ from shoal.rows import Rows, Split, as_rows
 
 if TYPE_CHECKING:
     import torch
+
+
+LARGEST_LOG = 64 << 20  # bytes that one run of an engine may write down
 
 
 class Evaluation(NamedTuple):
@@ -70,7 +74,12 @@ class Population:
         members = _check_members(members, n_features, n_outputs)
         self.loss = check_loss(loss)
         weight = check_class_weight(class_weight, n_outputs, self.loss)
-        self.memory_limit = available_memory() if memory_limit is None else int(memory_limit)
+        for k, member in enumerate(members):
+            if member.label_smoothing > 0 and self.loss != "cross_entropy":
+                raise ValueError(
+                    f"member {k} has label_smoothing, which works with cross_entropy only, not {self.loss}"
+                )
+        self.memory_limit = _check_limit(memory_limit)
         self.program: Program = compile_program(Layout(members, int(n_features), int(n_outputs)), self.loss, weight)
         self.state: State = new_state(self.program, self.memory_limit)
         self.history = History.empty(len(members))
@@ -159,9 +168,10 @@ class Population:
 
         After Ctrl-C every member stands at the end of an epoch; `fit(..., until=n)` goes on from there.
         """
-        whole = 1 << 30
+        # As many epochs at a time as a log of moderate size holds: an engine keeps members in cache while it runs.
+        every = max(1, LARGEST_LOG // (24 * len(self)))
         for _ in self.iter_fit(
-            X, y, epochs, every=whole, engine=engine, threads=threads, shuffle=shuffle, rows=rows, until=until,
+            X, y, epochs, every=every, engine=engine, threads=threads, shuffle=shuffle, rows=rows, until=until,
             seed=seed, device=device, progress=progress,
         ):  # fmt: skip
             pass
@@ -187,13 +197,25 @@ class Population:
 
         Members may be stopped with `stop` between two steps; stopped members cost nothing from then on.
         """
+        # Everything is checked here and now; only the work waits for the first `next`.
         data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
         targets = self._targets(epochs, until)
         plan = self._assign(as_rows(rows, len(self), len(data.X)), shuffle, seed, targets)
-        if every < 1:
-            raise ValueError(f"every must be at least 1 epoch; got {every}")
+        if isinstance(every, bool) or not isinstance(every, (int, np.integer)) or every < 1:
+            raise ValueError(f"every must be a whole number of epochs, at least 1; got {every!r}")
         resources = Resources(thread_count(threads), device, self.memory_limit)
-        chosen = get_engine(engine, device)
+        return self._steps(data, targets, plan, int(every), get_engine(engine, device), resources, progress)
+
+    def _steps(
+        self,
+        data: Data,
+        targets: np.ndarray,
+        plan: Assignment,
+        every: int,
+        chosen: Engine,
+        resources: Resources,
+        progress: bool,
+    ) -> Iterator[History]:
         if progress:
             workspace = chosen.workspace(self.program, data, plan, resources)
             print(Memory.of(self.program, self.state, data.X, workspace, self.memory_limit))
@@ -259,10 +281,7 @@ class Population:
         features = check_features(X, self.n_features)
         chosen = self._indices(members)
         shape = (len(chosen), len(features), self.n_outputs)
-        if out is None:
-            out = np.empty(shape, dtype=np.float32)
-        elif out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous:
-            raise ValueError(f"out must be a C-ordered float32 array of shape {shape}; got {out.dtype} {out.shape}")
+        out = _check_out(out, shape, self.memory_limit)
         resources = Resources(thread_count(threads), device, self.memory_limit)
         get_engine(engine, device).predict(self.program, self.state, features, chosen, out, resources)
         return out
@@ -310,9 +329,9 @@ class Population:
         storage.save_population(self, path)
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> Population:
+    def load(path: str | os.PathLike[str], memory_limit: int | None = None) -> Population:
         """A population from `save`, which goes on exactly where it stood."""
-        return storage.load_population(path, Population)
+        return storage.load_population(path, Population, memory_limit)
 
     # ---- inside ----
 
@@ -353,6 +372,8 @@ class Population:
                 f"member {impatient[0]} has patience={recipes['patience'][impatient[0]]} but no validation rows; "
                 "give rows=, e.g. shoal.rows.holdout(len(X)), or set patience=0"
             )
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 1 << 64:
+            raise ValueError(f"seed must be a whole number from 0 to {(1 << 64) - 1}; got {seed!r}")
         order = np.full(len(self), seed, dtype=np.uint64)
         if shuffle == "each":  # multiplied apart, so that neighbouring seeds give unrelated orders
             order = order + (recipes["seed"] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -365,7 +386,35 @@ class Population:
         return int(left[self.state.status == ACTIVE].sum())
 
 
+def _check_limit(limit: int | None) -> int:
+    if limit is None:
+        return available_memory()
+    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1:
+        raise ValueError(f"memory_limit must be a whole number of bytes, at least 1; got {limit!r}")
+    return int(limit)
+
+
+def _check_out(out: np.ndarray | None, shape: tuple[int, ...], limit: int) -> np.ndarray:
+    """A place for predictions: the given one if it fits, else a new one if there is memory for it."""
+    if out is None:
+        size = 4 * math.prod(shape)
+        if size > limit:
+            raise MemoryError(
+                f"these predictions take {size_text(size)}, but the memory limit is {size_text(limit)}; name fewer "
+                "members or rows, or give out=, e.g. a numpy.memmap"
+            )
+        return np.empty(shape, dtype=np.float32)
+    wanted = f"out must be a writable, C-ordered float32 array of shape {shape}"
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"{wanted}; got {type(out).__name__}")
+    if out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous or not out.flags.writeable:
+        raise ValueError(f"{wanted}; got {out.dtype} {out.shape}")
+    return out
+
+
 def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:
+    if isinstance(members, Member):
+        raise TypeError(f"members must be a list of shoal.Member; put the single one into a list: [{members!r}]")
     members = list(members)
     if not members:
         raise ValueError("a population needs at least one member; got none")

@@ -34,6 +34,8 @@ class Split:
                 raise ValueError(f"one weight per training row is needed: {weight.shape=}, {train.shape=}")
             if not np.all(np.isfinite(weight)) or np.any(weight < 0):
                 raise ValueError("row weights must be finite and not negative")
+            if np.any((weight > 0) & (weight < 1e-30)):
+                raise ValueError("row weights must be zero or at least 1e-30; scale them, only their ratios matter")
             used = weight > 0
             if not used.any():
                 raise ValueError("at least one row weight must be above zero")

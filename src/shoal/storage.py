@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.engines.program import Program, State
+from shoal.engines.program import STATUS_NAMES, Program, State
 from shoal.history import CURVES, History
 from shoal.members import Member
 
@@ -52,6 +52,8 @@ def save_population(population: Population, path: str | os.PathLike[str]) -> Non
         "seconds": history.seconds,
     }
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent} to save into; make it first")
     temporary = target.with_name(target.name + f".{os.getpid()}.tmp")
     try:
         save_file(
@@ -64,13 +66,17 @@ def save_population(population: Population, path: str | os.PathLike[str]) -> Non
         temporary.unlink(missing_ok=True)
 
 
-def load_population(path: str | os.PathLike[str], make: type[Population]) -> Population:
+def load_population(path: str | os.PathLike[str], make: type[Population], memory_limit: int | None) -> Population:
     """Read and check a file from `save_population`."""
     header, arrays = _read(path)
     try:
         members = [Member(**_tuples(recipe)) for recipe in header["members"]]
         weight = arrays["class_weight"] if len(arrays["class_weight"]) else None
-        population = make(members, header["n_features"], header["n_outputs"], header["loss"], class_weight=weight)
+        population = make(
+            members, header["n_features"], header["n_outputs"], header["loss"], class_weight=weight,
+            memory_limit=memory_limit,
+        )  # fmt: skip
+        _check_counters(arrays)
         for name in ("parameters", "slots", *PER_MEMBER):
             _put(getattr(population.state, name), arrays[name], name)
         curves: dict[str, Any] = {name: np.array(arrays[f"history.{name}"], dtype=np.float64) for name in CURVES}
@@ -98,6 +104,16 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nd
     if header.get("version") != VERSION:
         raise ValueError(f"{os.fspath(path)} has format version {header.get('version')}; this Shoal reads {VERSION}")
     return header, arrays
+
+
+def _check_counters(arrays: dict[str, np.ndarray]) -> None:
+    if arrays["status"].max(initial=0) >= len(STATUS_NAMES):
+        raise ValueError(f"status must be below {len(STATUS_NAMES)}")
+    for name in ("steps", "epochs", "best_epoch"):
+        if arrays[name].min(initial=0) < 0:
+            raise ValueError(f"{name} must not be negative")
+    if np.any(arrays["best_epoch"] > arrays["epochs"]):
+        raise ValueError("a best epoch is later than the last one")
 
 
 def _tuples(recipe: dict[str, Any]) -> dict[str, Any]:

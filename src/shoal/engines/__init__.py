@@ -7,6 +7,7 @@ writes what happened into `log`, and leaves every member of `state` at the end o
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -75,6 +76,7 @@ class Engine(Protocol):
 
 
 # name -> (module, class): torch is imported when one of its engines is first asked for, not before.
+DEVICES = ("cpu", "cuda", "mps")
 REGISTRY = {
     "native": ("shoal.engines.native", "NativeEngine"),
     "grouped": ("shoal.engines.grouped", "GroupedEngine"),
@@ -90,6 +92,8 @@ def get_engine(name: str, device: str = "cpu") -> Engine:
         raise ValueError(f"engine must be auto, {', '.join(REGISTRY)}; got {name!r}{nearest(name, REGISTRY)}")
     if name == "native" and device != "cpu":
         raise ValueError(f"the native engine runs on the cpu, not on {device!r}; use engine='grouped' or 'auto'")
+    if device != "cpu":
+        _check_device(device)
     module, attribute = REGISTRY[name]
     try:
         engine: Engine = getattr(importlib.import_module(module), attribute)()
@@ -98,6 +102,20 @@ def get_engine(name: str, device: str = "cpu") -> Engine:
             raise
         raise ModuleNotFoundError(f"engine {name!r} needs PyTorch: pip install 'shoal[torch]'", name="torch") from None
     return engine
+
+
+def _check_device(device: str) -> None:
+    """Raise unless PyTorch is there and has such a device."""
+    kind = str(device).partition(":")[0]
+    if kind not in DEVICES:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}; got {device!r}{nearest(device, DEVICES)}")
+    if importlib.util.find_spec("torch") is None:
+        raise ModuleNotFoundError(f"device {device!r} needs PyTorch: pip install 'shoal[torch]'", name="torch")
+    import torch
+
+    there = torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()
+    if not there:
+        raise ValueError(f"device {device!r} was asked for, but PyTorch finds none here; use device='cpu'")
 
 
 def available_engines() -> dict[str, str]:

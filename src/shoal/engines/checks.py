@@ -21,7 +21,7 @@ def check_loss(loss: str) -> str:
 def check_features(X: Any, n_features: int) -> np.ndarray:
     """(n_rows, n_features) float32 in C order, all finite. float64, integers and Fortran order are converted."""
     names = [str(name) for name in getattr(X, "columns", ())]
-    array = np.asarray(X)
+    array = _as_array(X)
     if array.ndim != 2:
         raise ValueError(f"X must have two dimensions, rows and features; got shape {array.shape}")
     if array.dtype.kind not in "fiub":
@@ -34,6 +34,21 @@ def check_features(X: Any, n_features: int) -> np.ndarray:
         result = np.ascontiguousarray(array, dtype=np.float32)
     _check_finite(result, names)
     return result
+
+
+def _as_array(X: Any) -> np.ndarray:
+    """An array; tables that mix kinds of numbers, and missing values, become float64 with NaN."""
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise TypeError("X is a sparse matrix; give X.toarray()")
+    array = np.asarray(X)
+    if array.dtype != object:
+        return array
+    if not any(isinstance(value, (str, bytes)) for value in array.flat):
+        try:
+            return np.asarray(X.to_numpy(np.float64, na_value=np.nan) if hasattr(X, "to_numpy") else array, np.float64)
+        except (TypeError, ValueError):
+            pass
+    return array
 
 
 def _check_finite(X: np.ndarray, names: list[str]) -> None:

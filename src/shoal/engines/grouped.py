@@ -181,6 +181,10 @@ class GroupedNetworks(Networks):
     def tensors(self) -> list[Tensor]:
         return [tensor for block in self.blocks for tensor in block]
 
+    def finite(self) -> np.ndarray:
+        good = torch.stack([torch.isfinite(weight).flatten(1).all(1) for weight in self.weights]).all(0)
+        return good.cpu().numpy()
+
     def keep_best(self, better: np.ndarray) -> None:
         if better.any():
             chosen = torch.from_numpy(better).to(self.table.device)

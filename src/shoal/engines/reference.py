@@ -193,6 +193,14 @@ class ReferenceNetworks(Networks):
         return [*self.parameters, *(tensor for slot in self.slots for tensor in slot)]
 
     @torch.no_grad()
+    def finite(self) -> np.ndarray:
+        good = torch.ones(len(self.members), dtype=torch.bool, device=self.table.device)
+        for parameter, axis, owners in self.network.owned():
+            broken = ~torch.isfinite(parameter.movedim(axis, 0)).flatten(1 if parameter.ndim > 1 else 0)
+            good[owners[broken.any(1) if parameter.ndim > 1 else broken]] = False
+        return good.cpu().numpy()
+
+    @torch.no_grad()
     def keep_best(self, better: np.ndarray) -> None:
         if better.any():
             chosen = torch.from_numpy(better).to(self.table.device)

@@ -71,6 +71,10 @@ class Networks(ABC):
         """All that training changes."""
 
     @abstractmethod
+    def finite(self) -> np.ndarray:
+        """A mask of the members whose weights are all finite."""
+
+    @abstractmethod
     def keep_best(self, better: np.ndarray) -> None:
         """Copy the weights of these members (a mask) to their best slot."""
 
@@ -109,12 +113,17 @@ class Ledger:
     def going(self) -> np.ndarray:
         return (self.status == ACTIVE) & (self.epochs < self.job.until[self.places])
 
-    def finish_epoch(self, updates: int, loss: np.ndarray, valid: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    def finish_epoch(
+        self, updates: int, loss: np.ndarray, valid: tuple[np.ndarray, np.ndarray] | None, finite: np.ndarray
+    ) -> np.ndarray:
         """Log an epoch and see who stops. The answer is a mask of the members that were never better."""
-        diverged = ~np.isfinite(loss)
-        valid_loss, valid_score = (np.where(diverged, np.nan, values) for values in valid)
+        valid_loss, valid_score = valid or (np.full(len(loss), np.nan), np.full(len(loss), np.nan))
+        diverged = ~np.isfinite(loss) | ~finite
+        if valid is not None:  # infinitely bad, so that nobody takes it for the best; NaN: nothing was measured
+            diverged |= ~np.isfinite(valid_loss)
+            valid_loss, valid_score = np.where(diverged, np.inf, valid_loss), np.where(diverged, -np.inf, valid_score)
         place = self.places, self.epochs - self.job.start[self.places]
-        self.job.log.loss[place] = loss
+        self.job.log.loss[place] = np.where(diverged, np.inf, loss)
         self.job.log.valid_loss[place] = valid_loss
         self.job.log.valid_score[place] = valid_score
         self.steps += updates
@@ -183,13 +192,14 @@ def _train_epoch(job: Job, networks: Networks, ledger: Ledger, monitor: Monitor)
         losses = _update_with_each(batches, job.table, networks, len(ledger.members), monitor)
         with np.errstate(all="ignore"):  # a diverging member overflows; that is seen in its loss
             loss = (losses * batches.mass).sum(1) / batches.mass.sum(1)
-        valid = measure(job.table, networks, valid_rows(job.rows, ledger.members), len(ledger.members), monitor)
+        scored = valid_rows(job.rows, ledger.members)
+        valid = measure(job.table, networks, scored, len(ledger.members), monitor) if scored.shape[1] else None
     except BaseException:
         with torch.no_grad():
             for tensor, old in zip(networks.tensors(), before, strict=True):
                 tensor.copy_(old)
         raise
-    networks.keep_best(ledger.finish_epoch(len(batches), loss, valid))
+    networks.keep_best(ledger.finish_epoch(len(batches), loss, valid, networks.finite()))
 
 
 def _update_with_each(
@@ -210,10 +220,8 @@ def _update_with_each(
 def measure(
     table: Table, networks: Networks, order: np.ndarray, n_members: int, monitor: Monitor
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Loss and score of each member over the rows in `order`, [1 or members, rows]; NaN without rows."""
+    """Loss and score of each member over the rows in `order`, [1 or members, rows]."""
     n = order.shape[1]
-    if n == 0:
-        return np.full(n_members, np.nan), np.full(n_members, np.nan)
     batches = Batches(table, order, np.ones(order.shape, np.float32), BLOCK, networks.multiple, whole=True)
     losses, hits = [], torch.zeros(n_members, dtype=torch.int64, device=table.device)
     for stretch in batches.stretches(BLOCK):
@@ -225,7 +233,8 @@ def measure(
     with np.errstate(all="ignore"):
         loss = torch.stack(losses).cpu().double().numpy().sum(0)
         if table.loss == "mse":
-            return loss, 1.0 - loss * (n * table.n_outputs) / table.spread(order)
+            spread = table.spread(order)
+            return loss, np.where(spread > 0, 1.0 - loss * (n * table.n_outputs) / spread, np.nan)
     return loss, hits.cpu().numpy() / (n if table.loss == "cross_entropy" else n * table.n_outputs)
 
 

@@ -158,7 +158,7 @@ class Batches:
             yield Stretch(self.rows[:, start:stop], self.share[:, start:stop], spans)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # parts of one epoch share it
 def _permutation(key: int, epoch: int, count: int) -> np.ndarray:
     return _native.permutation(key, epoch, count)
 
@@ -237,10 +237,9 @@ class Tuning:
             root = np.sqrt(1.0 - BETA2**time)
             vectors["step"] = -rates * root / (1.0 - BETA1**time)
             vectors["epsilon"] = EPSILON * root
-        self._vectors = {
-            name: torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(device)
-            for name, values in vectors.items()
-        }
+        with np.errstate(over="ignore"):  # a rate too large for float32 is infinite, and its member diverges
+            numbers = {name: np.ascontiguousarray(values, np.float32) for name, values in vectors.items()}
+        self._vectors = {name: torch.from_numpy(values).to(device) for name, values in numbers.items()}
 
     def at(self, k: int, shape: Callable[[Tensor], Tensor]) -> Rates:
         """The numbers of update k; `shape` turns a vector over members into what broadcasts against a parameter."""

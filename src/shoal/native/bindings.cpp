@@ -262,15 +262,17 @@ nb::ndarray<T, nb::numpy> give(T* data, std::initializer_list<size_t> shape) {
 }
 
 nb::ndarray<int64_t, nb::numpy> row_order(uint64_t key, int64_t epoch, int64_t count) {
-  require(count >= 0, "count must not be negative");
+  require(count >= 0 && count < (int64_t{1} << 40), "count is out of range");
   int64_t* order = new_array<int64_t>(count);
   permutation(key, epoch, count, order);
   return give(order, {static_cast<size_t>(count)});
 }
 
 nb::ndarray<bool, nb::numpy> dropout_mask(uint64_t seed, int64_t step, int layer, int64_t rows, int64_t width, double rate) {
+  int64_t count = 0;
   require(rows >= 0 && width >= 0 && rate >= 0 && rate < 1, "rows, width and rate must not be negative, rate below 1");
-  bool* mask = new_array<bool>(rows * width);
+  require(!__builtin_mul_overflow(rows, width, &count) && count < (int64_t{1} << 40), "the mask is too large");
+  bool* mask = new_array<bool>(count);
   const uint32_t threshold = static_cast<uint32_t>(std::nearbyint(rate * 16777216.0));
   const DropoutKey key(seed, step, layer);
   for (int64_t r = 0; r < rows; ++r)

@@ -415,6 +415,7 @@ double step_with(const Net& net, const Batch& batch, const Update& update, float
   const Scratch scratch{memory, round_up(rows, kLine), net.shape};
   double loss = 0;
   for (int64_t first = 0; first < batch.rows; first += kBlockRows) {
+    if (first > 0 && update.give_up(update.asked)) break;
     const Batch block = block_of(batch, first);
     run_forward<true>(net, block, scratch, &update, first);
     loss += loss_of<true>(block, net.shape.outputs(), scratch.outputs(), scratch.rows, update.label_smoothing);

@@ -32,6 +32,8 @@ struct Update {
   int32_t dropout_threshold;   // of 2^24; 0: no dropout
   uint64_t seed;
   int64_t step;
+  bool (*give_up)(const void*);  // asked between blocks of a large batch, before anything is updated
+  const void* asked;
 };
 
 struct Net {
@@ -46,7 +48,7 @@ struct Kernel {
   int lanes;
   // Floats of scratch memory (64-byte aligned, zeroed once) for batches of up to `rows` rows.
   int64_t (*scratch_floats)(const Shape&, int64_t rows);
-  // One update; answers the sum of weighted losses before it.
+  // One update; answers the sum of weighted losses before it. Nothing is updated when it was told to give up.
   double (*step)(const Net&, const Batch&, const Update&, float* scratch);
   // Outputs of a batch of at most kBlockRows rows, (outputs, row_stride), somewhere in scratch.
   const float* (*forward)(const Net&, const Batch&, float* scratch);

@@ -39,7 +39,6 @@ SHOAL_INLINE V load(const float* p) { return *reinterpret_cast<const V*>(p); }
 SHOAL_INLINE void store(float* p, V v) { *reinterpret_cast<V*>(p) = v; }
 // x - 0 is x for every x, so this is one broadcast; 0 + x is not, for -0, and would cost an addition.
 SHOAL_INLINE V set1(float x) { return x - V{}; }
-SHOAL_INLINE VI set1i(int32_t x) { return VI{} + x; }
 SHOAL_INLINE V select(VI mask, V yes, V no) { return mask ? yes : no; }
 SHOAL_INLINE VI bits(V v) { return reinterpret_cast<VI>(v); }
 SHOAL_INLINE V from_bits(VI v) { return reinterpret_cast<V>(v); }
@@ -75,11 +74,17 @@ SHOAL_INLINE float sum(V v) {
   return total;
 }
 
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHOAL_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHOAL_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, VI{__VA_ARGS__})
+#endif
+
 // Lane l of pairs_(a, b): a[l] + a[l ^ D] where bit D of l is clear, b[l] + b[l ^ D] where it is set.
 template <int D, int... I>
 SHOAL_INLINE V pairs_(V a, V b, std::integer_sequence<int, I...>) {
-  const V here = __builtin_shufflevector(a, b, ((I & D) ? I + L : I)...);
-  const V there = __builtin_shufflevector(a, b, ((I & D) ? (I ^ D) + L : (I ^ D))...);
+  const V here = SHOAL_SHUFFLE(a, b, ((I & D) ? I + L : I)...);
+  const V there = SHOAL_SHUFFLE(a, b, ((I & D) ? (I ^ D) + L : (I ^ D))...);
   return here + there;
 }
 // Lane l of the result is the sum of the lanes of rows[l]: a tree of L - 1 shuffled additions.
@@ -96,8 +101,8 @@ SHOAL_INLINE V sum_rows(V* rows) {
 
 template <int D, int... I>
 SHOAL_INLINE void exchange_(V& a, V& b, std::integer_sequence<int, I...>) {
-  const V first = __builtin_shufflevector(a, b, ((I & D) ? (I ^ D) + L : I)...);
-  const V second = __builtin_shufflevector(a, b, ((I & D) ? I + L : (I ^ D))...);
+  const V first = SHOAL_SHUFFLE(a, b, ((I & D) ? (I ^ D) + L : I)...);
+  const V second = SHOAL_SHUFFLE(a, b, ((I & D) ? I + L : (I ^ D))...);
   a = first;
   b = second;
 }

@@ -18,6 +18,7 @@ constexpr int64_t kLargestGroup = 16;
 constexpr int64_t kChunk = kBlockRows;     // rows at a time when nothing is trained
 constexpr int64_t kRange = 4096;           // rows of one task when nothing is trained
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // ---- a member's numbers, from the population's flat form to the kernel's and back ----
 
@@ -43,6 +44,17 @@ void unpack(const Shape& s, float* flat, const float* packed) { repack<false>(s,
 const float* delivered(const Recipe& r, const State& state, int64_t i) {
   if (r.patience > 0 && state.best_epoch[i] > 0) return state.slots + r.slots + r.optimizer_slots * r.slot_size;
   return state.parameters + r.parameters;
+}
+
+// Whether all weights are finite: x - x is zero for numbers, and NaN for infinity and NaN.
+bool finite(const Net& net) {
+  const int64_t count = net.shape.packed_floats();  // a multiple of a cache line
+  float sums[kLine] = {};
+  for (int64_t i = 0; i < count; i += kLine)
+    for (int64_t j = 0; j < kLine; ++j) sums[j] += net.weights[i + j] - net.weights[i + j];
+  float total = 0;
+  for (float sum : sums) total += sum;
+  return total == 0;
 }
 
 double flops(const Shape& s) {
@@ -272,7 +284,7 @@ class Trainer {
       trainees_[k].loss /= norm;
       log(work_.loss, trainees_[k]) = trainees_[k].loss;
     }
-    return true;
+    return !must_stop();  // the last step may have been given up
   }
 
   Update update_for(const Trainee& t) const {
@@ -294,6 +306,8 @@ class Trainer {
     u.dropout_scale = static_cast<float>(1 / (1 - r.dropout));
     u.seed = r.seed;
     u.step = t.steps;
+    u.give_up = [](const void* trainer) { return static_cast<const Trainer*>(trainer)->must_stop(); };
+    u.asked = this;
     return u;
   }
 
@@ -345,13 +359,19 @@ class Trainer {
   // The end of a member's epoch: has it diverged, improved, lost patience, or finished?
   void judge(Trainee& t) {
     const Recipe& r = nets_.recipes[t.member];
-    const double valid = r.patience > 0 && n_valid_ > 0 ? log(work_.valid_loss, t) : kNaN;
+    const double valid = n_valid_ > 0 ? log(work_.valid_loss, t) : 0;
+    if (!std::isfinite(t.loss) || !std::isfinite(valid) || !finite(t.net)) {
+      // Infinitely bad, so that nobody takes it for the best; NaN means that nothing was measured.
+      log(work_.loss, t) = kInfinity;
+      if (n_valid_ > 0) {
+        log(work_.valid_loss, t) = kInfinity;
+        log(work_.valid_score, t) = -kInfinity;
+      }
+      t.status = Diverged;
+    }
     ++t.epochs;
     ++t.column;
-    if (!std::isfinite(t.loss)) {
-      t.status = Diverged;
-      return;
-    }
+    if (t.status == Diverged) return;
     if (r.patience > 0) {
       if (valid < t.best_loss) {
         t.best_loss = valid;
