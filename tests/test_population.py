@@ -308,11 +308,17 @@ def test_select_goes_on_exactly_where_members_stood():
 
 def test_ctrl_c_ends_within_a_second_and_leaves_every_member_at_the_end_of_an_epoch(tmp_path):
     script = textwrap.dedent("""
-        import sys, time, numpy as np, shoal
+        import sys, threading, time, numpy as np, shoal
         X = np.random.default_rng(0).normal(size=(20000, 100)).astype(np.float32)
         y = (X[:, 0] > 0).astype(int)
         population = shoal.Population(shoal.grid(hidden=[200, (300, 300)], repeats=10), 100, 2)
-        print("ready", flush=True)
+
+        def tell():  # as soon as some network has finished an epoch
+            while not population.epochs.any():
+                time.sleep(0.01)
+            print("ready", flush=True)
+
+        threading.Thread(target=tell, daemon=True).start()
         try:
             population.fit(X, y, epochs=1000)
         except KeyboardInterrupt:
@@ -322,7 +328,6 @@ def test_ctrl_c_ends_within_a_second_and_leaves_every_member_at_the_end_of_an_ep
     path = tmp_path / "population.safetensors"
     with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
-        time.sleep(1.5)
         begun = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n"
