@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraint
 .PHONY: demo test lint bench bench-quick sanitize wheel clean
 
 demo: $(VENV)/.demo
-	$(BIN)/python examples/digits.py
+	$(BIN)/shoal search --demo
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 tests --pyargs shoal
@@ -33,7 +33,7 @@ wheel: $(VENV)/.test
 	sh tools/wheel.sh $(BIN)/python
 
 clean:
-	rm -rf build dist $(VENV) shoal-demo
+	rm -rf build dist $(VENV) shoal-runs
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)

@@ -1,6 +1,6 @@
 """Which network reads handwritten digits best? Hundreds of them are trained at once, and the best is scored once.
 
-Run it with `make demo`, or `python examples/digits.py`.
+An example of a population used directly: `python examples/digits.py`. For a search in one call see `shoal search`.
 """
 
 from __future__ import annotations

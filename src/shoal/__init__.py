@@ -10,10 +10,23 @@ from shoal.members import ACTIVATIONS, Member, grid, sample
 from shoal.population import Population
 
 __version__ = "0.1.0"
-__all__ = ["ACTIVATIONS", "Member", "Population", "grid", "rows", "sample", "torch"]
+__all__ = [
+    "ACTIVATIONS", "Member", "Population", "ShoalClassifier", "ShoalRegressor",
+    "grid", "load", "rows", "sample", "save", "torch",
+]  # fmt: skip
+
+# Loaded when first asked for: they need PyTorch or scikit-learn.
+_LAZY = {
+    "ShoalClassifier": "shoal.search.estimators",
+    "ShoalRegressor": "shoal.search.estimators",
+    "load": "shoal.search.saving",
+    "save": "shoal.search.saving",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "torch":  # needs PyTorch: loaded when first asked for
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name == "torch":
         return importlib.import_module("shoal.torch")
     raise AttributeError(f"module 'shoal' has no attribute {name!r}")

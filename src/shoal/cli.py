@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from shoal.bench.cli import app as bench_app
+from shoal.export_cli import EPILOG as EXPORT_EXAMPLES
+from shoal.export_cli import export
+from shoal.search_cli import PREDICT_EXAMPLES, SEARCH_EXAMPLES, predict, search
 
 app = typer.Typer(
     help="Train thousands of neural networks as one.",
@@ -15,6 +19,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command(epilog=SEARCH_EXAMPLES)(search)
+app.command(epilog=PREDICT_EXAMPLES)(predict)
+app.command(epilog=EXPORT_EXAMPLES)(export)
 app.add_typer(bench_app, name="bench", help="Measure Shoal side by side with what you would use instead.")
 
 
@@ -52,13 +59,28 @@ def info() -> None:
 def main() -> None:
     """Entry point: errors that a user can mend end in one sentence and exit code 2, Ctrl-C in exit code 130."""
     try:
-        app()
-    except KeyboardInterrupt:
+        code = app(standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except (ValueError, TypeError, FileNotFoundError, ModuleNotFoundError, MemoryError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    except BrokenPipeError:  # somebody reads only the first lines of what we print
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (ValueError, TypeError, OSError, ModuleNotFoundError, MemoryError) as error:
+        _fail(str(error), 2)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # those of typer have it: a flag that is not there, no number, ...
+            raise
+        message, code = error.format_message().rstrip("."), getattr(error, "exit_code", 2)
+        if not message:  # the help was asked for, by giving nothing
+            sys.exit(code)
+        _fail(f"{message} (--help tells more)", code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,12 @@ class Member:
         """Plain values, in the order of the fields, ready for JSON."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
+    @staticmethod
+    def from_dict(fields: dict[str, Any]) -> Member:
+        """A member from `as_dict`, also after a way through JSON, which has lists where members have tuples."""
+        plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+        return Member(**plain)
+
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Member))
 
@@ -123,7 +129,7 @@ def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
     _check_fields(choices)
     repeats = _integer("repeats", repeats, low=1, high=1 << 30)
     names = list(choices)
-    options = [_alternatives(name, choices[name]) for name in names]
+    options = [alternatives(name, choices[name]) for name in names]
     members = []
     for values in itertools.product(*options):
         recipe = Member(**dict(zip(names, values, strict=True)))
@@ -147,7 +153,7 @@ def sample(count: int, *, seed: int = 0, **space: Any) -> list[Member]:
     generator = np.random.default_rng(_integer("seed", seed, low=0, high=(1 << 63) - 1))
     members = []
     for _ in range(count):
-        drawn = {name: _draw(name, value, generator) for name, value in space.items()}
+        drawn = {name: draw_value(name, value, generator) for name, value in space.items()}
         members.append(Member(**drawn, seed=int(generator.integers(1 << 31))))
     return members
 
@@ -167,16 +173,16 @@ def _with_seed(recipe: Member, seed: int) -> Member:
     return copy
 
 
-def _draw(name: str, value: Any, generator: np.random.Generator) -> Any:
+def draw_value(name: str, value: Any, generator: np.random.Generator) -> Any:
     if hasattr(value, "rvs"):
         drawn = value.rvs(random_state=generator)
         whole = name in ("hidden", "batch_size", "patience", "epochs")
         return int(np.rint(drawn)) if whole and np.ndim(drawn) == 0 else drawn
-    options = _alternatives(name, value)
+    options = alternatives(name, value)
     return options[int(generator.integers(len(options)))]
 
 
-def _alternatives(name: str, value: Any) -> Sequence[Any]:
+def alternatives(name: str, value: Any) -> Sequence[Any]:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, range):

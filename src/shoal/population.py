@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -151,20 +151,22 @@ class Population:
         threads: int | None = None,
         shuffle: bool | str = True,
         rows: Rows | Split | Sequence[Split] | None = None,
-        until: int | None = None,
+        until: int | Sequence[int] | np.ndarray | None = None,
         seed: int = 0,
         device: str = "cpu",
         progress: bool = False,
+        stop_when: Callable[[], bool] | None = None,
     ) -> History:
         """Train every active member for `epochs` more epochs (10 unless told), from its present weights and moments.
 
         shuffle   True: a new order of rows each epoch, the same for all members that share their rows, like one data
                   loader for all; "each": an order of its own for each member, from its seed; False: rows in order
         rows      which rows each member trains on and is scored on; None: all members on all rows
-        until     instead of `epochs`: train each member until it has done so many in all
+        until     instead of `epochs`: train each member until it has done so many in all; one number, or one per member
         seed      of the order of rows
         device    "cpu", "cuda" or "mps"
         progress  print the plan and show a progress bar
+        stop_when asked several times a second; once it says True, training ends like after Ctrl-C, without the error
 
         After Ctrl-C every member stands at the end of an epoch; `fit(..., until=n)` goes on from there.
         """
@@ -172,7 +174,7 @@ class Population:
         every = max(1, LARGEST_LOG // (24 * len(self)))
         for _ in self.iter_fit(
             X, y, epochs, every=every, engine=engine, threads=threads, shuffle=shuffle, rows=rows, until=until,
-            seed=seed, device=device, progress=progress,
+            seed=seed, device=device, progress=progress, stop_when=stop_when,
         ):  # fmt: skip
             pass
         return self.history
@@ -188,10 +190,11 @@ class Population:
         threads: int | None = None,
         shuffle: bool | str = True,
         rows: Rows | Split | Sequence[Split] | None = None,
-        until: int | None = None,
+        until: int | Sequence[int] | np.ndarray | None = None,
         seed: int = 0,
         device: str = "cpu",
         progress: bool = False,
+        stop_when: Callable[[], bool] | None = None,
     ) -> Iterator[History]:
         """`fit` as a generator: yields the history after every `every` epochs, so that anyone can watch or stop it.
 
@@ -204,7 +207,7 @@ class Population:
         if isinstance(every, bool) or not isinstance(every, (int, np.integer)) or every < 1:
             raise ValueError(f"every must be a whole number of epochs, at least 1; got {every!r}")
         resources = Resources(thread_count(threads), device, self.memory_limit)
-        return self._steps(data, targets, plan, int(every), get_engine(engine, device), resources, progress)
+        return self._steps(data, targets, plan, int(every), get_engine(engine, device), resources, progress, stop_when)
 
     def _steps(
         self,
@@ -215,17 +218,27 @@ class Population:
         chosen: Engine,
         resources: Resources,
         progress: bool,
+        stop_when: Callable[[], bool] | None,
     ) -> Iterator[History]:
         if progress:
             workspace = chosen.workspace(self.program, data, plan, resources)
             print(Memory.of(self.program, self.state, data.X, workspace, self.memory_limit))
         with Reporter(progress, self._remaining(targets)) as reporter:
-            while self._remaining(targets):
-                self._run(chosen, data, plan, np.minimum(targets, self.state.epochs + every), resources, reporter)
+            stopped = _Latch(stop_when)
+            while self._remaining(targets) and not stopped():
+                until = np.minimum(targets, self.state.epochs + every)
+                self._run(chosen, data, plan, until, resources, lambda done: reporter.update(done) or stopped())
+                reporter.finish_run()
                 yield self.history
 
     def _run(
-        self, engine: Engine, data: Data, plan: Assignment, until: np.ndarray, resources: Resources, reporter: Reporter
+        self,
+        engine: Engine,
+        data: Data,
+        plan: Assignment,
+        until: np.ndarray,
+        resources: Resources,
+        watch: Callable[[int], bool],
     ) -> None:
         """One call of an engine, and its place in the history."""
         which = np.flatnonzero((self.state.status == ACTIVE) & (self.state.epochs < until))
@@ -236,13 +249,12 @@ class Population:
             try:
                 engine.train(
                     self.program, data, plan, self.state, which, until[which], log, resources,
-                    lambda done: reporter.update(done) or interrupt.requested,
+                    lambda done: watch(done) or interrupt.requested,
                 )  # fmt: skip
             finally:
                 self.history.record(which, start, loss=log.loss, valid_loss=log.valid_loss, valid_score=log.valid_score)
                 self.history.trim(int(self.state.epochs.max()))
                 self.history.seconds += time.perf_counter() - begun
-                reporter.finish_run()
         if interrupt.requested:
             raise KeyboardInterrupt
 
@@ -350,14 +362,21 @@ class Population:
             raise IndexError(f"there is no member {wrong[0]}: the population has members 0 to {len(self) - 1}")
         return np.where(array < 0, array + len(self), array).astype(np.int64)
 
-    def _targets(self, epochs: int | None, until: int | None) -> np.ndarray:
+    def _targets(self, epochs: int | None, until: int | Sequence[int] | np.ndarray | None) -> np.ndarray:
         """Epoch count at which this fit ends, per member."""
         if epochs is not None and until is not None:
             raise ValueError(f"give `epochs` or `until`, not both; got {epochs=}, {until=}")
-        number = (10 if epochs is None else epochs) if until is None else until
-        if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 1 <= number < 1 << 30:
-            raise ValueError(f"epochs must be a whole number of at least 1; got {number!r}")
-        targets = self.state.epochs + number if until is None else np.full(len(self), number, np.int64)
+        number = np.asarray((10 if epochs is None else epochs) if until is None else until)
+        least = 1 if number.ndim == 0 else 0  # one per member: zero leaves a member as it is
+        if number.dtype.kind not in "iu" or np.any(number < least) or np.any(number >= 1 << 30):
+            raise ValueError(
+                f"epochs must be a whole number of at least {least}; got {epochs if until is None else until!r}"
+            )
+        if number.ndim and (until is None or number.shape != (len(self),)):
+            raise ValueError(
+                f"until must be one number or one per member, {len(self)} of them; got shape {number.shape}"
+            )
+        targets = self.state.epochs + number if until is None else np.broadcast_to(number, (len(self),))
         most = self.program.recipes["epochs"]
         return np.where(most >= 0, np.minimum(targets, most), targets).astype(np.int64)
 
@@ -384,6 +403,19 @@ class Population:
         """Member-epochs still to be trained."""
         left = np.maximum(targets - self.state.epochs, 0)
         return int(left[self.state.status == ACTIVE].sum())
+
+
+class _Latch:
+    """Asks a question until it was answered with yes, then never again."""
+
+    def __init__(self, question: Callable[[], bool] | None) -> None:
+        self.question = question
+        self.answer = False
+
+    def __call__(self) -> bool:
+        if not self.answer and self.question is not None:
+            self.answer = bool(self.question())
+        return self.answer
 
 
 def _check_limit(limit: int | None) -> int:

@@ -70,7 +70,7 @@ def load_population(path: str | os.PathLike[str], make: type[Population], memory
     """Read and check a file from `save_population`."""
     header, arrays = _read(path)
     try:
-        members = [Member(**_tuples(recipe)) for recipe in header["members"]]
+        members = [Member.from_dict(recipe) for recipe in header["members"]]
         weight = arrays["class_weight"] if len(arrays["class_weight"]) else None
         population = make(
             members, header["n_features"], header["n_outputs"], header["loss"], class_weight=weight,
@@ -114,11 +114,6 @@ def _check_counters(arrays: dict[str, np.ndarray]) -> None:
             raise ValueError(f"{name} must not be negative")
     if np.any(arrays["best_epoch"] > arrays["epochs"]):
         raise ValueError("a best epoch is later than the last one")
-
-
-def _tuples(recipe: dict[str, Any]) -> dict[str, Any]:
-    """JSON has lists where members have tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in recipe.items()}
 
 
 def _put(target: np.ndarray, source: np.ndarray, name: str) -> None:

@@ -128,9 +128,80 @@ def mnist(
     _finish(context, lambda: bench.run(settings), out)
 
 
+@app.command()
+def tabular(
+    context: typer.Context,
+    only: Annotated[list[str] | None, typer.Option(help="Tables; give it several times. [all]")] = None,
+    contender: Annotated[
+        list[str] | None, typer.Option(help="shoal, mlp, forest, boosting, linear, realmlp. [all that are installed]")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Seconds for each fit. [60]")] = None,
+    folds: Annotated[int | None, typer.Option(min=2, help="Outer folds. [3]")] = None,
+    first: Annotated[int | None, typer.Option(min=1, help="Measure only the first of these folds. [all]")] = None,
+    again: Annotated[
+        list[str] | None, typer.Option(help="Contenders to measure anew, though an earlier run has done so.")
+    ] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Real tables: how good the search is against random searches, forests, boosting and RealMLP in the same time.
+
+    Takes hours. Every fit is written down when it ends, in tabular.jsonl: a run that was stopped goes on from there.
+    """
+    from dataclasses import replace
+
+    from shoal.bench import tabular as bench
+    from shoal.bench.report import default_folder
+
+    given = {"only": only, "contenders": contender, "seconds": seconds, "folds": folds, "first": first, "again": again}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings, out or default_folder()), out)
+
+
+@app.command()
+def gridsearch(
+    context: typer.Context,
+    recipes: Annotated[int | None, typer.Option(min=1, help="Recipes, of a grid of 100. [100]")] = None,
+    share: Annotated[
+        float | None, typer.Option(help="Share of the recipes that scikit-learn is measured on, and scaled. [1]")
+    ] = None,
+    folds: Annotated[int | None, typer.Option(min=2, help="Folds. [10]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of each network. [20]")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Times that everything is measured. [2]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """A cross-validated grid search on digits: 1,000 networks, against scikit-learn's GridSearchCV(MLPClassifier)."""
+    from dataclasses import replace
+
+    from shoal.bench import gridsearch as bench
+
+    given = {"recipes": recipes, "share": share, "folds": folds, "epochs": epochs, "repeats": repeats}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def report(
+    context: typer.Context,
+    members: Annotated[int | None, typer.Option(min=1, help="Members of the report. [10000]")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Times that everything is measured. [7]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """What one waits for besides training: `import shoal`, `shoal --help`, the report of 10,000 members."""
+    from dataclasses import replace
+
+    from shoal.bench import startup as bench
+
+    given = {"members": members, "repeats": repeats}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
 @app.command(name="all")
 def everything(context: typer.Context, repeats: Repeats = None, quick: Quick = False, out: Out = None) -> None:
-    """All of the above, one after the other."""
+    """The engine's benchmarks, one after the other: table1, shapes, scaling, mnist."""
     for command in (table1, shapes, scaling, mnist):
         context.info_name = command.__name__
         command(context, repeats=repeats, quick=quick, out=out)

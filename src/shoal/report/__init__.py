@@ -1,0 +1,7 @@
+"""One self-contained HTML page per run: it works offline, by mail, on a phone, in the dark and by ear."""
+
+from __future__ import annotations
+
+from shoal.report.page import search_page, write_search_page
+
+__all__ = ["search_page", "write_search_page"]

@@ -1,0 +1,84 @@
+"""HTML that is escaped unless said otherwise, so that a column named `<script>` is a name and nothing more."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from typing import Any
+
+
+class Html(str):
+    """Text that is HTML already. Every other string is escaped when it is put into an element."""
+
+    __slots__ = ()
+
+
+EMPTY = Html("")
+# Elements that HTML closes by itself; SVG shapes are written with an end tag, which both dialects understand.
+VOID = frozenset({"br", "hr", "input", "col"})
+
+
+def escape(value: object) -> Html:
+    """Escape a value for text and for attributes in double quotes.
+
+    Half a surrogate pair, as badly decoded files have them, cannot be written as UTF-8 and becomes a question mark.
+
+    >>> escape('<a href="x">')
+    '&lt;a href=&quot;x&quot;&gt;'
+    """
+    if isinstance(value, Html):
+        return value
+    return Html(html.escape(str(value).encode("utf-8", "replace").decode("utf-8"), quote=True))
+
+
+def join(parts: Iterable[object], separator: str = "") -> Html:
+    return Html(escape(separator).join(escape(part) for part in parts if part is not None))
+
+
+def tag(name: str, *children: object, **attributes: Any) -> Html:
+    """An element. A trailing underscore is dropped from attribute names, inner ones become hyphens.
+
+    >>> tag("p", "1 < 2", class_="note", aria_label="a & b", hidden=True, id=None)
+    '<p class="note" aria-label="a &amp; b" hidden>1 &lt; 2</p>'
+    """
+    written = []
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        key = key.rstrip("_").replace("_", "-")
+        written.append(f" {key}" if value is True else f' {key}="{escape(value)}"')
+    start = f"<{name}{''.join(written)}>"
+    return Html(start) if name in VOID else Html(f"{start}{join(children)}</{name}>")
+
+
+def table(caption: object, head: list[Html], body: Iterable[Html], **attributes: Any) -> Html:
+    """A table with a caption, in a region that scrolls sideways by itself, also by keyboard: the page never does."""
+    identity = attributes.pop("id")
+    rows = join(body)
+    inner = tag(
+        "table",
+        tag("caption", caption, id=f"{identity}-caption"),
+        tag("thead", tag("tr", *head)),
+        tag("tbody", rows),
+        id=identity,
+        **attributes,
+    )
+    return tag("div", inner, class_="scroll", role="region", tabindex="0", aria_labelledby=f"{identity}-caption")
+
+
+def column_head(label: object, numeric: bool = False, **attributes: Any) -> Html:
+    return tag("th", label, scope="col", class_="number" if numeric else None, **attributes)
+
+
+def row_head(label: object, numeric: bool = False) -> Html:
+    return tag("th", label, scope="row", class_="number" if numeric else None)
+
+
+def cell(value: object, numeric: bool = False, class_: str | None = None, **attributes: Any) -> Html:
+    return tag("td", value, class_="number" if numeric else class_, **attributes)
+
+
+def terms(pairs: Iterable[tuple[object, object]]) -> Html:
+    """A list of names and values; pairs whose value is None are left out."""
+    items = [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs if value is not None]
+    return tag("dl", *items) if items else EMPTY

@@ -1,0 +1,121 @@
+"""The page: sections, style and script put into one file that asks the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from shoal.report import results, sections
+from shoal.report.markup import Html, escape, join, tag
+from shoal.report.prepare import leaderboard_columns, plain, script_json, thinned
+from shoal.report.sections import Section
+from shoal.report.words import metric_name
+
+TASKS = ("classification", "regression", "multilabel")
+SCRIPTS = ("common.js", "filter.js", "board.js", "scatter.js", "curves.js")
+
+
+def resource(name: str) -> str:
+    return files("shoal.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def script_text() -> str:
+    """The scripts as one, sharing names with each other and with nobody else."""
+    inner = "\n".join(resource(name) for name in SCRIPTS)
+    return f'(() => {{\n"use strict";\n{inner}\n}})();'
+
+
+def policy(script: str) -> str:
+    """What the browser may load: nothing. Of scripts only ours runs, known by its hash."""
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    loaded = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return f"{loaded}; base-uri 'none'; form-action 'none'"
+
+
+def all_sections(data: dict[str, Any], columns: list[dict[str, Any]], curves: list[dict[str, Any]]) -> list[Section]:
+    metric = (data.get("score") or {}).get("metric") or ""
+    target = (data.get("data") or {}).get("target") or "the target"
+    rows = (data.get("leaderboard") or {}).get("rows") or []
+    mistakes = None
+    if data.get("confusion"):
+        mistakes = results.confusion(data["confusion"])
+    elif data.get("residuals"):
+        mistakes = results.residuals(data["residuals"], target)
+    found = [
+        sections.opening(data),
+        sections.searched(data),
+        results.leaderboard(columns, len(rows)),
+        results.scatter(columns, metric),
+        results.curves(curves),
+        results.luck(data.get("luck")),
+        mistakes,
+        results.calibration(data.get("calibration")),
+        sections.ensemble(data),
+        sections.data_understood(data),
+        sections.cost(data),
+    ]
+    return [section for section in found if section]
+
+
+def heading(data: dict[str, Any]) -> Html:
+    target = (data.get("data") or {}).get("target")
+    if target is None:
+        return tag("h1", data["title"])
+    return tag("h1", "Predicting ", tag("em", target), " in ", tag("span", data["title"]))
+
+
+def checked(data: dict[str, Any]) -> dict[str, Any]:
+    """The data as plain values, ours to change, with a task that the page knows and a title."""
+    data = plain(data)
+    task = data.get("task")
+    if task not in TASKS:
+        raise ValueError(f"The task of a report is one of {', '.join(TASKS)}, got {task!r}; give one of these.")
+    data["title"] = data.get("title") or "search"
+    if data.get("data") and isinstance(data["data"].get("target"), list):  # several outputs
+        data["data"]["target"] = ", ".join(map(str, data["data"]["target"]))
+    return data
+
+
+def script_data(data: dict[str, Any], columns: list[dict[str, Any]], curves: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the script needs beyond the sections: every recipe, and the numbers behind the curves."""
+    score, ensemble = data.get("score") or {}, data.get("ensemble") or {}
+    parts = ensemble.get("parts") or [] if ensemble.get("used") else []
+    return {
+        "columns": columns,
+        "metric": metric_name(score.get("metric") or ""),
+        "chance": score.get("chance"),
+        "ensemble": [part["recipe"] for part in parts],
+        "curves": [{key: curve[key] for key in ("epochs", "train", "valid")} for curve in curves],
+    }
+
+
+def search_page(data: dict[str, Any]) -> str:
+    """The report of a search as one HTML page, from data that JSON knows."""
+    data = checked(data)
+    columns = leaderboard_columns(data.get("leaderboard") or {"columns": [], "rows": []})
+    curves = [thinned(curve) for curve in data.get("curves") or [] if curve.get("epochs")]
+    shown = all_sections(data, columns, curves)
+    script = script_text()
+    return Template(resource("page.html")).substitute(
+        policy=escape(policy(script)),
+        title=escape(f"{data['title']}: Shoal search report"),
+        style=resource("page.css"),
+        heading=heading(data),
+        created=escape(data.get("created") or ""),
+        version=escape(data.get("version") or ""),
+        contents=join(tag("li", tag("a", section.short, href=f"#{section.address}")) for section in shown),
+        sections=join((section.html() for section in shown), "\n"),
+        data=script_json(script_data(data, columns, curves)),
+        script=script,
+    )
+
+
+def write_search_page(data: dict[str, Any], path: str | Path) -> Path:
+    """Write the report of a search and say where it is."""
+    path = Path(path)
+    path.write_text(search_page(data), encoding="utf-8", newline="\n")
+    return path

@@ -1,0 +1,134 @@
+"""From a run's data to what the page needs: plain values, a compact leaderboard, JSON that cannot end its script."""
+
+from __future__ import annotations
+
+import json
+import math
+from statistics import median
+from typing import Any
+
+# Numbers that readers compare digit by digit get the same decimals in every row.
+ALIGNED = frozenset({"score", "fold_spread", "seed_spread", "loss"})
+# What a recipe is must be seen on a phone without scrolling sideways; the other columns keep their order.
+FIRST = ["rank", "recipe", "score", "hidden", "activation"]
+LONGEST_CURVE = 400
+
+
+def plain(value: Any) -> Any:
+    """Only what JSON knows: numpy scalars become Python's, numbers that are not finite become null."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    raise TypeError(f"A report is made of values that JSON knows, got {type(value).__name__}; convert it first.")
+
+
+def script_json(value: Any) -> str:
+    """JSON for a script element: no `<`, so that neither `</script>` nor `<!--` in a user's string can end it.
+
+    >>> script_json({"name": "</script>"})
+    '{"name":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def compact(number: float | None, digits: int) -> float | int | None:
+    """Fewer digits, fewer bytes: nobody reads the seventh digit of a learning rate.
+
+    >>> compact(0.123456789, 4), compact(3.0, 4), compact(None, 4)
+    (0.1235, 3, None)
+    """
+    if number is None or isinstance(number, int):
+        return number
+    shorter = float(f"{number:.{digits}g}")
+    return int(shorter) if shorter.is_integer() and abs(shorter) < 1e15 else shorter
+
+
+def number_style(key: str, values: list[Any]) -> tuple[str, int]:
+    """How a column of numbers is written: whole, with fixed decimals, or with three significant digits."""
+    present = [abs(value) for value in values if value is not None]
+    if all(isinstance(value, int) for value in present):
+        return "integer", 0
+    largest = max(present)
+    if key in ALIGNED and largest < 1e5:
+        return "fixed", max(0, 4 - max(0, math.floor(math.log10(largest)) if largest > 0 else 0))
+    return "significant", 0
+
+
+def leaderboard_columns(board: dict[str, Any]) -> list[dict[str, Any]]:
+    """Columns with their values; text as codes into a list of distinct texts, which is small and sorts fast."""
+    columns = []
+    keys = [column["key"] for column in board["columns"]]
+    places = sorted(
+        range(len(keys)), key=lambda place: FIRST.index(keys[place]) if keys[place] in FIRST else len(FIRST)
+    )
+    for place in places:
+        column = board["columns"][place]
+        values = [row[place] for row in board["rows"]]
+        key = column["key"]
+        described = {"key": key, "label": column.get("label") or key.replace("_", " ")}
+        numbers = all(value is None or isinstance(value, int | float) for value in values)
+        if column.get("kind") == "number" and numbers:
+            values = [compact(value, 6 if key in ALIGNED else 4) for value in values]
+            style, decimals = number_style(key, values)
+            described |= {"style": style, "decimals": decimals, "values": values}
+        else:
+            texts = [None if value is None else str(value) for value in values]
+            distinct = sorted({text for text in texts if text is not None})
+            code = {text: index for index, text in enumerate(distinct)}
+            described |= {"style": "text", "decimals": 0, "texts": distinct}
+            described["codes"] = [-1 if text is None else code[text] for text in texts]
+        columns.append(described)
+    return columns
+
+
+def cell_value(column: dict[str, Any], row: int) -> Any:
+    if column["style"] == "text":
+        code = column["codes"][row]
+        return None if code < 0 else column["texts"][code]
+    return column["values"][row]
+
+
+def column_values(columns: list[dict[str, Any]], key: str) -> list[Any]:
+    """All values of one column, or nothing when the leaderboard has no such column."""
+    for column in columns:
+        if column["key"] == key:
+            length = len(column["codes"] if column["style"] == "text" else column["values"])
+            return [cell_value(column, row) for row in range(length)]
+    return []
+
+
+def by_activation(columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What each activation reached, best first: the scatter plot in words, for those who cannot see it."""
+    groups: dict[str, list[tuple[float, Any]]] = {}
+    rows = zip(*(column_values(columns, key) for key in ("activation", "score", "width")), strict=False)
+    for activation, score, width in rows:
+        if activation is not None and score is not None:
+            groups.setdefault(activation, []).append((score, width))
+    summary = []
+    for activation, members in groups.items():
+        best, width = max(members, key=lambda member: member[0])
+        middle = median(score for score, _ in members)
+        summary.append(
+            {"activation": activation, "count": len(members), "best": best, "median": middle, "width": width}
+        )
+    return sorted(summary, key=lambda group: -group["best"])
+
+
+def thinned(curve: dict[str, Any]) -> dict[str, Any]:
+    """A curve of at most some hundred points; the eye cannot tell more apart. The last epoch stays."""
+    epochs = curve["epochs"]
+    step = math.ceil(len(epochs) / LONGEST_CURVE) or 1
+    kept = [*range(0, len(epochs) - 1, step), len(epochs) - 1] if epochs else []
+    series = {}
+    for name in ("train", "valid"):
+        values = curve.get(name) or []
+        series[name] = [compact(values[place], 5) if place < len(values) else None for place in kept]
+    return {**curve, "epochs": [epochs[place] for place in kept], **series}

@@ -1,0 +1,84 @@
+"""Ensembles over out-of-fold predictions: greedy selection (Caruana et al., 2004), held back by how few rows there are.
+
+On few rows the greedy choice follows luck, and an equal mix of the best is safer; on many rows it finds what really
+complements what. The weights are a blend of both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
+
+TEMPERATURES = np.geomspace(0.5, 4.0, 43)
+STEPS = 24
+EQUAL = 12  # candidates in the equal mix
+TRUST = 300.0  # rows at which both halves of the blend have the same weight
+
+
+def weigh(
+    task: Task,
+    essence: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    scale: np.ndarray | float = 1.0,
+    steps: int = STEPS,
+) -> np.ndarray:
+    """Weights of the candidates, (n_candidates,), which sum to one. Candidates come best first.
+
+    essence (n_candidates, n, d) as given by `Task.essence`.
+    """
+    counts = greedy(task, essence, y, weight, steps, scale)
+    first = np.zeros(len(essence))
+    first[:EQUAL] = 1 / min(EQUAL, len(essence))
+    caution = TRUST / (TRUST + len(y))
+    return np.asarray(caution * first + (1 - caution) * counts / counts.sum())
+
+
+def greedy(
+    task: Task, essence: np.ndarray, y: np.ndarray, weight: np.ndarray, steps: int, scale: np.ndarray | float = 1.0
+) -> np.ndarray:
+    """How often each of the candidates is taken, (n_candidates,): at each step the one that helps the average most.
+
+    Candidates may be taken again, which makes weights. The counts returned are those of the step with the lowest loss.
+    """
+    counts = np.zeros(len(essence), dtype=np.int64)
+    best_counts, best_loss = counts, np.inf
+    total = np.zeros(essence.shape[1:], dtype=essence.dtype)
+    share = (weight / weight.sum()).astype(essence.dtype)
+    for step in range(1, steps + 1):
+        losses = task.mean_losses((total + essence) / np.float32(step), y, scale) @ share
+        chosen = int(np.argmin(losses))
+        counts = counts.copy()
+        counts[chosen] += 1
+        total = total + essence[chosen]
+        if losses[chosen] < best_loss - 1e-9:
+            best_counts, best_loss = counts, losses[chosen]
+    return best_counts
+
+
+def best_temperature(task: Task, prediction: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
+    """The temperature with the lowest log-loss; one for regression.
+
+    One more row is imagined, which the model gets wrong: without a single mistake in the data the best temperature
+    would be zero, and the first mistake on new data would cost without limit.
+    """
+    if task.kind == REGRESSION:
+        return 1.0
+    share = weight / weight.sum()
+    wrong = _second_choice(task, prediction, y)
+    losses = []
+    for temperature in TEMPERATURES:
+        tempered = task.temper(prediction, float(temperature))
+        mistake = task.losses(tempered, wrong) @ share
+        losses.append(float(task.losses(tempered, y) @ share) + float(mistake) / len(y))
+    return float(TEMPERATURES[int(np.argmin(losses))])
+
+
+def _second_choice(task: Task, prediction: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """For each row, the target with which it would be a mistake: the likeliest of the other classes."""
+    if task.kind != CLASSIFICATION:
+        return 1.0 - y
+    others = prediction.copy()
+    others[np.arange(len(y)), y] = -1.0
+    return np.asarray(others.argmax(axis=1))

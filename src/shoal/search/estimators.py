@@ -1,0 +1,406 @@
+"""The search as scikit-learn estimators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+
+from shoal.machine import thread_count
+from shoal.search.leaderboard import variance_shares
+from shoal.search.outcome import Outcome, conclude
+from shoal.search.problem import Problem, make_folds, make_problem
+from shoal.search.run import Clock, Limits, Search, Watcher
+from shoal.search.schema import Schema
+from shoal.search.space import Recipe, Space, check_space, default_space
+from shoal.search.strategies import HALVING, anchors, find_strategy
+from shoal.search.table import Table
+from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task, find_metric
+
+STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default recipe is trained for
+
+
+@dataclass(eq=False)
+class Hooks:
+    """What the command line needs beside scikit-learn's interface."""
+
+    watcher: Watcher | None = None  # told of progress several times a second; may end the search
+    keep_on_interrupt: bool = False  # Ctrl-C ends the search and keeps the best so far, instead of raising
+    repeat: list[dict[str, Any]] | None = None  # the log of an earlier run, to be done again
+
+
+@dataclass(eq=False)
+class Run:
+    """What happened in a fit, for reports. Not part of saved models or pickles."""
+
+    search: Search
+    outcome: Outcome
+    cv_name: str
+    space: dict[str, str]
+    phases: dict[str, float]  # seconds
+    seed: int
+
+
+class _ShoalEstimator(BaseEstimator):
+    """What both estimators share. Constructors only store; `fit` checks."""
+
+    def __init__(
+        self,
+        space: Any = None,
+        *,
+        strategy: str = "halving",
+        recipes: int = 100,
+        budget: float | None = None,
+        cv: Any = None,
+        scoring: str | None = None,
+        seeds: int = 3,
+        epochs: int | None = None,
+        ensemble: bool = True,
+        refit: bool | str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.space = space
+        self.strategy = strategy
+        self.recipes = recipes
+        self.budget = budget
+        self.cv = cv
+        self.scoring = scoring
+        self.seeds = seeds
+        self.epochs = epochs
+        self.ensemble = ensemble
+        self.refit = refit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ---- fitting ----
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
+        clock = Clock(_positive("budget", self.budget))
+        hooks: Hooks = getattr(self, "_hooks", Hooks())
+        table, plain = self._table(X, reset=True)
+        task, target = self._encode_target(y, len(table))
+        weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)
+        self._check_rows(task, target, weight)
+        seed = _seed(self.random_state)
+        schema = Schema.of(table, plain=plain)
+        table = schema.check(table)
+        pairs, cv_name = make_folds(self.cv, task, X, target, groups, seed % (1 << 32))
+        class_weight = self._class_weight(target)
+        problem = make_problem(task, schema, table, target, pairs, weight, class_weight)
+        encoded = clock.elapsed()
+        search, space = self._search(problem, clock, seed, hooks)
+        trained = clock.elapsed()
+        refit = None
+        if self._wants_refit(pairs):
+            everything = np.arange(len(table))
+            refit = make_problem(task, schema, table, target, [(everything, everything)], weight, class_weight)
+        left = np.inf if clock.budget is None else max(clock.budget - clock.elapsed(), 0.2)
+        outcome = conclude(search, bool(self.ensemble), min(5.0, 0.7 * left), refit, _group_of(groups, problem))
+        self._publish(search, outcome)
+        phases = {
+            "encoding": encoded,
+            "search": trained - encoded,
+            "ensemble and honest score": clock.elapsed() - trained,
+        }
+        self._run = Run(search, outcome, cv_name, space, phases, seed)
+        return self
+
+    def _search(self, problem: Problem, clock: Clock, seed: int, hooks: Hooks) -> tuple[Search, dict[str, str]]:
+        task = problem.task
+        epochs = _whole("epochs", self.epochs, 1) or default_epochs(problem.n_rows)
+        limits = Limits(
+            recipes=_whole("recipes", self.recipes, 1) or 1, seeds=_whole("seeds", self.seeds, 1) or 1, finalists=6,
+            default_epochs=epochs, threads=_threads(self.n_jobs), seed=seed,
+        )  # fmt: skip
+        if clock.budget is not None:
+            clock.reserve = min(0.25 * clock.budget, 0.3 + 0.05 * clock.budget)
+        metric = find_metric(self.scoring, task)
+        search = Search(problem, metric, limits, clock, hooks.watcher, hooks.keep_on_interrupt)
+        views = list(problem.views)
+        first: list[Recipe] = []
+        if self.space is None:
+            batch_size = min(32, max(8, problem.n_rows // 8))
+            if clock.budget is not None and hooks.repeat is None:
+                search.warm_up(anchors(epochs, batch_size, views))
+                epochs = search.fitting_epochs(epochs, HALVING)
+            space: Any = default_space(problem.n_rows, task.kind == CLASSIFICATION, views, epochs)
+            first = anchors(epochs, batch_size, views)
+        else:
+            space = check_space(self.space, views)
+        words = space.describe() if isinstance(space, Space) else {"members": f"{len(space)} given"}
+        if hooks.repeat is not None:
+            search.repeat(hooks.repeat)
+            return search, words
+        search.run(find_strategy(self.strategy, space, seed, first))
+        return search, words
+
+    def _wants_refit(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> bool:
+        """By default only where folds train on very different parts of the data, as those of time series do."""
+        if self.refit in (True, False):
+            return bool(self.refit)
+        if self.refit != "auto":
+            raise ValueError(f"refit must be True, False or 'auto'; got {self.refit!r}")
+        sizes = [len(train) for train, _ in pairs]
+        return min(sizes) < 0.5 * max(sizes)
+
+    def _publish(self, search: Search, outcome: Outcome) -> None:
+        self.model_ = outcome.model
+        self.leaderboard_ = outcome.board
+        self.best_member_ = outcome.best.recipe.member
+        self.best_score_ = outcome.best.score
+        self.best_index_ = 0 if not len(outcome.board) else _index_of(outcome)
+        self.honest_score_ = outcome.honest
+        self.cv_results_ = _cv_results(outcome)
+        self.luck_ = variance_shares(outcome.groups)
+        self.n_networks_ = len(search.units) * len(search.problem.folds)
+        self.schema_ = outcome.model.schema
+        self.ensemble_gain_ = outcome.ensemble_score - outcome.best_pooled
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles hold what prediction and reading the results need, not every network that was ever trained."""
+        state = dict(super().__getstate__())
+        for name in ("_run", "_hooks"):
+            state.pop(name, None)
+        return state
+
+    # ---- predicting ----
+
+    def _raw(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        table, _ = self._table(X, reset=False)
+        return self.model_.predict(table, threads=_threads(self.n_jobs))
+
+    def _table(self, X: Any, reset: bool) -> tuple[Table, bool]:
+        """Frames keep their columns' types; arrays are numbers, checked as scikit-learn checks them."""
+        if isinstance(X, Table):
+            if reset:
+                self.n_features_in_ = len(X.names)
+            return X, False
+        if hasattr(X, "columns") or type(X) is dict or _has_strings(X):
+            checked = X if type(X) is not dict else Table.of(X)
+            if not isinstance(checked, Table):
+                validate_data(self, checked, reset=reset, skip_check_array=True)
+            table = Table.of(X)
+            if len(table) == 0:
+                raise ValueError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
+            return table, False
+        array = validate_data(
+            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1
+        )
+        return Table.of(array), True
+
+    def _class_weight(self, target: np.ndarray) -> np.ndarray:
+        return np.ones(len(target))
+
+    def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
+        raise NotImplementedError
+
+    def _check_rows(self, task: Task, target: np.ndarray, weight: np.ndarray) -> None:
+        used = int((weight > 0).sum())
+        if used < 2:
+            raise ValueError(f"a search needs at least 2 rows with a weight above zero; got n_samples={used}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = False
+        return tags
+
+
+class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
+    """Search for networks that tell classes apart, and combine the best of them."""
+
+    def __init__(
+        self,
+        space: Any = None,
+        *,
+        strategy: str = "halving",
+        recipes: int = 100,
+        budget: float | None = None,
+        cv: Any = None,
+        scoring: str | None = None,
+        seeds: int = 3,
+        epochs: int | None = None,
+        ensemble: bool = True,
+        refit: bool | str = "auto",
+        class_weight: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            space, strategy=strategy, recipes=recipes, budget=budget, cv=cv, scoring=scoring, seeds=seeds,
+            epochs=epochs, ensemble=ensemble, refit=refit, n_jobs=n_jobs, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ShoalClassifier:
+        return self._fit(X, y, sample_weight, groups)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
+        return self._raw(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        probability = self._raw(X)
+        if self.model_.task.kind == MULTILABEL:
+            return (probability > 0.5).astype(int)
+        return np.asarray(self.classes_[probability.argmax(axis=1)])
+
+    def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = _as_array(y)
+        _same_length(y, n)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if type_of_target(y) == "multilabel-indicator":
+            self.classes_ = np.arange(y.shape[1])
+            return Task(MULTILABEL, y.shape[1]), np.asarray(y, dtype=np.float32)
+        if y.ndim != 1:
+            raise ValueError(f"y has the shape {y.shape}: give one class per row, or a 0/1 column for each label")
+        self.classes_, target = np.unique(y, return_inverse=True)
+        return Task(CLASSIFICATION, len(self.classes_)), target.astype(np.int64)
+
+    def _check_rows(self, task: Task, target: np.ndarray, weight: np.ndarray) -> None:
+        super()._check_rows(task, target, weight)
+        if task.kind == CLASSIFICATION and len(np.unique(target[weight > 0])) < 2:
+            raise ValueError(
+                f"a classifier needs at least 2 classes; the target has 1 class: {self.classes_[target[0]]!r}"
+            )
+
+    def _class_weight(self, target: np.ndarray) -> np.ndarray:
+        from sklearn.utils.class_weight import compute_sample_weight
+
+        if self.class_weight is None:
+            return np.ones(len(target))
+        if target.ndim == 1:
+            return np.asarray(compute_sample_weight(self.class_weight, self.classes_[target]))
+        return np.asarray(compute_sample_weight(self.class_weight, target))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+class ShoalRegressor(RegressorMixin, _ShoalEstimator):
+    """Search for networks that predict numbers, and combine the best of them."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ShoalRegressor:
+        return self._fit(X, y, sample_weight, groups)
+
+    def predict(self, X: Any) -> np.ndarray:
+        values = self._raw(X)
+        return values[:, 0] if self._one_column else values
+
+    def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = _as_array(y)
+        _same_length(y, n)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        self._one_column = y.ndim == 1
+        values = np.asarray(y, dtype=np.float64).reshape(n, -1)
+        if not np.isfinite(values).all():
+            raise ValueError("Input y contains NaN or infinity: remove the rows, or fill the values in")
+        return Task(REGRESSION, values.shape[1]), values
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def default_epochs(n_rows: int) -> int:
+    """Enough steps for the longest recipes, few enough for long tables."""
+    return int(np.clip(STEPS_OF_DEFAULT * 32 / n_rows, 12, 100))
+
+
+def _cv_results(outcome: Outcome) -> dict[str, Any]:
+    """In scikit-learn's form: one entry per recipe, in the order of the leaderboard."""
+    board = outcome.board
+    scores = np.array([np.mean([u.fold_scores for u in units], axis=0) for units in outcome.groups])
+    results: dict[str, Any] = {f"split{k}_test_score": scores[:, k] for k in range(scores.shape[1])}
+    results["mean_test_score"] = board["score"]
+    results["std_test_score"] = scores.std(axis=1)
+    results["rank_test_score"] = board["rank"].astype(np.int32)
+    results["mean_fit_time"] = board["seconds"] / (board["seeds"] * scores.shape[1])
+    results["params"] = [
+        units[0].recipe.member.as_dict() | {"encoding": units[0].recipe.view} for units in outcome.groups
+    ]
+    return results
+
+
+def _index_of(outcome: Outcome) -> int:
+    return next(k for k, units in enumerate(outcome.groups) if outcome.best in units)
+
+
+def _group_of(groups: Any, problem: Problem) -> np.ndarray | None:
+    """(n,) a number for each distinct row's group, or None."""
+    if groups is None:
+        return None
+    _, codes = np.unique(np.asarray(groups), return_inverse=True)
+    of_row = np.zeros(problem.n, dtype=np.int64)
+    of_row[problem.row_of] = codes
+    return of_row
+
+
+def _as_array(y: Any) -> np.ndarray:
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    array = np.asarray(y)
+    if array.dtype == object and array.ndim == 1 and all(isinstance(cell, (bool, np.bool_)) for cell in array):
+        return array.astype(bool)
+    return array
+
+
+def _same_length(y: np.ndarray, n: int) -> None:
+    if y.ndim == 0 or len(y) != n:
+        raise ValueError(f"X and y must have as many rows: inconsistent numbers of samples, {n} and {np.size(y)}")
+
+
+def _has_strings(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.ndim == 2 and (
+        X.dtype.kind in "US" or (X.dtype == object and any(isinstance(cell, str) for cell in X.ravel()))
+    )  # fmt: skip
+
+
+def _seed(random_state: Any) -> int:
+    from sklearn.utils import check_random_state
+
+    if isinstance(random_state, Integral) and not isinstance(random_state, bool) and 0 <= int(random_state) < 1 << 32:
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _threads(n_jobs: int | None) -> int:
+    if isinstance(n_jobs, Integral) and n_jobs < 0:
+        return max(1, thread_count() + 1 + int(n_jobs))
+    return thread_count(n_jobs)
+
+
+def _positive(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be a number of seconds above zero, or None; got {value!r}")
+    return float(value)
+
+
+def _whole(name: str, value: Any, least: int) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
+    return int(value)

@@ -1,0 +1,198 @@
+"""What a search will take, told beforehand: recipes, networks, seconds and memory, from a short trial on some rows.
+
+The trial trains a few recipes for a fraction of a second and takes their speed for that of all. Numbers from here are
+shown with the word "about": caches, other programs and what the search finds worth following make them wrong by some
+ten per cent, at times by half.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.layout import Layout
+from shoal.search.estimators import default_epochs
+from shoal.search.problem import LARGEST_VIEW, Problem, default_folds, make_folds, make_problem
+from shoal.search.question import Question
+from shoal.search.run import (
+    FEWEST_PER_ROUND,
+    LARGEST_ROUND,
+    MOST_PER_ROUND,
+    SAMPLE_CELLS,
+    SEEDS_SHARE,
+    WANTED_RECIPES,
+    Clock,
+    Limits,
+    Search,
+)
+from shoal.search.schema import Schema
+from shoal.search.space import Recipe, default_space
+from shoal.search.strategies import HALVING, Listed, Rung, anchors, find_strategy
+from shoal.search.tasks import CLASSIFICATION, Metric, Task, find_metric
+from shoal.search.units import epoch_cost
+
+TRIAL_ROWS = 1_000
+TRIAL_SECONDS = 0.4
+TRIAL_EPOCHS = 60
+TRIAL_FOLDS = 2
+TYPICAL = 60  # recipes drawn to see what they cost
+FINALISTS = 6
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How much the user asked for."""
+
+    budget: float | None
+    recipes: int
+    strategy: str
+    folds: int | None
+    scoring: str | None
+    seeds: int
+    epochs: int | None
+    seed: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """About what will happen."""
+
+    recipes: int
+    folds: int
+    cv: str
+    epochs: int  # of the longest recipe
+    networks: int
+    seconds: float
+    memory: int
+    metric: str
+
+
+def forecast(question: Question, schema: Schema, wish: Wish) -> Forecast:
+    """Checks the wish on the way, so that a mistyped strategy does not wait for the data to be encoded."""
+    task, y = encode(question)
+    metric = find_metric(wish.scoring, task)
+    problem, encoding = _trial_problem(question, schema, task, y, wish.seed)
+    folds, cv = _folds(y, task, wish)
+    rows = int(len(y) * (folds - 1) / folds)
+    epochs = wish.epochs or default_epochs(rows)
+    rate = _rate(problem, metric, wish)
+    encoding *= folds / TRIAL_FOLDS * len(y) / problem.n
+    left = 0.0 if wish.budget is None else max(0.95 * wish.budget - 0.3 - encoding, 0.0)
+    if wish.budget is not None:
+        epochs = _fitting_epochs(problem, rows, epochs, left / (rate * folds))
+    recipes, work_share = _typical(problem, rows, epochs, wish)
+    full = rate * folds * _mean_cost(problem, recipes, rows)
+    if wish.budget is None:
+        count = wish.recipes
+        again = min(FINALISTS, count) * (wish.seeds - 1)
+        seconds = encoding + full * (work_share * count + again) + 1.0
+    else:
+        seconds = wish.budget
+        kept = SEEDS_SHARE if wish.seeds > 1 else 0.0
+        count = max(FEWEST_PER_ROUND, int(left * (1 - kept) / (work_share * full)))
+    memory = _memory(problem, recipes, len(y), folds, count)
+    return Forecast(count, folds, cv, epochs, count * folds, seconds, memory, metric.label)
+
+
+def encode(question: Question) -> tuple[Task, np.ndarray]:
+    """The task, and classes as numbers."""
+    if question.kind != CLASSIFICATION:
+        return Task(question.kind, 1), question.y.reshape(-1, 1)
+    names, codes = np.unique(question.y, return_inverse=True)
+    return Task(CLASSIFICATION, len(names)), codes
+
+
+def _folds(y: np.ndarray, task: Task, wish: Wish) -> tuple[int, str]:
+    if wish.folds is not None and wish.folds < 2:
+        raise ValueError(f"--folds must be at least 2; got {wish.folds}")
+    if wish.folds is not None and wish.folds > len(y):
+        raise ValueError(f"--folds must be at most the number of rows, {len(y)}; got {wish.folds}")
+    pairs, name = make_folds(wish.folds or default_folds(len(y)), task, np.empty((len(y), 0)), y, None, wish.seed)
+    return len(pairs), name
+
+
+def _trial_problem(question: Question, schema: Schema, task: Task, y: np.ndarray, seed: int) -> tuple[Problem, float]:
+    """Some rows, evenly taken, in two folds; and the seconds that encoding them took."""
+    rows = np.unique(np.linspace(0, len(y) - 1, TRIAL_ROWS).astype(np.int64))
+    table, some = question.X.take(rows), y[rows]
+    begun = time.monotonic()
+    ones = np.ones(len(rows))
+    pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((len(rows), 0)), some, None, seed)
+    problem = make_problem(task, schema, schema.check(table), some, pairs, ones, ones)
+    return problem, time.monotonic() - begun
+
+
+def _typical(problem: Problem, rows: int, epochs: int, wish: Wish) -> tuple[list[Recipe], float]:
+    """Recipes as the search draws them, and how much of a whole training the strategy gives one on average."""
+    space = default_space(rows, problem.task.kind == CLASSIFICATION, list(problem.views), epochs)
+    rungs = find_strategy(wish.strategy, space, wish.seed, []).rungs
+    return space.sample(TYPICAL, np.random.default_rng(0)), _share(rungs)
+
+
+def _share(rungs: Sequence[Rung]) -> float:
+    """Work of these rungs, as a share of training everything to the end."""
+    total, going, before = 0.0, 1.0, 0.0
+    for share, kept in rungs:
+        total += going * (share - before)
+        going, before = going * kept, share
+    return total
+
+
+def _fitting_epochs(problem: Problem, rows: int, epochs: int, work: float) -> int:
+    """Fewer epochs where the time would otherwise do for a few recipes only, as the search itself decides."""
+    cost = epochs * float(np.mean([_cost(problem, recipe, rows) for recipe in _first(problem, epochs)]))
+    share = work / (WANTED_RECIPES * _share(HALVING) * cost)
+    return int(np.clip(epochs * share, min(epochs, max(4, epochs // 8)), epochs))
+
+
+def _rate(problem: Problem, metric: Metric, wish: Wish) -> float:
+    """Seconds per unit of cost, measured on a few recipes."""
+    limits = Limits(
+        recipes=1, seeds=1, finalists=1, default_epochs=TRIAL_EPOCHS, threads=wish.threads, seed=wish.seed
+    )  # fmt: skip
+    search = Search(problem, metric, limits, Clock(TRIAL_SECONDS))
+    search.run(Listed(_first(problem, TRIAL_EPOCHS)))
+    return max(search.training_seconds, 1e-6) / max(search.spent, 1.0)
+
+
+def _first(problem: Problem, epochs: int) -> list[Recipe]:
+    return anchors(epochs, min(32, max(8, problem.n_rows // 8)), list(problem.views))
+
+
+def _cost(problem: Problem, recipe: Recipe, rows: int) -> float:
+    """Work of an epoch on one fold."""
+    return epoch_cost(recipe.member, rows, problem.views[recipe.view].shape[1], problem.task.n_outputs)
+
+
+def _mean_cost(problem: Problem, recipes: list[Recipe], rows: int) -> float:
+    """Work of a recipe's whole training on one fold."""
+    return float(np.mean([_cost(problem, recipe, rows) * (recipe.member.epochs or 1) for recipe in recipes]))
+
+
+def _memory(problem: Problem, recipes: list[Recipe], rows: int, folds: int, count: int) -> int:
+    """What is in use now, the encoded folds, the largest round of networks with moments, and their predictions."""
+    widths = {view: matrix.shape[1] for view, matrix in problem.views.items()}
+    outputs = problem.task.n_outputs
+    matrices = sum(min(4 * width * rows * folds, LARGEST_VIEW) for width in widths.values())
+    parameters = [int(Layout([r.member], widths[r.view], outputs).counts.sum()) for r in recipes]
+    fitting = int(LARGEST_ROUND / (16 * 128 * (max(widths.values()) + 128 + outputs) * folds))
+    together = min(count, MOST_PER_ROUND, max(fitting, FEWEST_PER_ROUND))
+    networks = together * folds * float(np.mean(parameters)) * 12
+    sample = min(rows, max(500, SAMPLE_CELLS // outputs)) * outputs
+    predictions = together * rows * outputs * 12 + count * sample * 12
+    return int(peak_memory() + 2 * 8 * rows * len(problem.schema.columns) + matrices + networks + predictions)
+
+
+def peak_memory() -> int:
+    """The most memory that this process has had so far, in bytes; 0 where the system does not tell."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return 0
+    import sys
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

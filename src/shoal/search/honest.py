@@ -1,0 +1,146 @@
+"""The price of having picked the best of many, taken off: bootstrap bias-corrected cross-validation.
+
+The best of thousands looks better than it is, because its luck was picked with it. BBC-CV (Tsamardinos, Greasidou and
+Borboudakis, 2018) repeats the picking on a bootstrap sample of the rows and scores what was picked on the rows left
+out of that sample: out-of-fold predictions are all it needs, nothing is trained again. Units that were stopped early
+take part with the predictions they had, since leaving them out would hide that they had been tried.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.search.ensemble import weigh
+from shoal.search.tasks import Metric, Task
+
+CONFIDENCE = 0.95
+BOOTSTRAPS = 200
+FEWEST_BOOTSTRAPS = 40
+ENSEMBLE_CANDIDATES = 32
+QUICK_STEPS = 10  # of greedy selection in each bootstrap sample
+
+
+@dataclass(frozen=True)
+class HonestScore:
+    """A score as it looks (`raw`), and what to expect on new data (`corrected`, with an interval)."""
+
+    metric: str
+    raw: float
+    corrected: float
+    low: float
+    high: float
+    confidence: float
+    bootstraps: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.metric} {self.corrected:.4f} ({self.confidence:.0%} interval {self.low:.4f} to {self.high:.4f}); "
+            f"before correction {self.raw:.4f}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Out-of-fold predictions of every unit on the same rows."""
+
+    task: Task
+    metric: Metric
+    prediction: np.ndarray  # (n_units, n, n_outputs)
+    y: np.ndarray
+    weight: np.ndarray  # (n,) in scores
+    judged: np.ndarray  # (n,) in losses
+    scale: np.ndarray | float  # of losses
+    group: np.ndarray | None = None  # (n,) rows of one group are drawn together
+
+    def counts(self, generator: np.random.Generator) -> np.ndarray:
+        """How often each row is in a bootstrap sample."""
+        if self.group is None:
+            n = len(self.y)
+            return np.bincount(generator.integers(n, size=n), minlength=n)
+        groups = int(self.group.max()) + 1
+        return np.bincount(generator.integers(groups, size=groups), minlength=groups)[self.group]
+
+
+def correct(
+    evidence: Evidence,
+    final: np.ndarray,
+    *,
+    ensemble: bool = False,
+    seed: int = 0,
+    bootstraps: int = BOOTSTRAPS,
+    seconds: float = np.inf,
+    raw: float | None = None,
+) -> HonestScore:
+    """Score of the final model, corrected for how it was picked; `final` are its out-of-fold predictions.
+
+    With `ensemble` the picking is the weighing of an ensemble, without it is taking the best unit by
+    score.
+    """
+    pick = _EnsemblePick(evidence) if ensemble else _BestPick(evidence)
+    generator = np.random.default_rng(seed)
+    task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
+    rows = metric.rows(task, final, y, weight)
+    whole = float(metric.score(task, final, y, weight))
+    outside: list[float] = []
+    wobble: list[float] = []
+    picking: list[float] = []
+    deadline = time.monotonic() + seconds
+    while len(outside) < bootstraps and (len(outside) < FEWEST_BOOTSTRAPS or time.monotonic() < deadline):
+        counts = evidence.counts(generator)
+        out = np.flatnonzero((counts == 0) & (weight > 0))
+        inside = counts * weight
+        if not len(out) or not inside.any():
+            continue
+        outside.append(float(metric.score(task, pick(counts)[out], y[out], weight[out])))
+        picking.append(outside[-1] - float(metric.score(task, final[out], y[out], weight[out])))
+        wobble.append(float(rows @ inside / inside.sum()))
+    corrected = float(np.mean(outside))
+    # Two sources of doubt: which rows there were to score on, and what would have been picked with other rows.
+    doubt = np.array(wobble) - np.mean(wobble) + np.array(picking) - np.mean(picking)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(doubt, [tail, 1 - tail])
+    return HonestScore(
+        metric.name, whole if raw is None else raw, corrected, corrected + float(low), corrected + float(high),
+        CONFIDENCE, len(outside),
+    )  # fmt: skip
+
+
+class _BestPick:
+    """The unit with the best score on a bootstrap sample, ties by loss."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        task, y, weight = evidence.task, evidence.y, evidence.weight
+        self.prediction, self.weight = evidence.prediction, weight
+        rows = [evidence.metric.rows(task, p, y, weight) for p in evidence.prediction]
+        losses = [task.losses(p, y, evidence.scale) for p in evidence.prediction]
+        self.rows = (np.array(rows) - 1e-6 * np.array(losses)).astype(np.float32)
+
+    def __call__(self, counts: np.ndarray) -> np.ndarray:
+        return np.asarray(self.prediction[int(np.argmax(self.rows @ (counts * self.weight).astype(np.float32)))])
+
+
+class _EnsemblePick:
+    """An ensemble weighed on a bootstrap sample."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        task, y = evidence.task, evidence.y
+        self.essence = np.array([task.essence(p, y) for p in evidence.prediction])
+        self.losses = task.mean_losses(self.essence, y, evidence.scale).astype(np.float32)
+
+    def __call__(self, counts: np.ndarray) -> np.ndarray:
+        evidence = self.evidence
+        inside = np.flatnonzero(counts * evidence.judged)
+        mass = (counts * evidence.judged)[inside]
+        order = np.argsort(self.losses[:, inside] @ mass.astype(np.float32), kind="stable")[:ENSEMBLE_CANDIDATES]
+        essence = self.essence[order][:, inside]
+        shares = weigh(evidence.task, essence, evidence.y[inside], mass, evidence.scale, QUICK_STEPS)
+        used = np.flatnonzero(shares)
+        return np.asarray(np.tensordot(shares[used], evidence.prediction[order[used]], axes=1))

@@ -1,0 +1,129 @@
+"""What became of every recipe: one row each, the best first."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from shoal.search.space import Recipe
+from shoal.search.units import Unit
+
+
+class Leaderboard:
+    """A table of recipes. `board["score"]` is a column, `board[0]` a row; `board.to_pandas()` a DataFrame."""
+
+    def __init__(self, columns: dict[str, list[Any]]) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), []))
+
+    def __getitem__(self, key: str | int | slice) -> Any:
+        if isinstance(key, str):
+            return np.array(self.columns[key])
+        if isinstance(key, slice):
+            return Leaderboard({name: values[key] for name, values in self.columns.items()})
+        return {name: values[key] for name, values in self.columns.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[k] for k in range(len(self)))
+
+    def to_pandas(self) -> Any:
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(self.columns)
+            writer.writerows(
+                ["" if cell is None else cell for cell in row] for row in zip(*self.columns.values(), strict=True)
+            )
+
+    def __repr__(self) -> str:
+        lines = [f"Leaderboard of {len(self)} recipes"]
+        for row in self[:10]:
+            lines.append(f"{row['rank']:>5}  {row['score']:.4f} +- {row['fold_spread']:.4f}  {row['label']}")
+        return "\n".join(lines)
+
+
+def group(units: Sequence[Unit]) -> dict[Recipe, list[Unit]]:
+    """Units with a result by recipe, seeds together, in the order in which recipes were first tried."""
+    groups: dict[Recipe, list[Unit]] = {}
+    for unit in units:
+        if unit.epochs:
+            groups.setdefault(unit.key, []).append(unit)
+    return groups
+
+
+def make_leaderboard(units: Sequence[Unit], parameters: dict[int, int]) -> tuple[Leaderboard, list[list[Unit]]]:
+    """The board, and the units behind each of its rows. Recipes that were trained to the end come first."""
+    groups = list(group(units).values())
+    groups.sort(
+        key=lambda g: (not all(u.finished for u in g), -_mean([u.score for u in g]), _mean([u.loss for u in g]))
+    )
+    rows = [_row(rank, members, parameters) for rank, members in enumerate(groups, 1)]
+    names = list(rows[0]) if rows else []
+    return Leaderboard({name: [row[name] for row in rows] for name in names}), groups
+
+
+def _row(rank: int, units: Sequence[Unit], parameters: dict[int, int]) -> dict[str, Any]:
+    recipe, member = units[0].recipe, units[0].recipe.member
+    scores = np.array([unit.fold_scores for unit in units])
+    finite = bool(np.isfinite(scores).all())
+    by_seed = scores.mean(axis=1)
+    return {
+        "rank": rank,
+        "recipe": units[0].number,
+        "score": _mean([unit.score for unit in units]),
+        "fold_spread": float(scores.mean(axis=0).std(ddof=1)) if finite and scores.shape[1] > 1 else 0.0,
+        "seed_spread": float(by_seed.std(ddof=1)) if finite and len(units) > 1 else None,
+        "loss": _mean([unit.loss for unit in units]),
+        "hidden": "x".join(map(str, member.hidden)) if member.hidden else "linear",
+        "width": sum(member.hidden),
+        "activation": member.activation if member.hidden else "linear",
+        "encoding": recipe.view,
+        "optimizer": member.optimizer,
+        "learning_rate": member.learning_rate,
+        "weight_decay": member.weight_decay,
+        "dropout": member.dropout,
+        "batch_size": member.batch_size,
+        "label_smoothing": member.label_smoothing,
+        "epochs": min(unit.epochs for unit in units),
+        "stopped": "" if all(unit.finished for unit in units) else "yes",
+        "seeds": len(units),
+        "parameters": parameters[units[0].number],
+        "seconds": sum(unit.seconds for unit in units),
+        "label": str(recipe),
+    }
+
+
+def variance_shares(groups: Sequence[Sequence[Unit]]) -> dict[str, float] | None:
+    """How much of the spread of scores is architecture, seed and fold; None where there are too few to tell.
+
+    Over units trained to the end. A unit's score on a fold is taken as the sum of an effect of its recipe, one of its
+    seed and one of the fold; variances within a level are taken off the level above it.
+    """
+    ended = [[u for u in g if u.finished] for g in groups]
+    ended = [g for g in ended if g]
+    several = [g for g in ended if len(g) > 1]
+    if len(ended) < 3 or not several or len(ended[0][0].fold_scores) < 2:
+        return None
+    folds = np.array([u.fold_scores for g in ended for u in g])
+    seed = float(np.mean([np.var([u.score for u in g], ddof=1) for g in several]))
+    means = np.array([_mean([u.score for u in g]) for g in ended])
+    architecture = max(float(np.var(means, ddof=1)) - seed * float(np.mean([1 / len(g) for g in ended])), 0.0)
+    fold = max(float(np.var(folds.mean(axis=0), ddof=1)), 0.0)
+    total = architecture + seed + fold
+    if total <= 0:
+        return None
+    return {"architecture": architecture / total, "seeds": seed / total, "folds": fold / total}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if np.isfinite(values).all() else float(values[0]) if len(values) == 1 else -np.inf

@@ -1,0 +1,135 @@
+"""From trained units to what a user gets: an ensemble, a model, a leaderboard and an honest score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.layout import Layout
+from shoal.search.ensemble import best_temperature, weigh
+from shoal.search.honest import ENSEMBLE_CANDIDATES, Evidence, HonestScore, correct
+from shoal.search.leaderboard import Leaderboard, make_leaderboard
+from shoal.search.model import Model, make_model
+from shoal.search.problem import Problem
+from shoal.search.run import Search
+from shoal.search.units import Brood, Unit
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """All that a search found out."""
+
+    model: Model
+    board: Leaderboard
+    groups: list[list[Unit]]  # units behind each row of the board
+    best: Unit
+    chosen: list[Unit]  # of the ensemble
+    shares: np.ndarray  # their weights
+    honest: HonestScore  # of the model
+    honest_best: HonestScore  # of the best single recipe
+    out_of_fold: np.ndarray  # (n, n_outputs) of the model, for distinct rows
+    ensemble_score: float  # of its out-of-fold predictions
+    best_pooled: float  # the same for the best unit alone
+
+
+def conclude(
+    search: Search, ensemble: bool, seconds: float, refit: Problem | None, group: np.ndarray | None
+) -> Outcome:
+    """Pick, weigh, correct. `refit`: the whole data as one fold, to train the picked recipes on anew."""
+    problem, task, metric = search.problem, search.problem.task, search.metric
+    candidates = search.best_units()
+    if not candidates:
+        raise ValueError(_nothing(search))
+    weight = problem.valid_weight
+    best = max(candidates, key=lambda unit: (unit.score, -unit.loss))
+    chosen, shares = _choose(problem, candidates) if ensemble else ([best], np.ones(1))
+    predictions = [u.prediction for u in chosen if u.prediction is not None]
+    combined = np.tensordot(shares, np.array(predictions), axes=1)
+    scored = np.flatnonzero(weight > 0)
+    temperature = best_temperature(task, combined[scored], problem.y[scored], problem.judged_weight[scored])
+    combined = task.temper(combined, temperature)
+    honest, honest_best = _correct(search, best, combined, ensemble, seconds, group)
+    board, groups = make_leaderboard(search.units, _parameter_counts(search))
+    recipe_of = {unit.number: members[0].number for members in groups for unit in members}
+    members = chosen if refit is None else _train_again(search, refit, chosen)
+    recipe_of |= {new.number: recipe_of[old.number] for new, old in zip(members, chosen, strict=True)}
+    model = make_model(refit or problem, members, shares.tolist(), recipe_of, temperature)
+    assert best.prediction is not None
+    return Outcome(
+        model, board, groups, best, chosen, shares, honest, honest_best, combined,
+        float(metric.score(task, combined[scored], problem.y[scored], weight[scored])),
+        float(metric.score(task, best.prediction[scored], problem.y[scored], weight[scored])),
+    )  # fmt: skip
+
+
+def _choose(problem: Problem, candidates: Sequence[Unit]) -> tuple[list[Unit], np.ndarray]:
+    """An ensemble of the candidates with the lowest loss."""
+    few = candidates[:ENSEMBLE_CANDIDATES]
+    weight = problem.judged_weight
+    scored = np.flatnonzero(weight > 0)
+    essence = np.array([problem.task.essence(_prediction(u)[scored], problem.y[scored]) for u in few])
+    shares = weigh(problem.task, essence, problem.y[scored], weight[scored], problem.loss_scale)
+    taken = np.flatnonzero(shares).tolist()
+    return [few[k] for k in taken], shares[taken]
+
+
+def _correct(
+    search: Search, best: Unit, combined: np.ndarray, ensemble: bool, seconds: float, group: np.ndarray | None
+) -> tuple[HonestScore, HonestScore]:
+    problem, rows = search.problem, search.sample_rows
+    known = [unit for unit in search.units if unit.sample is not None]
+    evidence = Evidence(
+        problem.task, search.metric, np.array([unit.sample for unit in known]), problem.y[rows],
+        problem.valid_weight[rows], problem.judged_weight[rows], problem.loss_scale,
+        None if group is None else group[rows],
+    )  # fmt: skip
+    single = correct(evidence, _prediction(best)[rows], seed=search.limits.seed, seconds=seconds / 3, raw=best.score)
+    if not ensemble:
+        return single, single
+    return correct(evidence, combined[rows], ensemble=True, seed=search.limits.seed, seconds=seconds), single
+
+
+def _train_again(search: Search, problem: Problem, chosen: Sequence[Unit]) -> list[Unit]:
+    """The chosen recipes on all rows, to the end: for splitters whose folds leave out much of the data."""
+    units = [Unit(len(search.units) + k, unit.recipe) for k, unit in enumerate(chosen)]
+    for view in problem.views:
+        mine = [unit for unit in units if unit.recipe.view == view]
+        if mine:
+            until = {unit.number: [unit.target] for unit in mine}
+            Brood(problem, view, mine).train(until, search.limits.threads, search.limits.seed, lambda: False)
+    return units
+
+
+def _parameter_counts(search: Search) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for view, matrix in search.problem.views.items():
+        mine = [unit for unit in search.units if unit.recipe.view == view]
+        if mine:
+            layout = Layout([u.recipe.member for u in mine], matrix.shape[1], search.problem.task.n_outputs)
+            counts |= dict(zip([u.number for u in mine], layout.counts.tolist(), strict=True))
+    return counts
+
+
+def _prediction(unit: Unit) -> np.ndarray:
+    assert unit.prediction is not None
+    return unit.prediction
+
+
+def _nothing(search: Search) -> str:
+    if search.ended == "interrupted":
+        return "the search was interrupted before any network had been trained for an epoch; give it more time"
+    if any(unit.epochs for unit in search.units):
+        return "every network diverged: its losses became infinite; lower learning_rate, or set clip=1"
+    return "no network was trained: the space or the budget is empty"
+
+
+def report_parts(outcome: Outcome) -> list[dict[str, Any]]:
+    """What the ensemble is made of, the largest share first; seeds of one recipe together."""
+    shares: dict[int, dict[str, Any]] = {}
+    for part in outcome.model.parts:
+        entry = shares.setdefault(part.recipe, {"recipe": part.recipe, "label": part.label, "weight": 0.0})
+        entry["weight"] += part.weight
+    return sorted(shares.values(), key=lambda entry: -entry["weight"])

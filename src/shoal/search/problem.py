@@ -1,0 +1,249 @@
+"""Data, folds and encoders as the matrices that a population trains on.
+
+Each fold has encoders of its own, fitted on its training rows alone, so each fold has a matrix of its own. They are
+stacked: row r of fold k is row k * n + r of one tall matrix, and all folds still train in one population.
+
+Equal rows are one row with the sum of their weights. So a weight of two is the same as the row twice, to the bit, and
+the result does not depend on the order of the rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shoal.rows import Rows, Split
+from shoal.search.encode import Encoder
+from shoal.search.schema import Schema
+from shoal.search.table import Table
+from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
+
+LARGEST_VIEW = 2 << 30  # bytes; a view beyond it is left out
+OUTSIDE_RANGE = 0.25  # predictions may leave the range of the training targets by so much of it
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Weights of the distinct rows in training and in validation, and what was fitted on the training rows."""
+
+    train: np.ndarray  # (n,)
+    valid: np.ndarray  # (n,) in scores
+    judged: np.ndarray  # (n,) in losses, where classes may be weighted
+    encoder: Encoder
+    target: Target
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """How targets of one fold are scaled for training, and predictions scaled back."""
+
+    centre: np.ndarray  # (n_outputs,)
+    scale: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @staticmethod
+    def fit(task: Task, y: np.ndarray, weight: np.ndarray) -> Target:
+        if task.kind != REGRESSION:
+            zeros, ones = np.zeros(task.n_outputs), np.ones(task.n_outputs)
+            return Target(zeros, ones, -ones, ones)
+        used = weight > 0
+        y, weight = y[used], weight[used, None] / weight[used].sum()
+        centre = (weight * y).sum(axis=0)
+        scale = np.sqrt((weight * (y - centre) ** 2).sum(axis=0))
+        margin = OUTSIDE_RANGE * (y.max(axis=0) - y.min(axis=0))
+        return Target(centre, np.where(scale > 0, scale, 1.0), y.min(axis=0) - margin, y.max(axis=0) + margin)
+
+    def forward(self, task: Task, y: np.ndarray) -> np.ndarray:
+        return y if task.kind != REGRESSION else ((y - self.centre) / self.scale).astype(np.float32)
+
+    def back(self, task: Task, raw: np.ndarray) -> np.ndarray:
+        """Raw outputs of this fold's networks to predictions."""
+        if task.kind != REGRESSION:
+            return task.activate(raw)
+        return np.asarray(np.clip(raw * self.scale + self.centre, self.low, self.high))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """All that a search needs to know of the data."""
+
+    task: Task
+    schema: Schema
+    y: np.ndarray  # (n,) class numbers or (n, n_outputs), of the distinct rows
+    folds: tuple[Fold, ...]
+    views: dict[str, np.ndarray]  # name -> (n_folds * n, width) float32
+    targets: np.ndarray  # as y, for each row of a view
+    splits: tuple[Split, ...]
+    row_of: np.ndarray  # (rows as given,) -> distinct row
+
+    @property
+    def n(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_rows(self) -> int:
+        """Training rows of the largest fold."""
+        return max(len(split.train) for split in self.splits)
+
+    @cached_property
+    def valid_weight(self) -> np.ndarray:
+        """(n,) how often each distinct row is scored, over all folds."""
+        return np.asarray(sum(fold.valid for fold in self.folds))
+
+    @cached_property
+    def judged_weight(self) -> np.ndarray:
+        """(n,) how much each distinct row counts in losses, over all folds."""
+        return np.asarray(sum(fold.judged for fold in self.folds))
+
+    @cached_property
+    def loss_scale(self) -> np.ndarray | float:
+        """What errors are divided by in losses: the spread of the target, so that outputs count alike."""
+        if self.task.kind != REGRESSION:
+            return 1.0
+        return Target.fit(self.task, self.y, self.valid_weight + 1e-300).scale
+
+    def rows(self, n_units: int) -> Rows:
+        """Rows of a population with every unit on every fold; folds vary fastest."""
+        return Rows(self.splits, np.tile(np.arange(len(self.splits)), n_units))
+
+    def valid_inputs(self, view: str, fold: int) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the rows that a fold is scored on, and their inputs."""
+        rows = self.splits[fold].valid
+        return rows - fold * self.n, self.views[view][rows]
+
+
+def make_problem(
+    task: Task,
+    schema: Schema,
+    table: Table,
+    y: np.ndarray,
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+    sample_weight: np.ndarray,
+    class_weight: np.ndarray,
+    views: Sequence[str] = ("plain", "piecewise"),
+) -> Problem:
+    """`sample_weight` counts everywhere; `class_weight` (one per row) in training and in losses, but not in scores."""
+    first, row_of = distinct_rows(table, y)
+    table, targets = table.take(first), y[first]
+    n = len(first)
+    weights = []
+    for train, valid in pairs:
+        both = sample_weight * class_weight
+        weights.append((
+            np.bincount(row_of[train], both[train], n), np.bincount(row_of[valid], sample_weight[valid], n),
+            np.bincount(row_of[valid], both[valid], n),
+        ))  # fmt: skip
+    _check_folds(weights)
+    encoders = Encoder.fit_many(schema, table, [train for train, _, _ in weights])
+    folds = tuple(
+        Fold(train, valid, judged, encoder, Target.fit(task, targets, train))
+        for (train, valid, judged), encoder in zip(weights, encoders, strict=True)
+    )
+    splits = tuple(_split(fold, k * n) for k, fold in enumerate(folds))
+    stacked = np.concatenate([fold.target.forward(task, targets) for fold in folds])
+    return Problem(task, schema, targets, folds, _stack(table, folds, views), stacked, splits, row_of)
+
+
+def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First occurrences of the distinct rows, in an order that depends on the rows alone; and the row of each.
+
+    >>> first, row_of = distinct_rows(Table.of([[1.0], [2.0], [1.0]]), np.array([0, 0, 0]))
+    >>> len(first), bool(row_of[0] == row_of[2])
+    (2, True)
+    """
+    cells = np.column_stack([table.codes(), y.reshape(len(y), -1)]).astype(np.float64)
+    cells = np.where(np.isnan(cells), 0.0, cells + 0.0)  # missing cells are marked by the codes; -0.0 becomes 0.0
+    key = _mix(np.ascontiguousarray(cells).view(np.uint64))
+    order = np.argsort(key, kind="stable")
+    sorted_cells = cells[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (key[order][1:] != key[order][:-1]) | (sorted_cells[1:] != sorted_cells[:-1]).any(axis=1)
+    row_of = np.empty(len(order), dtype=np.int64)
+    row_of[order] = np.cumsum(new) - 1
+    return order[new], row_of
+
+
+def _mix(words: np.ndarray) -> np.ndarray:
+    """A hash of each row of 64-bit words."""
+    key = np.full(len(words), 0x9E3779B97F4A7C15, dtype=np.uint64)
+    for column in words.T:
+        key = (key ^ column) * np.uint64(0xBF58476D1CE4E5B9)
+        key ^= key >> np.uint64(29)
+    return key
+
+
+def _check_folds(weights: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+    for k, (train, valid, _) in enumerate(weights):
+        for name, weight in (("train", train), ("score", valid)):
+            if not (weight > 0).any():
+                raise ValueError(
+                    f"fold {k} has no rows to {name} on (weight zero does not count); use fewer folds or more rows"
+                )
+
+
+def _split(fold: Fold, offset: int) -> Split:
+    train = np.flatnonzero(fold.train > 0)
+    weight = fold.train[train]
+    weight = weight / weight.mean()
+    return Split(train + offset, np.flatnonzero(fold.valid > 0) + offset, np.maximum(weight, 1e-20))
+
+
+def _stack(table: Table, folds: Sequence[Fold], wanted: Sequence[str]) -> dict[str, np.ndarray]:
+    """One tall matrix per view; folds may differ in width (in categories seen), so narrower ones get zeros."""
+    encoded = [fold.encoder.transform(table) for fold in folds]
+    views: dict[str, np.ndarray] = {}
+    for name in wanted:
+        if any(name not in matrices for matrices in encoded):
+            continue
+        width = max(matrices[name].shape[1] for matrices in encoded)
+        if name != "plain" and 4 * width * len(table) * len(folds) > LARGEST_VIEW:
+            continue
+        tall = np.zeros((len(folds) * len(table), max(width, 1)), dtype=np.float32)
+        for k, matrices in enumerate(encoded):
+            matrix = matrices[name]
+            tall[k * len(table) : (k + 1) * len(table), : matrix.shape[1]] = matrix
+        views[name] = tall
+    return views
+
+
+def make_folds(
+    cv: Any, task: Task, X: Any, y: np.ndarray, groups: Any, seed: int | None
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
+    """Pairs of training and validation rows from a splitter, a number, pairs, or None; and a name for them."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    n = len(y)
+    if cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)):
+        k = default_folds(n) if cv is None else int(cv)
+        if k < 2:
+            raise ValueError(f"cv must be at least 2 folds; got {cv!r}")
+        if task.kind == CLASSIFICATION:
+            k = min(k, int(np.bincount(y).max()))
+            if k >= 2:
+                splitter = StratifiedKFold(k, shuffle=True, random_state=seed)
+                with warnings.catch_warnings():  # of a class rarer than the folds: it is missing from some of them
+                    warnings.simplefilter("ignore", UserWarning)
+                    return _pairs(splitter, X, y, groups), f"stratified {k}-fold"
+        k = max(2, min(k, n))
+        return _pairs(KFold(k, shuffle=True, random_state=seed), X, y, groups), f"{k}-fold"
+    name = type(cv).__name__ if hasattr(cv, "split") else "given folds"
+    return _pairs(cv, X, y, groups), name
+
+
+def default_folds(n: int) -> int:
+    """More folds for fewer rows: what a fold leaves out hurts small tables most."""
+    return 8 if n <= 5_000 else 5 if n <= 30_000 else 3
+
+
+def _pairs(cv: Any, X: Any, y: np.ndarray, groups: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    pairs = cv.split(X, y, groups) if hasattr(cv, "split") else cv
+    found = [(np.asarray(train), np.asarray(valid)) for train, valid in pairs]
+    if not found:
+        raise ValueError("cv gave no folds; give a splitter, a number of folds, or pairs of row numbers")
+    return [tuple(np.flatnonzero(part) if part.dtype == bool else part for part in pair) for pair in found]  # type: ignore[misc]

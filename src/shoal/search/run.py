@@ -1,0 +1,406 @@
+"""The search itself: rounds of recipes, trained rung by rung as one population, until the work or the time is done.
+
+What was done is written down as it happens (`Search.log`), so that a run that was ended by the clock can be repeated to
+the bit without one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shoal.members import Member
+from shoal.search.problem import Problem
+from shoal.search.space import Recipe
+from shoal.search.strategies import TO_THE_END, Listed, Rung, Strategy
+from shoal.search.tasks import Metric
+from shoal.search.units import Brood, Unit, unit_cost
+
+LARGEST_ROUND = 1 << 31  # bytes of weights and moments that a round may take
+FEWEST_PER_ROUND = 9
+MOST_PER_ROUND = 400
+ONE_EPOCH: tuple[Rung, ...] = ((0.0, 1.0),)
+WANTED_RECIPES = 60  # that should fit into a budget; recipes are made shorter for it
+ROUNDS = 5  # aimed at, with a budget
+KEPT_UNITS = 64  # finished units whose weights and whole predictions are kept for the ensemble
+SAMPLE_CELLS = 1 << 15  # rows times outputs of each unit's predictions kept for honest estimates
+SEEDS_SHARE = 0.15  # of the time, for more seeds of the best
+
+
+@dataclass
+class Clock:
+    """Seconds since the start, and when training has to end."""
+
+    budget: float | None = None
+    start: float = field(default_factory=time.monotonic)
+    reserve: float = 0.0  # for what comes after training
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.start
+
+    def left(self) -> float:
+        """Seconds of training left."""
+        return np.inf if self.budget is None else self.budget - self.reserve - self.elapsed()
+
+
+@dataclass
+class Progress:
+    """What a watcher is told, several times a second."""
+
+    stage: str
+    share: float  # of the whole search, 0 to 1
+    units: int  # recipes with a result
+    best: Unit | None
+
+
+Watcher = Callable[[Progress], bool]  # True: end the search now, with the best so far
+
+
+@dataclass
+class Limits:
+    """How much is to be done, where the clock does not decide."""
+
+    recipes: int
+    seeds: int
+    finalists: int
+    default_epochs: int
+    threads: int | None
+    seed: int
+
+
+class Search:
+    """Runs a strategy on a problem."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        metric: Metric,
+        limits: Limits,
+        clock: Clock,
+        watcher: Watcher | None = None,
+        keep_on_interrupt: bool = False,
+    ) -> None:
+        self.problem, self.metric, self.limits, self.clock = problem, metric, limits, clock
+        self.watcher, self.keep_on_interrupt = watcher, keep_on_interrupt
+        self.units: list[Unit] = []
+        self.log: list[dict[str, Any]] = []
+        self.rate = 0.0  # seconds per unit of cost, as measured last
+        self.spent = 0.0  # cost of all training so far
+        self.network_epochs = 0
+        self.ended = ""  # why it ended early: "budget" or "interrupted"
+        self.training_seconds = 0.0
+        self.sample_rows = self._choose_sample()
+
+    # ---- the whole ----
+
+    def warm_up(self, recipes: Sequence[Recipe]) -> None:
+        """One epoch of a few recipes, whatever the clock says: to learn the speed, and to have something to give."""
+        with self._early_end():
+            self.round(recipes, ONE_EPOCH, "measuring", must=True)
+
+    def fitting_epochs(self, epochs: int, rungs: Sequence[Rung]) -> int:
+        """As many of these epochs as leave time for enough recipes; known after a warm-up."""
+        if not self.rate or self.ended:
+            return epochs
+        longest = np.mean([self.rate * unit_cost(self.problem, unit.recipe) for unit in self.units]) * epochs
+        share = self.clock.left() / (WANTED_RECIPES * _work_share(rungs) * max(float(longest), 1e-9))
+        return int(np.clip(epochs * share, min(epochs, max(4, epochs // 8)), epochs))
+
+    def run(self, strategy: Strategy) -> None:
+        """All rounds, then more seeds of the best."""
+        if self.ended:
+            return
+        with self._early_end():
+            if self.clock.budget is None:
+                self._rounds_by_count(strategy)
+            else:
+                self._rounds_by_time(strategy)
+            self._more_seeds()
+
+    @contextmanager
+    def _early_end(self) -> Iterator[None]:
+        """The clock ends the search here; so does Ctrl-C, if what is known is to be kept."""
+        try:
+            yield
+        except _EndedEarly as end:
+            self.ended = str(end)
+        except KeyboardInterrupt:
+            self.ended = "interrupted"
+            if not self.keep_on_interrupt:
+                raise
+
+    def repeat(self, log: Iterable[dict[str, Any]]) -> None:
+        """Do again what an earlier search has written down."""
+        for entry in log:
+            recipes = [Recipe(Member.from_dict(member), view) for view, member in entry["recipes"]]
+            units = self._new_units(recipes)
+            broods = self._broods(units)
+            for rung in entry["rungs"]:
+                until = dict(zip(rung["trained"], rung["epochs"], strict=True))
+                self._train(broods, {units[k].number: epochs for k, epochs in until.items()}, "repeating", must=True)
+                self._drop(broods, [units[k] for k in rung["kept"]])
+            self._end_round()
+        self.log = list(log)
+
+    def _rounds_by_count(self, strategy: Strategy) -> None:
+        left = self.limits.recipes
+        known_list = isinstance(strategy, Listed)
+        while left > 0 or known_list:
+            recipes = strategy.propose(
+                self._round_limit() if known_list else min(left, self._round_limit()), self.units
+            )
+            if not recipes:
+                break
+            strategy.learn(self.round(recipes, strategy.rungs, "searching"))
+            left -= len(recipes)
+
+    def _rounds_by_time(self, strategy: Strategy) -> None:
+        """Rounds until the time is up, but for the share kept for more seeds."""
+        rounds = 0
+        kept = SEEDS_SHARE * self.clock.left() if self.limits.seeds > 1 else 0.0
+        while True:
+            left = self.clock.left() - kept
+            recipes = self._propose_for(strategy, left / max(1, ROUNDS - rounds))
+            if not recipes or (rounds and self._seconds(recipes, strategy.rungs) > 1.5 * left):
+                return
+            rungs = strategy.rungs if self.rate else (*ONE_EPOCH, *strategy.rungs)
+            strategy.learn(self.round(recipes, rungs, "searching", must=not self.rate))
+            rounds += 1
+
+    def _propose_for(self, strategy: Strategy, seconds: float) -> list[Recipe]:
+        """Recipes that take about so long, at the speed measured last; a few, while it is not known."""
+        recipes: list[Recipe] = []
+        most = min(MOST_PER_ROUND, self._round_limit())
+        while len(recipes) < most:
+            more = strategy.propose(min(FEWEST_PER_ROUND, most - len(recipes)), self.units)
+            recipes += more
+            if not more or not self.rate or self._seconds(recipes, strategy.rungs) >= seconds:
+                break
+        return recipes
+
+    def _more_seeds(self) -> None:
+        """The best recipes again with other seeds: what is left of their lead is not luck."""
+        best = self.best_units()
+        while True:
+            chosen = self._without_enough_seeds(best)[: self.limits.finalists]
+            if not chosen:
+                return
+            if self.clock.budget is not None:
+                each = self._seconds([unit.recipe for unit in chosen], TO_THE_END) / len(chosen)
+                chosen = chosen[: int(self.clock.left() / each)]
+                if not chosen:
+                    return
+            recipes = [self._with_new_seed(unit.recipe) for unit in chosen]
+            self.round(recipes, TO_THE_END, "more seeds")
+            best = best[: self.limits.finalists] if self.clock.budget is None else self.best_units()
+
+    def _without_enough_seeds(self, units: Sequence[Unit]) -> list[Unit]:
+        counts: dict[Recipe, int] = {}
+        for unit in self.units:
+            counts[unit.key] = counts.get(unit.key, 0) + 1
+        found, seen = [], set()
+        for unit in units[: self.limits.finalists]:
+            if counts[unit.key] < self.limits.seeds and unit.key not in seen:
+                seen.add(unit.key)
+                found.append(unit)
+        return found
+
+    def _with_new_seed(self, recipe: Recipe) -> Recipe:
+        taken = {unit.recipe.member.seed for unit in self.units if unit.key == recipe.key}
+        seed = max(taken) + 1
+        return Recipe(recipe.member.replace(seed=seed if seed < 1 << 62 else 0), recipe.view)
+
+    # ---- one round ----
+
+    def round(self, recipes: Sequence[Recipe], rungs: Sequence[Rung], stage: str, must: bool = False) -> list[Unit]:
+        """Train new recipes rung by rung; after each, the better share goes on from where it stands."""
+        units = self._new_units(recipes)
+        broods = self._broods(units)
+        entry: dict[str, Any] = {"recipes": [[u.recipe.view, u.recipe.member.as_dict()] for u in units], "rungs": []}
+        self.log.append(entry)
+        going = units
+        try:
+            for k, (share, kept) in enumerate(rungs):
+                until = {unit.number: [_epochs_at(share, unit)] * len(self.problem.folds) for unit in going}
+                last = k + 1 == len(rungs)
+                done = self._train(broods, until, stage, must=must and k == 0)
+                going = done if last else self._best(done, max(1, round(kept * len(going))))
+                self._write_down(entry, units, done, going)
+                self._check_end(must and k == 0)
+                self._drop(broods, going)
+                if not going:
+                    break
+        finally:
+            self._rescue(entry, units, broods)
+            self._end_round()
+        return units
+
+    def _write_down(
+        self, entry: dict[str, Any], units: Sequence[Unit], done: Sequence[Unit], going: Sequence[Unit]
+    ) -> None:
+        first = units[0].number
+        entry["rungs"].append({
+            "trained": [unit.number - first for unit in done],
+            "epochs": [unit.fold_epochs.tolist() for unit in done],
+            "kept": [unit.number - first for unit in going],
+        })  # fmt: skip
+
+    def _rescue(self, entry: dict[str, Any], units: Sequence[Unit], broods: Sequence[Brood]) -> None:
+        """After an early end: where nothing else is there to give, take networks as they stand; else leave them out."""
+        needed = not self.best_units()
+        for brood in broods:
+            moved = [unit for unit in brood.moved_on() if needed and (brood.epochs_of(unit) > 0).all()]
+            if moved:
+                brood.assess(moved, self.metric, self.limits.threads)
+                for unit in moved:
+                    unit.sample = None if unit.prediction is None else unit.prediction[self.sample_rows]
+                self._write_down(entry, units, moved, moved)
+            left_out = {unit.number for unit in brood.moved_on()}
+            brood.keep([unit for unit in brood.units if unit.number not in left_out])
+
+    def _new_units(self, recipes: Sequence[Recipe]) -> list[Unit]:
+        default = self.limits.default_epochs
+        units: list[Unit] = []
+        for recipe in recipes:
+            if recipe.member.epochs is None:
+                recipe = Recipe(recipe.member.replace(epochs=default), recipe.view)
+            units.append(Unit(len(self.units) + len(units), recipe))
+        self.units.extend(units)
+        return units
+
+    def _broods(self, units: Sequence[Unit]) -> list[Brood]:
+        views = [view for view in self.problem.views if any(unit.recipe.view == view for unit in units)]
+        return [Brood(self.problem, view, [u for u in units if u.recipe.view == view]) for view in views]
+
+    def _train(self, broods: Sequence[Brood], until: dict[int, list[int]], stage: str, must: bool) -> list[Unit]:
+        """Train units of several broods and assess them; those that got as far as they should come back, in order."""
+        done: list[Unit] = []
+        for brood in broods:
+            mine = {unit.number: until[unit.number] for unit in brood.units if unit.number in until}
+            if not mine:
+                continue
+            begun = time.monotonic()
+            before = {unit.number: unit.epochs for unit in brood.units}
+            ended = brood.train(mine, self.limits.threads, self.limits.seed, lambda: self._ask(stage, must))
+            if ended:
+                brood.assess(ended, self.metric, self.limits.threads)
+                self._account(ended, before, time.monotonic() - begun)
+            done.extend(ended)
+            if self.ended or (self.clock.left() <= 0 and not must):
+                break
+        return sorted(done, key=lambda unit: unit.number)
+
+    def _account(self, units: Sequence[Unit], before: dict[int, int], seconds: float) -> None:
+        """Share out the time by work: an engine trains many networks at a time and cannot say what each one took."""
+        costs = np.array([unit_cost(self.problem, u.recipe) * max(u.epochs - before[u.number], 0) for u in units])
+        total = max(float(costs.sum()), 1e-300)
+        for unit, cost in zip(units, costs, strict=True):
+            unit.seconds += seconds * cost / total
+            if unit.prediction is not None:
+                unit.sample = unit.prediction[self.sample_rows]
+            self.network_epochs += (unit.epochs - before[unit.number]) * len(self.problem.folds)
+        self.rate = seconds / total
+        self.spent += total
+        self.training_seconds += seconds
+
+    def _drop(self, broods: Sequence[Brood], going: Sequence[Unit]) -> None:
+        staying = {unit.number for unit in going}
+        for brood in broods:
+            for unit in brood.units:
+                if unit.number not in staying:
+                    unit.prediction = None
+            brood.keep(going)
+
+    def _end_round(self) -> None:
+        """Keep weights of the best finished units over all rounds, forget all others."""
+        best = self.best_units()[:KEPT_UNITS]
+        staying = {unit.number for unit in best}
+        for unit in self.units:
+            if unit.number not in staying:
+                unit.prediction = None
+        for brood in {id(u.brood): u.brood for u in self.units if u.brood is not None}.values():
+            brood.keep(best)
+
+    # ---- questions ----
+
+    def best_units(self) -> list[Unit]:
+        """Units that may be part of the model, best first: finished ones; where there are none, those furthest on."""
+        alive = [unit for unit in self.units if unit.brood is not None and unit.prediction is not None]
+        finished = [unit for unit in alive if unit.finished]
+        if not finished and alive:
+            most = max(unit.epochs / unit.target for unit in alive)
+            finished = [unit for unit in alive if unit.epochs / unit.target == most]
+        return self._best(finished, len(finished))
+
+    @staticmethod
+    def _best(units: Sequence[Unit], count: int) -> list[Unit]:
+        usable = [unit for unit in units if np.isfinite(unit.loss)]
+        return sorted(usable, key=lambda unit: (unit.loss, unit.number))[:count]
+
+    def _ask(self, stage: str, must: bool) -> bool:
+        """Asked by the engine: should training end? Tells the watcher how far things are."""
+        if self.watcher is not None and self.watcher(self._progress(stage)):
+            self.ended = "interrupted"
+            return True
+        return self.clock.left() <= 0 and not must
+
+    def _progress(self, stage: str) -> Progress:
+        known = [unit for unit in self.units if np.isfinite(unit.loss)]
+        best = max(known, key=lambda unit: (unit.finished, unit.score), default=None)
+        if self.clock.budget is not None:
+            share = self.clock.elapsed() / self.clock.budget
+        else:
+            share = min(1.0, len(known) / max(1, self.limits.recipes))
+        return Progress(stage, share, len(known), best)
+
+    def _check_end(self, must: bool) -> None:
+        if self.ended:
+            raise _EndedEarly(self.ended)
+        if self.clock.left() <= 0 and not must:
+            raise _EndedEarly("budget")
+
+    def _round_limit(self) -> int:
+        """Recipes whose weights and moments fit into LARGEST_ROUND, for networks of middling size."""
+        width = max(view.shape[1] for view in self.problem.views.values())
+        parameters = 128 * (width + 128 + self.problem.task.n_outputs)
+        return max(FEWEST_PER_ROUND, int(LARGEST_ROUND / (16 * parameters * len(self.problem.folds))))
+
+    def _seconds(self, recipes: Sequence[Recipe], rungs: Sequence[Rung]) -> float:
+        """Seconds that these recipes would take, at the speed measured last."""
+        work = sum(
+            unit_cost(self.problem, recipe) * (recipe.member.epochs or self.limits.default_epochs) for recipe in recipes
+        )
+        return max(self.rate * work * _work_share(rungs), 1e-9)
+
+    def _choose_sample(self) -> np.ndarray:
+        """Rows whose predictions are kept for every unit: all of them, or a random part of a long table."""
+        weight = self.problem.valid_weight
+        scored = np.flatnonzero(weight > 0)
+        most = max(500, SAMPLE_CELLS // self.problem.task.n_outputs)
+        if len(scored) <= most:
+            return scored
+        return np.sort(np.random.default_rng(self.limits.seed).choice(scored, most, replace=False))
+
+
+def _work_share(rungs: Sequence[Rung]) -> float:
+    """Work of these rungs, as a share of training every unit to the end."""
+    total, going, before = 0.0, 1.0, 0.0
+    for share, kept in rungs:
+        total += going * (share - before)
+        going, before = going * kept, share
+    return total
+
+
+def _epochs_at(share: float, unit: Unit) -> int:
+    """Epochs of a unit at a rung, rounded up; at least one."""
+    return max(1, math.ceil(share * unit.target - 1e-9))
+
+
+class _EndedEarly(Exception):
+    """The clock or the user has ended the search."""

@@ -1,0 +1,154 @@
+"""The folder of a run. It appears under its name when everything in it has been written, and never replaces another."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+FORMAT, VERSION = "shoal-run", 1
+SETTINGS, MODEL, REPORT, BOARD = "settings.json", "model", "report.html", "leaderboard.csv"
+RUNS = "shoal-runs"  # folder of runs that were given no name
+LIBRARIES = ("shoal", "numpy", "scikit-learn")
+
+
+class RunFolder:
+    """`with RunFolder(out, stem) as folder:` write into `folder.path`, then `folder.finish()`.
+
+    Until then it has another, hidden name; whatever ends the work before removes it, and what nothing can remove (after
+    `kill -9`) does not look like a run.
+    """
+
+    def __init__(self, out: Path | None, stem: str) -> None:
+        self.out, self.stem = out, stem
+        self.parent = Path(RUNS) if out is None else out.parent
+        self.made_parent = False
+        self.finished = False
+
+    def __enter__(self) -> RunFolder:
+        """Make the folder now: a place that cannot be written to is found before the search, not after it."""
+        if self.out is not None:
+            refuse_taken(self.out)
+        name = self.stem if self.out is None else self.out.name
+        self.path = self.parent / f".{name}.{os.getpid()}.part"
+        try:
+            self.made_parent = not self.parent.exists()
+            self.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.path.mkdir()
+        except OSError as error:
+            raise ValueError(
+                f"the results cannot be written to {self.parent} ({error.strerror}); give another folder with --out"
+            ) from None
+        return self
+
+    def finish(self) -> Path:
+        """Give the folder its name, at once; if somebody took that name meanwhile, the next free one."""
+        target = self.out if self.out is not None else numbered(self.parent / self.stem)
+        while True:
+            try:
+                os.rename(self.path, target)
+                break
+            except OSError:
+                if not target.exists():
+                    raise
+                target = numbered(self.parent / (self.stem if self.out is None else self.out.name))
+        self.finished = True
+        return target
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.finished:
+            return
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self.made_parent and self.parent.is_dir() and not any(self.parent.iterdir()):
+            self.parent.rmdir()
+
+
+def numbered(path: Path) -> Path:
+    """The first of path-1, path-2, ... that is not there."""
+    number = 1
+    while (found := path.with_name(f"{path.name}-{number}")).exists():
+        number += 1
+    return found
+
+
+def refuse_taken(out: Path) -> None:
+    if out.is_dir() and not any(out.iterdir()):
+        return
+    if (out / SETTINGS).exists():
+        raise ValueError(f"--out must be a new folder; {out} holds a finished run: give another name")
+    if out.exists():
+        what = "is not empty" if out.is_dir() else "is a file"
+        raise ValueError(f"--out must be a new folder; {out} {what}: give another name")
+
+
+def file_hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """What the bits of a result depend on, beside the settings."""
+    from shoal import _native
+
+    found = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    machine = f"{platform.system()} {platform.machine()}"
+    return found | {
+        "python": platform.python_version(), "machine": machine, "instruction set": _native.instruction_set()
+    }  # fmt: skip
+
+
+def different_versions(earlier: dict[str, str]) -> list[str]:
+    """What has changed since a run, in words; empty where the same bits can be promised."""
+    now = versions()
+    return [
+        f"{name} is {now[name]} here and was {earlier[name]}"
+        for name in now
+        if name in earlier and earlier[name] != now[name] and name != "python"
+    ]
+
+
+def write_settings(folder: Path, settings: dict[str, Any]) -> None:
+    """Settings in readable lines; the log, which is long, on one line per round."""
+    log = settings.pop("log")
+    text = json.dumps({"format": FORMAT, "version": VERSION} | settings, indent=1, ensure_ascii=False)
+    rounds = ",\n".join("  " + json.dumps(entry, separators=(",", ":")) for entry in log)
+    (folder / SETTINGS).write_text(f'{text[:-2]},\n "log": [\n{rounds}\n ]\n}}\n', encoding="utf-8")
+    settings["log"] = log
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """From settings.json or the folder of a run."""
+    file = path / SETTINGS if path.is_dir() else path
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {file}; --repeat takes the {SETTINGS} of an earlier run")
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError):
+        raise ValueError(f"{file} is truncated or is no JSON; --repeat takes the {SETTINGS} of a run") from None
+    if not isinstance(settings, dict) or settings.get("format") != FORMAT:
+        raise ValueError(f"{file} does not hold the settings of a run; --repeat takes the {SETTINGS} of one")
+    if settings.get("version") != VERSION:
+        raise ValueError(f"{file} has format version {settings.get('version')}; this Shoal reads version {VERSION}")
+    if not all(isinstance(settings.get(part), dict) for part in ("data", "search")) or "log" not in settings:
+        raise ValueError(f"{file} was altered: parts of the settings are missing; repeat from an unchanged copy")
+    return settings
+
+
+def find_model(path: Path) -> tuple[Path, dict[str, Any] | None]:
+    """The folder of a model, given that or the folder of its run; and the run's settings, where they are beside it."""
+    model = path / MODEL if (path / MODEL).is_dir() else path
+    beside = model.resolve().parent / SETTINGS
+    settings = read_settings(beside) if model.name == MODEL and beside.is_file() else None
+    return model, settings

@@ -1,0 +1,120 @@
+"""What a search shows while it works: a bar on a terminal, a line now and then elsewhere; and its results as text."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from shoal.search.leaderboard import Leaderboard
+from shoal.search.run import Progress
+
+LINE_EVERY = 5.0  # seconds, where there is no terminal
+QUIET_AFTER = 1.5  # seconds without news from training: something else is going on
+TOP = 10
+
+
+class Screen:
+    """Told of progress by the thread that searches, drawn by the one that waits for it."""
+
+    def __init__(self, metric: str, budget: float | None, show_bar: bool | None = None) -> None:
+        self.metric, self.budget = metric, budget
+        self.begun = time.monotonic()
+        self.latest: Progress | None = None
+        self.told = self.begun
+        self._bar: Any = None
+        self._next_line = 0.0
+        self._units = 0
+        if sys.stderr.isatty() if show_bar is None else show_bar:
+            self._bar = self._make_bar()
+
+    def watch(self, progress: Progress) -> None:
+        self.latest, self.told = progress, time.monotonic()
+
+    def draw(self) -> None:
+        progress, now = self.latest, time.monotonic()
+        if self._bar is not None:
+            share = 0.0 if progress is None else progress.share
+            if self.budget is not None:
+                share = (now - self.begun) / self.budget
+            self._bar.update(0, completed=min(share, 1.0), words=self.words(now))
+        elif progress is not None and ((progress.units and not self._units) or now >= self._next_line):
+            self._units = progress.units
+            self._next_line = now + LINE_EVERY
+            self.say(self.words(now))
+
+    def words(self, now: float) -> str:
+        """Time left, recipes done, best so far."""
+        progress = self.latest
+        if progress is None:
+            return "encoding the table"
+        best = "" if progress.best is None else f", best {self.metric} {progress.best.score:.4f}"
+        stage = progress.stage if now - self.told < QUIET_AFTER else "scoring and combining"
+        left = self._left(progress, now)
+        return f"{stage}: {progress.units:,} recipes{best}{'' if left is None else f', {clock(left)} left'}"
+
+    def _left(self, progress: Progress, now: float) -> float | None:
+        """Seconds left, by the budget or by what the share done so far took."""
+        elapsed = now - self.begun
+        if self.budget is not None:
+            return max(self.budget - elapsed, 0.0)
+        return elapsed * (1 / progress.share - 1) if progress.share > 0.02 else None
+
+    def say(self, text: str) -> None:
+        """A line of its own, above the bar."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Screen:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    @staticmethod
+    def _make_bar() -> Any:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        bar = Bar(BarColumn(30), TextColumn("{task.fields[words]}"), console=Console(stderr=True), transient=True)
+        bar.add_task("", total=1.0, words="encoding the table")
+        return bar
+
+
+def clock(seconds: float) -> str:
+    """
+    >>> clock(8.2), clock(75), clock(7500)
+    ('8 s', '1:15 min', '2:05 h')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
+
+
+def top_table(board: Leaderboard, metric: str) -> list[str]:
+    """The best recipes as lines of text that fit into 100 columns."""
+    head = ("rank", metric, "folds", "seeds", "network", "activation", "encoding", "rate", "drop", "decay", "epochs")
+    rows = [head]
+    for row in board[:TOP]:
+        seeds = "" if row["seed_spread"] is None else f"±{row['seed_spread']:.4f}"
+        rows.append((
+            str(row["rank"]), f"{row['score']:.4f}", f"±{row['fold_spread']:.4f}", seeds, row["hidden"],
+            row["activation"], row["encoding"], f"{row['learning_rate']:.2g}", f"{row['dropout']:g}",
+            f"{row['weight_decay']:g}", f"{row['epochs']}{'*' if row['stopped'] else ' '}",
+        ))  # fmt: skip
+    widths = [max(len(row[j]) for row in rows) for j in range(len(head))]
+    left = {4, 5, 6}  # words; numbers stand to the right
+    align = [str.ljust if j in left else str.rjust for j in range(len(head))]
+    lines = ["  ".join(put(cell, w) for put, cell, w in zip(align, row, widths, strict=True)) for row in rows]
+    if any(row["stopped"] for row in board[:TOP]):
+        lines.append("* stopped early, others were ahead; ranked after those that were trained to the end")
+    return lines

@@ -1,0 +1,147 @@
+"""Where recipes come from: a space of choices, a list of members, or a good default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.members import FIELDS, Member, alternatives, draw_value, nearest
+
+ENCODING = "encoding"  # a choice beside the fields of a member: which view of the numbers the network sees
+VIEWS = ("plain", "piecewise")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A network's recipe and the view of the data that it sees. The seed of `member` is that of the first network."""
+
+    member: Member
+    view: str = "plain"
+
+    @property
+    def key(self) -> Recipe:
+        """Equal for recipes that differ in their seed only."""
+        return Recipe(self.member.replace(seed=0), self.view)
+
+    def __str__(self) -> str:
+        text = repr(self.member.replace(seed=0, epochs=None))[len("Member(") : -1]
+        return text if self.view == "plain" else f"{self.view} numbers, {text}"
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Named choices: a list of alternatives, a scipy distribution, or a fixed value each."""
+
+    choices: dict[str, Any]
+
+    def sample(self, count: int, generator: np.random.Generator) -> list[Recipe]:
+        return [self.make({name: draw_value(name, value, generator) for name, value in self.choices.items()},
+                          seed=int(generator.integers(1 << 31))) for _ in range(count)]  # fmt: skip
+
+    def make(self, values: Mapping[str, Any], seed: int = 0) -> Recipe:
+        fields = {name: value for name, value in values.items() if name != ENCODING}
+        if "seed" not in fields:
+            fields["seed"] = seed
+        return Recipe(tidy(Member(**fields)), values.get(ENCODING, "plain"))
+
+    def mutate(self, parent: Recipe, other: Recipe, generator: np.random.Generator) -> Recipe:
+        """A child of two recipes: each choice from one of them, and one or two of them drawn anew."""
+        values = {}
+        for name in self.choices:
+            source = other if generator.random() < 0.3 else parent
+            values[name] = source.view if name == ENCODING else getattr(source.member, name)
+        names = list(self.choices)
+        for name in generator.choice(names, size=min(2, len(names)), replace=False):
+            values[name] = draw_value(name, self.choices[name], generator)
+        return self.make(values, seed=int(generator.integers(1 << 31)))
+
+    def grid(self) -> list[Recipe]:
+        import itertools
+
+        for name, value in self.choices.items():
+            if hasattr(value, "rvs"):
+                raise ValueError(f"strategy 'grid' needs lists of values, but {name} is a distribution; use 'random'")
+        options = [alternatives(name, value) for name, value in self.choices.items()]
+        return [self.make(dict(zip(self.choices, values, strict=True))) for values in itertools.product(*options)]
+
+    def describe(self) -> dict[str, str]:
+        return {name: _text(value) for name, value in self.choices.items()}
+
+
+def tidy(member: Member) -> Member:
+    """A linear model has no hidden layer that an activation or dropout could act on: one recipe, not thirty."""
+    return member if member.hidden else member.replace(activation="identity", dropout=0.0)
+
+
+def check_space(space: Any, views: Sequence[str]) -> Space | list[Recipe]:
+    """A space or a list of recipes from what a user gave."""
+    if isinstance(space, Mapping):
+        known = (*FIELDS, ENCODING)
+        for name in space:
+            if name not in known:
+                raise ValueError(
+                    f"the space has no choice {name!r}{nearest(name, known)} It may name {', '.join(known)}"
+                )
+        for view in alternatives(ENCODING, space.get(ENCODING, "plain")):
+            if view not in VIEWS:
+                raise ValueError(f"{ENCODING} must be one of {', '.join(VIEWS)}; got {view!r}{nearest(view, VIEWS)}")
+        kept = dict(space)
+        if ENCODING in kept:  # tables without numbers have no piecewise view
+            kept[ENCODING] = [view for view in alternatives(ENCODING, kept[ENCODING]) if view in views] or ["plain"]
+        return Space(kept)
+    recipes = list(space)
+    for k, member in enumerate(recipes):
+        if not isinstance(member, Member):
+            raise TypeError(f"space must be a dict of choices or a list of shoal.Member; number {k} is {member!r}")
+    if not recipes:
+        raise ValueError("space is an empty list; give at least one shoal.Member, or None for the default space")
+    return [Recipe(member) for member in recipes]
+
+
+def default_space(n_rows: int, classes: bool, views: Sequence[str], epochs: int) -> Space:
+    """Linear models and one to three hidden layers, ten activations, and how to train them.
+
+    Not tuned to any data set: wide enough for the search to do that.
+    """
+    from scipy.stats import loguniform
+
+    smallest = 16 if n_rows < 2_000 else 32 if n_rows < 20_000 else 128
+    w = 32 if n_rows < 400 else 64 if n_rows < 10_000 else 128
+    choices: dict[str, Any] = {
+        "hidden": [
+            (), (), (w // 2,), (w,), (w,), (2 * w,), (2 * w,), (w // 2, w // 2), (w, w // 2), (w, w), (2 * w, w),
+            (2 * w, 2 * w), (w, w, w), (w, w, w // 2),
+        ],
+        # The first ones are drawn more often: they are right more often.
+        "activation": [
+            "relu", "relu", "gelu", "gelu", "mish", "mish", "selu", "selu", "tanh", "tanh", "elu", "leaky_relu",
+            "sigmoid", "hardshrink", "identity",
+        ],
+        "optimizer": ["adamw"],
+        "learning_rate": loguniform(1e-3, 3e-2),
+        "weight_decay": [0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0],
+        "dropout": [0.0, 0.0, 0.1, 0.2, 0.3, 0.5],
+        "batch_size": [smallest, 2 * smallest, 4 * smallest],
+        "schedule": ["cosine"],
+        "epochs": [max(2, epochs // 4), max(2, epochs // 2), epochs],
+    }  # fmt: skip
+    if classes:
+        choices["label_smoothing"] = [0.0, 0.0, 0.05, 0.1]
+    if len(views) > 1:
+        choices[ENCODING] = list(views)
+    return Space(choices)
+
+
+def _text(value: Any) -> str:
+    if hasattr(value, "rvs"):
+        name = getattr(getattr(value, "dist", None), "name", "distribution")
+        return f"{name}{getattr(value, 'args', '')}"
+    seen: list[str] = []
+    for option in alternatives("", value):
+        word = "linear" if option == () else "x".join(map(str, option)) if isinstance(option, tuple) else str(option)
+        if word not in seen:
+            seen.append(word)
+    return ", ".join(seen)

@@ -1,0 +1,294 @@
+"""A finished search in numbers and words: what its report and the screen show, from a fitted estimator."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shoal.machine import processor, thread_count
+from shoal.search.forecast import peak_memory
+from shoal.search.honest import HonestScore
+from shoal.search.outcome import Outcome, report_parts
+from shoal.search.schema import Schema
+from shoal.search.table import Table
+from shoal.search.tasks import CLASSIFICATION, METRICS, MULTILABEL, REGRESSION
+from shoal.search.units import Unit
+
+ROWS_SHOWN = 10_000  # of the leaderboard
+POINTS_SHOWN = 2_000  # of predictions against true values
+BINS = 10
+TIMED_ROWS = 1_000
+
+
+@dataclass
+class Context:
+    """What the estimator was not told."""
+
+    title: str
+    target: str
+    notes: list[str] = field(default_factory=list)
+    budget: float | None = None
+    seconds: float | None = None
+    before: dict[str, float] = field(default_factory=dict)  # seconds of what was done before the fit
+
+
+def report_data(estimator: Any, X: Table, context: Context) -> dict[str, Any]:
+    """Data of `shoal.report.search_page`, in values that JSON knows."""
+    from shoal import __version__
+
+    run = estimator._run
+    outcome: Outcome = run.outcome
+    kind = outcome.model.task.kind
+    classes = [str(name) for name in estimator.classes_] if kind != REGRESSION else None
+    return {
+        "title": context.title,
+        "created": datetime.datetime.now().strftime("%Y-%m-%d %H:%M"),
+        "version": __version__,
+        "task": kind,
+        "data": _data(X, outcome.model.schema, context, classes),
+        "search": _search(estimator, context),
+        "score": _score(run.search.problem, run.search.metric, outcome),
+        "ensemble": _ensemble(estimator, X),
+        "leaderboard": _board(outcome),
+        "curves": _curves(outcome),
+        "luck": estimator.luck_,
+        "confusion": _confusion(run.search.problem, outcome, classes) if kind == CLASSIFICATION else None,
+        "residuals": _residuals(run.search.problem, outcome) if kind == REGRESSION else None,
+        "calibration": _calibration(run.search.problem, outcome) if kind != REGRESSION else None,
+    }
+
+
+def _data(X: Table, schema: Schema, context: Context, classes: list[str] | None) -> dict[str, Any]:
+    table = [
+        {"name": column.name, "kind": column.kind, "missing": _missing(cells), "note": column.note}
+        for column, cells in zip(schema.columns, X.columns, strict=True)
+    ]
+    return {
+        "rows": len(X), "columns": len(X.names), "target": context.target, "classes": classes,
+        "notes": list(context.notes), "table": table,
+    }  # fmt: skip
+
+
+def _missing(cells: np.ndarray) -> float:
+    """The share of cells that are missing."""
+    if cells.dtype == object:
+        return sum(cell is None or not cell.strip() for cell in cells) / len(cells)
+    if cells.dtype.kind == "M":
+        return float(np.isnat(cells).mean())
+    return float(np.isnan(cells).mean()) if cells.dtype.kind == "f" else 0.0
+
+
+def _search(estimator: Any, context: Context) -> dict[str, Any]:
+    run = estimator._run
+    search, folds = run.search, len(run.search.problem.folds)
+    phases = context.before | run.phases
+    threads = search.limits.threads
+    return {
+        "strategy": estimator.strategy,
+        "recipes": len(run.outcome.board),
+        "networks": sum(unit.epochs > 0 for unit in search.units) * folds,
+        "folds": folds,
+        "cv": run.cv_name,
+        "epochs": int(search.network_epochs),
+        "seconds": sum(phases.values()) if context.seconds is None else context.seconds,
+        "memory": peak_memory() or None,
+        "budget": context.budget,
+        "seed": run.seed,
+        "threads": thread_count() if threads is None else threads,
+        "processor": processor(),
+        "phases": [{"name": name, "seconds": seconds} for name, seconds in phases.items()],
+        "space": run.space,
+        "interrupted": search.ended == "interrupted",
+    }
+
+
+# ---- scores ----
+
+
+def chance(problem: Any, metric: Any) -> float:
+    """The score of always giving the same answer, the best one that needs no columns."""
+    weight = problem.valid_weight
+    share = weight / weight.sum()
+    if problem.task.kind == CLASSIFICATION:
+        constant = np.bincount(problem.y, weights=share, minlength=problem.task.n_outputs)
+    else:
+        constant = share @ problem.y.reshape(problem.n, -1)
+    same = np.broadcast_to(constant, (problem.n, problem.task.n_outputs))
+    return float(metric.score(problem.task, same, problem.y, weight))
+
+
+def _score(problem: Any, metric: Any, outcome: Outcome) -> dict[str, Any]:
+    honest = outcome.honest.as_dict()
+    honest.pop("bootstraps", None)
+    return honest | {"chance": chance(problem, metric), "others": _others(problem, metric, outcome)}
+
+
+def _others(problem: Any, metric: Any, outcome: Outcome) -> dict[str, float]:
+    """Other scores of the same out-of-fold predictions, in the sense that people know them by."""
+    weight = problem.valid_weight
+    scored = np.flatnonzero(weight > 0)
+    task, p, y, w = problem.task, outcome.out_of_fold[scored], problem.y[scored], weight[scored]
+
+    def score(name: str) -> float:
+        return float(METRICS[name].score(task, p, y, w))
+
+    if task.kind == REGRESSION:
+        found = {
+            "r2": score("r2"),
+            "root mean squared error": float(np.sqrt(-score("neg_mean_squared_error"))),
+            "mean absolute error": -score("neg_mean_absolute_error"),
+        }
+    else:
+        found = {"accuracy": score("accuracy"), "log-loss": -score("neg_log_loss")}
+        if task.kind == CLASSIFICATION:
+            found["balanced_accuracy"] = score("balanced_accuracy")
+        if task.kind == CLASSIFICATION and task.n_outputs == 2 and len(np.unique(y)) == 2:
+            from sklearn.metrics import roc_auc_score
+
+            found["roc_auc"] = float(roc_auc_score(y, p[:, 1], sample_weight=w))
+    return {name: value for name, value in found.items() if name != metric.name}
+
+
+def _ensemble(estimator: Any, X: Table) -> dict[str, Any]:
+    outcome: Outcome = estimator._run.outcome
+    parts = report_parts(outcome)
+    rows = X.take(np.arange(min(len(X), TIMED_ROWS)))
+    begun = time.perf_counter()
+    outcome.model.predict(rows)
+    milliseconds = (time.perf_counter() - begun) * 1e3 * TIMED_ROWS / len(rows)
+    return {
+        "used": bool(estimator.ensemble),
+        "recipes": len(parts),
+        "networks": len(outcome.model),
+        "parameters": outcome.model.parameters,
+        "best_single": outcome.best_pooled,
+        "score": outcome.ensemble_score,
+        "gain": outcome.ensemble_score - outcome.best_pooled,
+        "milliseconds_per_1000_rows": milliseconds,
+        "parts": parts,
+    }
+
+
+# ---- recipes ----
+
+
+def _board(outcome: Outcome) -> dict[str, Any]:
+    columns = {name: values[:ROWS_SHOWN] for name, values in outcome.board.columns.items() if name != "label"}
+    described = [
+        {"key": name, "label": name.replace("_", " "), "kind": _kind(values)} for name, values in columns.items()
+    ]
+    return {"columns": described, "rows": [list(row) for row in zip(*columns.values(), strict=True)]}
+
+
+def _kind(values: list[Any]) -> str:
+    return "text" if any(isinstance(value, str) for value in values) else "number"
+
+
+def _curves(outcome: Outcome) -> list[dict[str, Any]]:
+    """Losses by epoch of the best unit, and of the one in the middle of those that were trained to the end."""
+    ended = [units[0] for units in outcome.groups if all(unit.finished for unit in units)]
+    shown = {"best": outcome.best}
+    if len(ended) > 2:
+        shown["median"] = ended[len(ended) // 2]
+    number = {unit.number: units[0].number for units in outcome.groups for unit in units}
+    return [_curve(label, number[unit.number], unit) for label, unit in shown.items() if len(unit.train_curve)]
+
+
+def _curve(label: str, recipe: int, unit: Unit) -> dict[str, Any]:
+    return {
+        "label": label,
+        "recipe": recipe,
+        "epochs": list(range(1, len(unit.train_curve) + 1)),
+        "train": unit.train_curve.tolist(),
+        "valid": unit.valid_curve.tolist(),
+    }
+
+
+# ---- mistakes ----
+
+
+def _counted(problem: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct rows that were scored, and how many rows of the table each of them stands for."""
+    scored = np.flatnonzero(problem.valid_weight > 0)
+    return scored, np.bincount(problem.row_of, minlength=problem.n)[scored]
+
+
+def _confusion(problem: Any, outcome: Outcome, classes: list[str] | None) -> dict[str, Any]:
+    scored, count = _counted(problem)
+    matrix = np.zeros((problem.task.n_outputs, problem.task.n_outputs), dtype=np.int64)
+    np.add.at(matrix, (problem.y[scored], outcome.out_of_fold[scored].argmax(axis=1)), count)
+    return {"classes": classes, "counts": matrix.tolist()}
+
+
+def _residuals(problem: Any, outcome: Outcome) -> dict[str, Any] | None:
+    if problem.task.n_outputs != 1:
+        return None
+    scored, _ = _counted(problem)
+    if len(scored) > POINTS_SHOWN:
+        scored = np.sort(np.random.default_rng(0).choice(scored, POINTS_SHOWN, replace=False))
+    return {"true": problem.y[scored, 0].tolist(), "predicted": outcome.out_of_fold[scored, 0].tolist()}
+
+
+def _calibration(problem: Any, outcome: Outcome) -> dict[str, Any]:
+    """How often what was said came true. For two classes of the second one, for more of the one that was predicted."""
+    scored, count = _counted(problem)
+    p, y = outcome.out_of_fold[scored], problem.y[scored]
+    if problem.task.kind == MULTILABEL:
+        said, so, count = p.ravel(), y.ravel() > 0.5, np.repeat(count, p.shape[1])
+    elif problem.task.n_outputs == 2:
+        said, so = p[:, 1], y == 1
+    else:
+        said, so = p.max(axis=1), p.argmax(axis=1) == y
+    place = np.minimum((said * BINS).astype(np.int64), BINS - 1)
+    bins, error = [], 0.0
+    for k in np.unique(place):
+        inside = place == k
+        rows = int(count[inside].sum())
+        predicted = float(said[inside] @ count[inside] / rows)
+        observed = float(so[inside] @ count[inside] / rows)
+        error += abs(predicted - observed) * rows / count.sum()
+        bins.append({"predicted": predicted, "observed": observed, "count": rows})
+    return {"bins": bins, "error": float(error), "temperature": float(outcome.model.temperature)}
+
+
+# ---- words ----
+
+
+def honest_words(honest: HonestScore, guess: float, target: str, recipes: int) -> list[str]:
+    """The honest score for somebody who has never heard of cross-validation."""
+    low, high = honest.low, honest.high
+    if honest.metric == "accuracy":
+        first = (
+            f"On new rows like these, expect about {_of_100(honest.corrected)} right answers in 100 "
+            f"({honest.confidence:.0%} confidence: {_of_100(low)} to {_of_100(high)})."
+        )
+        base = f"Always giving the commonest answer is right {_of_100(guess)} times in 100."
+    elif honest.metric == "r2":
+        first = (
+            f"On new rows like these, expect about {max(honest.corrected, 0):.0%} of the differences in {target} to be "
+            f"explained (R2 {honest.corrected:.3f}; {honest.confidence:.0%} confidence: {low:.3f} to {high:.3f})."
+        )
+        base = "Always predicting the mean explains nothing (R2 0)."
+    else:
+        label = METRICS[honest.metric].label
+        first = (
+            f"On new rows like these, expect a {label} of about {honest.corrected:.4g} "
+            f"({honest.confidence:.0%} confidence: {low:.4g} to {high:.4g}); higher is better."
+        )
+        base = f"Always giving the same answer scores {guess:.4g}."
+    words = [first, base]
+    if guess >= low:
+        words.append("That is within the interval: perhaps nothing was learned here.")
+    if honest.raw > honest.corrected:
+        words.append(
+            f"Measured before correction: {honest.raw:.4f}; part of it is the luck of the best of {recipes:,} recipes."
+        )
+    return words
+
+
+def _of_100(share: float) -> str:
+    return f"{100 * min(max(share, 0.0), 1.0):.1f}".removesuffix(".0")

@@ -1,0 +1,312 @@
+"""One run of `shoal search`, from the file to the folder with the results.
+
+Libraries are imported inside the functions, so that `shoal --help` does not wait for them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.search.background import Stop
+    from shoal.search.question import Question
+    from shoal.search.rundir import RunFolder
+    from shoal.search.screen import Screen
+    from shoal.search.table import Table
+
+DEMO = "breast-cancer-wisconsin"
+LEAST_SHARE = 0.5  # of the budget that is left to the search, however long reading took
+NOTES_SHOWN = 20
+READING = ("sep", "header", "missing", "target", "drop")
+SEARCHING = ("task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs", "ensemble", "seed")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked of `shoal search`: what to read, what to search, and where to put it."""
+
+    file: Path | None
+    demo: bool
+    sep: str | None
+    header: bool | None
+    missing: tuple[str, ...]
+    target: str | None
+    drop: tuple[str, ...]
+    task: str | None
+    budget: float | None
+    recipes: int | None
+    strategy: str
+    folds: int | None
+    scoring: str | None
+    seeds: int
+    epochs: int | None
+    ensemble: bool
+    seed: int
+    threads: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table and where it is from."""
+
+    name: str
+    stem: str
+    table: Table
+    target: str
+    sha256: str
+    described: list[str]
+    header: bool | None = None
+    separator: str | None = None
+    ambiguous: tuple[str, ...] = ()  # names that several columns had
+
+
+def _read(request: Request) -> Source:
+    """The table that the request names."""
+    from shoal.search.files import read_table
+    from shoal.search.rundir import file_hash
+
+    if request.demo:
+        return _demo()
+    assert request.file is not None
+    assert request.target is not None
+    table, found = read_table(request.file, sep=request.sep, header=request.header, missing=request.missing)
+    twice = tuple(name for name in table.names if any(f"the name {name!r} is there more" in n for n in found.notes))
+    stem = request.file.name.split(".")[0] or "run"
+    return Source(
+        request.file.name, stem, table, request.target, file_hash(request.file), found.describe(), found.header,
+        found.separator, twice,
+    )  # fmt: skip
+
+
+def _demo() -> Source:
+    import hashlib
+
+    import numpy as np
+    from sklearn.datasets import load_breast_cancer
+
+    from shoal.search.table import Table
+
+    found = load_breast_cancer()
+    columns = [*found.data.T, found.target_names[found.target].astype(object)]
+    table = Table([*map(str, found.feature_names), "diagnosis"], columns)
+    digest = hashlib.sha256(np.ascontiguousarray(found.data).tobytes() + found.target.tobytes()).hexdigest()
+    words = [
+        f"{len(table)} rows, {len(table.names)} columns, from scikit-learn: breast tumours in Wisconsin, measured "
+        "under a microscope; are they malignant or benign?"
+    ]
+    return Source(DEMO, DEMO, table, "diagnosis", digest, words)
+
+
+class Session:
+    """One run of `shoal search`, from the file to the folder with the results."""
+
+    def __init__(self, request: Request, earlier: dict[str, Any] | None) -> None:
+        self.request, self.earlier = request, earlier
+        self.begun = time.monotonic()
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.begun
+
+    def run(self, out: Path | None, dry_run: bool) -> None:
+        from shoal.search.rundir import RunFolder, refuse_taken
+
+        _steady_output()
+        if out is not None:
+            refuse_taken(out)
+        self.source = _read(self.request)
+        if self.earlier is not None and self.earlier["data"]["sha256"] != self.source.sha256:
+            raise ValueError(
+                f"--repeat needs the file of the earlier run; {self.source.name} has changed since (another checksum)"
+            )
+        self._understand()
+        self._plan()
+        if dry_run:
+            return
+        with RunFolder(out, self.source.stem) as folder:
+            self._search(folder)
+
+    def _understand(self) -> None:
+        """Say what the data are taken for."""
+        from shoal.search.question import ask
+        from shoal.search.schema import Schema
+
+        request, source = self.request, self.source
+        ambiguous = source.ambiguous if self.earlier is None else ()  # then it was settled, and the name is exact
+        self.question = ask(source.table, source.target, request.task, request.drop, ambiguous)
+        self.schema = Schema.of(self.question.X)
+        self.notes = [*source.described, *self.question.notes]
+        print(f"{source.name}: {source.described[0]}")
+        for line in [*source.described[1:], *self.question.notes]:
+            print(f"  {line}")
+        counts, *noted = self.schema.describe()
+        print(f"  columns: {counts}")
+        for line in noted[:NOTES_SHOWN]:
+            print(f"    {line}")
+        if len(noted) > NOTES_SHOWN:
+            print(f"    and {len(noted) - NOTES_SHOWN} more")
+        other = "regression" if self.question.kind == "classification" else "classification"
+        print(f"  target: {self.question.describe()}")
+        print(f"  task: {self.question.kind} ({self.question.why}; --task {other} to change)")
+
+    def _plan(self) -> None:
+        """Say what will be done, and what it will take."""
+        from shoal.machine import available_memory, size_text, thread_count
+        from shoal.search.forecast import Wish, forecast
+        from shoal.search.screen import clock
+
+        request = self.request
+        if self.earlier is not None:
+            print(f"plan: the earlier run again, {self._logged():,} recipes and seeds")
+            return
+        wish = Wish(
+            request.budget, request.recipes or 0, request.strategy, request.folds, request.scoring, request.seeds,
+            request.epochs, request.seed, thread_count(request.threads),
+        )  # fmt: skip
+        plan = forecast(self.question, self.schema, wish)
+        amount = f"{plan.recipes:,} recipes" if request.budget is None else f"about {plan.recipes:,} recipes"
+        print(
+            f"plan: {amount} x {plan.folds} folds ({plan.cv}) = {plan.networks:,} networks, up to {plan.epochs} epochs"
+        )
+        takes = f"about {clock(plan.seconds)}" if request.budget is None else f"{clock(plan.seconds)}, as asked"
+        print(f"  strategy: {request.strategy}; time: {takes}; memory: about {size_text(plan.memory)}")
+        if plan.memory > available_memory():
+            print(f"  note: only {size_text(available_memory())} of memory are free; use fewer --folds or rows")
+
+    def _search(self, folder: RunFolder) -> None:
+        """Fit in another thread, so that this one hears Ctrl-C at once; then save."""
+        from shoal.search.background import two_step_interrupt
+        from shoal.search.screen import Screen
+
+        budget = self._budget_left()
+        screen = Screen(self.request.scoring or _default_score(self.question), budget)
+        self.reading = self.elapsed()
+
+        def told() -> None:
+            screen.say("ending the search, keeping the best so far (Ctrl-C again quits at once)")
+
+        try:
+            with two_step_interrupt(told) as stop, screen:
+                estimator = self._fit(screen, stop, budget)
+                if estimator is None:
+                    raise KeyboardInterrupt
+                screen.say("saving")
+                data = self._save(folder.path, estimator)
+                place = folder.finish()
+        except KeyboardInterrupt:
+            folder.__exit__(None, None, None)
+            print("interrupted: nothing was saved", file=sys.stderr, flush=True)
+            os._exit(130)  # the thread that searches would be waited for
+        self._conclude(place, estimator, data)
+
+    def _logged(self) -> int:
+        """Units that the run to be repeated has trained."""
+        return 0 if self.earlier is None else sum(len(entry["recipes"]) for entry in self.earlier["log"])
+
+    def _budget_left(self) -> float | None:
+        """Reading and planning have used some of the time."""
+        budget = self.request.budget
+        if budget is None or self.earlier is not None:
+            return None
+        return max(budget - self.elapsed(), LEAST_SHARE * budget)
+
+    def _fit(self, screen: Screen, stop: Stop, budget: float | None) -> Any:
+        """A fitted estimator, or None where the user ended the search before there was anything to keep."""
+        from shoal.search import background
+        from shoal.search.estimators import Hooks, ShoalClassifier, ShoalRegressor
+
+        request, question = self.request, self.question
+        kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
+        estimator = kind(
+            strategy=request.strategy, recipes=self._logged() or request.recipes or 1, budget=budget, cv=request.folds,
+            scoring=request.scoring, seeds=request.seeds, epochs=request.epochs, ensemble=request.ensemble,
+            n_jobs=request.threads, random_state=request.seed,
+        )  # fmt: skip
+
+        def watch(progress: Any) -> bool:
+            screen.watch(progress)
+            return bool(stop.requested)
+
+        log = None if self.earlier is None else self.earlier["log"]
+        estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True, repeat=log)
+        try:
+            return background.run(lambda: estimator.fit(question.X, question.y), screen.draw)
+        except ValueError:
+            if stop.requested:
+                return None
+            raise
+
+    def _save(self, path: Path, estimator: Any) -> dict[str, Any]:
+        import shoal
+        from shoal.report import write_search_page
+        from shoal.search import rundir
+        from shoal.search.summary import Context, report_data
+
+        request = self.request
+        context = Context(
+            self.source.name, self.question.target, self.notes, request.budget, self.elapsed(),
+            {"reading and planning": self.reading},
+        )  # fmt: skip
+        data = report_data(estimator, self.question.X, context)
+        shoal.save(estimator, path / rundir.MODEL)
+        estimator.leaderboard_.to_csv(path / rundir.BOARD)
+        write_search_page(data, path / rundir.REPORT)
+        rundir.write_settings(path, self._settings(estimator, data))
+        return data
+
+    def _settings(self, estimator: Any, data: dict[str, Any]) -> dict[str, Any]:
+        """All from which the run can be repeated."""
+        from shoal.search.rundir import versions
+
+        request, source, run = self.request, self.source, estimator._run
+        asked = asdict(request)
+        path = None if request.file is None else str(request.file.resolve())
+        return {
+            "created": data["created"],
+            "versions": versions(),
+            "data": {
+                "file": source.name, "path": path, "sha256": source.sha256, "demo": request.demo,
+                **{name: asked[name] for name in READING}, "sep": source.separator, "header": source.header,
+                "target": self.question.target, "columns": source.table.names,
+            },
+            "search": {name: asked[name] for name in SEARCHING} | {"task": self.question.kind, "seed": run.seed},
+            "result": {"ended": run.search.ended, "score": estimator.honest_score_.as_dict()},
+            "log": run.search.log,
+        }  # fmt: skip
+
+    def _conclude(self, place: Path, estimator: Any, data: dict[str, Any]) -> None:
+        """The best recipes, the honest score in words, and where everything is. The last line is the report's path."""
+        from shoal.search import rundir
+        from shoal.search.screen import top_table
+        from shoal.search.summary import honest_words
+
+        search, score = data["search"], data["score"]
+        early = ", ended early by Ctrl-C" if search["interrupted"] else ""
+        print(f"\n{search['recipes']:,} recipes, {search['networks']:,} networks in {search['seconds']:.1f} s{early}\n")
+        for line in top_table(estimator.leaderboard_, score["metric"]):
+            print(line)
+        print()
+        target = self.question.target
+        for line in honest_words(estimator.honest_score_, score["chance"], target, search["recipes"]):
+            print(line)
+        print(f"\nsaved in {place}")
+        print(f"  {rundir.MODEL}/           predict with: shoal predict {place} new.csv")
+        print(f"  {rundir.BOARD}  every recipe")
+        print(f"  {rundir.SETTINGS}    repeat with: shoal search --repeat {place / rundir.SETTINGS}")
+        print("  report.html      open it in a browser:")
+        print(place / rundir.REPORT)
+
+
+def _steady_output() -> None:
+    """Lines appear at once, also in a file that progress goes to as well; and no terminal is too old for a sign."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True, errors="replace")
+
+
+def _default_score(question: Question) -> str:
+    return "accuracy" if question.kind == "classification" else "R2"

@@ -1,0 +1,629 @@
+"""Tables of every origin, what their columns are taken for, and how they become matrices."""
+
+import datetime
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from shoal.search.encode import Categories, Encoder
+from shoal.search.schema import Schema
+from shoal.search.table import Table
+
+ROWS = 240
+
+
+def columns(seed=0, n=ROWS):
+    """A bit of everything, as a dict of lists with None for missing."""
+    rng = np.random.default_rng(seed)
+    words = ["red", "old", "slow", "kind", "blue", "new", "fast", "cruel", "house", "train"]
+    size = rng.normal(size=n).tolist()
+    size[3] = None
+    return {
+        "size": size,
+        "count": rng.integers(0, 9, n).tolist(),
+        "open": (rng.random(n) > 0.5).tolist(),
+        "colour": rng.choice(np.array(["red", "green", "blue", None], dtype=object), n).tolist(),
+        "sex": rng.choice(["m", "f"], n).tolist(),
+        "day": [datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=7 * int(i)) for i in rng.integers(0, 999, n)],
+        "told": [" ".join(rng.choice(words, 8)) for _ in range(n)],
+    }
+
+
+def kinds(table, **options):
+    return {column.name: column.kind for column in Schema.of(table, **options).columns}
+
+
+def same(one, two):
+    """Equal state of two encoders, to the bit."""
+    (described, arrays), (other, others) = one.state(), two.state()
+    return json.dumps(described) == json.dumps(other) and all(
+        arrays[key].tobytes() == others[key].tobytes() for key in arrays.keys() | others.keys()
+    )
+
+
+# ---- Table ----
+
+
+@pytest.mark.parametrize("origin", ["pandas", "polars", "arrow", "pandas-arrow", "rows"])
+def test_a_table_is_the_same_from_every_origin(origin):
+    given = columns()
+    expected = Table.of(given)
+    if origin == "rows":
+        X = [list(row) for row in zip(*given.values(), strict=True)]
+        table = Table.of(X, names=list(given))
+    else:
+        if origin.startswith("pandas"):
+            X = pytest.importorskip("pandas").DataFrame(given)
+        else:
+            X = pytest.importorskip("polars").DataFrame(given)
+        if origin.endswith("arrow"):
+            pytest.importorskip("pyarrow")
+            X = X.to_arrow() if origin == "arrow" else X.convert_dtypes(dtype_backend="pyarrow")
+        table = Table.of(X)
+    assert table.names == expected.names
+    for name, one, two in zip(table.names, table.columns, expected.columns, strict=True):
+        assert one.dtype == two.dtype, name
+        missing = np.array([cell != cell for cell in one])
+        assert np.array_equal(missing, np.array([cell != cell for cell in two])), name
+        assert (one[~missing] == two[~missing]).all(), name
+    assert [column.dtype.kind for column in expected.columns] == ["f", "f", "b", "O", "O", "M", "O"]
+
+
+def test_pandas_types():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {
+            "Int": pd.array([1, None, 3], dtype="Int64"),
+            "boolean": pd.array([True, None, False], dtype="boolean"),
+            "whole": pd.array([True, True, False], dtype="boolean"),
+            "string": pd.array(["a", None, "b"], dtype="string"),
+            "category": pd.Categorical([10, None, 9], ordered=True),
+            "zone": pd.to_datetime(["2020-01-01 01:00", None, "2020-07-01 00:00"]).tz_localize("Europe/Berlin"),
+            "span": pd.to_timedelta([1, None, 90], unit="s"),
+            "mixed": np.array([1, "a", np.nan], dtype=object),
+            "numbers": np.array([1, 2.5, None], dtype=object),
+            "flags": np.array([True, None, False], dtype=object),
+            "period": pd.period_range("2000-01", periods=3, freq="M"),
+        }
+    )
+    table = Table.of(frame)
+    cells = {name: column.tolist() for name, column in zip(table.names, table.columns, strict=True)}
+    assert str(cells["Int"]) == "[1.0, nan, 3.0]"
+    assert cells["boolean"] == cells["flags"] == ["true", None, "false"]
+    assert cells["whole"] == [True, True, False]
+    assert cells["string"] == ["a", None, "b"]
+    assert cells["category"] == ["10", None, "9"]
+    assert table.declared == {"category"}
+    assert cells["zone"] == [datetime.datetime(2020, 1, 1), None, datetime.datetime(2020, 6, 30, 22)]
+    assert str(cells["span"]) == "[1.0, nan, 90.0]"
+    assert cells["mixed"] == ["1", "a", None]
+    assert str(cells["numbers"]) == "[1.0, 2.5, nan]"
+    assert cells["period"][1] == datetime.datetime(2000, 2, 1)
+
+
+def test_polars_types():
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame(
+        {
+            "int": [1, None],
+            "bool": [True, None],
+            "categorical": pl.Series(["q", None], dtype=pl.Categorical),
+            "enum": pl.Series(["q", None], dtype=pl.Enum(["q", "r"])),
+            "date": [datetime.date(2020, 1, 1), None],
+            "span": [datetime.timedelta(seconds=4), None],
+            "time": [datetime.time(1, 2), None],
+            "nothing": [None, None],
+            "decimal": pl.Series(["1.5", None]).cast(pl.Decimal(10, 2)),
+        }
+    )
+    for table in (Table.of(frame), Table.of(frame.lazy())):
+        cells = {name: column.tolist() for name, column in zip(table.names, table.columns, strict=True)}
+        assert str(cells["int"]) == "[1.0, nan]"
+        assert cells["bool"] == ["true", None]
+        assert cells["categorical"] == cells["enum"] == ["q", None]
+        assert cells["date"] == [datetime.datetime(2020, 1, 1), None]
+        assert [str(cells[name]) for name in ("span", "time", "decimal")] == [
+            "[4.0, nan]",
+            "[3720.0, nan]",
+            "[1.5, nan]",
+        ]
+        assert table.declared == {"categorical", "enum"}
+
+
+def test_arrays_stay_one_block():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    table = Table.of(X)
+    assert table.block is X
+    assert table.names == ["x0", "x1", "x2"]
+    assert Table.of(X.astype(np.float32)).block.dtype == np.float64
+    assert np.array_equal(table.take(np.array([4, 2])).block, X[[4, 2]])
+    assert table.drop(-1).names == ["x0", "x1"]
+    assert table.select([2, 0]).names == ["x2", "x0"]
+    assert Table.of(np.array([[1, 2.5], [None, 3]], dtype=object)).block.dtype == np.float64
+    assert Table.of(np.array([["a", "1"]])).columns[0].tolist() == ["a"]
+    assert str(Table.of(np.ma.masked_array([[1, 2]], mask=[[True, False]])).block.tolist()) == "[[nan, 2.0]]"
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "words"),
+    [
+        ([1.0, 2.0], ValueError, "Expected 2D array"),
+        ([[1.0], [2.0, 3.0]], ValueError, "equally long; got lengths 1, 2"),
+        (np.array([[1j]]), ValueError, "Complex data not supported"),
+        (np.array([[1.0, 0.0], [np.inf, 0.0], [-np.inf, 0.0]]), ValueError, "column 'x0' has 2 infinite values"),
+        ({"price": [1.0, np.inf], "name": ["a", "b"]}, ValueError, "'price' has 1 infinite value "),
+        (np.array([[{"a": 1}]], dtype=object), TypeError, "argument must be a string, a number.* a dict in row 0"),
+        ({"a": [[1, 2], [3, 4]]}, TypeError, "has a list in row 0"),
+        ({"a": [1.0], "b": [1.0, 2.0]}, ValueError, "equally many rows; got 'a' 1, 'b' 2"),
+        (np.empty((3, 0)), ValueError, r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1 is required"),
+        (np.empty((0, 3)), ValueError, r"0 sample\(s\)"),
+        ({"a": [10**400]}, ValueError, "below 1e308; column 'a'"),
+    ],
+)
+def test_bad_tables_are_refused_in_one_sentence(X, error, words):
+    with pytest.raises(error, match=words):
+        Table.of(X)
+
+
+def test_frames_with_two_equal_names_and_sparse_matrices_are_refused():
+    pd, sparse = pytest.importorskip("pandas"), pytest.importorskip("scipy.sparse")
+    with pytest.raises(ValueError, match="'a' is there twice"):
+        Table.of(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    with pytest.raises(TypeError, match="toarray"):
+        Table.of(sparse.eye(3).tocsr())
+
+
+def test_equal_rows_have_equal_codes():
+    table = Table.of({"a": [0.0, -0.0, None, np.nan, 1.0], "b": ["x", "x", None, None, "x"]})
+    codes = table.codes()
+    assert len(np.unique(codes, axis=0)) == 3
+    assert np.array_equal(codes[0], codes[1])
+    assert np.array_equal(codes[2], codes[3])
+    assert not np.isnan(codes).any()
+    block = Table.of(np.array([[0.0], [-0.0], [np.nan], [np.nan]])).codes()
+    assert len({row.tobytes() for row in block}) == 2  # minus zero is zero, also in its bytes
+
+
+# ---- Schema ----
+
+N = 60
+KINDS = {
+    "number": [0.5 * i % 7 for i in range(N)],
+    "few whole numbers": [i % 3 for i in range(N)],
+    "strings of numbers": [f" {i % 7}.50" if i else "n/a" for i in range(N)],
+    "leading zeros": [f"{i % 9:05d}" for i in range(N)],
+    "money": [f"${i * 1000:,}.50" for i in range(N)],
+    "percent": [f"{i % 50}%" for i in range(N)],
+    "losses": [f"({i}.5)" if i % 2 else f"{i}.5" for i in range(N)],
+    "decimal comma": [f"{i},{i % 10}" for i in range(N)],
+    "category": [f"kind {i % 5}" for i in range(N)],
+    "underscores": [f"{i % 5}_{i % 3}" for i in range(N)],
+    "ranges": [f"{10 * (i % 5)}-{10 * (i % 5) + 9}" for i in range(N)],
+    "yes": ["yes" if i % 2 else "no" for i in range(N)],
+    "boolean": ["True" if i % 2 else "FALSE" for i in range(N)],
+    "value or nothing": ["x" if i % 2 else None for i in range(N)],
+    "iso": [f"2020-01-{1 + i % 28:02d}" for i in range(N)],
+    "iso time": [f"2020-01-{1 + i % 28:02d}T10:{i:02d}:00Z" for i in range(N)],
+    "day first": [f"{1 + i % 28}/{1 + i % 12}/2020" for i in range(N)],
+    "dots": [f"{1 + i % 28}.{1 + i % 12}.99 10:00" for i in range(N)],
+    "month name": [f"{1 + i % 28} Mar 2020" for i in range(N)],
+    "text": [f"the {i} quick brown foxes jump over {i * 7} dogs" for i in range(N)],
+    "person": [f"Name{i} Surname{i * 3}" for i in range(N)],
+    "code": [f"u{i:04d}x" for i in range(N)],
+    "numbering": list(range(7, 7 + N))[::-1],
+    "part of a numbering": [i + i // 3 for i in range(N)],
+    "user_id": [i * 1001 for i in range(N)],
+    "sparse whole numbers": [i * 1001 for i in range(N)],
+    "constant": ["kg"] * N,
+    "constant number": [3.0] * N,
+    "empty": [None] * N,
+    "blank": [" "] * N,
+}
+EXPECTED = {
+    **dict.fromkeys(
+        ["number", "few whole numbers", "strings of numbers", "leading zeros", "money", "percent"], "number"
+    ),
+    **dict.fromkeys(["losses", "decimal comma", "sparse whole numbers"], "number"),
+    **dict.fromkeys(["category", "underscores", "ranges", "yes", "value or nothing"], "category"),
+    "boolean": "boolean",
+    **dict.fromkeys(["iso", "iso time", "day first", "dots", "month name"], "date"),
+    **dict.fromkeys(["text", "person"], "text"),
+    **dict.fromkeys(["code", "numbering", "part of a numbering", "user_id"], "identifier"),
+    **dict.fromkeys(["constant", "constant number"], "constant"),
+    **dict.fromkeys(["empty", "blank"], "empty"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_of_columns(name):
+    assert kinds(Table.of({name: KINDS[name], "other": [0.5 * i for i in range(N)]}))[name] == EXPECTED[name]
+
+
+def test_values_are_read_as_they_were_meant():
+    table = Table.of(
+        {name: KINDS[name] for name in ("money", "percent", "losses", "decimal comma", "strings of numbers")}
+    )
+    read = Schema.of(table).check(table)
+    first = {name: read[name][:3].tolist() for name in read.names}
+    assert first["money"] == [0.5, 1000.5, 2000.5]
+    assert first["percent"] == [0, 1, 2]
+    assert first["losses"] == [0.5, -1.5, 2.5]
+    assert first["decimal comma"] == [0.0, 1.1, 2.2]
+    assert str(first["strings of numbers"]) == "[nan, 1.5, 2.5]"
+    days = Table.of({"a": KINDS["day first"], "b": KINDS["iso time"]})
+    read = Schema.of(days).check(days)
+    assert str(read["a"][13]) == "2020-02-14T00:00:00.000000"
+    assert str(read["b"][13]) == "2020-01-14T10:13:00.000000"
+
+
+def test_a_date_that_can_be_read_in_two_ways_is_noted():
+    table = Table.of({"when": [f"{1 + i % 12}/{1 + i % 9}/2020" for i in range(N)]})
+    (column,) = Schema.of(table).columns
+    assert column.style == "%m/%d/%Y"
+    assert "day could also come first" in column.note
+
+
+def test_many_values_are_a_category_unless_nearly_all_differ():
+    rng = np.random.default_rng(0)
+    table = Table.of({"city": [f"c{i}" for i in rng.integers(0, 300, 1000)], "size": rng.normal(size=1000)})
+    (column, _) = Schema.of(table).columns
+    assert column.kind == "category"
+    assert "different values" in column.note
+
+
+def test_declared_categories_stay_categories():
+    pd = pytest.importorskip("pandas")
+    codes = [i % 4 for i in range(N)]
+    assert kinds(Table.of(pd.DataFrame({"code": pd.Categorical(codes), "n": codes}))) == {
+        "code": "category",
+        "n": "number",
+    }
+
+
+def test_plain_arrays_stay_numbers_whatever_they_look_like():
+    X = np.column_stack([np.arange(N), np.ones(N), np.full(N, np.nan)])
+    assert set(kinds(Table.of(X), plain=True).values()) == {"number"}
+    assert list(kinds(Table.of(np.column_stack([X, np.sin(X[:, 0])]))).values()) == [
+        "identifier", "constant", "empty", "number",
+    ]  # fmt: skip
+
+
+def test_wishes_overrule():
+    table = Table.of({"zip": [f"{i % 9:05d}" for i in range(N)], "id": list(range(N)), "word": ["a", "b"] * (N // 2)})
+    wished = kinds(table, kinds={"zip": "category", "id": "number", "word": "drop"})
+    assert (wished["zip"], wished["id"]) == ("category", "number")
+    assert wished["word"] not in ("category", "text")
+    with pytest.raises(ValueError, match="no column 'zap'; did you mean 'zip'"):
+        Schema.of(table, kinds={"zap": "number"})
+    with pytest.raises(ValueError, match="'word' cannot be a number"):
+        Schema.of(table, kinds={"word": "number"})
+    with pytest.raises(ValueError, match="got 'colour' for 'zip'"):
+        Schema.of(table, kinds={"zip": "colour"})
+
+
+def test_one_table_read_by_two_schemas():
+    table = Table.of({"zip": [f"{i % 9:05d}" for i in range(N)]})
+    assert Schema.of(table).check(table)["zip"].dtype == np.float64
+    assert Schema.of(table, kinds={"zip": "category"}).check(table)["zip"].dtype == object
+
+
+def test_nothing_to_learn_from_is_refused():
+    with pytest.raises(ValueError, match="'unit' is dropped, always 'kg'"):
+        Schema.of(Table.of({"unit": ["kg"] * 9}))
+
+
+def test_new_data_are_found_by_name_and_read_as_the_training_data():
+    table = Table.of(
+        {"size": [1.0, 2.0, 3.5], "level": ["1", "2.50", "high"], "open": [True, False, True], "unit": ["kg"] * 3}
+    )
+    schema = Schema.from_dict(json.loads(json.dumps(Schema.of(table).as_dict())))
+    new = Table.of({"open": ["true", "FALSE"], "level": [1, 2.5], "size": ["4", ""], "extra": [1, 2]})
+    checked = schema.check(new)
+    assert checked.names == ["size", "level", "open"]
+    assert str(checked["size"].tolist()) == "[4.0, nan]"
+    assert checked["level"].tolist() == schema.check(table)["level"][:2].tolist()
+    assert checked["open"].tolist() == [1.0, 0.0]
+    assert schema.check(checked) is checked
+    with pytest.raises(ValueError, match="'extra' is not"):
+        schema.check(new, strict=True)
+    with pytest.raises(ValueError, match="'size' is missing; did you mean 'sise'"):
+        schema.check(Table.of({"sise": [1.0], "level": ["1"], "open": [True]}))
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "words"),
+    [
+        ("size", ["1", "2", "big"], "'size' must hold a number.* row 2, counted from 0, has 'big'"),
+        ("size", [datetime.date(2020, 1, 1)] * 3, "'size' must hold a number"),
+        ("size", ["1", "inf", "2"], "'size' has 1 infinite value"),
+        ("open", [0, 1, 2], "'open' must hold a boolean.* row 2, counted from 0, has '2'"),
+        ("open", ["true", "perhaps", "no"], "has 'perhaps'"),
+        ("when", ["2020-01-01", "soon", None], "'when' must hold a date.* row 1, counted from 0, has 'soon'"),
+        ("when", [1.0, 2.0, 3.0], "'when' must hold a date"),
+    ],
+)
+def test_cells_of_another_kind_are_named(column, cells, words):
+    training = {"size": [1.0, 2.0, 2.5], "open": [True, False, True], "when": ["2020-01-01", "2020-01-02", None]}
+    schema = Schema.of(Table.of(training))
+    with pytest.raises(ValueError, match=words):
+        schema.check(Table.of({**training, column: cells}))
+
+
+# ---- Encoder ----
+
+
+def fitted(given=None, weight=None):
+    table = Table.of(given or columns())
+    schema = Schema.of(Table.of(columns()))
+    return Encoder.fit(schema, table, np.ones(len(table)) if weight is None else weight), table
+
+
+def test_matrices_are_dense_finite_and_named():
+    encoder, table = fitted()
+    made = encoder.transform(table)
+    assert list(made) == ["plain", "piecewise"]
+    for matrix in made.values():
+        assert matrix.dtype == np.float32
+        assert matrix.flags.c_contiguous
+        assert np.isfinite(matrix).all()
+    assert made["plain"].shape == (ROWS, len(encoder.feature_names))
+    assert len(set(encoder.feature_names)) == len(encoder.feature_names)
+    rest = len(encoder.feature_names) - len(encoder.number_names)
+    assert np.array_equal(made["plain"][:, -rest:], made["piecewise"][:, -rest:])
+    assert list(encoder.transform(table, forms=("plain",))) == ["plain"]
+
+
+def test_rows_of_weight_zero_leave_no_trace():
+    """The test in which leakage would show: what was left out becomes monstrous, and nothing changes."""
+    given, weight = columns(), np.ones(ROWS)
+    weight[::4] = 0
+    monstrous = {name: list(cells) for name, cells in given.items()}
+    for row in range(0, ROWS, 4):
+        monstrous["size"][row] = 1e12
+        monstrous["count"][row] = None
+        monstrous["open"][row] = True
+        monstrous["colour"][row] = f"colour {row}"
+        monstrous["sex"][row] = None
+        monstrous["day"][row] = datetime.datetime(1850, 1, 1, 13, 37)
+        monstrous["told"][row] = f"unheard of {row} unheard of"
+    before, table = fitted(given, weight)
+    after, _ = fitted(monstrous, weight)
+    assert same(before, after)
+    for form, matrix in before.transform(table).items():
+        assert np.array_equal(matrix[weight > 0], after.transform(Table.of(monstrous))[form][weight > 0])
+    weight[4] = 1e-3  # the control: with the least weight every kind of column shows it
+    one, _ = fitted(given, weight)
+    two, _ = fitted(monstrous, weight)
+    for part in ("missing", "dates", "categories"):
+        assert getattr(one, part) != getattr(two, part)
+    assert one.numbers.edges.tobytes() != two.numbers.edges.tobytes()
+    assert one.texts["told"].directions.tobytes() != two.texts["told"].directions.tobytes()
+
+
+def test_weight_two_is_the_row_twice():
+    given = columns()
+    weight = np.random.default_rng(1).integers(0, 4, ROWS).astype(float)
+    repeated = {
+        name: [c for c, w in zip(cells, weight, strict=True) for _ in range(int(w))] for name, cells in given.items()
+    }
+    weighted, table = fitted(given, weight)
+    twice, _ = fitted(repeated)
+    weighted_text, twice_text = weighted.texts["told"].state(), twice.texts["told"].state()
+    assert weighted.categories == twice.categories
+    assert (weighted.dates, weighted.missing) == (twice.dates, twice.missing)
+    assert weighted_text[0] == twice_text[0]
+    assert all(weighted_text[1][key].tobytes() == twice_text[1][key].tobytes() for key in weighted_text[1])
+    assert np.array_equal(weighted.transform(table)["plain"], twice.transform(table)["plain"])
+
+
+def test_the_order_of_rows_does_not_matter():
+    given, order = columns(), np.random.default_rng(0).permutation(ROWS)
+    straight, table = fitted(given)
+    shuffled, _ = fitted({name: [cells[i] for i in order] for name, cells in given.items()})
+    assert np.array_equal(straight.transform(table)["plain"], shuffled.transform(table)["plain"])
+
+
+def test_folds_together_equal_folds_alone():
+    table, rng = Table.of(columns()), np.random.default_rng(0)
+    schema = Schema.of(table)
+    weights = [(rng.random(ROWS) < 0.7).astype(float) for _ in range(3)]
+    together = Encoder.fit_many(schema, table, weights)
+    for weight, encoder in zip(weights, together, strict=True):
+        assert same(encoder, Encoder.fit(schema, Table.of(columns()), weight))
+    assert not same(together[0], together[1])
+
+
+def test_state_gives_the_same_bits():
+    encoder, table = fitted()
+    described, arrays = encoder.state()
+    loaded = Encoder.from_state(json.loads(json.dumps(described)), {key: array.copy() for key, array in arrays.items()})
+    new = Table.of(columns(seed=5))
+    for one in (table, new):
+        for form, matrix in encoder.transform(one).items():
+            assert matrix.tobytes() == loaded.transform(Table.of(one))[form].tobytes()
+    assert loaded.feature_names == encoder.feature_names
+
+
+def test_a_row_alone_equals_the_row_among_others():
+    encoder, _ = fitted()
+    new = Table.of(columns(seed=5))
+    together = encoder.transform(new)
+    for row in (0, 3, 100):
+        alone = encoder.transform(Table.of({name: cells[row : row + 1] for name, cells in columns(seed=5).items()}))
+        for form, matrix in together.items():
+            assert matrix[row].tobytes() == alone[form][0].tobytes()
+
+
+def category(cells, weight=None, new=None):
+    """Names and rows of a one-hot encoded column."""
+    table = Table.of({"c": cells, "x": np.arange(len(cells)) % 7 * 0.5})
+    schema = Schema.of(table, kinds={"c": "category"})
+    encoder = Encoder.fit(schema, table, np.ones(len(cells)) if weight is None else np.array(weight))
+    at = [j for j, name in enumerate(encoder.feature_names) if name.startswith("c = ")]
+    shown = table if new is None else Table.of({"c": new, "x": [0.0] * len(new)})
+    return [encoder.feature_names[j] for j in at], encoder.transform(shown)["plain"][:, at].tolist()
+
+
+def test_two_values_are_one_column():
+    names, rows = category(["a", "b"] * 5, new=["a", "b", "never seen", None])
+    assert names == ["c = b, not a"]
+    assert rows == [[-1], [1], [0], [0]]
+
+
+def test_missing_is_a_value_if_it_was_seen():
+    names, rows = category(["a", "b", None] * 5, new=["a", None, "never seen", " "])
+    assert names == ["c = a", "c = b", "c = missing"]
+    assert rows == [[1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 1]]
+
+
+def test_rare_values_and_unseen_ones_share_a_column():
+    names, rows = category(
+        ["a"] * 200 + ["b"] * 200 + ["rare", "rarer", "rarer"], new=["rarer", "never seen", "b", None]
+    )
+    assert names == ["c = a", "c = b", "c = other"]
+    assert rows == [[0, 0, 1], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
+
+
+def test_weights_far_below_one_do_not_make_values_rare():
+    assert category(["a", "b", "c"] * 20, weight=[1e-6] * 60)[0] == ["c = a", "c = b", "c = c"]
+
+
+def test_very_many_values_are_cut_off_and_counted():
+    rng = np.random.default_rng(0)
+    cells = [f"city {int(i)}" for i in rng.geometric(0.01, 4000)]
+    table = Table.of({"city": cells, "x": rng.normal(size=4000)})
+    encoder = Encoder.fit(Schema.of(table), table, np.ones(4000))
+    part = encoder.categories["city"]
+    assert part.width == 51
+    assert "city 1" in part.values
+    frequencies = part.frequency(*table.factor(0))
+    assert frequencies[cells.index("city 1")] == pytest.approx(np.log1p(cells.count("city 1")))
+    assert "city: frequency" in encoder.number_names
+    unseen = encoder.transform(Table.of({"city": ["Atlantis"], "x": [0.0]}))["plain"]
+    assert np.isfinite(unseen).all()
+
+
+def test_ties_of_frequency_do_not_depend_on_rows():
+    values = [f"v{i:03d}" for i in range(80)]
+    codes = np.repeat(np.arange(80), 5)
+    one = Categories.fit(codes, values, np.ones(400))
+    two = Categories.fit(codes[::-1].copy(), values, np.ones(400))
+    assert one == two
+    assert one.values == tuple(values[:50])
+
+
+def test_dates_become_numbers():
+    table = Table.of({"when": ["2024-01-01 06:00", "2024-03-01 18:00", None]})
+    encoder = Encoder.fit(Schema.of(table), table, np.array([1.0, 1.0, 1.0]))
+    values = dict(zip(encoder.number_names, encoder._values(encoder.schema.check(table)).T.tolist(), strict=True))
+    assert values["when: days"][:2] == [0.0, 60.5]
+    assert values["when: weekday"][:2] == [0.0, 4.0]  # a Monday and a Friday
+    assert values["when: month"][:2] == [1.0, 3.0]
+    assert values["when: hour"][:2] == [6.0, 18.0]
+    assert values["when: day sine"][:2] == pytest.approx([1.0, -1.0])
+    assert all(np.isnan(part[2]) for part in values.values())
+    assert "when is missing" in encoder.feature_names
+
+
+def test_columns_that_are_missing_in_all_training_rows():
+    table = Table.of(
+        {"a": [1.0, 2.0, None, None], "b": [None, None, 1.0, 2.0], "d": ["2020-01-01", "2020-01-02", None, None]}
+    )
+    schema = Schema.of(table)
+    encoder = Encoder.fit(schema, table, np.array([0.0, 0.0, 1.0, 1.0]))
+    assert encoder.missing == ()
+    assert all(np.isfinite(matrix).all() for matrix in encoder.transform(table).values())
+
+
+def test_weights_are_checked():
+    table = Table.of(np.eye(3))
+    schema = Schema.of(table, plain=True)
+    for weight, words in ((np.ones(2), r"shape \(3,\)"), (np.zeros(3), "not all zero"), ([1, -1, 1], "not negative")):
+        with pytest.raises(ValueError, match=words):
+            Encoder.fit(schema, table, weight)
+
+
+# ---- Text ----
+
+
+def reviews(n=300, seed=0):
+    """Half of them praise: the words, not their number or order, tell which."""
+    rng = np.random.default_rng(seed)
+    praise, blame = ["fine", "lovely", "great", "superb"], ["dull", "awful", "boring", "bad"]
+    common = ["the", "film", "was", "actors", "and", "music", "story", "with", "long", "short"]
+    y = rng.integers(0, 2, n)
+    return [" ".join(rng.choice(common + (praise if k else blame), 14)) for k in y], y
+
+
+def test_text_keeps_what_tells_the_classes_apart():
+    from sklearn.linear_model import LogisticRegression
+
+    texts, y = reviews()
+    table = Table.of({"review": texts})
+    weight = (np.arange(len(y)) < 200).astype(float)
+    encoder = Encoder.fit(Schema.of(table), table, weight)
+    made = encoder.transform(table)
+    assert list(made) == ["plain"]
+    X = made["plain"]
+    assert X[:200].std(axis=0) == pytest.approx(np.ones(X.shape[1]), abs=1e-3)
+    assert LogisticRegression().fit(X[:200], y[:200]).score(X[200:], y[200:]) > 0.9
+
+
+@pytest.mark.parametrize(
+    "texts", [["! ? ..."] * 9, ["a b c"] * 9, [None] * 8 + ["so it goes"], ["same words here"] * 9]
+)
+def test_texts_without_words_or_difference(texts):
+    table = Table.of({"t": texts, "x": np.arange(9) % 4 * 0.5})
+    encoder = Encoder.fit(Schema.of(table, kinds={"t": "text"}), table, np.ones(9))
+    new = Table.of({"t": ["so it goes on", None, ""], "x": [1.0, 2.0, 3.0]})
+    assert np.isfinite(encoder.transform(new)["plain"]).all()
+    described, arrays = encoder.state()
+    again = Encoder.from_state(json.loads(json.dumps(described)), arrays)
+    assert np.array_equal(again.transform(new)["plain"], encoder.transform(new)["plain"])
+
+
+def test_weights_of_documents_count_in_rarities_and_directions():
+    """Against plain arithmetic: the singular vectors of the matrix in which a document is there weight times."""
+    texts, _ = reviews(40)
+    weight = np.arange(40) % 3 + 1.0
+    table = Table.of({"t": texts})
+    text = Encoder.fit(Schema.of(table), table, weight).texts["t"]
+    padded = [f" {t} ".replace(" ", "  ") for t in texts]  # so that neighbours do not share a blank
+    counts = np.array([[t.count(f" {word.replace(' ', '  ')} ") for word in text.words] for t in padded])
+    expected = np.log((1 + weight.sum()) / (1 + weight @ (counts > 0))) + 1
+    assert text.rarity == pytest.approx(expected, rel=1e-5)
+    matrix = np.where(counts > 0, 1 + np.log(np.maximum(counts, 1)), 0) * expected
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    _, _, vectors = np.linalg.svd(np.repeat(matrix, weight.astype(int), axis=0), full_matrices=False)
+    assert np.abs(vectors[: text.width] @ text.directions) == pytest.approx(np.eye(text.width), abs=2e-3)
+
+
+def test_many_documents_are_thinned_out_by_their_own_characters(monkeypatch):
+    from shoal.search import text
+
+    monkeypatch.setattr(text, "MOST_DOCUMENTS", 50)
+    texts, _ = reviews()
+    table, turned = Table.of({"t": texts, "x": [0.5, 1.5] * 150}), Table.of({"t": texts[::-1], "x": [1.5, 0.5] * 150})
+    schema = Schema.of(table)
+    one, two = (Encoder.fit(schema, t, np.ones(300)) for t in (table, turned))
+    assert one.texts["t"].width == 6
+    assert np.array_equal(one.transform(table)["plain"], two.transform(table)["plain"])
+
+
+def test_tables_without_text_need_neither_pandas_nor_sklearn_nor_torch():
+    code = (
+        "import sys, numpy as np\n"
+        "from shoal.search.table import Table\n"
+        "from shoal.search.schema import Schema\n"
+        "from shoal.search.encode import Encoder\n"
+        "import shoal.search.files\n"
+        "table = Table.of({'a': [1.0, 2.0, None], 'b': ['x', 'y', 'x'], 'c': ['2020-01-01', None, '2021-01-01']})\n"
+        "encoder = Encoder.fit(Schema.of(table), table, np.ones(3))\n"
+        "Encoder.from_state(*encoder.state()).transform(table)\n"
+        "print(sorted({'torch', 'pandas', 'polars', 'pyarrow', 'sklearn', 'scipy'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.strip() == "[]"
