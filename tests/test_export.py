@@ -166,6 +166,9 @@ def test_views_of_numbers(tmp_path, view):
     estimator = shoal.ShoalClassifier(space=space, strategy="grid", epochs=4, cv=3, seeds=1, n_jobs=1).fit(X, y)
     assert set(estimator.model_.networks) == {view}
     agrees(estimator, "onnx", tmp_path / "m.onnx", X)
+    graph = export_onnx.build(draw(estimator.model_), {}).graph
+    unused = {entry.name for entry in graph.initializer} - {name for node in graph.node for name in node.input}
+    assert not unused, "runtimes print a warning about these"
     module_agrees(estimator.model_, X)
 
 

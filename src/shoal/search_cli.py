@@ -153,6 +153,6 @@ def predict(
 
     folder, settings = find_model(model)
     estimator = load(folder)
-    table = read_new_rows(file, estimator.schema_, settings, sep, header, tuple(missing or ()))
+    table = read_new_rows(file, estimator, settings, sep, header, tuple(missing or ()))
     head, rows = answer(estimator, table, proba)
     write_answers(head, rows, out, file)

@@ -232,8 +232,11 @@ class Session:
             screen.watch(progress)
             return bool(stop.requested)
 
-        log = None if self.earlier is None else self.earlier["log"]
-        estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True, repeat=log)
+        estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True)
+        if self.earlier is not None:
+            estimator._hooks.repeat = self.earlier["log"]
+            estimator._hooks.bootstraps = self.earlier["result"]["score"]["bootstraps"]
+        estimator.target_name_ = question.target
         try:
             return background.run(lambda: estimator.fit(question.X, question.y), screen.draw)
         except ValueError:

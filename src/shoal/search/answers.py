@@ -18,7 +18,7 @@ from shoal.search.table import Table
 
 def read_new_rows(
     path: Path,
-    schema: Schema,
+    estimator: Any,
     settings: dict[str, Any] | None,
     sep: str | None = None,
     header: bool | None = None,
@@ -26,15 +26,18 @@ def read_new_rows(
 ) -> Table:
     """The columns that a model knows. Files are read as the training data were, unless told otherwise.
 
-    `settings` are those of the run, where they are known: then the target and columns that were dropped may be there.
+    The target may be there; with the `settings` of the run, so may columns that were dropped.
     """
+    schema: Schema = estimator.schema_
     data = {} if settings is None else settings["data"]
     header = data.get("header") if header is None else header
     table, _ = read_table(path, sep=sep, header=header, missing=[*data.get("missing", ()), *missing])
     known = [column.name for column in schema.columns]
     if header is False:
         table = _named(table, known, data.get("columns", ()))
-    unused = set(data.get("columns", ())) - set(known)  # the target, and columns left out on request
+    unused = {*data.get("columns", ()), getattr(estimator, "target_name_", None)} - set(
+        known
+    )  # the target, and columns left out on request
     kept = [j for j, name in enumerate(table.names) if name not in unused]
     table = table.select(kept)
     schema.check(table, strict=True)

@@ -18,7 +18,6 @@ from shoal.search.tasks import Task
 
 UNSEEN = "\0unseen"  # stands for any string that no fold has seen
 NUMERIC = ("number", "boolean")
-LARGEST_SCALED = 1e6  # where `Numbers.plain` cuts scaled values off, so that their squares stay finite
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    assert_all_finite,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from shoal.machine import thread_count
+from shoal.search.honest import BOOTSTRAPS
 from shoal.search.leaderboard import variance_shares
 from shoal.search.outcome import Outcome, conclude
 from shoal.search.problem import Problem, make_folds, make_problem
@@ -32,6 +39,7 @@ class Hooks:
     watcher: Watcher | None = None  # told of progress several times a second; may end the search
     keep_on_interrupt: bool = False  # Ctrl-C ends the search and keeps the best so far, instead of raising
     repeat: list[dict[str, Any]] | None = None  # the log of an earlier run, to be done again
+    bootstraps: int | None = None  # of its honest score
 
 
 @dataclass(eq=False)
@@ -102,8 +110,13 @@ class _ShoalEstimator(BaseEstimator):
         if self._wants_refit(pairs):
             everything = np.arange(len(table))
             refit = make_problem(task, schema, table, target, [(everything, everything)], weight, class_weight)
-        left = np.inf if clock.budget is None else max(clock.budget - clock.elapsed(), 0.2)
-        outcome = conclude(search, bool(self.ensemble), min(5.0, 0.7 * left), refit, _group_of(groups, problem))
+        bootstraps, seconds = hooks.bootstraps, 0.0
+        if clock.budget is not None:
+            seconds = min(5.0, 0.7 * max(clock.budget - clock.elapsed(), 0.2))
+        elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
+            bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), 40, BOOTSTRAPS))
+        group = _group_of(groups, problem)
+        outcome = conclude(search, bool(self.ensemble), seconds, refit, group, bootstraps)
         self._publish(search, outcome)
         phases = {
             "encoding": encoded,
@@ -262,6 +275,8 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         _same_length(y, n)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         if type_of_target(y) == "multilabel-indicator":
             self.classes_ = np.arange(y.shape[1])

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from shoal.search.blueprint import LARGEST_SCALED, Blueprint, Category, Network
-from shoal.search.numbers import SMOOTH_LIMIT
+from shoal.search.blueprint import Blueprint, Category, Network
+from shoal.search.numbers import LARGEST_SCALED, SMOOTH_LIMIT
 from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, SMALLEST_PROBABILITY
 
 OPSET, ML_OPSET = 17, 2
@@ -133,6 +133,8 @@ def _shared(graph: Graph, blueprint: Blueprint) -> list[str]:
         column = graph.add("Unsqueeze", index, graph.constant([1], np.int64))
         every = graph.constant(np.arange(category.width), np.int64)
         blocks.append(graph.cast(graph.add("Equal", column, every), TensorProto.FLOAT))
+    if not blocks:
+        return []  # a constant that nothing uses makes runtimes print a warning
     ones = graph.constant(np.ones((blueprint.bags, 1, 1)), np.float32)
     return [graph.add("Mul", block, ones) for block in blocks]
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shoal.search.blueprint import LARGEST_SCALED, Blueprint, Network
-from shoal.search.numbers import SMOOTH_LIMIT
+from shoal.search.blueprint import Blueprint, Network
+from shoal.search.numbers import LARGEST_SCALED, SMOOTH_LIMIT
 from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, SMALLEST_PROBABILITY
 from shoal.torch import ACTIVATIONS
 

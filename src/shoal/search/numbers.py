@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SMOOTH_LIMIT = 3.0  # scaled values bend towards plus and minus this
+LARGEST_SCALED = 1e6  # beyond it squares would overflow before they are bent back
 MOST_BINS = 12
 MOST_PIECEWISE_COLUMNS = 256
 FEWEST_ROWS_PER_BIN = 8
@@ -61,7 +62,7 @@ class Numbers:
         known = ~np.isnan(values)
         inverse = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
         scaled = (np.where(known, values, self.centre) - self.centre) * inverse
-        scaled = np.clip(scaled, -1e6, 1e6)
+        scaled = np.clip(scaled, -LARGEST_SCALED, LARGEST_SCALED)
         return (scaled / np.sqrt(1.0 + (scaled / SMOOTH_LIMIT) ** 2)).astype(np.float32)
 
     def piecewise(self, values: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.layout import Layout
 from shoal.search.ensemble import best_temperature, weigh
-from shoal.search.honest import ENSEMBLE_CANDIDATES, Evidence, HonestScore, correct
+from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, Evidence, HonestScore, correct
 from shoal.search.leaderboard import Leaderboard, make_leaderboard
 from shoal.search.model import Model, make_model
 from shoal.search.problem import Problem
@@ -36,9 +36,20 @@ class Outcome:
 
 
 def conclude(
-    search: Search, ensemble: bool, seconds: float, refit: Problem | None, group: np.ndarray | None
+    search: Search,
+    ensemble: bool,
+    seconds: float,
+    refit: Problem | None = None,
+    group: np.ndarray | None = None,
+    bootstraps: int | None = None,
 ) -> Outcome:
-    """Pick, weigh, correct. `refit`: the whole data as one fold, to train the picked recipes on anew."""
+    """Pick, weigh, correct.
+
+    seconds     for the honest score, roughly
+    refit       the whole data as one fold, to train the picked recipes on anew
+    group       of each distinct row
+    bootstraps  that the honest score takes, whatever time that needs; for a run to be repeated
+    """
     problem, task, metric = search.problem, search.problem.task, search.metric
     candidates = search.best_units()
     if not candidates:
@@ -51,7 +62,7 @@ def conclude(
     scored = np.flatnonzero(weight > 0)
     temperature = best_temperature(task, combined[scored], problem.y[scored], problem.judged_weight[scored])
     combined = task.temper(combined, temperature)
-    honest, honest_best = _correct(search, best, combined, ensemble, seconds, group)
+    honest, honest_best = _correct(search, best, combined, ensemble, (seconds, bootstraps), group)
     board, groups = make_leaderboard(search.units, _parameter_counts(search))
     recipe_of = {unit.number: members[0].number for members in groups for unit in members}
     members = chosen if refit is None else _train_again(search, refit, chosen)
@@ -77,8 +88,14 @@ def _choose(problem: Problem, candidates: Sequence[Unit]) -> tuple[list[Unit], n
 
 
 def _correct(
-    search: Search, best: Unit, combined: np.ndarray, ensemble: bool, seconds: float, group: np.ndarray | None
+    search: Search,
+    best: Unit,
+    combined: np.ndarray,
+    ensemble: bool,
+    effort: tuple[float, int | None],
+    group: np.ndarray | None,
 ) -> tuple[HonestScore, HonestScore]:
+    """The honest scores of the model and of the best unit alone."""
     problem, rows = search.problem, search.sample_rows
     known = [unit for unit in search.units if unit.sample is not None]
     evidence = Evidence(
@@ -86,10 +103,13 @@ def _correct(
         problem.valid_weight[rows], problem.judged_weight[rows], problem.loss_scale,
         None if group is None else group[rows],
     )  # fmt: skip
-    single = correct(evidence, _prediction(best)[rows], seed=search.limits.seed, seconds=seconds / 3, raw=best.score)
+    seconds, bootstraps = effort
+    count, limit = (BOOTSTRAPS, seconds) if bootstraps is None else (bootstraps, np.inf)
+    common: dict[str, Any] = {"seed": search.limits.seed, "bootstraps": count}
+    single = correct(evidence, _prediction(best)[rows], raw=best.score, seconds=limit / 3, **common)
     if not ensemble:
         return single, single
-    return correct(evidence, combined[rows], ensemble=True, seed=search.limits.seed, seconds=seconds), single
+    return correct(evidence, combined[rows], ensemble=True, seconds=limit, **common), single
 
 
 def _train_again(search: Search, problem: Problem, chosen: Sequence[Unit]) -> list[Unit]:

@@ -244,6 +244,8 @@ class Search:
     def _write_down(
         self, entry: dict[str, Any], units: Sequence[Unit], done: Sequence[Unit], going: Sequence[Unit]
     ) -> None:
+        if not done:
+            return
         first = units[0].number
         entry["rungs"].append({
             "trained": [unit.number - first for unit in done],

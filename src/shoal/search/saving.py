@@ -147,6 +147,7 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "classes": _plain_classes(getattr(estimator, "classes_", None)),
         "one_column": getattr(estimator, "_one_column", None),
         "feature_names": _names(estimator),
+        "target_name": getattr(estimator, "target_name_", None),
         "leaderboard": estimator.leaderboard_.columns,
         "cv_results": results,
         "best_member": estimator.best_member_.as_dict(),
@@ -189,6 +190,8 @@ def _restore(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         estimator._one_column = body["one_column"]
     if body["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(body["feature_names"], dtype=object)
+    if body["target_name"] is not None:
+        estimator.target_name_ = body["target_name"]
     estimator.leaderboard_ = Leaderboard(body["leaderboard"])
     estimator.cv_results_ = body["cv_results"] | _under("results.", arrays)
     estimator.best_member_ = Member.from_dict(body["best_member"])

@@ -1,0 +1,248 @@
+"""How the search goes about it: rungs, rounds, clocks, logs, ensembles."""
+
+import time
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_iris
+from sklearn.utils.validation import check_is_fitted
+
+from shoal import Member, Population, ShoalClassifier
+from shoal.search.ensemble import best_temperature, greedy, weigh
+from shoal.search.estimators import Hooks
+from shoal.search.leaderboard import variance_shares
+from shoal.search.numbers import Numbers
+from shoal.search.problem import distinct_rows
+from shoal.search.space import Recipe, Space, tidy
+from shoal.search.table import Table
+from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
+from shoal.search.units import Unit
+
+
+@pytest.fixture(scope="module")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+def test_survivors_go_on_from_where_they_stand(iris):
+    """A network that passed every rung equals one that was trained to its end in one go, bit for bit."""
+    model = ShoalClassifier(recipes=12, seeds=1, cv=3).fit(*iris)
+    search = model._run.search
+    problem = search.problem
+    unit = search.best_units()[0]
+    assert unit.epochs == unit.target
+    alone = Population([unit.recipe.member] * 3, problem.views[unit.recipe.view].shape[1], 3)
+    alone.fit(problem.views[unit.recipe.view], problem.targets, until=unit.target, rows=problem.rows(1), seed=0)
+    for k in range(3):
+        for (W, b), (V, c) in zip(alone.weights(k), unit.brood.weights(unit, k), strict=True):
+            np.testing.assert_array_equal(W, V)
+            np.testing.assert_array_equal(b, c)
+
+
+def test_losers_stop_costing_time(iris):
+    model = ShoalClassifier(recipes=27, seeds=1).fit(*iris)
+    units = model._run.search.units
+    done = sorted((unit.epochs / unit.target for unit in units), reverse=True)
+    assert [np.isclose(share, 1) for share in done] == [True] * 3 + [False] * 24
+    assert sum(0.3 < share < 0.5 for share in done) == 6
+    assert sum(share < 0.3 for share in done) == 18
+    losers = [unit for unit in units if not unit.finished]
+    assert all(unit.brood is None and unit.prediction is None for unit in losers), "their weights are forgotten"
+    assert all(unit.sample is not None for unit in losers), "their predictions still count in the honest score"
+
+
+def test_out_of_fold_predictions_come_from_networks_that_did_not_see_the_row(iris):
+    X, y = iris
+    model = ShoalClassifier(recipes=5, seeds=1, cv=4, ensemble=False).fit(X, y)
+    problem, best = model._run.search.problem, model._run.outcome.best
+    for k, fold in enumerate(problem.folds):
+        assert not np.any((fold.train > 0) & (fold.valid > 0))
+        rows, inputs = problem.valid_inputs(best.recipe.view, k)
+        weights = best.brood.weights(best, k)
+        network = Population([best.recipe.member.replace(seed=1)], inputs.shape[1], 3)
+        for view, (W, b) in zip(network.layout.views(0, network.state.parameters), weights, strict=True):
+            view[:-1], view[-1] = W, b
+        expected = problem.task.activate(network.predict(inputs)[0])
+        np.testing.assert_allclose(best.prediction[rows], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("budget", [2.0, 5.0])
+def test_a_budget_is_used_and_kept(budget):
+    X, y = load_digits(return_X_y=True)
+    ShoalClassifier(recipes=1, seeds=1, epochs=1).fit(X[:100], y[:100])  # imports are not the search's time
+    begun = time.monotonic()
+    model = ShoalClassifier(budget=budget).fit(X, y)
+    seconds = time.monotonic() - begun
+    assert seconds < budget + 2.5, "a lax limit: the machine may be busy"
+    assert seconds > 0.6 * budget
+    assert model._run.search.ended in ("", "budget")
+    assert model.score(X, y) > 0.9
+
+
+def test_a_budget_far_too_short_still_gives_a_model():
+    X, y = load_digits(return_X_y=True)
+    model = ShoalClassifier(budget=0.05).fit(X, y)
+    check_is_fitted(model)
+    assert model.score(X, y) > 0.3
+    assert model._run.search.ended == "budget"
+
+
+def test_more_time_is_more_work_and_no_worse():
+    X, y = load_digits(return_X_y=True)
+    short, long = (ShoalClassifier(budget=b).fit(X[:800], y[:800]) for b in (1.0, 8.0))
+    assert long._run.search.network_epochs > 2 * short._run.search.network_epochs
+    loss = [-np.log(m.predict_proba(X[800:])[np.arange(997), y[800:]] + 1e-7).mean() for m in (short, long)]
+    assert loss[1] < loss[0] + 0.005
+
+
+def test_a_run_that_the_clock_ended_can_be_repeated_without_one(iris):
+    X, y = iris
+    first = ShoalClassifier(budget=1.0).fit(X, y)
+    again = ShoalClassifier()
+    again._hooks = Hooks(repeat=first._run.search.log, bootstraps=first.honest_score_.bootstraps)
+    again.fit(X, y)
+    np.testing.assert_array_equal(first.predict_proba(X), again.predict_proba(X))
+    assert first.leaderboard_["score"].tolist() == again.leaderboard_["score"].tolist()
+    assert first.honest_score_.corrected == again.honest_score_.corrected
+
+
+def test_a_watcher_may_end_the_search_and_the_best_so_far_is_kept(iris):
+    seen = []
+
+    def watch(progress):
+        seen.append(progress)
+        return progress.units >= 6
+
+    model = ShoalClassifier(recipes=5000, strategy="random")
+    model._hooks = Hooks(watcher=watch)
+    model.fit(*iris)
+    assert model._run.search.ended == "interrupted"
+    assert model.score(*iris) > 0.6
+    assert seen[-1].units >= 6
+
+
+def test_an_interruption_in_the_middle_of_the_first_round_keeps_what_stands(iris):
+    """Nothing has reached a rung: networks are taken as they stand, and the log can still repeat the run."""
+    X, y = load_digits(return_X_y=True)
+    asked = []
+
+    def watch(progress):
+        asked.append(progress)
+        return len(asked) > 12
+
+    members = [Member(hidden=64, epochs=400, batch_size=8), Member(hidden=32, epochs=400, batch_size=8)]
+    model = ShoalClassifier(members, strategy="grid", cv=2, seeds=1)
+    model._hooks = Hooks(watcher=watch)
+    model.fit(X, y)
+    assert not any(unit.finished for unit in model._run.search.units)
+    assert model.score(X, y) > 0.5
+    again = ShoalClassifier(members, strategy="grid", cv=2, seeds=1)
+    again._hooks = Hooks(repeat=model._run.search.log)
+    np.testing.assert_array_equal(again.fit(X, y).predict_proba(X), model.predict_proba(X))
+
+
+# ---- parts ----
+
+
+def test_equal_rows_are_one_row_whatever_their_order():
+    generator = np.random.default_rng(0)
+    X = generator.integers(3, size=(200, 2)).astype(float)
+    X[generator.random((200, 2)) < 0.1] = np.nan
+    y = generator.integers(2, size=200)
+    table = Table.of(X)
+    first, row_of = distinct_rows(table, y)
+    known = {tuple(np.append(np.nan_to_num(row, nan=-9), label)) for row, label in zip(X, y, strict=True)}
+    assert len(first) == len(known)
+    for k in range(200):
+        np.testing.assert_array_equal(X[first[row_of[k]]], X[k])
+        assert y[first[row_of[k]]] == y[k]
+    order = generator.permutation(200)
+    second, _ = distinct_rows(Table.of(X[order]), y[order])
+    np.testing.assert_array_equal(X[order][second], X[first])
+
+
+def test_numbers_know_no_rows_of_weight_zero_and_bend_outliers():
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(100, 3))
+    weight = np.ones(100)
+    weight[50:] = 0
+    before = Numbers.fit(values, weight).state()
+    values[50:] = 1e9
+    after = Numbers.fit(values, weight).state()
+    for name in before:
+        np.testing.assert_array_equal(before[name], after[name])
+    scaled = Numbers.from_state(after).plain(values)
+    assert np.abs(scaled).max() <= 3.0
+    pieces = Numbers.from_state(after).piecewise(values[:50])
+    np.testing.assert_allclose(pieces.mean(axis=0), 0, atol=1e-6)
+
+
+def test_piecewise_encoding_is_monotone_and_exact_between_edges():
+    values = np.linspace(0, 1, 101)[:, None]
+    numbers = Numbers.fit(values, np.ones(101))
+    pieces = numbers.piecewise(values)
+    assert pieces.shape[1] == 12
+    assert np.all(np.diff(pieces, axis=0) >= 0)
+    lengths = np.diff(numbers.edges[0])
+    np.testing.assert_allclose((pieces + numbers.offset[0]) @ lengths, values[:, 0], atol=1e-6)
+
+
+def test_greedy_selection_finds_the_pair_that_complements_each_other():
+    y = np.zeros((4, 1))
+    essence = np.array([[[1.0], [-1.0], [1.0], [-1.0]], [[-1.0], [1.0], [-1.0], [1.0]], [[1.1], [1.1], [1.1], [1.1]]])
+    counts = greedy(Task(REGRESSION, 1), essence, y, np.ones(4), 10)
+    np.testing.assert_array_equal(counts[2], 0)
+    assert counts[0] == counts[1] > 0
+
+
+def test_weights_lean_on_equal_shares_when_rows_are_few():
+    generator = np.random.default_rng(0)
+    task = Task(CLASSIFICATION, 2)
+    shares = {}
+    for n in (20, 20_000):
+        essence = generator.uniform(0.4, 0.6, size=(15, n, 1)).astype(np.float32)
+        essence[3] += 0.3
+        shares[n] = weigh(task, essence, np.zeros(n, np.int64), np.ones(n))
+        assert shares[n].sum() == pytest.approx(1)
+    assert shares[20][3] < 0.2
+    assert shares[20_000][3] > 0.9
+
+
+def test_temperature_finds_overconfidence_and_fears_perfection():
+    generator = np.random.default_rng(0)
+    task = Task(CLASSIFICATION, 2)
+    logit = generator.normal(size=5000)
+    y = (generator.random(5000) < 1 / (1 + np.exp(-logit))).astype(int)
+    over = 1 / (1 + np.exp(-3 * logit))
+    found = best_temperature(task, np.column_stack([1 - over, over]), y, np.ones(5000))
+    assert found == pytest.approx(3, rel=0.15)
+    sure = np.tile([0.9, 0.1], (50, 1))
+    assert best_temperature(task, sure, np.zeros(50, int), np.ones(50)) > 0.5, "fifty right answers prove no certainty"
+
+
+def test_linear_recipes_are_not_told_apart_by_what_they_do_not_use():
+    assert tidy(Member(hidden=(), activation="tanh", dropout=0.5)) == Member(hidden=(), activation="identity")
+    space = Space({"hidden": [()], "activation": ["relu", "tanh"], "dropout": [0.0, 0.5]})
+    assert len({recipe.key for recipe in space.sample(20, np.random.default_rng(0))}) == 1
+
+
+def test_shares_of_luck_are_found_in_made_up_scores():
+    generator = np.random.default_rng(0)
+
+    def units(architecture, seed, fold):
+        folds = fold * generator.normal(size=6)
+        groups = []
+        for r in range(60):
+            effect = architecture * generator.normal()
+            group = []
+            for _ in range(3):
+                unit = Unit(0, Recipe(Member(hidden=r + 1, epochs=1)))
+                unit.fold_scores = effect + seed * generator.normal() + folds
+                unit.score, unit.finished = float(unit.fold_scores.mean()), True
+                group.append(unit)
+            groups.append(group)
+        return variance_shares(groups)
+
+    assert units(1.0, 0.01, 0.01)["architecture"] > 0.98
+    assert units(0.01, 1.0, 0.01)["seeds"] > 0.9
+    assert units(0.01, 0.01, 1.0)["folds"] > 0.98
