@@ -6,13 +6,15 @@ complements what. The weights are a blend of both.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
+from shoal.search.tasks import REGRESSION, Task
 
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 STEPS = 24
-EQUAL = 12  # candidates in the equal mix
+EQUAL = 20  # candidates in the equal mix
 TRUST = 300.0  # rows at which both halves of the blend have the same weight
 
 
@@ -58,27 +60,10 @@ def greedy(
 
 
 def best_temperature(task: Task, prediction: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-    """The temperature with the lowest log-loss; one for regression.
-
-    One more row is imagined, which the model gets wrong: without a single mistake in the data the best temperature
-    would be zero, and the first mistake on new data would cost without limit.
-    """
+    """The temperature with the lowest loss, one mistake more being imagined; one for regression."""
     if task.kind == REGRESSION:
         return 1.0
     share = weight / weight.sum()
-    wrong = _second_choice(task, prediction, y)
-    losses = []
-    for temperature in TEMPERATURES:
-        tempered = task.temper(prediction, float(temperature))
-        mistake = task.losses(tempered, wrong) @ share
-        losses.append(float(task.losses(tempered, y) @ share) + float(mistake) / len(y))
+    task = replace(task, doubt=max(task.doubt, 1 / (len(y) + 2)))
+    losses = [float(task.losses(task.temper(prediction, float(t)), y) @ share) for t in TEMPERATURES]
     return float(TEMPERATURES[int(np.argmin(losses))])
-
-
-def _second_choice(task: Task, prediction: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """For each row, the target with which it would be a mistake: the likeliest of the other classes."""
-    if task.kind != CLASSIFICATION:
-        return 1.0 - y
-    others = prediction.copy()
-    others[np.arange(len(y)), y] = -1.0
-    return np.asarray(others.argmax(axis=1))

@@ -21,7 +21,7 @@ from shoal.machine import thread_count
 from shoal.search.honest import BOOTSTRAPS
 from shoal.search.leaderboard import variance_shares
 from shoal.search.outcome import Outcome, conclude
-from shoal.search.problem import Problem, make_folds, make_problem
+from shoal.search.problem import Problem, default_repeats, make_folds, make_problem
 from shoal.search.run import Clock, Limits, Search, Watcher
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe, Space, check_space, default_space
@@ -100,7 +100,9 @@ class _ShoalEstimator(BaseEstimator):
         seed = _seed(self.random_state)
         schema = Schema.of(table, plain=plain)
         table = schema.check(table)
-        pairs, cv_name = make_folds(self.cv, task, X, target, groups, seed % (1 << 32))
+        pairs, cv_name = make_folds(
+            self.cv, task, X, target, groups, seed % (1 << 32), default_repeats(len(target), clock.budget)
+        )
         class_weight = self._class_weight(target)
         problem = make_problem(task, schema, table, target, pairs, weight, class_weight)
         encoded = clock.elapsed()
@@ -134,7 +136,7 @@ class _ShoalEstimator(BaseEstimator):
             default_epochs=epochs, threads=_threads(self.n_jobs), seed=seed,
         )  # fmt: skip
         if clock.budget is not None:
-            clock.reserve = min(0.25 * clock.budget, 0.3 + 0.05 * clock.budget)
+            clock.reserve = min(0.25 * clock.budget, 0.5 + 0.025 * clock.budget)
         metric = find_metric(self.scoring, task)
         search = Search(problem, metric, limits, clock, hooks.watcher, hooks.keep_on_interrupt)
         views = list(problem.views)

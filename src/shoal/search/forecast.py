@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal.layout import Layout
 from shoal.search.estimators import default_epochs
-from shoal.search.problem import LARGEST_VIEW, Problem, default_folds, make_folds, make_problem
+from shoal.search.problem import LARGEST_VIEW, Problem, default_repeats, make_folds, make_problem
 from shoal.search.question import Question
 from shoal.search.run import (
     FEWEST_PER_ROUND,
@@ -111,7 +111,9 @@ def _folds(y: np.ndarray, task: Task, wish: Wish) -> tuple[int, str]:
         raise ValueError(f"--folds must be at least 2; got {wish.folds}")
     if wish.folds is not None and wish.folds > len(y):
         raise ValueError(f"--folds must be at most the number of rows, {len(y)}; got {wish.folds}")
-    pairs, name = make_folds(wish.folds or default_folds(len(y)), task, np.empty((len(y), 0)), y, None, wish.seed)
+    pairs, name = make_folds(
+        wish.folds, task, np.empty((len(y), 0)), y, None, wish.seed, default_repeats(len(y), wish.budget)
+    )
     return len(pairs), name
 
 

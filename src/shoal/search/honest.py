@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -105,11 +106,25 @@ def correct(
     # Two sources of doubt: which rows there were to score on, and what would have been picked with other rows.
     doubt = np.array(wobble) - np.mean(wobble) + np.array(picking) - np.mean(picking)
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(doubt, [tail, 1 - tail])
+    low, high = corrected + np.quantile(doubt, [tail, 1 - tail])
+    if metric.name == "accuracy":  # a hundred right answers do not prove that there are no wrong ones
+        least, most = wilson(corrected, int((weight > 0).sum()))
+        low, high = min(low, least), max(high, most)
     return HonestScore(
-        metric.name, whole if raw is None else raw, corrected, corrected + float(low), corrected + float(high),
-        CONFIDENCE, len(outside),
-    )  # fmt: skip
+        metric.name, whole if raw is None else raw, corrected, float(low), float(high), CONFIDENCE, len(outside)
+    )
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Wilson's interval for a share seen in n rows; it does not shrink to a point at 0 or 1.
+
+    >>> [round(bound, 3) for bound in wilson(1.0, 100)]
+    [0.963, 1.0]
+    """
+    z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2)
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * float(np.sqrt(max(share * (1 - share), 0.0) / n + z * z / (4 * n * n)))
+    return centre - half, centre + half
 
 
 class _BestPick:

@@ -62,8 +62,11 @@ def group(units: Sequence[Unit]) -> dict[Recipe, list[Unit]]:
 
 
 def make_leaderboard(units: Sequence[Unit], parameters: dict[int, int]) -> tuple[Leaderboard, list[list[Unit]]]:
-    """The board, and the units behind each of its rows. Recipes that were trained to the end come first."""
-    groups = list(group(units).values())
+    """The board, and the units behind each of its rows. Recipes that were trained to the end come first.
+
+    A row is about the seeds that were trained to the end, where there are any: the clock may have cut off others.
+    """
+    groups = [[u for u in g if u.finished] or g for g in group(units).values()]
     groups.sort(
         key=lambda g: (not all(u.finished for u in g), -_mean([u.score for u in g]), _mean([u.loss for u in g]))
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -140,6 +140,7 @@ def make_problem(
             np.bincount(row_of[valid], both[valid], n),
         ))  # fmt: skip
     _check_folds(weights)
+    task = replace(task, doubt=1 / (len(np.unique(np.concatenate([valid for _, valid in pairs]))) + 2))
     encoders = Encoder.fit_many(schema, table, [train for train, _, _ in weights])
     folds = tuple(
         Fold(train, valid, judged, encoder, Target.fit(task, targets, train))
@@ -213,29 +214,39 @@ def _stack(table: Table, folds: Sequence[Fold], wanted: Sequence[str]) -> dict[s
 
 
 def make_folds(
-    cv: Any, task: Task, X: Any, y: np.ndarray, groups: Any, seed: int | None
+    cv: Any, task: Task, X: Any, y: np.ndarray, groups: Any, seed: int | None, repeats: int = 1
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
-    """Pairs of training and validation rows from a splitter, a number, pairs, or None; and a name for them."""
-    from sklearn.model_selection import KFold, StratifiedKFold
+    """Pairs of training and validation rows from a splitter, a number, pairs, or None; and a name for them.
+
+    `repeats`: how often rows are dealt out anew where the folds are ours to choose (cv=None).
+    """
+    from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 
     n = len(y)
     if isinstance(X, (dict, Table)):  # splitters look at nothing but the number of rows
         X = np.empty((n, 0))
     if cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)):
         k = default_folds(n) if cv is None else int(cv)
+        common: dict[str, Any] = {"n_repeats": repeats if cv is None else 1, "random_state": seed}
+        words = f", {repeats} times" if common["n_repeats"] > 1 else ""
         if k < 2:
             raise ValueError(f"cv must be at least 2 folds; got {cv!r}")
         if task.kind == CLASSIFICATION:
             k = min(k, int(np.bincount(y).max()))
             if k >= 2:
-                splitter = StratifiedKFold(k, shuffle=True, random_state=seed)
+                splitter = RepeatedStratifiedKFold(n_splits=k, **common)
                 with warnings.catch_warnings():  # of a class rarer than the folds: it is missing from some of them
                     warnings.simplefilter("ignore", UserWarning)
-                    return _pairs(splitter, X, y, groups), f"stratified {k}-fold"
+                    return _pairs(splitter, X, y, groups), f"stratified {k}-fold{words}"
         k = max(2, min(k, n))
-        return _pairs(KFold(k, shuffle=True, random_state=seed), X, y, groups), f"{k}-fold"
+        return _pairs(RepeatedKFold(n_splits=k, **common), X, y, groups), f"{k}-fold{words}"
     name = type(cv).__name__ if hasattr(cv, "split") else "given folds"
     return _pairs(cv, X, y, groups), name
+
+
+def default_repeats(n: int, budget: float | None) -> int:
+    """With time to spend on few rows: scores that hang less on how the rows were dealt out, and larger averages."""
+    return 3 if budget is not None and n <= min(1_000, 100 * budget) else 1
 
 
 def default_folds(n: int) -> int:

@@ -203,7 +203,7 @@ class Search:
     def _without_enough_seeds(self, units: Sequence[Unit]) -> list[Unit]:
         counts: dict[Recipe, int] = {}
         for unit in self.units:
-            counts[unit.key] = counts.get(unit.key, 0) + 1
+            counts[unit.key] = counts.get(unit.key, 0) + unit.finished
         found, seen = [], set()
         for unit in units[: self.limits.finalists]:
             if counts[unit.key] < self.limits.seeds and unit.key not in seen:

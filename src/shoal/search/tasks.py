@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class Task:
 
     kind: str
     n_outputs: int
+    doubt: float = 0.0  # share of the rows that losses imagine to be mistakes
 
     @property
     def loss(self) -> str:
@@ -49,7 +50,11 @@ class Task:
         return np.asarray(np.exp(logs) / np.exp(logs).sum(axis=-1, keepdims=True))
 
     def losses(self, prediction: np.ndarray, y: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
-        """Loss of each row, shape (..., n): log-loss, mean log-loss over labels, or mean squared error over `scale`."""
+        """Loss of each row, shape (..., n): log-loss, mean log-loss over labels, or mean squared error over `scale`.
+
+        With `doubt`, being right with certainty costs something too. Where networks make no mistake on the rows at
+        hand, plain log-loss would prefer the most certain of them, and the first mistake would cost without limit.
+        """
         return self.mean_losses(self.essence(prediction, y), y, scale)
 
     def essence(self, prediction: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -68,7 +73,10 @@ class Task:
         """Loss of each row from the essence."""
         if self.kind == REGRESSION:
             return np.asarray((((essence - y) / scale) ** 2).mean(axis=-1))
-        return np.asarray(-np.log(np.maximum(essence, SMALLEST_PROBABILITY)).mean(axis=-1))
+        losses = -np.log(np.maximum(essence, SMALLEST_PROBABILITY))
+        if self.doubt:
+            losses = (1 - self.doubt) * losses - self.doubt * np.log(np.maximum(1 - essence, SMALLEST_PROBABILITY))
+        return np.asarray(losses.mean(axis=-1))
 
 
 # ---- metrics: a value per row, whose weighted mean is the score ----
@@ -89,7 +97,7 @@ def _balanced_accuracy(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) 
 
 
 def _log_loss(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    return -task.losses(p, y)
+    return -replace(task, doubt=0.0).losses(p, y)
 
 
 def _brier(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
