@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -70,6 +69,8 @@ def processor() -> str:
 
 def describe() -> dict[str, str]:
     """What `shoal info` prints."""
+    import importlib.metadata  # slow to import, and needed here only
+
     from shoal import __version__, _native
     from shoal.engines import available_engines
 
