@@ -334,3 +334,12 @@ def test_scores_of_numbers_are_those_of_scikit_learn(scoring):
     cv = [(np.flatnonzero(half), np.flatnonzero(~half))]
     model = ShoalRegressor(**SMALL, scoring=scoring, cv=cv, ensemble=False, refit=False).fit(X, y)
     assert model.best_score_ == pytest.approx(get_scorer(scoring)(model, X[~half], y[~half]), rel=1e-5)
+
+
+def test_verbose_tells_how_far_it_is(iris, capfd):
+    ShoalClassifier(recipes=12, seeds=2, verbose=True).fit(*iris)
+    told = capfd.readouterr().err
+    assert "recipes" in told
+    assert "best accuracy" in told
+    ShoalClassifier(**SMALL).fit(*iris)
+    assert capfd.readouterr().err == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -22,7 +24,7 @@ from shoal.search.honest import BOOTSTRAPS
 from shoal.search.leaderboard import variance_shares
 from shoal.search.outcome import Outcome, conclude
 from shoal.search.problem import Problem, default_repeats, make_folds, make_problem
-from shoal.search.run import Clock, Limits, Search, Watcher
+from shoal.search.run import Clock, Limits, Progress, Search, Watcher
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe, Space, check_space, default_space
 from shoal.search.strategies import HALVING, anchors, find_strategy
@@ -55,7 +57,26 @@ class Run:
 
 
 class _ShoalEstimator(BaseEstimator):
-    """What both estimators share. Constructors only store; `fit` checks."""
+    """What both estimators share. Constructors only store; `fit` checks.
+
+    space         None: a good default; or a dict of lists and scipy distributions, by names of Member's fields (and
+                  "encoding"); or a list of Members
+    strategy      "halving" (survivors go on from where they stand), "random", "grid", "optuna"
+    recipes       how many to try, where no budget says it
+    budget        seconds for the whole fit; uses them, and ends on them
+    cv            None (by the number of rows), a number of folds, any scikit-learn splitter, or pairs of row numbers
+    scoring       what the leaderboard and the honest score show; None: accuracy or R2
+    seeds         of each of the best recipes, to tell luck from architecture
+    epochs        of the longest default recipe, and of members without epochs of their own; None: by the number of rows
+    ensemble      combine the best; False: the best recipe alone
+    refit         train what was chosen on all rows again; "auto": only for folds like those of time series
+    n_jobs        threads; None: all cores
+    random_state  the same number gives the same bits, unless a budget ends the search
+    verbose       show progress
+
+    After fit: `leaderboard_`, `best_member_`, `best_score_`, `best_index_`, `cv_results_`, `honest_score_`, `luck_`,
+    `ensemble_gain_`, `n_networks_`, `schema_`, `model_`.
+    """
 
     def __init__(
         self,
@@ -129,7 +150,7 @@ class _ShoalEstimator(BaseEstimator):
         return self
 
     def _search(self, problem: Problem, clock: Clock, seed: int, hooks: Hooks) -> tuple[Search, dict[str, str]]:
-        task = problem.task
+        """Run the strategy, or an earlier run again; and the space in words."""
         epochs = _whole("epochs", self.epochs, 1) or default_epochs(problem.n_rows)
         limits = Limits(
             recipes=_whole("recipes", self.recipes, 1) or 1, seeds=_whole("seeds", self.seeds, 1) or 1, finalists=6,
@@ -137,25 +158,46 @@ class _ShoalEstimator(BaseEstimator):
         )  # fmt: skip
         if clock.budget is not None:
             clock.reserve = min(0.25 * clock.budget, 0.5 + 0.025 * clock.budget)
-        metric = find_metric(self.scoring, task)
-        search = Search(problem, metric, limits, clock, hooks.watcher, hooks.keep_on_interrupt)
-        views = list(problem.views)
-        first: list[Recipe] = []
-        if self.space is None:
-            batch_size = min(32, max(8, problem.n_rows // 8))
-            if clock.budget is not None and hooks.repeat is None:
-                search.warm_up(anchors(epochs, batch_size, views))
-                epochs = search.fitting_epochs(epochs, HALVING)
-            space: Any = default_space(problem.n_rows, task.kind == CLASSIFICATION, views, epochs)
-            first = anchors(epochs, batch_size, views)
-        else:
-            space = check_space(self.space, views)
+        metric = find_metric(self.scoring, problem.task)
+        with self._watching(hooks, metric.name, clock.budget) as watcher:
+            search = Search(problem, metric, limits, clock, watcher, hooks.keep_on_interrupt)
+            space, first = self._space(search, epochs, warm_up=clock.budget is not None and hooks.repeat is None)
+            if hooks.repeat is not None:
+                search.repeat(hooks.repeat)
+            else:
+                search.run(find_strategy(self.strategy, space, seed, first))
         words = space.describe() if isinstance(space, Space) else {"members": f"{len(space)} given"}
-        if hooks.repeat is not None:
-            search.repeat(hooks.repeat)
-            return search, words
-        search.run(find_strategy(self.strategy, space, seed, first))
         return search, words
+
+    def _space(self, search: Search, epochs: int, warm_up: bool) -> tuple[Space | list[Recipe], list[Recipe]]:
+        """Where recipes come from, and those to be tried first."""
+        problem = search.problem
+        views = list(problem.views)
+        if self.space is not None:
+            return check_space(self.space, views), []
+        batch_size = min(32, max(8, problem.n_rows // 8))
+        if warm_up:
+            search.warm_up(anchors(epochs, batch_size, views))
+            epochs = search.fitting_epochs(epochs, HALVING)
+        space = default_space(problem.n_rows, problem.task.kind == CLASSIFICATION, views, epochs)
+        return space, anchors(epochs, batch_size, views)
+
+    @contextmanager
+    def _watching(self, hooks: Hooks, metric: str, budget: float | None) -> Iterator[Watcher | None]:
+        """With `verbose`, progress on the screen."""
+        if hooks.watcher is not None or not self.verbose:
+            yield hooks.watcher
+            return
+        from shoal.search.screen import Screen
+
+        with Screen(metric, budget) as screen:
+
+            def watch(progress: Progress) -> bool:
+                screen.watch(progress)
+                screen.draw()
+                return False
+
+            yield watch
 
     def _wants_refit(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> bool:
         """By default only where folds train on very different parts of the data, as those of time series do."""
@@ -231,7 +273,18 @@ class _ShoalEstimator(BaseEstimator):
 
 
 class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
-    """Search for networks that tell classes apart, and combine the best of them."""
+    """Search for networks that tell classes apart, and combine the best of them.
+
+    >>> from sklearn.datasets import load_iris
+    >>> model = ShoalClassifier(recipes=10, seeds=1).fit(*load_iris(return_X_y=True))
+    >>> model.best_score_ > 0.9
+    True
+
+    `class_weight` ("balanced", or a dict) weighs rows by class
+    in training and in losses.
+    """
+
+    __doc__ += _ShoalEstimator.__doc__.partition("\n")[2]  # type: ignore[union-attr]
 
     def __init__(
         self,
@@ -311,7 +364,9 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
 
 
 class ShoalRegressor(RegressorMixin, _ShoalEstimator):
-    """Search for networks that predict numbers, and combine the best of them."""
+    """Search for networks that predict numbers, one or several at once, and combine the best of them."""
+
+    __doc__ += "\n" + _ShoalEstimator.__doc__.partition("\n")[2]  # type: ignore[union-attr]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ShoalRegressor:
         return self._fit(X, y, sample_weight, groups)

@@ -31,6 +31,7 @@ ROUNDS = 5  # aimed at, with a budget
 KEPT_UNITS = 64  # finished units whose weights and whole predictions are kept for the ensemble
 SAMPLE_CELLS = 1 << 15  # rows times outputs of each unit's predictions kept for honest estimates
 SEEDS_SHARE = 0.15  # of the time, for more seeds of the best
+MORE_SEEDS = "more seeds"
 
 
 @dataclass
@@ -92,6 +93,7 @@ class Search:
         self.log: list[dict[str, Any]] = []
         self.rate = 0.0  # seconds per unit of cost, as measured last
         self.spent = 0.0  # cost of all training so far
+        self.planned = 0.0  # cost of all rounds begun so far, and of the seeds to come
         self.network_epochs = 0
         self.ended = ""  # why it ended early: "budget" or "interrupted"
         self.training_seconds = 0.0
@@ -197,7 +199,7 @@ class Search:
                 if not chosen:
                     return
             recipes = [self._with_new_seed(unit.recipe) for unit in chosen]
-            self.round(recipes, TO_THE_END, "more seeds")
+            self.round(recipes, TO_THE_END, MORE_SEEDS)
             best = best[: self.limits.finalists] if self.clock.budget is None else self.best_units()
 
     def _without_enough_seeds(self, units: Sequence[Unit]) -> list[Unit]:
@@ -222,6 +224,10 @@ class Search:
         """Train new recipes rung by rung; after each, the better share goes on from where it stands."""
         units = self._new_units(recipes)
         broods = self._broods(units)
+        work = sum(unit_cost(self.problem, unit.recipe) * unit.target for unit in units)
+        if stage != MORE_SEEDS:  # known to come, and counted, since the first round
+            seeds = 0.0 if self.planned else (self.limits.seeds - 1) * self.limits.finalists / len(units)
+            self.planned += work * (_work_share(rungs) + seeds)
         entry: dict[str, Any] = {"recipes": [[u.recipe.view, u.recipe.member.as_dict()] for u in units], "rungs": []}
         self.log.append(entry)
         going = units
@@ -358,7 +364,7 @@ class Search:
         if self.clock.budget is not None:
             share = self.clock.elapsed() / self.clock.budget
         else:
-            share = min(1.0, len(known) / max(1, self.limits.recipes))
+            share = min(0.99, self.spent / max(self.planned, 1e-300))
         return Progress(stage, share, len(known), best)
 
     def _check_end(self, must: bool) -> None:
