@@ -212,8 +212,8 @@ class _ShoalEstimator(BaseEstimator):
         self.model_ = outcome.model
         self.leaderboard_ = outcome.board
         self.best_member_ = outcome.best.recipe.member
-        self.best_score_ = outcome.best.score
-        self.best_index_ = 0 if not len(outcome.board) else _index_of(outcome)
+        self.best_index_ = outcome.place
+        self.best_score_ = outcome.board[outcome.place]["score"]
         self.honest_score_ = outcome.honest
         self.cv_results_ = _cv_results(outcome)
         self.luck_ = variance_shares(outcome.groups)
@@ -412,10 +412,6 @@ def _cv_results(outcome: Outcome) -> dict[str, Any]:
         units[0].recipe.member.as_dict() | {"encoding": units[0].recipe.view} for units in outcome.groups
     ]
     return results
-
-
-def _index_of(outcome: Outcome) -> int:
-    return next(k for k, units in enumerate(outcome.groups) if outcome.best in units)
 
 
 def _group_of(groups: Any, problem: Problem) -> np.ndarray | None:

@@ -25,7 +25,8 @@ class Outcome:
     model: Model
     board: Leaderboard
     groups: list[list[Unit]]  # units behind each row of the board
-    best: Unit
+    place: int  # row of the best recipe that has weights: nearly always the first one
+    best: Unit  # its best seed
     chosen: list[Unit]  # of the ensemble
     shares: np.ndarray  # their weights
     honest: HonestScore  # of the model
@@ -55,7 +56,8 @@ def conclude(
     if not candidates:
         raise ValueError(_nothing(search))
     weight = problem.valid_weight
-    best = max(candidates, key=lambda unit: (unit.score, -unit.loss))
+    board, groups = make_leaderboard(search.units, _parameter_counts(search))
+    place, best = _first_with_weights(groups, candidates)
     chosen, shares = _choose(problem, candidates) if ensemble else ([best], np.ones(1))
     predictions = [u.prediction for u in chosen if u.prediction is not None]
     combined = np.tensordot(shares, np.array(predictions), axes=1)
@@ -63,17 +65,26 @@ def conclude(
     temperature = best_temperature(task, combined[scored], problem.y[scored], problem.judged_weight[scored])
     combined = task.temper(combined, temperature)
     honest, honest_best = _correct(search, best, combined, ensemble, (seconds, bootstraps), group)
-    board, groups = make_leaderboard(search.units, _parameter_counts(search))
     recipe_of = {unit.number: members[0].number for members in groups for unit in members}
     members = chosen if refit is None else _train_again(search, refit, chosen)
     recipe_of |= {new.number: recipe_of[old.number] for new, old in zip(members, chosen, strict=True)}
     model = make_model(refit or problem, members, shares.tolist(), recipe_of, temperature)
     assert best.prediction is not None
     return Outcome(
-        model, board, groups, best, chosen, shares, honest, honest_best, combined,
+        model, board, groups, place, best, chosen, shares, honest, honest_best, combined,
         float(metric.score(task, combined[scored], problem.y[scored], weight[scored])),
         float(metric.score(task, best.prediction[scored], problem.y[scored], weight[scored])),
     )  # fmt: skip
+
+
+def _first_with_weights(groups: Sequence[Sequence[Unit]], candidates: Sequence[Unit]) -> tuple[int, Unit]:
+    """The highest row of the board of which there still are weights, and its best unit."""
+    alive = {unit.number for unit in candidates}
+    for place, members in enumerate(groups):
+        mine = [unit for unit in members if unit.number in alive]
+        if mine:
+            return place, max(mine, key=lambda unit: (unit.score, -unit.loss))
+    raise AssertionError("candidates are units, and every unit with a result has a row")
 
 
 def _choose(problem: Problem, candidates: Sequence[Unit]) -> tuple[list[Unit], np.ndarray]:

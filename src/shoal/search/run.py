@@ -326,8 +326,10 @@ class Search:
             brood.keep(going)
 
     def _end_round(self) -> None:
-        """Keep weights of the best finished units over all rounds, forget all others."""
-        best = self.best_units()[:KEPT_UNITS]
+        """Keep weights of the best finished units over all rounds, by loss and by score; forget all others."""
+        by_loss = self.best_units()
+        by_score = sorted(by_loss, key=lambda unit: (-unit.score, unit.loss))
+        best = by_loss[:KEPT_UNITS] + by_score[: KEPT_UNITS // 4]
         staying = {unit.number for unit in best}
         for unit in self.units:
             if unit.number not in staying:
