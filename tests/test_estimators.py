@@ -52,7 +52,10 @@ def test_results_are_there_and_agree(fitted, iris):
     best = board[fitted.best_index_]
     splits = [fitted.cv_results_[f"split{k}_test_score"][fitted.best_index_] for k in range(8)]
     assert np.mean(splits) == pytest.approx(best["score"])
-    assert fitted.best_member_.as_dict()["hidden"] == fitted.cv_results_["params"][fitted.best_index_]["hidden"]
+    params = fitted.cv_results_["params"][fitted.best_index_]
+    assert fitted.best_member_ == Member.from_dict({k: v for k, v in params.items() if k != "encoding"})
+    assert fitted.cv_results_["param_hidden"][fitted.best_index_] == fitted.best_member_.hidden
+    assert fitted.best_score_ == best["score"]
     assert fitted.n_networks_ == 8 * sum(board["seeds"])
     assert best["seeds"] == 2
     assert best["seed_spread"] is not None
@@ -169,6 +172,8 @@ def test_groups_are_never_on_both_sides():
     members = [Member(hidden=32, learning_rate=0.03, batch_size=16)]
     leaky = ShoalClassifier(members, epochs=60, seeds=1, ensemble=False, cv=5).fit(X, y)
     honest = ShoalClassifier(members, epochs=60, seeds=1, ensemble=False, cv=GroupKFold(5)).fit(X, y, groups=groups)
+    default = ShoalClassifier(members, epochs=60, seeds=1, ensemble=False).fit(X, y, groups=groups)
+    assert default.best_score_ < 0.7, "groups count without a splitter as well"
     assert leaky.best_score_ > 0.95
     assert honest.best_score_ < 0.7
 

@@ -84,6 +84,22 @@ def test_rows_of_a_group_are_drawn_together():
     assert len(set(counts[:, 0])) > 1
 
 
+def test_one_scored_row_or_group_ends_and_claims_nothing():
+    task, ones = Task(CLASSIFICATION, 2), np.ones(5)
+    for n, group in ((1, None), (5, np.zeros(5, np.int64))):
+        evidence = Evidence(
+            task, METRICS["accuracy"], np.full((2, n, 2), 0.5), np.zeros(n, np.int64), ones[:n], ones[:n], 1.0, group
+        )
+        found = correct(evidence, evidence.prediction[0])
+        assert (found.low, found.high, found.bootstraps) == (0.0, 1.0, 0)
+
+
+def test_intervals_stay_where_scores_can_be():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    found = ShoalClassifier(recipes=5, seeds=1).fit(X, (X[:, 0] > 0).astype(int)).honest_score_
+    assert 0 <= found.low <= found.corrected <= found.high <= 1
+
+
 def test_numbers_have_honest_scores_too():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(120, 4))

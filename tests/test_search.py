@@ -97,9 +97,10 @@ def test_more_time_is_more_work_and_no_worse():
 
 def test_a_run_that_the_clock_ended_can_be_repeated_without_one(iris):
     X, y = iris
-    first = ShoalClassifier(budget=1.0).fit(X, y)
+    first = ShoalClassifier(budget=2.0).fit(X, y)
+    assert first._run.repeats == 3, "few rows and a budget: folds are dealt three times"
     again = ShoalClassifier()
-    again._hooks = Hooks(repeat=first._run.search.log, bootstraps=first.honest_score_.bootstraps)
+    again._hooks = Hooks(repeat=first._run.search.log, bootstraps=first.honest_score_.bootstraps, repeats=3)
     again.fit(X, y)
     np.testing.assert_array_equal(first.predict_proba(X), again.predict_proba(X))
     assert first.leaderboard_["score"].tolist() == again.leaderboard_["score"].tolist()
@@ -139,6 +140,20 @@ def test_an_interruption_in_the_middle_of_the_first_round_keeps_what_stands(iris
     again = ShoalClassifier(members, strategy="grid", cv=2, seeds=1)
     again._hooks = Hooks(repeat=model._run.search.log)
     np.testing.assert_array_equal(again.fit(X, y).predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("budget", [1.0, 2.0, 3.0])
+def test_a_budget_that_ends_the_first_round_of_a_space_of_ones_own(budget):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(4000, 20))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    space = {"hidden": [(128, 128)], "learning_rate": [1e-3, 3e-3]}
+    model = ShoalClassifier(space, budget=budget, epochs=200).fit(X, y)
+    assert model._run.search.ended == "budget"
+    assert model.score(X, y) > 0.5
+    fresh = generator.normal(size=(4000, 20))
+    truth = (fresh[:, 0] * fresh[:, 1] > 0).astype(int)
+    assert model.honest_score_.low - 0.03 <= model.score(fresh, truth), "it is not overstated"
 
 
 # ---- parts ----

@@ -324,12 +324,27 @@ def test_a_folder_is_not_a_table(tmp_path):
     assert "is a folder" in run(tmp_path, "search", ".", "--target", "y", code=2).stderr
 
 
-def test_ten_rows_and_an_empty_column_are_enough(tmp_path):
-    rows = "".join(f"{i / 3},,{'no' if i < 5 else 'yes'}\n" for i in range(10))
-    (tmp_path / "ten.csv").write_text("a,b,y\n" + rows)
-    result = run(tmp_path, "search", "ten.csv", "--target", "y", "--recipes", 2, "--seeds", 1)
-    assert "only 10 rows: the score will be very uncertain" in result.stdout
-    assert "b: empty, all values are missing" in result.stdout
+def test_ten_rows_or_an_empty_column_are_refused_with_a_remedy(tmp_path):
+    rows = "".join(f"{i / 3},{'no' if i < 5 else 'yes'}\n" for i in range(10))
+    (tmp_path / "ten.csv").write_text("a,y\n" + rows)
+    result = run(tmp_path, "search", "ten.csv", "--target", "y", code=2)
+    assert "at least 20 rows" in result.stderr
+    rows = "".join(f"{i / 3},,{'no' if i % 2 else 'yes'}\n" for i in range(40))
+    (tmp_path / "empty.csv").write_text("a,b,y\n" + rows)
+    result = run(tmp_path, "search", "empty.csv", "--target", "y", code=2)
+    assert "--drop 'b'" in result.stderr
+    run(tmp_path, "search", "empty.csv", "--target", "y", "--drop", "b", "--recipes", 2, "--seeds", 1)
+
+
+def test_a_run_with_a_budget_and_repeated_folds_repeats_to_the_bit(tmp_path):
+    generator = np.random.default_rng(0)
+    lines = [f"{a:.4f},{b:.4f},{'yes' if a * b > 0 else 'no'}" for a, b in generator.normal(size=(120, 2))]
+    (tmp_path / "small.csv").write_text("a,b,y\n" + "\n".join(lines) + "\n")
+    first = run(tmp_path, "search", "small.csv", "--target", "y", "--budget", 4, "--out", "one")
+    assert "3 times" in first.stdout
+    run(tmp_path, "search", "--repeat", "one/settings.json", "--out", "two")
+    weights = [(tmp_path / name / "model" / "weights.safetensors").read_bytes() for name in ("one", "two")]
+    assert weights[0] == weights[1]
 
 
 # ---- parts ----

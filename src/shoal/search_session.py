@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DEMO = "breast-cancer-wisconsin"
 LEAST_SHARE = 0.5  # of the budget that is left to the search, however long reading took
 NOTES_SHOWN = 20
+FEWEST_ROWS = 20
 READING = ("sep", "header", "missing", "target", "drop")
 SEARCHING = ("task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs", "ensemble", "seed")
 
@@ -140,6 +141,7 @@ class Session:
         ambiguous = source.ambiguous if self.earlier is None else ()  # then it was settled, and the name is exact
         self.question = ask(source.table, source.target, request.task, request.drop, ambiguous)
         self.schema = Schema.of(self.question.X)
+        self._refuse_hopeless()
         self.notes = [*source.described, *self.question.notes]
         print(f"{source.name}: {source.described[0]}")
         for line in [*source.described[1:], *self.question.notes]:
@@ -153,6 +155,18 @@ class Session:
         other = "regression" if self.question.kind == "classification" else "classification"
         print(f"  target: {self.question.describe()}")
         print(f"  task: {self.question.kind} ({self.question.why}; --task {other} to change)")
+
+    def _refuse_hopeless(self) -> None:
+        """Tables on which a search would say nothing, or that hold what is surely a mistake."""
+        rows = len(self.question.y)
+        if rows < FEWEST_ROWS:
+            raise ValueError(
+                f"a search needs at least {FEWEST_ROWS} rows to be scored on; {self.source.name} has {rows}"
+            )
+        empty = [column.name for column in self.schema.columns if column.kind == "empty"]
+        if empty:
+            flags = " ".join(f"--drop '{name}'" for name in empty)
+            raise ValueError(f"column {empty[0]!r} is missing in every row; leave it out: {flags}")
 
     def _plan(self) -> None:
         """Say what will be done, and what it will take."""
@@ -219,6 +233,7 @@ class Session:
         """A fitted estimator, or None where the user ended the search before there was anything to keep."""
         from shoal.search import background
         from shoal.search.estimators import Hooks, ShoalClassifier, ShoalRegressor
+        from shoal.search.problem import default_repeats
 
         request, question = self.request, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
@@ -233,7 +248,9 @@ class Session:
             return bool(stop.requested)
 
         estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True)
+        estimator._hooks.repeats = default_repeats(len(question.y), request.budget, self.schema)
         if self.earlier is not None:
+            estimator._hooks.repeats = self.earlier["search"]["repeats"]
             estimator._hooks.repeat = self.earlier["log"]
             estimator._hooks.bootstraps = self.earlier["result"]["score"]["bootstraps"]
         estimator.target_name_ = question.target
@@ -277,7 +294,9 @@ class Session:
                 **{name: asked[name] for name in READING}, "sep": source.separator, "header": source.header,
                 "target": self.question.target, "columns": source.table.names,
             },
-            "search": {name: asked[name] for name in SEARCHING} | {"task": self.question.kind, "seed": run.seed},
+            "search": {name: asked[name] for name in SEARCHING} | {
+                "task": self.question.kind, "seed": run.seed, "repeats": run.repeats,
+            },
             "result": {"ended": run.search.ended, "score": estimator.honest_score_.as_dict()},
             "log": run.search.log,
         }  # fmt: skip

@@ -42,6 +42,7 @@ class Hooks:
     keep_on_interrupt: bool = False  # Ctrl-C ends the search and keeps the best so far, instead of raising
     repeat: list[dict[str, Any]] | None = None  # the log of an earlier run, to be done again
     bootstraps: int | None = None  # of its honest score
+    repeats: int | None = None  # how often rows are dealt into folds; None: by rows and budget
 
 
 @dataclass(eq=False)
@@ -54,6 +55,7 @@ class Run:
     space: dict[str, str]
     phases: dict[str, float]  # seconds
     seed: int
+    repeats: int
 
 
 class _ShoalEstimator(BaseEstimator):
@@ -121,16 +123,16 @@ class _ShoalEstimator(BaseEstimator):
         seed = _seed(self.random_state)
         schema = Schema.of(table, plain=plain)
         table = schema.check(table)
-        pairs, cv_name = make_folds(
-            self.cv, task, X, target, groups, seed % (1 << 32), default_repeats(len(target), clock.budget)
-        )
+        repeats = hooks.repeats or default_repeats(len(target), clock.budget, schema)
+        pairs, cv_name = make_folds(self.cv, task, X, target, groups, seed % (1 << 32), repeats)
         class_weight = self._class_weight(target)
         problem = make_problem(task, schema, table, target, pairs, weight, class_weight)
         encoded = clock.elapsed()
-        search, space = self._search(problem, clock, seed, hooks)
+        wants_refit = self._wants_refit(pairs)
+        search, space = self._search(problem, clock, seed, hooks, wants_refit)
         trained = clock.elapsed()
         refit = None
-        if self._wants_refit(pairs):
+        if wants_refit:
             everything = np.arange(len(table))
             refit = make_problem(task, schema, table, target, [(everything, everything)], weight, class_weight)
         bootstraps, seconds = hooks.bootstraps, 0.0
@@ -146,10 +148,12 @@ class _ShoalEstimator(BaseEstimator):
             "search": trained - encoded,
             "ensemble and honest score": clock.elapsed() - trained,
         }
-        self._run = Run(search, outcome, cv_name, space, phases, seed)
+        self._run = Run(search, outcome, cv_name, space, phases, seed, repeats)
         return self
 
-    def _search(self, problem: Problem, clock: Clock, seed: int, hooks: Hooks) -> tuple[Search, dict[str, str]]:
+    def _search(
+        self, problem: Problem, clock: Clock, seed: int, hooks: Hooks, refit: bool
+    ) -> tuple[Search, dict[str, str]]:
         """Run the strategy, or an earlier run again; and the space in words."""
         epochs = _whole("epochs", self.epochs, 1) or default_epochs(problem.n_rows)
         limits = Limits(
@@ -157,7 +161,7 @@ class _ShoalEstimator(BaseEstimator):
             default_epochs=epochs, threads=_threads(self.n_jobs), seed=seed,
         )  # fmt: skip
         if clock.budget is not None:
-            clock.reserve = min(0.25 * clock.budget, 0.5 + 0.025 * clock.budget)
+            clock.reserve = min(0.25 * clock.budget, 0.5 + 0.025 * clock.budget) + (0.2 * clock.budget if refit else 0)
         metric = find_metric(self.scoring, problem.task)
         with self._watching(hooks, metric.name, clock.budget) as watcher:
             search = Search(problem, metric, limits, clock, watcher, hooks.keep_on_interrupt)
@@ -405,13 +409,22 @@ def _cv_results(outcome: Outcome) -> dict[str, Any]:
     scores = np.array([np.mean([u.fold_scores for u in units], axis=0) for units in outcome.groups])
     results: dict[str, Any] = {f"split{k}_test_score": scores[:, k] for k in range(scores.shape[1])}
     results["mean_test_score"] = board["score"]
-    results["std_test_score"] = scores.std(axis=1)
+    finite = np.isfinite(scores).all(axis=1)
+    results["std_test_score"] = np.where(finite, np.where(finite[:, None], scores, 0.0).std(axis=1), np.nan)
     results["rank_test_score"] = board["rank"].astype(np.int32)
     results["mean_fit_time"] = board["seconds"] / (board["seeds"] * scores.shape[1])
-    results["params"] = [
-        units[0].recipe.member.as_dict() | {"encoding": units[0].recipe.view} for units in outcome.groups
-    ]
-    return results
+    chosen = [units[0] if place != outcome.place else outcome.best for place, units in enumerate(outcome.groups)]
+    results["params"] = [unit.recipe.member.as_dict() | {"encoding": unit.recipe.view} for unit in chosen]
+    return results | param_columns(results["params"])
+
+
+def param_columns(params: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """`param_hidden` and the like: a column of `cv_results_` for each field."""
+    columns = {}
+    for name in params[0]:
+        columns[f"param_{name}"] = column = np.empty(len(params), dtype=object)
+        column[:] = [recipe[name] for recipe in params]
+    return columns
 
 
 def _group_of(groups: Any, problem: Problem) -> np.ndarray | None:

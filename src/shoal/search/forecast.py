@@ -76,7 +76,7 @@ def forecast(question: Question, schema: Schema, wish: Wish) -> Forecast:
     task, y = encode(question)
     metric = find_metric(wish.scoring, task)
     problem, encoding = _trial_problem(question, schema, task, y, wish.seed)
-    folds, cv = _folds(y, task, wish)
+    folds, cv = _folds(y, task, wish, schema)
     rows = int(len(y) * (folds - 1) / folds)
     epochs = wish.epochs or default_epochs(rows)
     rate = _rate(problem, metric, wish)
@@ -106,13 +106,13 @@ def encode(question: Question) -> tuple[Task, np.ndarray]:
     return Task(CLASSIFICATION, len(names)), codes
 
 
-def _folds(y: np.ndarray, task: Task, wish: Wish) -> tuple[int, str]:
+def _folds(y: np.ndarray, task: Task, wish: Wish, schema: Schema) -> tuple[int, str]:
     if wish.folds is not None and wish.folds < 2:
         raise ValueError(f"--folds must be at least 2; got {wish.folds}")
     if wish.folds is not None and wish.folds > len(y):
         raise ValueError(f"--folds must be at most the number of rows, {len(y)}; got {wish.folds}")
     pairs, name = make_folds(
-        wish.folds, task, np.empty((len(y), 0)), y, None, wish.seed, default_repeats(len(y), wish.budget)
+        wish.folds, task, np.empty((len(y), 0)), y, None, wish.seed, default_repeats(len(y), wish.budget, schema)
     )
     return len(pairs), name
 

@@ -93,7 +93,9 @@ def correct(
     wobble: list[float] = []
     picking: list[float] = []
     deadline = time.monotonic() + seconds
-    while len(outside) < bootstraps and (len(outside) < FEWEST_BOOTSTRAPS or time.monotonic() < deadline):
+    for _ in range(10 * bootstraps):  # a draw that leaves no row out does not count
+        if len(outside) >= bootstraps or (len(outside) >= FEWEST_BOOTSTRAPS and time.monotonic() >= deadline):
+            break
         counts = evidence.counts(generator)
         out = np.flatnonzero((counts == 0) & (weight > 0))
         inside = counts * weight
@@ -102,7 +104,11 @@ def correct(
         outside.append(float(metric.score(task, pick(counts)[out], y[out], weight[out])))
         picking.append(outside[-1] - float(metric.score(task, final[out], y[out], weight[out])))
         wobble.append(float(rows @ inside / inside.sum()))
-    corrected = float(np.mean(outside))
+    if not outside:  # one row, or one group: nothing can be left out
+        return HonestScore(metric.name, whole if raw is None else raw, whole, metric.least, metric.most, CONFIDENCE, 0)
+    # What a bootstrap sample picks may be a unit that the search had dropped, or the clock cut off; what is delivered
+    # is never better than it measures.
+    corrected = min(float(np.mean(outside)), whole)
     # Two sources of doubt: which rows there were to score on, and what would have been picked with other rows.
     doubt = np.array(wobble) - np.mean(wobble) + np.array(picking) - np.mean(picking)
     tail = (1 - CONFIDENCE) / 2
@@ -110,9 +116,8 @@ def correct(
     if metric.name == "accuracy":  # a hundred right answers do not prove that there are no wrong ones
         least, most = wilson(corrected, int((weight > 0).sum()))
         low, high = min(low, least), max(high, most)
-    return HonestScore(
-        metric.name, whole if raw is None else raw, corrected, float(low), float(high), CONFIDENCE, len(outside)
-    )
+    low, high = np.clip([low, high], metric.least, metric.most).tolist()
+    return HonestScore(metric.name, whole if raw is None else raw, corrected, low, high, CONFIDENCE, len(outside))
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

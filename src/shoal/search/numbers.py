@@ -39,15 +39,15 @@ class Numbers:
         bins = _bin_count(len(values), d)
         centre, scale = np.zeros(d), np.zeros(d)
         edges, offset = np.zeros((d, bins + 1)), np.zeros((d, bins))
-        shares = np.linspace(0.0, 1.0, bins + 1)
+        shares = np.concatenate([[0.25, 0.5, 0.75], np.linspace(0.0, 1.0, bins + 1)])
         for j in range(d):
             known = ~np.isnan(values[:, j])
             if not known.any():
                 continue
-            column, mass = values[known, j], weight[known]
-            low, centre[j], high = _quantiles(column, mass, np.array([0.25, 0.5, 0.75]))
-            scale[j] = _spread(column, low, high)
-            distinct = np.unique(_quantiles(column, mass, shares))
+            found = _quantiles(values[known, j], weight[known], shares)
+            low, centre[j], high = found[:3]
+            distinct = np.unique(found[3:])
+            scale[j] = _spread(distinct, low, high)
             edges[j, : len(distinct)], edges[j, len(distinct) :] = distinct, distinct[-1]
         numbers = Numbers(centre, scale, edges, offset)
         for j in range(d):
@@ -108,8 +108,6 @@ def _quantiles(column: np.ndarray, mass: np.ndarray, shares: np.ndarray) -> np.n
     return np.asarray(column[order][np.minimum(position, len(column) - 1)])
 
 
-def _spread(column: np.ndarray, low: float, high: float) -> float:
+def _spread(edges: np.ndarray, low: float, high: float) -> float:
     """The interquartile range; half the whole range where more than half of the values are equal."""
-    if high > low:
-        return float(high - low)
-    return float(column.max() - column.min()) / 2
+    return float(high - low) if high > low else float(edges[-1] - edges[0]) / 2

@@ -15,7 +15,7 @@ from shoal.search.leaderboard import Leaderboard, make_leaderboard
 from shoal.search.model import Model, make_model
 from shoal.search.problem import Problem
 from shoal.search.run import Search
-from shoal.search.units import Brood, Unit
+from shoal.search.units import Brood, Unit, unit_cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,10 @@ def conclude(
     combined = task.temper(combined, temperature)
     honest, honest_best = _correct(search, best, combined, ensemble, (seconds, bootstraps), group)
     recipe_of = {unit.number: members[0].number for members in groups for unit in members}
-    members = chosen if refit is None else _train_again(search, refit, chosen)
+    members = chosen
+    if refit is not None:
+        chosen, shares = _fitting(search, refit, chosen, shares)
+        members = _train_again(search, refit, chosen)
     recipe_of |= {new.number: recipe_of[old.number] for new, old in zip(members, chosen, strict=True)}
     model = make_model(refit or problem, members, shares.tolist(), recipe_of, temperature)
     assert best.prediction is not None
@@ -123,6 +126,20 @@ def _correct(
     return correct(evidence, combined[rows], ensemble=True, seconds=limit, **common), single
 
 
+def _fitting(
+    search: Search, problem: Problem, chosen: Sequence[Unit], shares: np.ndarray
+) -> tuple[list[Unit], np.ndarray]:
+    """The parts with the largest shares that can be trained again in the time left; at least one."""
+    left = search.clock.time_left()
+    kept: list[int] = []
+    for k in np.argsort(-shares, kind="stable").tolist():
+        left -= search.rate * unit_cost(problem, chosen[k].recipe) * chosen[k].target
+        if kept and left < 0:
+            break
+        kept.append(k)
+    return [chosen[k] for k in kept], shares[kept] / shares[kept].sum()
+
+
 def _train_again(search: Search, problem: Problem, chosen: Sequence[Unit]) -> list[Unit]:
     """The chosen recipes on all rows, to the end: for splitters whose folds leave out much of the data."""
     units = [Unit(len(search.units) + k, unit.recipe) for k, unit in enumerate(chosen)]
@@ -152,9 +169,9 @@ def _prediction(unit: Unit) -> np.ndarray:
 def _nothing(search: Search) -> str:
     if search.ended == "interrupted":
         return "the search was interrupted before any network had been trained for an epoch; give it more time"
-    if any(unit.epochs for unit in search.units):
+    if not any(unit.epochs and np.isfinite(unit.loss) for unit in search.units) and any(u.epochs for u in search.units):
         return "every network diverged: its losses became infinite; lower learning_rate, or set clip=1"
-    return "no network was trained: the space or the budget is empty"
+    return "no network could be trained in the time given: give a longer budget, fewer folds or smaller networks"
 
 
 def report_parts(outcome: Outcome) -> list[dict[str, Any]]:

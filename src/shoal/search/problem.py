@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from shoal.rows import Rows, Split
-from shoal.search.encode import Encoder
+from shoal.search.encode import FORMS, Encoder
 from shoal.search.schema import Schema
 from shoal.search.table import Table
 from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
 
+MOST_PIECEWISE = 85  # columns of numbers; more have no piecewise view
 LARGEST_VIEW = 2 << 30  # bytes; a view beyond it is left out
 OUTSIDE_RANGE = 0.25  # predictions may leave the range of the training targets by so much of it
 
@@ -126,7 +127,6 @@ def make_problem(
     pairs: Sequence[tuple[np.ndarray, np.ndarray]],
     sample_weight: np.ndarray,
     class_weight: np.ndarray,
-    views: Sequence[str] = ("plain", "piecewise"),
 ) -> Problem:
     """`sample_weight` counts everywhere; `class_weight` (one per row) in training and in losses, but not in scores."""
     first, row_of = distinct_rows(table, y)
@@ -148,7 +148,7 @@ def make_problem(
     )
     splits = tuple(_split(fold, k * n) for k, fold in enumerate(folds))
     stacked = np.concatenate([fold.target.forward(task, targets) for fold in folds])
-    return Problem(task, schema, targets, folds, _stack(table, folds, views), stacked, splits, row_of)
+    return Problem(task, schema, targets, folds, _stack(table, folds), stacked, splits, row_of)
 
 
 def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -195,9 +195,11 @@ def _split(fold: Fold, offset: int) -> Split:
     return Split(train + offset, np.flatnonzero(fold.valid > 0) + offset, np.maximum(weight, 1e-20))
 
 
-def _stack(table: Table, folds: Sequence[Fold], wanted: Sequence[str]) -> dict[str, np.ndarray]:
+def _stack(table: Table, folds: Sequence[Fold]) -> dict[str, np.ndarray]:
     """One tall matrix per view; folds may differ in width (in categories seen), so narrower ones get zeros."""
-    encoded = [fold.encoder.transform(table) for fold in folds]
+    wide = len(folds[0].encoder.number_names) > MOST_PIECEWISE  # too few bins each to be worth their time
+    wanted = FORMS[:1] if wide else FORMS
+    encoded = [fold.encoder.transform(table, wanted) for fold in folds]
     views: dict[str, np.ndarray] = {}
     for name in wanted:
         if any(name not in matrices for matrices in encoded):
@@ -222,6 +224,11 @@ def make_folds(
     """
     from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 
+    if isinstance(cv, (str, bytes, float, bool)):
+        raise ValueError(
+            f"cv must be a number of folds, a splitter of scikit-learn, or pairs of row numbers; got {cv!r}"
+        )
+
     n = len(y)
     if isinstance(X, (dict, Table)):  # splitters look at nothing but the number of rows
         X = np.empty((n, 0))
@@ -231,6 +238,8 @@ def make_folds(
         words = f", {repeats} times" if common["n_repeats"] > 1 else ""
         if k < 2:
             raise ValueError(f"cv must be at least 2 folds; got {cv!r}")
+        if groups is not None:
+            return _by_group(k, task, X, y, groups, seed)
         if task.kind == CLASSIFICATION:
             k = min(k, int(np.bincount(y).max()))
             if k >= 2:
@@ -244,9 +253,28 @@ def make_folds(
     return _pairs(cv, X, y, groups), name
 
 
-def default_repeats(n: int, budget: float | None) -> int:
-    """With time to spend on few rows: scores that hang less on how the rows were dealt out, and larger averages."""
-    return 3 if budget is not None and n <= min(1_000, 100 * budget) else 1
+def _by_group(
+    k: int, task: Task, X: Any, y: np.ndarray, groups: Any, seed: int | None
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
+    """Folds that leave no group on both sides."""
+    from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+
+    k = min(k, len(np.unique(np.asarray(groups))))
+    if k < 2:
+        raise ValueError("groups must name at least 2 different groups, or nothing could be held out; got 1")
+    if task.kind == CLASSIFICATION and k <= int(np.bincount(y).max()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            splitter = StratifiedGroupKFold(k, shuffle=True, random_state=seed)
+            return _pairs(splitter, X, y, groups), f"stratified {k}-fold by groups"
+    return _pairs(GroupKFold(k, shuffle=True, random_state=seed), X, y, groups), f"{k}-fold by groups"
+
+
+def default_repeats(n: int, budget: float | None, schema: Schema) -> int:
+    """With time to spend on few cells: scores that hang less on how the rows were dealt out, and larger averages."""
+    used = schema.used
+    costly = len(used) > 64 or any(column.kind == "text" for column in used)
+    return 3 if budget is not None and n <= min(1_000, 100 * budget) and not costly else 1
 
 
 def default_folds(n: int) -> int:

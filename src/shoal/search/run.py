@@ -23,7 +23,7 @@ from shoal.search.tasks import Metric
 from shoal.search.units import Brood, Unit, unit_cost
 
 LARGEST_ROUND = 1 << 31  # bytes of weights and moments that a round may take
-FEWEST_PER_ROUND = 9
+FEWEST_PER_ROUND = 4
 MOST_PER_ROUND = 400
 ONE_EPOCH: tuple[Rung, ...] = ((0.0, 1.0),)
 WANTED_RECIPES = 60  # that should fit into a budget; recipes are made shorter for it
@@ -46,8 +46,12 @@ class Clock:
         return time.monotonic() - self.start
 
     def left(self) -> float:
-        """Seconds of training left."""
-        return np.inf if self.budget is None else self.budget - self.reserve - self.elapsed()
+        """Seconds of searching left."""
+        return self.time_left() - self.reserve
+
+    def time_left(self) -> float:
+        """Seconds left in all."""
+        return np.inf if self.budget is None else self.budget - self.elapsed()
 
 
 @dataclass
@@ -261,7 +265,8 @@ class Search:
 
     def _rescue(self, entry: dict[str, Any], units: Sequence[Unit], broods: Sequence[Brood]) -> None:
         """After an early end: where nothing else is there to give, take networks as they stand; else leave them out."""
-        needed = not self.best_units()
+        stale = {unit.number for brood in broods for unit in brood.moved_on()}
+        needed = not any(unit.number not in stale for unit in self.best_units())
         for brood in broods:
             moved = [unit for unit in brood.moved_on() if needed and (brood.epochs_of(unit) > 0).all()]
             if moved:
@@ -340,12 +345,9 @@ class Search:
     # ---- questions ----
 
     def best_units(self) -> list[Unit]:
-        """Units that may be part of the model, best first: finished ones; where there are none, those furthest on."""
+        """Units that may be part of the model, best first: finished ones; if there are none, all that have weights."""
         alive = [unit for unit in self.units if unit.brood is not None and unit.prediction is not None]
-        finished = [unit for unit in alive if unit.finished]
-        if not finished and alive:
-            most = max(unit.epochs / unit.target for unit in alive)
-            finished = [unit for unit in alive if unit.epochs / unit.target == most]
+        finished = [unit for unit in alive if unit.finished] or alive
         return self._best(finished, len(finished))
 
     @staticmethod

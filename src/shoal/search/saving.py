@@ -17,7 +17,7 @@ import numpy as np
 
 from shoal.members import Member
 from shoal.search.encode import Encoder
-from shoal.search.estimators import ShoalClassifier, ShoalRegressor
+from shoal.search.estimators import ShoalClassifier, ShoalRegressor, param_columns
 from shoal.search.honest import HonestScore
 from shoal.search.leaderboard import Leaderboard
 from shoal.search.model import Bag, Model, Part, empty_networks
@@ -29,7 +29,10 @@ FORMAT = "shoal-model"
 VERSION = 1
 DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
 KINDS = {"classifier": ShoalClassifier, "regressor": ShoalRegressor}
-PARAMETERS = ("strategy", "recipes", "budget", "scoring", "seeds", "epochs", "ensemble", "refit", "n_jobs")
+PARAMETERS = (
+    "strategy", "recipes", "budget", "scoring", "seeds", "epochs", "ensemble", "refit", "n_jobs", "random_state",
+    "class_weight",
+)  # fmt: skip
 TARGET = ("centre", "scale", "low", "high")
 RESULTS = ("best_score_", "best_index_", "luck_", "n_networks_", "ensemble_gain_", "n_features_in_")
 
@@ -133,11 +136,13 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays |= {f"bag.{k}.target.{name}": getattr(bag.target, name) for name in TARGET}
     arrays |= {f"networks.{view}": population.state.parameters for view, population in model.networks.items()}
     results = dict(estimator.cv_results_)
-    for name in [name for name, value in results.items() if isinstance(value, np.ndarray)]:
+    for name in [name for name in results if name.startswith("param_")]:  # they are in "params" as well
+        results.pop(name)
+    for name in [name for name, value in results.items() if isinstance(value, np.ndarray) and "time" not in name]:
         arrays[f"results.{name}"] = results.pop(name)
     body = {
         "kind": "classifier" if isinstance(estimator, ShoalClassifier) else "regressor",
-        "parameters": {name: getattr(estimator, name) for name in PARAMETERS},
+        "parameters": _plain_parameters(estimator),
         "task": {"kind": model.task.kind, "n_outputs": model.task.n_outputs},
         "schema": model.schema.as_dict(),
         "encoders": encoders,
@@ -157,13 +162,20 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return json.loads(json.dumps(body, default=_plain)), arrays
 
 
+def _plain_parameters(estimator: Any) -> dict[str, Any]:
+    """Those that fit into JSON. A space, a splitter or a generator does not: a loaded estimator has the defaults."""
+    found = {name: _plain(value) for name, value in estimator.get_params(deep=False).items() if name in PARAMETERS}
+    plain = (str, int, float, bool, type(None))
+    return {name: value for name, value in found.items() if isinstance(value, plain)}
+
+
 def _plain_part(part: Part) -> dict[str, Any]:
     member = {name: getattr(part.member, name) for name in ("hidden", "activation", "features")}
     return {"recipe": part.recipe, "label": part.label, "view": part.view, "weight": part.weight, "member": member}
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    return value.item() if isinstance(value, np.generic) else value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _plain_classes(classes: np.ndarray | None) -> dict[str, Any] | None:
@@ -194,6 +206,7 @@ def _restore(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         estimator.target_name_ = body["target_name"]
     estimator.leaderboard_ = Leaderboard(body["leaderboard"])
     estimator.cv_results_ = body["cv_results"] | _under("results.", arrays)
+    estimator.cv_results_ |= param_columns(estimator.cv_results_["params"])
     estimator.best_member_ = Member.from_dict(body["best_member"])
     estimator.honest_score_ = HonestScore(**body["honest_score"])
     for name in RESULTS:

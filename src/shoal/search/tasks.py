@@ -131,6 +131,8 @@ class Metric:
     label: str
     kinds: tuple[str, ...]
     rows: Callable[[Task, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+    least: float = -np.inf
+    most: float = 0.0
 
     def score(self, task: Task, prediction: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """(...,) scores of predictions (..., n, n_outputs)."""
@@ -142,11 +144,11 @@ _BOTH = (CLASSIFICATION, MULTILABEL)
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", "accuracy", _BOTH, _accuracy),
-        Metric("balanced_accuracy", "balanced accuracy", (CLASSIFICATION,), _balanced_accuracy),
+        Metric("accuracy", "accuracy", _BOTH, _accuracy, 0.0, 1.0),
+        Metric("balanced_accuracy", "balanced accuracy", (CLASSIFICATION,), _balanced_accuracy, 0.0, 1.0),
         Metric("neg_log_loss", "log-loss (negative)", _BOTH, _log_loss),
         Metric("neg_brier_score", "Brier score (negative)", _BOTH, _brier),
-        Metric("r2", "R2", (REGRESSION,), _r2),
+        Metric("r2", "R2", (REGRESSION,), _r2, most=1.0),
         Metric("neg_mean_squared_error", "mean squared error (negative)", (REGRESSION,), _squared),
         Metric("neg_mean_absolute_error", "mean absolute error (negative)", (REGRESSION,), _absolute),
     )
