@@ -31,12 +31,12 @@ def export(
     The file takes numbers as float64 with NaN where a value is missing, in the order of the training table's columns;
     their names are stored in it. Categories are strings and go to ONNX only. Dates and texts cannot be exported.
     """
-    from shoal.search.export import check_kind, default_place, export_model, find_model
+    from shoal.search.export import check_kind, default_place, export_model
     from shoal.search.files import read_table
-    from shoal.search.saving import load
+    from shoal.search.saving import load, model_folder
 
     check_kind(to)
-    folder = find_model(model)
+    folder = model_folder(model)
     estimator = load(folder)
     table = read_table(data)[0] if data is not None else None
     place = out or default_place(folder, to)

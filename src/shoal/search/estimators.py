@@ -24,7 +24,7 @@ from shoal.search.honest import BOOTSTRAPS
 from shoal.search.leaderboard import variance_shares
 from shoal.search.outcome import Outcome, conclude
 from shoal.search.problem import Problem, default_repeats, make_folds, make_problem
-from shoal.search.run import Clock, Limits, Progress, Search, Watcher
+from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe, Space, check_space, default_space
 from shoal.search.strategies import HALVING, anchors, find_strategy
@@ -157,8 +157,8 @@ class _ShoalEstimator(BaseEstimator):
         """Run the strategy, or an earlier run again; and the space in words."""
         epochs = _whole("epochs", self.epochs, 1) or default_epochs(problem.n_rows)
         limits = Limits(
-            recipes=_whole("recipes", self.recipes, 1) or 1, seeds=_whole("seeds", self.seeds, 1) or 1, finalists=6,
-            default_epochs=epochs, threads=_threads(self.n_jobs), seed=seed,
+            recipes=_whole("recipes", self.recipes, 1) or 1, seeds=_whole("seeds", self.seeds, 1) or 1,
+            finalists=FINALISTS, default_epochs=epochs, threads=_threads(self.n_jobs), seed=seed,
         )  # fmt: skip
         if clock.budget is not None:
             clock.reserve = min(0.25 * clock.budget, 0.5 + 0.025 * clock.budget) + (0.2 * clock.budget if refit else 0)

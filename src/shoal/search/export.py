@@ -16,7 +16,6 @@ import numpy as np
 from shoal.members import nearest
 from shoal.search.blueprint import NUMERIC, Blueprint, draw, refuse_columns
 from shoal.search.model import Model
-from shoal.search.saving import DESCRIPTION
 from shoal.search.table import Table
 from shoal.search.tasks import REGRESSION
 
@@ -72,14 +71,6 @@ def export_model(estimator: Any, to: str, path: str | os.PathLike[str], data: An
     finally:
         temporary.unlink(missing_ok=True)
     return compared
-
-
-def find_model(path: str | os.PathLike[str]) -> Path:
-    """The model folder at `path`, or inside the run folder at `path`."""
-    folder = Path(path)
-    if not (folder / DESCRIPTION).is_file() and (folder / "model" / DESCRIPTION).is_file():
-        return folder / "model"
-    return folder  # `load` says what is wrong with it
 
 
 def default_place(folder: Path, to: str) -> Path:

@@ -8,7 +8,6 @@ ten per cent, at times by half.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,18 +18,20 @@ from shoal.search.problem import LARGEST_VIEW, Problem, default_repeats, make_fo
 from shoal.search.question import Question
 from shoal.search.run import (
     FEWEST_PER_ROUND,
+    FINALISTS,
     LARGEST_ROUND,
     MOST_PER_ROUND,
     SAMPLE_CELLS,
     SEEDS_SHARE,
-    WANTED_RECIPES,
     Clock,
     Limits,
     Search,
+    shortened,
+    work_share,
 )
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe, default_space
-from shoal.search.strategies import HALVING, Listed, Rung, anchors, find_strategy
+from shoal.search.strategies import HALVING, Listed, anchors, find_strategy
 from shoal.search.tasks import CLASSIFICATION, Metric, Task, find_metric
 from shoal.search.units import epoch_cost
 
@@ -39,7 +40,6 @@ TRIAL_SECONDS = 0.4
 TRIAL_EPOCHS = 60
 TRIAL_FOLDS = 2
 TYPICAL = 60  # recipes drawn to see what they cost
-FINALISTS = 6
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ def forecast(question: Question, schema: Schema, wish: Wish) -> Forecast:
     encoding *= folds / TRIAL_FOLDS * len(y) / problem.n
     left = 0.0 if wish.budget is None else max(0.95 * wish.budget - 0.3 - encoding, 0.0)
     if wish.budget is not None:
-        epochs = _fitting_epochs(problem, rows, epochs, left / (rate * folds))
+        cost = float(np.mean([_cost(problem, recipe, rows) for recipe in _first(problem, epochs)]))
+        epochs = shortened(epochs, HALVING, left / (rate * folds * cost))
     recipes, work_share = _typical(problem, rows, epochs, wish)
     full = rate * folds * _mean_cost(problem, recipes, rows)
     if wish.budget is None:
@@ -132,23 +133,7 @@ def _typical(problem: Problem, rows: int, epochs: int, wish: Wish) -> tuple[list
     """Recipes as the search draws them, and how much of a whole training the strategy gives one on average."""
     space = default_space(rows, problem.task.kind == CLASSIFICATION, list(problem.views), epochs)
     rungs = find_strategy(wish.strategy, space, wish.seed, []).rungs
-    return space.sample(TYPICAL, np.random.default_rng(0)), _share(rungs)
-
-
-def _share(rungs: Sequence[Rung]) -> float:
-    """Work of these rungs, as a share of training everything to the end."""
-    total, going, before = 0.0, 1.0, 0.0
-    for share, kept in rungs:
-        total += going * (share - before)
-        going, before = going * kept, share
-    return total
-
-
-def _fitting_epochs(problem: Problem, rows: int, epochs: int, work: float) -> int:
-    """Fewer epochs where the time would otherwise do for a few recipes only, as the search itself decides."""
-    cost = epochs * float(np.mean([_cost(problem, recipe, rows) for recipe in _first(problem, epochs)]))
-    share = work / (WANTED_RECIPES * _share(HALVING) * cost)
-    return int(np.clip(epochs * share, min(epochs, max(4, epochs // 8)), epochs))
+    return space.sample(TYPICAL, np.random.default_rng(0)), work_share(rungs)
 
 
 def _rate(problem: Problem, metric: Metric, wish: Wish) -> float:

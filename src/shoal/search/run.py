@@ -32,6 +32,7 @@ KEPT_UNITS = 64  # finished units whose weights and whole predictions are kept f
 SAMPLE_CELLS = 1 << 15  # rows times outputs of each unit's predictions kept for honest estimates
 SEEDS_SHARE = 0.15  # of the time, for more seeds of the best
 MORE_SEEDS = "more seeds"
+FINALISTS = 6  # recipes that get more seeds
 
 
 @dataclass
@@ -114,9 +115,8 @@ class Search:
         """As many of these epochs as leave time for enough recipes; known after a warm-up."""
         if not self.rate or self.ended:
             return epochs
-        longest = np.mean([self.rate * unit_cost(self.problem, unit.recipe) for unit in self.units]) * epochs
-        share = self.clock.left() / (WANTED_RECIPES * _work_share(rungs) * max(float(longest), 1e-9))
-        return int(np.clip(epochs * share, min(epochs, max(4, epochs // 8)), epochs))
+        each = self.rate * float(np.mean([unit_cost(self.problem, unit.recipe) for unit in self.units]))
+        return shortened(epochs, rungs, self.clock.left() / max(each, 1e-12))
 
     def run(self, strategy: Strategy) -> None:
         """All rounds, then more seeds of the best."""
@@ -231,7 +231,7 @@ class Search:
         work = sum(unit_cost(self.problem, unit.recipe) * unit.target for unit in units)
         if stage != MORE_SEEDS:  # known to come, and counted, since the first round
             seeds = 0.0 if self.planned else (self.limits.seeds - 1) * self.limits.finalists / len(units)
-            self.planned += work * (_work_share(rungs) + seeds)
+            self.planned += work * (work_share(rungs) + seeds)
         entry: dict[str, Any] = {"recipes": [[u.recipe.view, u.recipe.member.as_dict()] for u in units], "rungs": []}
         self.log.append(entry)
         going = units
@@ -388,7 +388,7 @@ class Search:
         work = sum(
             unit_cost(self.problem, recipe) * (recipe.member.epochs or self.limits.default_epochs) for recipe in recipes
         )
-        return max(self.rate * work * _work_share(rungs), 1e-9)
+        return max(self.rate * work * work_share(rungs), 1e-9)
 
     def _choose_sample(self) -> np.ndarray:
         """Rows whose predictions are kept for every unit: all of them, or a random part of a long table."""
@@ -400,7 +400,13 @@ class Search:
         return np.sort(np.random.default_rng(self.limits.seed).choice(scored, most, replace=False))
 
 
-def _work_share(rungs: Sequence[Rung]) -> float:
+def shortened(epochs: int, rungs: Sequence[Rung], affordable: float) -> int:
+    """Epochs of the longest recipes, cut so that WANTED_RECIPES of them fit into so many epochs in all."""
+    share = affordable / (WANTED_RECIPES * work_share(rungs) * epochs)
+    return int(np.clip(epochs * share, min(epochs, max(4, epochs // 8)), epochs))
+
+
+def work_share(rungs: Sequence[Rung]) -> float:
     """Work of these rungs, as a share of training every unit to the end."""
     total, going, before = 0.0, 1.0, 0.0
     for share, kept in rungs:

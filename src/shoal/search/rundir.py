@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from shoal.search.saving import model_folder
+
 FORMAT, VERSION = "shoal-run", 1
 SETTINGS, MODEL, REPORT, BOARD = "settings.json", "model", "report.html", "leaderboard.csv"
 RUNS = "shoal-runs"  # folder of runs that were given no name
@@ -119,6 +121,10 @@ def different_versions(earlier: dict[str, str]) -> list[str]:
     ]
 
 
+DATA_KEYS = ("path", "sha256", "demo", "target", "sep", "header")
+SEARCH_KEYS = ("task", "seed", "repeats", "strategy", "folds", "scoring", "seeds", "epochs", "ensemble")
+
+
 def write_settings(folder: Path, settings: dict[str, Any]) -> None:
     """Settings in readable lines; the log, which is long, on one line per round."""
     log = settings.pop("log")
@@ -141,14 +147,25 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise ValueError(f"{file} does not hold the settings of a run; --repeat takes the {SETTINGS} of one")
     if settings.get("version") != VERSION:
         raise ValueError(f"{file} has format version {settings.get('version')}; this Shoal reads version {VERSION}")
-    if not all(isinstance(settings.get(part), dict) for part in ("data", "search")) or "log" not in settings:
+    if not all(isinstance(settings.get(part), dict) for part in ("data", "search", "result")) or "log" not in settings:
+        raise ValueError(f"{file} was altered: parts of the settings are missing; repeat from an unchanged copy")
+    needed = {
+        "data": ("path", "sha256", "demo", "target", "sep", "header"),
+        "search": SEARCH_KEYS,
+        "result": ("score",),
+    }
+    whole = all(name in settings[part] for part, names in needed.items() for name in names)
+    rounds = isinstance(settings["log"], list) and all(
+        isinstance(entry, dict) and {"recipes", "rungs"} <= set(entry) for entry in settings["log"]
+    )
+    if not whole or not rounds:
         raise ValueError(f"{file} was altered: parts of the settings are missing; repeat from an unchanged copy")
     return settings
 
 
 def find_model(path: Path) -> tuple[Path, dict[str, Any] | None]:
     """The folder of a model, given that or the folder of its run; and the run's settings, where they are beside it."""
-    model = path / MODEL if (path / MODEL).is_dir() else path
+    model = model_folder(path)
     beside = model.resolve().parent / SETTINGS
     settings = read_settings(beside) if model.name == MODEL and beside.is_file() else None
     return model, settings

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from dataclasses import replace
@@ -34,6 +35,12 @@ PARAMETERS = (
     "class_weight",
 )  # fmt: skip
 TARGET = ("centre", "scale", "low", "high")
+NUMBERS = (
+    "score",
+    "loss",
+    "fold_spread",
+    "seed_spread",
+)  # of the leaderboard; infinite where networks diverged
 RESULTS = ("best_score_", "best_index_", "luck_", "n_networks_", "ensemble_gain_", "n_features_in_")
 
 
@@ -83,6 +90,14 @@ def load(path: str | os.PathLike[str]) -> Any:
         return _restore(body, from_bytes(weights))
     except (KeyError, TypeError, ValueError, IndexError, SafetensorError) as error:
         raise ValueError(f"{folder} cannot be read as a model: {error}") from error
+
+
+def model_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder of a model, given that or the folder of its run."""
+    folder = Path(path)
+    if not (folder / DESCRIPTION).is_file() and (folder / "model").is_dir():
+        return folder / "model"
+    return folder  # `load` says what is wrong with it
 
 
 def _check_place(target: Path) -> None:
@@ -159,7 +174,7 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "honest_score": estimator.honest_score_.as_dict(),
         "results": {name: _plain(getattr(estimator, name)) for name in RESULTS},
     }
-    return json.loads(json.dumps(body, default=_plain)), arrays
+    return _finite(json.loads(json.dumps(body, default=_plain))), arrays
 
 
 def _plain_parameters(estimator: Any) -> dict[str, Any]:
@@ -172,6 +187,15 @@ def _plain_parameters(estimator: Any) -> dict[str, Any]:
 def _plain_part(part: Part) -> dict[str, Any]:
     member = {name: getattr(part.member, name) for name in ("hidden", "activation", "features")}
     return {"recipe": part.recipe, "label": part.label, "view": part.view, "weight": part.weight, "member": member}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinities: those of networks that diverged become words."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:
@@ -204,7 +228,10 @@ def _restore(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         estimator.feature_names_in_ = np.array(body["feature_names"], dtype=object)
     if body["target_name"] is not None:
         estimator.target_name_ = body["target_name"]
-    estimator.leaderboard_ = Leaderboard(body["leaderboard"])
+    words = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+    board = {name: [words.get(cell, cell) if name in NUMBERS else cell for cell in column]
+             for name, column in body["leaderboard"].items()}  # fmt: skip
+    estimator.leaderboard_ = Leaderboard(board)
     estimator.cv_results_ = body["cv_results"] | _under("results.", arrays)
     estimator.cv_results_ |= param_columns(estimator.cv_results_["params"])
     estimator.best_member_ = Member.from_dict(body["best_member"])
