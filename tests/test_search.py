@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import Member, Population, ShoalClassifier
-from shoal.search.ensemble import best_temperature, greedy, weigh
+from shoal.search.ensemble import as_good_as_the_best, best_temperature, greedy, weigh
 from shoal.search.estimators import Hooks
 from shoal.search.leaderboard import variance_shares
 from shoal.search.numbers import Numbers
@@ -210,17 +210,20 @@ def test_greedy_selection_finds_the_pair_that_complements_each_other():
     assert counts[0] == counts[1] > 0
 
 
-def test_weights_lean_on_equal_shares_when_rows_are_few():
+def test_weights_follow_the_best_only_as_far_as_the_rows_can_tell():
     generator = np.random.default_rng(0)
     task = Task(CLASSIFICATION, 2)
-    shares = {}
+    near, shares = {}, {}
     for n in (20, 20_000):
-        essence = generator.uniform(0.4, 0.6, size=(15, n, 1)).astype(np.float32)
-        essence[3] += 0.3
-        shares[n] = weigh(task, essence, np.zeros(n, np.int64), np.ones(n))
+        essence = generator.uniform(0.3, 0.6, size=(15, n, 1)).astype(np.float32)
+        essence[3] += 0.03
+        truth, ones = np.zeros(n, np.int64), np.ones(n)
+        near[n] = as_good_as_the_best(task, essence, truth, ones)
+        shares[n] = weigh(task, essence, truth, ones)
         assert shares[n].sum() == pytest.approx(1)
-    assert shares[20][3] < 0.2
-    assert shares[20_000][3] > 0.9
+    assert len(near[20]) > 3
+    assert shares[20].max() < 0.5, "on twenty rows nobody is the best"
+    assert near[20_000].tolist() == [3]
 
 
 def test_temperature_finds_overconfidence_and_fears_perfection():

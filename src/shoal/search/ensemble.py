@@ -1,7 +1,7 @@
 """Ensembles over out-of-fold predictions: greedy selection (Caruana et al., 2004), held back by how few rows there are.
 
-On few rows the greedy choice follows luck, and an equal mix of the best is safer; on many rows it finds what really
-complements what. The weights are a blend of both.
+On few rows the greedy choice follows luck, and an equal mix of all that may be the best is safer; on many rows it
+finds what really complements what. The weights are a blend of both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shoal.search.tasks import REGRESSION, Task
 
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 STEPS = 24
-EQUAL = 20  # candidates in the equal mix
+EQUAL = 20  # candidates in the equal mix, at most
 TRUST = 300.0  # rows at which both halves of the blend have the same weight
 
 
@@ -31,10 +31,28 @@ def weigh(
     essence (n_candidates, n, d) as given by `Task.essence`.
     """
     counts = greedy(task, essence, y, weight, steps, scale)
-    first = np.zeros(len(essence))
-    first[:EQUAL] = 1 / min(EQUAL, len(essence))
+    near = as_good_as_the_best(task, essence, y, weight, scale)
+    equal = np.zeros(len(essence))
+    equal[near[np.unique(np.linspace(0, len(near) - 1, EQUAL).astype(np.int64))]] = 1.0
     caution = TRUST / (TRUST + len(y))
-    return np.asarray(caution * first + (1 - caution) * counts / counts.sum())
+    return np.asarray(caution * equal / equal.sum() + (1 - caution) * counts / counts.sum())
+
+
+def as_good_as_the_best(
+    task: Task, essence: np.ndarray, y: np.ndarray, weight: np.ndarray, scale: np.ndarray | float = 1.0
+) -> np.ndarray:
+    """Candidates whose loss is within a standard error of the lowest one, row by row compared; best first.
+
+    The very best of thousands are those that luck has favoured most. Any of these may be as good on new rows, and those
+    that differ much from the best row by row are worth most in an average with it.
+    """
+    losses = task.mean_losses(essence, y, scale)
+    share = weight / weight.sum()
+    mean = losses @ share
+    order = np.argsort(mean, kind="stable")
+    behind = losses - losses[order[0]]
+    error = np.sqrt(np.maximum(((behind - (mean - mean[order[0]])[:, None]) ** 2) @ share, 0.0) / len(y))
+    return np.asarray([k for k in order if mean[k] - mean[order[0]] <= error[k]])
 
 
 def greedy(

@@ -150,7 +150,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     if not all(isinstance(settings.get(part), dict) for part in ("data", "search", "result")) or "log" not in settings:
         raise ValueError(f"{file} was altered: parts of the settings are missing; repeat from an unchanged copy")
     needed = {
-        "data": ("path", "sha256", "demo", "target", "sep", "header"),
+        "data": DATA_KEYS,
         "search": SEARCH_KEYS,
         "result": ("score",),
     }

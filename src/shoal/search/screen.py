@@ -116,5 +116,5 @@ def top_table(board: Leaderboard, metric: str) -> list[str]:
     align = [str.ljust if j in left else str.rjust for j in range(len(head))]
     lines = ["  ".join(put(cell, w) for put, cell, w in zip(align, row, widths, strict=True)) for row in rows]
     if any(row["stopped"] for row in board[:TOP]):
-        lines.append("* stopped early, others were ahead; ranked after those that were trained to the end")
+        lines.append("* not trained to its end: others were ahead, or the time was up; ranked after those that were")
     return lines
