@@ -294,12 +294,60 @@ def test_a_list_of_members_is_tried_as_given(iris):
         ({"space": {"hiden": [3]}}, "did you mean 'hidden'"),
         ({"space": []}, "empty list"),
         ({"refit": "maybe"}, "refit must be"),
+        ({"ensemble": "no"}, "ensemble must be True or False; got 'no'"),
+        ({"ensemble": None}, "ensemble must be True or False; got None"),
         ({"strategy": "grid"}, "needs lists of values"),
     ],
 )
 def test_mistakes_say_the_rule_the_value_and_the_remedy(iris, arguments, words):
     with pytest.raises(ValueError, match=words):
         ShoalClassifier(**{**SMALL, **arguments}).fit(*iris)
+
+
+MISSING = {
+    "None among strings": (
+        np.array(["a", None, "b", None] * 10, dtype=object),
+        "the target y is missing in 20 of 40 rows",
+    ),
+    "NaN": (np.array([0.0, np.nan, 1.0, 1.0] * 10), "Input y contains NaN: the target y is missing in 10 of 40 rows"),
+    "NaN among strings": (np.array(["a", np.nan, "b", "b"] * 10, dtype=object), "missing in 10 of 40 rows"),
+    "a column of pandas": (
+        pd.Series([1, None, 0, 0] * 10, dtype="Int64", name="sold"),
+        "the target 'sold' is missing in 10",
+    ),
+    "a column of polars": (pl.Series("sold", ["a", None, "b", "b"] * 10), "the target 'sold' is missing in 10 of 40"),
+    "several labels": (np.array([[0.0, 1.0], [np.nan, np.nan]] * 20), "missing in 20 of 40 rows"),
+    "infinity": (np.array([0.0, np.inf, 1.0, -np.inf] * 10), "infinity: the target y is infinite in 20 of 40 rows"),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+@pytest.mark.parametrize("kind", [ShoalClassifier, ShoalRegressor])
+def test_missing_targets_are_counted(name, kind):
+    y, words = MISSING[name]
+    with pytest.raises(ValueError, match=words) as error:
+        kind(**SMALL).fit(np.arange(40.0)[:, None], y)
+    assert "leave those rows out" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("size", "remedy"), [(1e300, "divide"), (1e160, "divide"), (1e38, "divide"), (1e-40, "multiply")]
+)
+def test_numbers_too_large_or_small_to_be_squared_are_refused_by_name(size, remedy):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    with pytest.raises(ValueError, match=rf"the target 'price' goes up to .*: {remedy} it by a constant") as error:
+        ShoalRegressor(**SMALL).fit(X, pd.Series(size * X[:, 0], name="price"))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("size", [1e36, 1e-29])
+def test_numbers_that_can_just_be_squared_are_predicted(size):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = size * X[:, 0]
+    model = ShoalRegressor(recipes=2, seeds=1, cv=3, scoring="r2").fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert model.honest_score_.corrected > 0.8
 
 
 def test_every_network_diverging_is_an_error_with_a_remedy(iris):

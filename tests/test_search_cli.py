@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -151,7 +152,9 @@ def test_a_repetition_of_another_file_is_refused(place, tmp_path):
     changed = (place / "iris.csv").read_text().replace("5.1", "5.2", 1)
     (tmp_path / "iris.csv").write_text(changed)
     settings = place / "first" / "settings.json"
-    assert "checksum" in run(tmp_path, "search", "iris.csv", "--repeat", settings, code=2).stderr
+    error = run(tmp_path, "search", "iris.csv", "--repeat", settings, code=2).stderr
+    assert "iris.csv has changed since (another checksum)" in error
+    assert f"shoal search PLACE --repeat {settings}" in error
     assert "leave out --seed" in run(tmp_path, "search", "--repeat", settings, "--seed", 3, code=2).stderr
 
 
@@ -236,22 +239,24 @@ def test_missing_and_unknown_columns_are_named_with_the_nearest_match(place):
 # ---- Ctrl-C and worse ----
 
 
-def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place):
-    process = start(place, "search", "iris.csv", "--target", "species", "--recipes", 100_000, "--out", "cut")
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place, number, name):
+    cut = place / f"cut-{name}"
+    process = start(place, "search", "iris.csv", "--target", "species", "--recipes", 100_000, "--out", cut.name)
     wait_for(process, "recipes, best")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, out + err
     assert "ending the search, keeping the best so far" in err
-    assert "ended early by Ctrl-C" in out
-    assert {file.name for file in (place / "cut").iterdir()} == FILES
-    settings = json.loads((place / "cut" / "settings.json").read_text())
+    assert f"ended early by {name}" in out
+    assert {file.name for file in cut.iterdir()} == FILES
+    settings = json.loads((cut / "settings.json").read_text())
     assert settings["result"]["ended"] == "interrupted"
-    assert "was interrupted" in (place / "cut" / "report.html").read_text()
+    assert "was interrupted" in (cut / "report.html").read_text()
     X, y = iris_table()
     again = shoal.ShoalClassifier()
     again._hooks = Hooks(repeat=settings["log"])
-    saved = shoal.load(place / "cut" / "model")
+    saved = shoal.load(cut / "model")
     np.testing.assert_array_equal(again.fit(X, y).predict_proba(X), saved.predict_proba(X))
 
 
@@ -273,7 +278,9 @@ def test_what_kill_leaves_does_not_look_like_a_run(place):
     process.kill()
     process.communicate(timeout=20)
     assert not (place / "dead").exists()
-    assert not list(place.glob(".dead*/*"))
+    assert [file.name for file in place.glob(".dead*/*")] == ["running.json"]
+    with rundir.RunFolder(place / "dead", "data") as folder:
+        assert [file.name for file in place.glob(".dead*")] == [folder.path.name], "the next run has removed it"
     with pytest.raises(FileNotFoundError, match="no folder"):
         answers(place / "dead", place / "iris.csv")
 
@@ -412,6 +419,41 @@ def test_a_run_that_fails_leaves_no_folder(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError), rundir.RunFolder(None, "data"):
         raise RuntimeError
     assert os.listdir() == []
+
+
+def left_behind(folder, name, content):
+    path = folder / name
+    path.mkdir()
+    (path / "weights").write_text("x")
+    if content is not None:
+        (path / "running.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_only_what_dead_processes_of_that_name_have_left_is_removed(tmp_path):
+    here = platform.node()
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    gone = process.pid
+    dead = left_behind(tmp_path, f".run.{gone}.part", {"pid": gone, "host": here})
+    ours = left_behind(tmp_path, f".run.{os.getpid()}.part", {"pid": os.getpid(), "host": here})  # a number used again
+    kept = [
+        left_behind(tmp_path, f".run.{os.getppid()}.part", {"pid": os.getppid(), "host": here}),  # alive
+        left_behind(tmp_path, f".run.{gone}-2.part", {"pid": gone, "host": "another"}),
+        left_behind(tmp_path, f".run.{gone}-3.part", None),
+        left_behind(tmp_path, f".run.{gone}-4.part", "{"),
+        left_behind(tmp_path, f".run-1.{gone}.part", {"pid": gone, "host": here}),  # another name
+        left_behind(tmp_path, f"run.{gone}.part", {"pid": gone, "host": here}),
+    ]
+    with rundir.RunFolder(tmp_path / "run", "data") as first, rundir.RunFolder(tmp_path / "run", "data") as second:
+        assert not dead.exists()
+        assert first.path == ours, "made anew"
+        assert not (ours / "weights").exists()
+        assert all((path / "weights").exists() for path in kept)
+        assert first.path != second.path
+        assert second.finish() == tmp_path / "run"
+    assert os.listdir(tmp_path / "run") == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["run", *(path.name for path in kept)])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from shoal.population import Population
 __version__ = "0.1.0"
 __all__ = [
     "ACTIVATIONS", "Member", "Population", "ShoalClassifier", "ShoalRegressor",
-    "grid", "load", "rows", "sample", "save", "torch",
+    "grid", "load", "parallel", "rows", "sample", "save", "torch",
 ]  # fmt: skip
 
 # Loaded when first asked for: they need PyTorch or scikit-learn.
@@ -27,6 +27,6 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
-    if name == "torch":
-        return importlib.import_module("shoal.torch")
+    if name in ("parallel", "torch"):
+        return importlib.import_module(f"shoal.{name}")
     raise AttributeError(f"module 'shoal' has no attribute {name!r}")

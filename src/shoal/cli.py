@@ -12,6 +12,7 @@ from shoal.bench.cli import app as bench_app
 from shoal.export_cli import EPILOG as EXPORT_EXAMPLES
 from shoal.export_cli import export
 from shoal.search_cli import PREDICT_EXAMPLES, SEARCH_EXAMPLES, predict, search
+from shoal.train_cli import TRAIN_EXAMPLES, train
 
 app = typer.Typer(
     help="Train thousands of neural networks as one.",
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command(epilog=SEARCH_EXAMPLES)(search)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
 app.command(epilog=EXPORT_EXAMPLES)(export)
+app.command(epilog=TRAIN_EXAMPLES)(train)
 app.add_typer(bench_app, name="bench", help="Measure Shoal side by side with what you would use instead.")
 
 

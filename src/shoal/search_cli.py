@@ -37,7 +37,10 @@ shoal predict shoal-runs/german-1 new.csv --proba"""
 SEP = typer.Option("--sep", help="Separator: one character, or comma, tab, semicolon, bar, blanks. (default: guessed)")
 HEADER = typer.Option("--header/--no-header", help="Whether the first line holds names. (default: guessed)")
 MISSING = typer.Option("--missing", help="A cell that means 'not known', beside blank, NA, ? and the like; repeatable.")
-
+SCORING = (
+    "Score to rank by. For classes accuracy (default), balanced_accuracy, roc_auc, f1, f1_macro, neg_log_loss or "
+    "neg_brier_score; for numbers r2 (default), neg_mean_squared_error or neg_mean_absolute_error."
+)
 
 NOT_REPEATED = {"repeat", "out", "threads", "file", "dry_run"}  # flags that go with --repeat
 
@@ -53,7 +56,7 @@ def search(
     recipes: Annotated[int | None, typer.Option(help="Try so many recipes, however long it takes.")] = None,
     strategy: Annotated[str, typer.Option(help="halving, random or optuna.")] = "halving",
     folds: Annotated[int | None, typer.Option(help="Folds that rows are held out in. (default: 8, 5 or 3)")] = None,
-    scoring: Annotated[str | None, typer.Option(help="Score to rank by, as scikit-learn names it.")] = None,
+    scoring: Annotated[str | None, typer.Option(help=SCORING)] = None,
     seeds: Annotated[int, typer.Option(help="Train the best recipes with so many seeds each.")] = 3,
     epochs: Annotated[int | None, typer.Option(help="Passes over the rows, at most. (default: by rows)")] = None,
     no_ensemble: Annotated[bool, typer.Option("--no-ensemble", help="The best single recipe is the model.")] = False,
@@ -66,7 +69,8 @@ def search(
     threads: Annotated[int | None, typer.Option(help="Threads. (default: all cores)")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is understood and planned, then stop.")] = False,
     repeat: Annotated[
-        Path | None, typer.Option(help="Do an earlier run again, to the bit, from its settings.json.")
+        Path | None,
+        typer.Option(help="Do an earlier run again, to the bit, from its settings.json; with FILE, if the data moved."),
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Search a real data set that comes with scikit-learn.")] = False,
 ) -> None:
@@ -84,7 +88,7 @@ def search(
     earlier = None
     if repeat is not None:
         request, earlier = _repeated(context, request, repeat)
-    Session(_complete(request), earlier).run(out, dry_run)
+    Session(_complete(request), earlier, repeat).run(out, dry_run)
 
 
 def _complete(request: Request) -> Request:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DEMO = "breast-cancer-wisconsin"
 LEAST_SHARE = 0.5  # of the budget that is left to the search, however long reading took
+SAVING = 0.4  # seconds, for what comes after the fit
 NOTES_SHOWN = 20
 FEWEST_ROWS = 20
 READING = ("sep", "header", "missing", "target", "drop")
@@ -107,8 +108,11 @@ def _demo() -> Source:
 class Session:
     """One run of `shoal search`, from the file to the folder with the results."""
 
-    def __init__(self, request: Request, earlier: dict[str, Any] | None) -> None:
-        self.request, self.earlier = request, earlier
+    stop: Stop
+
+    def __init__(self, request: Request, earlier: dict[str, Any] | None, settings: Path | None = None) -> None:
+        """`earlier`: the run to be repeated, as read from `settings`."""
+        self.request, self.earlier, self.settings = request, earlier, settings
         self.begun = time.monotonic()
 
     def elapsed(self) -> float:
@@ -120,10 +124,11 @@ class Session:
         _steady_output()
         if out is not None:
             refuse_taken(out)
+        self._find_data()
         self.source = _read(self.request)
         if self.earlier is not None and self.earlier["data"]["sha256"] != self.source.sha256:
             raise ValueError(
-                f"--repeat needs the file of the earlier run; {self.source.name} has changed since (another checksum)"
+                f"--repeat needs the data of the earlier run, and {self.source.name} of this scikit-learn is another"
             )
         self._understand()
         self._plan()
@@ -131,6 +136,24 @@ class Session:
             return
         with RunFolder(out, self.source.stem) as folder:
             self._search(folder)
+
+    def _find_data(self) -> None:
+        """For a repetition: the data of the earlier run must be there, unchanged."""
+        from shoal.search.rundir import file_hash
+
+        file = self.request.file
+        if self.earlier is None or file is None:
+            return
+        remedy = f"name its place: shoal search PLACE --repeat {self.settings}"
+        if not file.exists():
+            raise FileNotFoundError(
+                f"--repeat needs the data of the earlier run, and there is no file {file}; if it was moved, {remedy}"
+            )
+        if file.is_file() and file_hash(file) != self.earlier["data"]["sha256"]:
+            raise ValueError(
+                f"--repeat needs the data of the earlier run, and {file} has changed since (another checksum); if "
+                f"there is an unchanged copy, {remedy}"
+            )
 
     def _understand(self) -> None:
         """Say what the data are taken for."""
@@ -205,8 +228,8 @@ class Session:
             screen.say("ending the search, keeping the best so far (Ctrl-C again quits at once)")
 
         try:
-            with two_step_interrupt(told) as stop, screen:
-                estimator = self._fit(screen, stop, budget)
+            with two_step_interrupt(told) as self.stop, screen:
+                estimator = self._fit(screen, budget)
                 if estimator is None:
                     raise KeyboardInterrupt
                 screen.say("saving")
@@ -223,13 +246,13 @@ class Session:
         return 0 if self.earlier is None else sum(len(entry["recipes"]) for entry in self.earlier["log"])
 
     def _budget_left(self) -> float | None:
-        """Reading and planning have used some of the time."""
+        """Reading and planning have used some of the time, and saving will."""
         budget = self.request.budget
         if budget is None or self.earlier is not None:
             return None
-        return max(budget - self.elapsed(), LEAST_SHARE * budget)
+        return max(budget - self.elapsed() - SAVING, LEAST_SHARE * budget)
 
-    def _fit(self, screen: Screen, stop: Stop, budget: float | None) -> Any:
+    def _fit(self, screen: Screen, budget: float | None) -> Any:
         """A fitted estimator, or None where the user ended the search before there was anything to keep."""
         from shoal.search import background
         from shoal.search.estimators import Hooks, ShoalClassifier, ShoalRegressor
@@ -245,7 +268,7 @@ class Session:
 
         def watch(progress: Any) -> bool:
             screen.watch(progress)
-            return bool(stop.requested)
+            return bool(self.stop.requested)
 
         estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True)
         estimator._hooks.repeats = default_repeats(len(question.y), request.budget, self.schema)
@@ -257,7 +280,7 @@ class Session:
         try:
             return background.run(lambda: estimator.fit(question.X, question.y), screen.draw)
         except ValueError:
-            if stop.requested:
+            if self.stop.requested:
                 return None
             raise
 
@@ -308,7 +331,7 @@ class Session:
         from shoal.search.summary import honest_words
 
         search, score = data["search"], data["score"]
-        early = ", ended early by Ctrl-C" if search["interrupted"] else ""
+        early = f", ended early by {self.stop.requested}" if search["interrupted"] else ""
         print(f"\n{search['recipes']:,} recipes, {search['networks']:,} networks in {search['seconds']:.1f} s{early}\n")
         for line in top_table(estimator.leaderboard_, score["metric"]):
             print(line)

@@ -199,6 +199,103 @@ def report(
     _finish(context, lambda: bench.run(settings), out)
 
 
+@app.command()
+def descent(
+    context: typer.Context,
+    net: Annotated[list[str] | None, typer.Option(help="net-1h, net-2h. [both]")] = None,
+    batch: Annotated[list[int] | None, typer.Option(min=1, help="Batch sizes. [128 256 512 1024 2048 4096]")] = None,
+    rows: Annotated[int | None, typer.Option(min=16, help="Rows of 50,000 that times are measured on. [12288]")] = None,
+    train_rows: Annotated[int | None, typer.Option(min=12, help="Rows trained on, hold-out included. [60000]")] = None,
+    train_epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of training to the end. [20]")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Times that everything is measured. [2]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """How much faster is gradient descent over threads, BLAS, processes and MPI, for which batch sizes? (MNIST)"""
+    from dataclasses import replace
+
+    from shoal.bench import descent as bench
+
+    given = {
+        "nets": net, "batches": batch, "rows": rows, "train_rows": train_rows, "train_epochs": train_epochs,
+        "repeats": repeats,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def pays(
+    context: typer.Context,
+    rows: Annotated[int | None, typer.Option(min=64, help="Rows of MNIST that ways are timed on. [6400]")] = None,
+    train_rows: Annotated[int | None, typer.Option(min=64, help="Rows trained on to the end. [60000]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs on MNIST. [10]")] = None,
+    schedule: Annotated[str | None, typer.Option(help="Learning rate of it: cosine, constant. [cosine]")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Times that everything is measured. [2]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Does parallel work pay, for a tiny network (Iris) and for a convolutional one (MNIST)?
+
+    A run that was stopped while it trains to the end goes on from its last epoch.
+    """
+    from dataclasses import replace
+
+    from shoal.bench import pays as bench
+    from shoal.bench.report import default_folder
+
+    given = {"rows": rows, "train_rows": train_rows, "epochs": epochs, "schedule": schedule, "repeats": repeats}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings, out or default_folder()), out)
+
+
+@app.command()
+def averaging(
+    context: typer.Context,
+    net: Annotated[list[str] | None, typer.Option(help="'1 hidden layer', '3 hidden layers', cnn. [all]")] = None,
+    workers: Annotated[list[int] | None, typer.Option(min=1, help="Numbers of workers. [1 2 4 8]")] = None,
+    folds: Annotated[list[int] | None, typer.Option(min=2, help="Numbers of folds. [5 10]")] = None,
+    rows: Annotated[int | None, typer.Option(min=100, help="Rows that are split, a fifth to test. [12500]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs on them. [20]")] = None,
+    fold_rows: Annotated[int | None, typer.Option(min=100, help="Rows for folds, a fifth to test. [6250]")] = None,
+    fold_epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of each fold. [8]")] = None,
+    backend: Annotated[str | None, typer.Option(help="threads, processes. [threads]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """What do data split over workers, averaged weights and folds over workers save, and what do they cost?"""
+    from dataclasses import replace
+
+    from shoal.bench import averaging as bench
+
+    given = {
+        "nets": net, "workers": workers, "folds": folds, "rows": rows, "epochs": epochs, "fold_rows": fold_rows,
+        "fold_epochs": fold_epochs, "backend": backend,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def ranks(
+    context: typer.Context,
+    ranks: Annotated[list[int] | None, typer.Option(min=1, help="Numbers of MPI ranks. [1 2 4]")] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help="Passes over the rows. [60]")] = None,
+    rows: Annotated[int | None, typer.Option(min=12, help="Rows, the sixth for validation included. [60000]")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Batch size. [256]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """How much faster than a sequential program is one over MPI ranks, and is it as accurate? (Fashion-MNIST)"""
+    from dataclasses import replace
+
+    from shoal.bench import ranks as bench
+
+    given = {"ranks": ranks, "iterations": iterations, "rows": rows, "batch": batch}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
 @app.command(name="all")
 def everything(context: typer.Context, repeats: Repeats = None, quick: Quick = False, out: Out = None) -> None:
     """The engine's benchmarks, one after the other: table1, shapes, scaling, mnist."""

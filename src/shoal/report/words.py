@@ -13,6 +13,11 @@ METRICS = {
     "roc_auc": "area under the ROC curve",
     "balanced_accuracy": "balanced accuracy",
     "f1": "F1 score",
+    "f1_macro": "mean F1 score of the classes",
+    "neg_log_loss": "log-loss (negative)",
+    "neg_brier_score": "Brier score (negative)",
+    "neg_mean_squared_error": "mean squared error (negative)",
+    "neg_mean_absolute_error": "mean absolute error (negative)",
 }
 STRATEGIES = {
     "halving": "All recipes started together; again and again the weaker ones were stopped, "

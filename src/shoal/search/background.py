@@ -2,6 +2,7 @@
 
 Signals reach the main thread only. While a population trains there, its own handler takes the first Ctrl-C; with the
 work elsewhere, one handler serves all phases of a run: the first Ctrl-C asks it to end, the second one quits at once.
+SIGTERM, which `kill`, `timeout` and batch systems send, is the same request.
 """
 
 from __future__ import annotations
@@ -15,27 +16,29 @@ from typing import Any
 
 
 class Stop:
-    """Whether the user has asked to end."""
+    """Whether the user has asked to end, and how."""
 
-    requested = False
+    requested = ""  # "Ctrl-C" or "SIGTERM"
 
 
 @contextmanager
 def two_step_interrupt(told: Callable[[], None]) -> Iterator[Stop]:
-    """While inside: the first Ctrl-C sets the flag and calls `told`, the second one raises KeyboardInterrupt."""
+    """While inside: the first signal is noted and `told` is called, the second one raises KeyboardInterrupt."""
     stop = Stop()
+    names = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
         if stop.requested:
             raise KeyboardInterrupt
-        stop.requested = True
+        stop.requested = names[signal.Signals(number)]
         told()
 
-    before = signal.signal(signal.SIGINT, on_signal)
+    before = {number: signal.signal(number, on_signal) for number in names}
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run(work: Callable[[], Any], meanwhile: Callable[[], None], every: float = 0.1) -> Any:

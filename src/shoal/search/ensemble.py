@@ -15,7 +15,8 @@ from shoal.search.tasks import REGRESSION, Task
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 STEPS = 24
 EQUAL = 20  # candidates in the equal mix, at most
-TRUST = 300.0  # rows at which both halves of the blend have the same weight
+TRUST = 1000.0  # rows at which both halves of the blend have the same weight
+DOUBT = 2.0  # standard errors within which a candidate may as well be the best
 
 
 def weigh(
@@ -41,7 +42,7 @@ def weigh(
 def as_good_as_the_best(
     task: Task, essence: np.ndarray, y: np.ndarray, weight: np.ndarray, scale: np.ndarray | float = 1.0
 ) -> np.ndarray:
-    """Candidates whose loss is within a standard error of the lowest one, row by row compared; best first.
+    """Candidates whose loss is within two standard errors of the lowest one, row by row compared; best first.
 
     The very best of thousands are those that luck has favoured most. Any of these may be as good on new rows, and those
     that differ much from the best row by row are worth most in an average with it.
@@ -52,7 +53,7 @@ def as_good_as_the_best(
     order = np.argsort(mean, kind="stable")
     behind = losses - losses[order[0]]
     error = np.sqrt(np.maximum(((behind - (mean - mean[order[0]])[:, None]) ** 2) @ share, 0.0) / len(y))
-    return np.asarray([k for k in order if mean[k] - mean[order[0]] <= error[k]])
+    return np.asarray([k for k in order if mean[k] - mean[order[0]] <= DOUBT * error[k]])
 
 
 def greedy(

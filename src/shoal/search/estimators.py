@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -13,23 +12,31 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
     _check_sample_weight,
-    assert_all_finite,
     check_is_fitted,
-    column_or_1d,
     validate_data,
 )
 
-from shoal.machine import thread_count
+from shoal.search.arguments import (
+    has_strings,
+    positive,
+    refuse_extreme,
+    seed_of,
+    target_array,
+    target_name,
+    threads_of,
+    whole,
+    yes_or_no,
+)
 from shoal.search.honest import BOOTSTRAPS
 from shoal.search.leaderboard import variance_shares
 from shoal.search.outcome import Outcome, conclude
-from shoal.search.problem import Problem, default_repeats, make_folds, make_problem
+from shoal.search.problem import Problem, default_folds, default_repeats, make_folds, make_problem
 from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe, Space, check_space, default_space
 from shoal.search.strategies import HALVING, anchors, find_strategy
 from shoal.search.table import Table
-from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task, find_metric
+from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, Task, find_metric
 
 STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default recipe is trained for
 
@@ -67,7 +74,10 @@ class _ShoalEstimator(BaseEstimator):
     recipes       how many to try, where no budget says it
     budget        seconds for the whole fit; uses them, and ends on them
     cv            None (by the number of rows), a number of folds, any scikit-learn splitter, or pairs of row numbers
-    scoring       what the leaderboard and the honest score show; None: accuracy or R2
+    scoring       what the leaderboard and the honest score show; None: accuracy or R2. Others are "balanced_accuracy",
+                  "roc_auc" (the mean over classes, each against the rest), "f1" (of two classes that of the second one,
+                  of more the mean), "f1_macro", "neg_log_loss", "neg_brier_score"; for numbers
+                  "neg_mean_absolute_error", "neg_mean_squared_error"
     seeds         of each of the best recipes, to tell luck from architecture
     epochs        of the longest default recipe, and of members without epochs of their own; None: by the number of rows
     ensemble      combine the best; False: the best recipe alone
@@ -114,22 +124,26 @@ class _ShoalEstimator(BaseEstimator):
     # ---- fitting ----
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
-        clock = Clock(_positive("budget", self.budget))
+        clock = Clock(positive("budget", self.budget))
+        ensemble = yes_or_no("ensemble", self.ensemble)
         hooks: Hooks = getattr(self, "_hooks", Hooks())
         table, plain = self._table(X, reset=True)
         task, target = self._encode_target(y, len(table))
         weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)
         self._check_rows(task, target, weight)
-        seed = _seed(self.random_state)
+        seed = seed_of(self.random_state)
         schema = Schema.of(table, plain=plain)
         table = schema.check(table)
         repeats = hooks.repeats or default_repeats(len(target), clock.budget, schema)
-        pairs, cv_name = make_folds(self.cv, task, X, target, groups, seed % (1 << 32), repeats)
+        folds = default_folds(len(target), schema)
+        pairs, cv_name = make_folds(self.cv, task, X, target, groups, seed % (1 << 32), folds, repeats)
+        metric = find_metric(self.scoring, task)
+        metric.check(task, target, weight, [valid for _, valid in pairs])
         class_weight = self._class_weight(target)
         problem = make_problem(task, schema, table, target, pairs, weight, class_weight)
         encoded = clock.elapsed()
         wants_refit = self._wants_refit(pairs)
-        search, space = self._search(problem, clock, seed, hooks, wants_refit)
+        search, space = self._search(problem, metric, clock, seed, hooks, wants_refit)
         trained = clock.elapsed()
         refit = None
         if wants_refit:
@@ -141,7 +155,7 @@ class _ShoalEstimator(BaseEstimator):
         elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
             bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), 40, BOOTSTRAPS))
         group = _group_of(groups, problem)
-        outcome = conclude(search, bool(self.ensemble), seconds, refit, group, bootstraps)
+        outcome = conclude(search, ensemble, seconds, refit, group, bootstraps)
         self._publish(search, outcome)
         phases = {
             "encoding": encoded,
@@ -152,24 +166,23 @@ class _ShoalEstimator(BaseEstimator):
         return self
 
     def _search(
-        self, problem: Problem, clock: Clock, seed: int, hooks: Hooks, refit: bool
+        self, problem: Problem, metric: Metric, clock: Clock, seed: int, hooks: Hooks, refit: bool
     ) -> tuple[Search, dict[str, str]]:
         """Run the strategy, or an earlier run again; and the space in words."""
-        epochs = _whole("epochs", self.epochs, 1) or default_epochs(problem.n_rows)
+        epochs = whole("epochs", self.epochs, 1) or default_epochs(problem.n_rows)
         limits = Limits(
-            recipes=_whole("recipes", self.recipes, 1) or 1, seeds=_whole("seeds", self.seeds, 1) or 1,
-            finalists=FINALISTS, default_epochs=epochs, threads=_threads(self.n_jobs), seed=seed,
+            recipes=whole("recipes", self.recipes, 1) or 1, seeds=whole("seeds", self.seeds, 1) or 1,
+            finalists=FINALISTS, default_epochs=epochs, threads=threads_of(self.n_jobs), seed=seed,
         )  # fmt: skip
         if clock.budget is not None:
             clock.reserve = min(0.25 * clock.budget, 0.5 + 0.025 * clock.budget) + (0.2 * clock.budget if refit else 0)
-        metric = find_metric(self.scoring, problem.task)
         with self._watching(hooks, metric.name, clock.budget) as watcher:
             search = Search(problem, metric, limits, clock, watcher, hooks.keep_on_interrupt)
             space, first = self._space(search, epochs, warm_up=clock.budget is not None and hooks.repeat is None)
             if hooks.repeat is not None:
                 search.repeat(hooks.repeat)
             else:
-                search.run(find_strategy(self.strategy, space, seed, first))
+                search.run(find_strategy(self.strategy, space, seed, first, problem.n_rows))
         words = space.describe() if isinstance(space, Space) else {"members": f"{len(space)} given"}
         return search, words
 
@@ -237,7 +250,7 @@ class _ShoalEstimator(BaseEstimator):
     def _raw(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         table, _ = self._table(X, reset=False)
-        return self.model_.predict(table, threads=_threads(self.n_jobs))
+        return self.model_.predict(table, threads=threads_of(self.n_jobs))
 
     def _table(self, X: Any, reset: bool) -> tuple[Table, bool]:
         """Frames keep their columns' types; arrays are numbers, checked as scikit-learn checks them."""
@@ -245,7 +258,7 @@ class _ShoalEstimator(BaseEstimator):
             if reset:
                 self.n_features_in_ = len(X.names)
             return X, False
-        if hasattr(X, "columns") or type(X) is dict or _has_strings(X):
+        if hasattr(X, "columns") or type(X) is dict or has_strings(X):
             checked = X if type(X) is not dict else Table.of(X)
             if not isinstance(checked, Table):
                 validate_data(self, checked, reset=reset, skip_check_array=True)
@@ -263,6 +276,14 @@ class _ShoalEstimator(BaseEstimator):
 
     def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
         raise NotImplementedError
+
+    def _target(self, y: Any, n: int) -> np.ndarray:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        return target_array(y, n, self._target_name(y))
+
+    def _target_name(self, y: Any) -> str:
+        return target_name(y, getattr(self, "target_name_", None))
 
     def _check_rows(self, task: Task, target: np.ndarray, weight: np.ndarray) -> None:
         used = int((weight > 0).sum())
@@ -328,14 +349,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         return np.asarray(self.classes_[probability.argmax(axis=1)])
 
     def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = _as_array(y)
-        _same_length(y, n)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
+        y = self._target(y, n)
         check_classification_targets(y)
         if type_of_target(y) == "multilabel-indicator":
             self.classes_ = np.arange(y.shape[1])
@@ -349,7 +363,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         super()._check_rows(task, target, weight)
         if task.kind == CLASSIFICATION and len(np.unique(target[weight > 0])) < 2:
             raise ValueError(
-                f"a classifier needs at least 2 classes; the target has 1 class: {self.classes_[target[0]]!r}"
+                f"a classifier needs at least 2 classes; the target has 1 class: {self.classes_[target[0]]!s}"
             )
 
     def _class_weight(self, target: np.ndarray) -> np.ndarray:
@@ -380,16 +394,11 @@ class ShoalRegressor(RegressorMixin, _ShoalEstimator):
         return values[:, 0] if self._one_column else values
 
     def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = _as_array(y)
-        _same_length(y, n)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
+        name = self._target_name(y)
+        y = self._target(y, n)
         self._one_column = y.ndim == 1
         values = np.asarray(y, dtype=np.float64).reshape(n, -1)
-        if not np.isfinite(values).all():
-            raise ValueError("Input y contains NaN or infinity: remove the rows, or fill the values in")
+        refuse_extreme(values, name)
         return Task(REGRESSION, values.shape[1]), values
 
     def __sklearn_tags__(self) -> Any:
@@ -435,53 +444,3 @@ def _group_of(groups: Any, problem: Problem) -> np.ndarray | None:
     of_row = np.zeros(problem.n, dtype=np.int64)
     of_row[problem.row_of] = codes
     return of_row
-
-
-def _as_array(y: Any) -> np.ndarray:
-    if hasattr(y, "to_numpy"):
-        y = y.to_numpy()
-    array = np.asarray(y)
-    if array.dtype == object and array.ndim == 1 and all(isinstance(cell, (bool, np.bool_)) for cell in array):
-        return array.astype(bool)
-    return array
-
-
-def _same_length(y: np.ndarray, n: int) -> None:
-    if y.ndim == 0 or len(y) != n:
-        raise ValueError(f"X and y must have as many rows: inconsistent numbers of samples, {n} and {np.size(y)}")
-
-
-def _has_strings(X: Any) -> bool:
-    return isinstance(X, np.ndarray) and X.ndim == 2 and (
-        X.dtype.kind in "US" or (X.dtype == object and any(isinstance(cell, str) for cell in X.ravel()))
-    )  # fmt: skip
-
-
-def _seed(random_state: Any) -> int:
-    from sklearn.utils import check_random_state
-
-    if isinstance(random_state, Integral) and not isinstance(random_state, bool) and 0 <= int(random_state) < 1 << 32:
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
-def _threads(n_jobs: int | None) -> int:
-    if isinstance(n_jobs, Integral) and n_jobs < 0:
-        return max(1, thread_count() + 1 + int(n_jobs))
-    return thread_count(n_jobs)
-
-
-def _positive(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be a number of seconds above zero, or None; got {value!r}")
-    return float(value)
-
-
-def _whole(name: str, value: Any, least: int) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
-    return int(value)

@@ -14,7 +14,15 @@ import numpy as np
 
 from shoal.layout import Layout
 from shoal.search.estimators import default_epochs
-from shoal.search.problem import LARGEST_VIEW, Problem, default_repeats, make_folds, make_problem
+from shoal.search.problem import (
+    LARGEST_VIEW,
+    Problem,
+    default_folds,
+    default_repeats,
+    has_texts,
+    make_folds,
+    make_problem,
+)
 from shoal.search.question import Question
 from shoal.search.run import (
     FEWEST_PER_ROUND,
@@ -33,9 +41,11 @@ from shoal.search.schema import Schema
 from shoal.search.space import Recipe, default_space
 from shoal.search.strategies import HALVING, Listed, anchors, find_strategy
 from shoal.search.tasks import CLASSIFICATION, Metric, Task, find_metric
+from shoal.search.text import most_directions
 from shoal.search.units import epoch_cost
 
 TRIAL_ROWS = 1_000
+TRIAL_TEXTS = 400  # rows, where there are texts: they take long
 TRIAL_SECONDS = 0.4
 TRIAL_EPOCHS = 60
 TRIAL_FOLDS = 2
@@ -113,14 +123,16 @@ def _folds(y: np.ndarray, task: Task, wish: Wish, schema: Schema) -> tuple[int, 
     if wish.folds is not None and wish.folds > len(y):
         raise ValueError(f"--folds must be at most the number of rows, {len(y)}; got {wish.folds}")
     pairs, name = make_folds(
-        wish.folds, task, np.empty((len(y), 0)), y, None, wish.seed, default_repeats(len(y), wish.budget, schema)
-    )
+        wish.folds, task, np.empty((len(y), 0)), y, None, wish.seed, default_folds(len(y), schema),
+        default_repeats(len(y), wish.budget, schema),
+    )  # fmt: skip
     return len(pairs), name
 
 
 def _trial_problem(question: Question, schema: Schema, task: Task, y: np.ndarray, seed: int) -> tuple[Problem, float]:
     """Some rows, evenly taken, in two folds; and the seconds that encoding them took."""
-    rows = np.unique(np.linspace(0, len(y) - 1, TRIAL_ROWS).astype(np.int64))
+    count = TRIAL_TEXTS if has_texts(schema) else TRIAL_ROWS
+    rows = np.unique(np.linspace(0, len(y) - 1, count).astype(np.int64))
     table, some = question.X.take(rows), y[rows]
     begun = time.monotonic()
     ones = np.ones(len(rows))
@@ -132,7 +144,7 @@ def _trial_problem(question: Question, schema: Schema, task: Task, y: np.ndarray
 def _typical(problem: Problem, rows: int, epochs: int, wish: Wish) -> tuple[list[Recipe], float]:
     """Recipes as the search draws them, and how much of a whole training the strategy gives one on average."""
     space = default_space(rows, problem.task.kind == CLASSIFICATION, list(problem.views), epochs)
-    rungs = find_strategy(wish.strategy, space, wish.seed, []).rungs
+    rungs = find_strategy(wish.strategy, space, wish.seed, [], rows).rungs
     return space.sample(TYPICAL, np.random.default_rng(0)), work_share(rungs)
 
 
@@ -152,7 +164,13 @@ def _first(problem: Problem, epochs: int) -> list[Recipe]:
 
 def _cost(problem: Problem, recipe: Recipe, rows: int) -> float:
     """Work of an epoch on one fold."""
-    return epoch_cost(recipe.member, rows, problem.views[recipe.view].shape[1], problem.task.n_outputs)
+    return epoch_cost(recipe.member, rows, _width(problem, recipe.view, rows), problem.task.n_outputs)
+
+
+def _width(problem: Problem, view: str, rows: int) -> int:
+    """Columns of the inputs, if there were so many training rows: more texts have more directions."""
+    texts = sum(column.kind == "text" for column in problem.schema.used)
+    return problem.views[view].shape[1] + texts * (most_directions(rows) - most_directions(problem.n_rows))
 
 
 def _mean_cost(problem: Problem, recipes: list[Recipe], rows: int) -> float:
@@ -162,7 +180,7 @@ def _mean_cost(problem: Problem, recipes: list[Recipe], rows: int) -> float:
 
 def _memory(problem: Problem, recipes: list[Recipe], rows: int, folds: int, count: int) -> int:
     """What is in use now, the encoded folds, the largest round of networks with moments, and their predictions."""
-    widths = {view: matrix.shape[1] for view, matrix in problem.views.items()}
+    widths = {view: _width(problem, view, rows) for view in problem.views}
     outputs = problem.task.n_outputs
     matrices = sum(min(4 * width * rows * folds, LARGEST_VIEW) for width in widths.values())
     parameters = [int(Layout([r.member], widths[r.view], outputs).counts.sum()) for r in recipes]

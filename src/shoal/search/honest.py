@@ -21,7 +21,7 @@ from shoal.search.tasks import Metric, Task
 CONFIDENCE = 0.95
 BOOTSTRAPS = 200
 FEWEST_BOOTSTRAPS = 40
-ENSEMBLE_CANDIDATES = 64
+ENSEMBLE_CANDIDATES = 128
 QUICK_STEPS = 10  # of greedy selection in each bootstrap sample
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from shoal.search.leaderboard import Leaderboard, make_leaderboard
 from shoal.search.model import Model, make_model
 from shoal.search.problem import Problem
 from shoal.search.run import Search
+from shoal.search.tasks import Metric
 from shoal.search.units import Brood, Unit, unit_cost
 
 
@@ -64,7 +65,9 @@ def conclude(
     scored = np.flatnonzero(weight > 0)
     temperature = best_temperature(task, combined[scored], problem.y[scored], problem.judged_weight[scored])
     combined = task.temper(combined, temperature)
-    honest, honest_best = _correct(search, best, combined, ensemble, (seconds, bootstraps), group)
+    combined_score = float(metric.score(task, combined[scored], problem.y[scored], weight[scored]))
+    steady = replace(metric, otherwise=combined_score)
+    honest, honest_best = _correct(search, steady, best, combined, ensemble, (seconds, bootstraps), group)
     recipe_of = {unit.number: members[0].number for members in groups for unit in members}
     members = chosen
     if refit is not None:
@@ -75,8 +78,7 @@ def conclude(
     assert best.prediction is not None
     return Outcome(
         model, board, groups, place, best, chosen, shares, honest, honest_best, combined,
-        float(metric.score(task, combined[scored], problem.y[scored], weight[scored])),
-        float(metric.score(task, best.prediction[scored], problem.y[scored], weight[scored])),
+        combined_score, float(metric.score(task, best.prediction[scored], problem.y[scored], weight[scored])),
     )  # fmt: skip
 
 
@@ -103,17 +105,21 @@ def _choose(problem: Problem, candidates: Sequence[Unit]) -> tuple[list[Unit], n
 
 def _correct(
     search: Search,
+    metric: Metric,
     best: Unit,
     combined: np.ndarray,
     ensemble: bool,
     effort: tuple[float, int | None],
     group: np.ndarray | None,
 ) -> tuple[HonestScore, HonestScore]:
-    """The honest scores of the model and of the best unit alone."""
+    """The honest scores of the model and of the best unit alone.
+
+    `metric` says what to take for the score of rows that have none, such as those of one class left out by a draw.
+    """
     problem, rows = search.problem, search.sample_rows
     known = [unit for unit in search.units if unit.sample is not None]
     evidence = Evidence(
-        problem.task, search.metric, np.array([unit.sample for unit in known]), problem.y[rows],
+        problem.task, metric, np.array([unit.sample for unit in known]), problem.y[rows],
         problem.valid_weight[rows], problem.judged_weight[rows], problem.loss_scale,
         None if group is None else group[rows],
     )  # fmt: skip

@@ -216,11 +216,18 @@ def _stack(table: Table, folds: Sequence[Fold]) -> dict[str, np.ndarray]:
 
 
 def make_folds(
-    cv: Any, task: Task, X: Any, y: np.ndarray, groups: Any, seed: int | None, repeats: int = 1
+    cv: Any,
+    task: Task,
+    X: Any,
+    y: np.ndarray,
+    groups: Any,
+    seed: int | None,
+    folds: int | None = None,
+    repeats: int = 1,
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
     """Pairs of training and validation rows from a splitter, a number, pairs, or None; and a name for them.
 
-    `repeats`: how often rows are dealt out anew where the folds are ours to choose (cv=None).
+    `folds`, and `repeats`, how often rows are dealt out anew, say what to do where that is ours to choose (cv=None).
     """
     from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 
@@ -233,7 +240,7 @@ def make_folds(
     if isinstance(X, (dict, Table)):  # splitters look at nothing but the number of rows
         X = np.empty((n, 0))
     if cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)):
-        k = default_folds(n) if cv is None else int(cv)
+        k = int(cv) if cv is not None else folds or default_folds(n)
         common: dict[str, Any] = {"n_repeats": repeats if cv is None else 1, "random_state": seed}
         words = f", {repeats} times" if common["n_repeats"] > 1 else ""
         if k < 2:
@@ -272,14 +279,18 @@ def _by_group(
 
 def default_repeats(n: int, budget: float | None, schema: Schema) -> int:
     """With time to spend on few cells: scores that hang less on how the rows were dealt out, and larger averages."""
-    used = schema.used
-    costly = len(used) > 64 or any(column.kind == "text" for column in used)
+    costly = len(schema.used) > 64 or has_texts(schema)
     return 3 if budget is not None and n <= min(1_000, 100 * budget) and not costly else 1
 
 
-def default_folds(n: int) -> int:
-    """More folds for fewer rows: what a fold leaves out hurts small tables most."""
-    return 8 if n <= 5_000 else 5 if n <= 30_000 else 3
+def default_folds(n: int, schema: Schema | None = None) -> int:
+    """More folds for fewer rows: what a fold leaves out hurts small tables most. Texts take long to encode."""
+    few = schema is not None and has_texts(schema)
+    return 8 if n <= 5_000 and not few else 5 if n <= 30_000 else 3
+
+
+def has_texts(schema: Schema) -> bool:
+    return any(column.kind == "text" for column in schema.used)
 
 
 def _pairs(cv: Any, X: Any, y: np.ndarray, groups: Any) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from shoal.members import nearest
 from shoal.search import parse
+from shoal.search.arguments import refuse_extreme
 from shoal.search.columns import cell_text
 from shoal.search.files import find_column
 from shoal.search.table import Table
@@ -118,6 +119,7 @@ def _understand(name: str, column: np.ndarray, task: str | None) -> tuple[str, s
             )
         if (numbers == numbers[0]).all():
             raise ValueError(f"the target {name!r} is always {numbers[0]:g}: there is nothing to predict")
+        refuse_extreme(numbers, f"target {name!r}")
         return kind, why, numbers
     classes = _labels(column)
     if len(np.unique(classes)) < 2:

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 from pathlib import Path
 from types import TracebackType
@@ -16,15 +17,17 @@ from shoal.search.saving import model_folder
 
 FORMAT, VERSION = "shoal-run", 1
 SETTINGS, MODEL, REPORT, BOARD = "settings.json", "model", "report.html", "leaderboard.csv"
+OWNER = "running.json"  # which process writes into a folder; gone when it is finished
 RUNS = "shoal-runs"  # folder of runs that were given no name
 LIBRARIES = ("shoal", "numpy", "scikit-learn")
+_open: set[Path] = set()  # folders that this process writes into
 
 
 class RunFolder:
     """`with RunFolder(out, stem) as folder:` write into `folder.path`, then `folder.finish()`.
 
-    Until then it has another, hidden name; whatever ends the work before removes it, and what nothing can remove (after
-    `kill -9`) does not look like a run.
+    Until then it has another, hidden name, and whatever ends the work removes it. What nothing can remove (after
+    `kill -9`) does not look like a run; it holds the number of its process, and the next run of that name removes it.
     """
 
     def __init__(self, out: Path | None, stem: str) -> None:
@@ -38,12 +41,14 @@ class RunFolder:
         if self.out is not None:
             refuse_taken(self.out)
         name = self.stem if self.out is None else self.out.name
-        self.path = self.parent / f".{name}.{os.getpid()}.part"
         try:
             self.made_parent = not self.parent.exists()
             self.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(self.path, ignore_errors=True)
-            self.path.mkdir()
+            sweep(self.parent, name)
+            self.path = _new_folder(self.parent / f".{name}.{os.getpid()}")
+            _open.add(self.path)
+            owner = {"pid": os.getpid(), "host": platform.node()}
+            (self.path / OWNER).write_text(json.dumps(owner), encoding="utf-8")
         except OSError as error:
             raise ValueError(
                 f"the results cannot be written to {self.parent} ({error.strerror}); give another folder with --out"
@@ -53,6 +58,7 @@ class RunFolder:
     def finish(self) -> Path:
         """Give the folder its name, at once; if somebody took that name meanwhile, the next free one."""
         target = self.out if self.out is not None else numbered(self.parent / self.stem)
+        (self.path / OWNER).unlink()
         while True:
             try:
                 os.rename(self.path, target)
@@ -67,11 +73,52 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        _open.discard(self.path)
         if self.finished:
             return
         shutil.rmtree(self.path, ignore_errors=True)
         if self.made_parent and self.parent.is_dir() and not any(self.parent.iterdir()):
             self.parent.rmdir()
+
+
+def _new_folder(start: Path) -> Path:
+    """`start.part`, or with a number where that is there: somebody else's, on another machine with the same disk."""
+    number = 1
+    while True:
+        path = start.with_name(f"{start.name}{f'-{number}' * (number > 1)}.part")
+        try:
+            path.mkdir()
+            return path
+        except FileExistsError:
+            number += 1
+
+
+def sweep(parent: Path, name: str) -> None:
+    """Remove what runs of this name have left that could not clean up: those whose process is gone, on this machine."""
+    pattern = re.compile(rf"\.{re.escape(name)}\.\d+(-\d+)?\.part")
+    for path in parent.iterdir():
+        if pattern.fullmatch(path.name) and _abandoned(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _abandoned(path: Path) -> bool:
+    """Whether the process that made a folder is known to be gone; in doubt it is not."""
+    try:
+        owner = json.loads((path / OWNER).read_text(encoding="utf-8"))
+        process, host = int(owner["pid"]), owner["host"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+    if host != platform.node() or os.name != "posix":  # os.kill asks nothing on Windows: it kills
+        return False
+    if process == os.getpid():  # an earlier process had our number, as the first one in a container always has
+        return path not in _open
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # there, but not ours
+        return False
+    return False
 
 
 def numbered(path: Path) -> Path:

@@ -122,7 +122,7 @@ def default_space(n_rows: int, classes: bool, views: Sequence[str], epochs: int)
         ],
         "optimizer": ["adamw"],
         "learning_rate": loguniform(1e-3, 3e-2),
-        "weight_decay": [0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0],
+        "weight_decay": [0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0],
         "dropout": [0.0, 0.0, 0.1, 0.2, 0.3, 0.5],
         "batch_size": [smallest, 2 * smallest, 4 * smallest],
         "schedule": ["cosine"],

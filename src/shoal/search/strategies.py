@@ -16,10 +16,14 @@ from shoal.members import alternatives, nearest
 from shoal.search.space import Recipe, Space
 from shoal.search.units import Unit
 
+TRUSTED_ROWS = 500  # at which half as many children are drawn as on very many rows
 Rung = tuple[float, float]  # share of its epochs that a unit trains until, share of the units that go on after it
 
 TO_THE_END: tuple[Rung, ...] = ((1.0, 1.0),)
 HALVING: tuple[Rung, ...] = ((1 / 9, 1 / 3), (1 / 3, 1 / 3), (1.0, 1.0))
+TRIES = 200  # draws of known recipes in a row, after which a space is taken for nearly exhausted
+CHILD_TRIES = 10
+LISTED_UP_TO = 20_000  # combinations
 
 
 class Strategy(ABC):
@@ -48,34 +52,90 @@ class Listed(Strategy):
 
 
 class Random(Strategy):
-    """Recipes drawn from the space."""
+    """Recipes drawn from the space, none of them twice; where all have been drawn, nothing is left to try."""
 
     def __init__(self, space: Space, seed: int, first: Sequence[Recipe] = ()) -> None:
         self.space, self.first = space, list(first)
         self.generator = np.random.default_rng(seed)
+        self.seen: set[Recipe] = set()
+        self.rest: list[Recipe] | None = None  # those not drawn yet, once there are so few that drawing finds none
 
     def propose(self, count: int, known: Sequence[Unit]) -> list[Recipe]:
-        start, self.first = self.first[:count], self.first[count:]
-        return start + self.space.sample(count - len(start), self.generator)
+        proposed, self.first = self.first[:count], self.first[count:]
+        self.seen.update(map(self._identity, proposed))
+        while len(proposed) < count and (recipe := self._draw()) is not None:
+            proposed.append(recipe)
+        return proposed
+
+    def _draw(self) -> Recipe | None:
+        """A recipe that was not drawn before; None if there is none."""
+        if self.rest is None:
+            for _ in range(TRIES):
+                (recipe,) = self.space.sample(1, self.generator)
+                if self._is_new(recipe):
+                    return recipe
+            self.rest = self._list_rest()
+        while self.rest:
+            recipe = self.rest.pop(int(self.generator.integers(len(self.rest))))
+            if "seed" not in self.space.choices:
+                seed = int(self.generator.integers(1 << 31))
+                recipe = Recipe(recipe.member.replace(seed=seed), recipe.view)
+            if self._is_new(recipe):
+                return recipe
+        return None
+
+    def _list_rest(self) -> list[Recipe]:
+        """What is left of a space of lists; a space with a distribution is taken for exhausted by now."""
+        choices = self.space.choices.items()
+        size = 1
+        for name, value in choices:
+            size *= LISTED_UP_TO + 1 if hasattr(value, "rvs") else len(alternatives(name, value))
+        return self.space.grid() if size <= LISTED_UP_TO else []
+
+    def _is_new(self, recipe: Recipe) -> bool:
+        """Whether nobody has drawn it before; from now on somebody has."""
+        before = len(self.seen)
+        self.seen.add(self._identity(recipe))
+        return len(self.seen) > before
+
+    def _identity(self, recipe: Recipe) -> Recipe:
+        """The seed makes no other recipe, unless it was given to choose from."""
+        return recipe if "seed" in self.space.choices else recipe.key
 
 
 class Halving(Random):
     """Successive halving: all start, the better third goes on from where it stands, then the better third of those.
 
-    After the first round half of the proposals are children of the best recipes so far, half are drawn anew.
+    After the first round up to half of the proposals are children of the best recipes so far, the rest is drawn anew.
+    On few rows the best so far are mostly the luckiest, and their children inherit the luck: there are fewer of them.
     """
 
     rungs = HALVING
     parents = 16
 
+    def __init__(self, space: Space, seed: int, first: Sequence[Recipe] = (), rows: int = 1 << 30) -> None:
+        super().__init__(space, seed, first)
+        self.children = 0.5 * rows / (rows + TRUSTED_ROWS)  # share of the proposals
+        self.owed = 0.0  # parts of children left over from earlier proposals
+
     def propose(self, count: int, known: Sequence[Unit]) -> list[Recipe]:
         best = sorted((unit for unit in known if unit.finished), key=lambda unit: unit.loss)[: self.parents]
         children: list[Recipe] = []
-        if len(best) >= 4 and not self.first:
-            for _ in range(count // 2):
-                one, other = self._pick(best), self._pick(best)
-                children.append(self.space.mutate(one, other, self.generator))
+        if len(best) >= 4 and not self.first and self.rest is None:
+            self.owed += self.children * count
+            for _ in range(int(self.owed)):
+                children += self._child(best)
+            self.owed -= int(self.owed)
         return children + super().propose(count - len(children), known)
+
+    def _child(self, best: Sequence[Unit]) -> list[Recipe]:
+        """A new child of two of the best; none, where all that were tried are known already."""
+        for _ in range(CHILD_TRIES):
+            one, other = self._pick(best), self._pick(best)
+            child = self.space.mutate(one, other, self.generator)
+            if self._is_new(child):
+                return [child]
+        return []
 
     def _pick(self, best: Sequence[Unit]) -> Recipe:
         """The better of two drawn at random."""
@@ -134,7 +194,7 @@ class Optuna(Strategy):
 NAMES = ("halving", "random", "grid", "optuna")
 
 
-def find_strategy(name: str, space: Space | list[Recipe], seed: int, first: Sequence[Recipe]) -> Strategy:
+def find_strategy(name: str, space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> Strategy:
     """The strategy of that name over a space. A list of members is tried in order, by halving unless told otherwise."""
     if name not in NAMES:
         raise ValueError(f"strategy must be one of {', '.join(NAMES)}; got {name!r}{nearest(name, NAMES)}")
@@ -146,7 +206,7 @@ def find_strategy(name: str, space: Space | list[Recipe], seed: int, first: Sequ
         return Listed(space.grid())
     if name == "optuna":
         return Optuna(space, seed)
-    return (Halving if name == "halving" else Random)(space, seed, first)
+    return Halving(space, seed, first, rows) if name == "halving" else Random(space, seed, first)
 
 
 def anchors(epochs: int, batch_size: int, views: Sequence[str]) -> list[Recipe]:

@@ -12,7 +12,9 @@ import numpy as np
 from shoal.machine import processor, thread_count
 from shoal.search.forecast import peak_memory
 from shoal.search.honest import HonestScore
+from shoal.search.model import Model
 from shoal.search.outcome import Outcome, report_parts
+from shoal.search.problem import has_texts
 from shoal.search.schema import Schema
 from shoal.search.table import Table
 from shoal.search.tasks import CLASSIFICATION, METRICS, MULTILABEL, REGRESSION
@@ -22,6 +24,7 @@ ROWS_SHOWN = 10_000  # of the leaderboard
 POINTS_SHOWN = 2_000  # of predictions against true values
 BINS = 10
 TIMED_ROWS = 1_000
+TIMED_TEXTS = 100
 
 
 @dataclass
@@ -111,14 +114,24 @@ def _search(estimator: Any, context: Context) -> dict[str, Any]:
 
 def chance(problem: Any, metric: Any) -> float:
     """The score of always giving the same answer, the best one that needs no columns."""
-    weight = problem.valid_weight
+    weight, task = problem.valid_weight, problem.task
     share = weight / weight.sum()
-    if problem.task.kind == CLASSIFICATION:
-        constant = np.bincount(problem.y, weights=share, minlength=problem.task.n_outputs)
+    y = problem.y.reshape(problem.n, -1)
+    if task.kind == CLASSIFICATION:
+        shares = np.bincount(problem.y, weights=share, minlength=task.n_outputs)
+        answers = [shares, *np.eye(task.n_outputs)]
+    elif task.kind == MULTILABEL:
+        answers = [share @ y, np.ones(task.n_outputs)]
     else:
-        constant = share @ problem.y.reshape(problem.n, -1)
-    same = np.broadcast_to(constant, (problem.n, problem.task.n_outputs))
-    return float(metric.score(problem.task, same, problem.y, weight))
+        answers = [share @ y, np.array([_median(column, share) for column in y.T])]
+    same = [np.broadcast_to(answer, (problem.n, task.n_outputs)) for answer in answers]
+    return max(float(metric.score(task, each, problem.y, weight)) for each in same)
+
+
+def _median(values: np.ndarray, share: np.ndarray) -> float:
+    """The value at which half of the weight is reached."""
+    order = np.argsort(values)
+    return float(values[order[np.searchsorted(np.cumsum(share[order]), 0.5)]])
 
 
 def _score(problem: Any, metric: Any, outcome: Outcome) -> dict[str, Any]:
@@ -147,19 +160,13 @@ def _others(problem: Any, metric: Any, outcome: Outcome) -> dict[str, float]:
         if task.kind == CLASSIFICATION:
             found["balanced_accuracy"] = score("balanced_accuracy")
         if task.kind == CLASSIFICATION and task.n_outputs == 2 and len(np.unique(y)) == 2:
-            from sklearn.metrics import roc_auc_score
-
-            found["roc_auc"] = float(roc_auc_score(y, p[:, 1], sample_weight=w))
+            found["roc_auc"] = score("roc_auc")
     return {name: value for name, value in found.items() if name != metric.name}
 
 
 def _ensemble(estimator: Any, X: Table) -> dict[str, Any]:
     outcome: Outcome = estimator._run.outcome
     parts = report_parts(outcome)
-    rows = X.take(np.arange(min(len(X), TIMED_ROWS)))
-    begun = time.perf_counter()
-    outcome.model.predict(rows)
-    milliseconds = (time.perf_counter() - begun) * 1e3 * TIMED_ROWS / len(rows)
     return {
         "used": bool(estimator.ensemble),
         "recipes": len(parts),
@@ -168,9 +175,24 @@ def _ensemble(estimator: Any, X: Table) -> dict[str, Any]:
         "best_single": outcome.best_pooled,
         "score": outcome.ensemble_score,
         "gain": outcome.ensemble_score - outcome.best_pooled,
-        "milliseconds_per_1000_rows": milliseconds,
+        "milliseconds_per_1000_rows": _milliseconds(outcome.model, X),
         "parts": parts,
     }
+
+
+def _milliseconds(model: Model, X: Table) -> float:
+    """What 1,000 rows take to predict. Of texts, which take long, few are tried, and one row for what is fixed."""
+    rows = min(len(X), TIMED_TEXTS if has_texts(model.schema) else TIMED_ROWS)
+
+    def seconds(count: int) -> float:
+        part = X.take(np.arange(count))
+        begun = time.perf_counter()
+        model.predict(part)
+        return time.perf_counter() - begun
+
+    fixed = seconds(1) if rows < TIMED_ROWS else 0.0
+    each = max(seconds(rows) - fixed, 0.0) / rows
+    return (fixed + TIMED_ROWS * each) * 1e3
 
 
 # ---- recipes ----
@@ -260,34 +282,53 @@ def _calibration(problem: Any, outcome: Outcome) -> dict[str, Any]:
 
 def honest_words(honest: HonestScore, guess: float, target: str, recipes: int) -> list[str]:
     """The honest score for somebody who has never heard of cross-validation."""
-    low, high = honest.low, honest.high
-    if honest.metric == "accuracy":
-        first = (
-            f"On new rows like these, expect about {_of_100(honest.corrected)} right answers in 100 "
-            f"({honest.confidence:.0%} confidence: {_of_100(low)} to {_of_100(high)})."
-        )
-        base = f"Always giving the commonest answer is right {_of_100(guess)} times in 100."
-    elif honest.metric == "r2":
-        first = (
-            f"On new rows like these, expect about {max(honest.corrected, 0):.0%} of the differences in {target} to be "
-            f"explained (R2 {honest.corrected:.3f}; {honest.confidence:.0%} confidence: {low:.3f} to {high:.3f})."
-        )
-        base = "Always predicting the mean explains nothing (R2 0)."
-    else:
-        label = METRICS[honest.metric].label
-        first = (
-            f"On new rows like these, expect a {label} of about {honest.corrected:.4g} "
-            f"({honest.confidence:.0%} confidence: {low:.4g} to {high:.4g}); higher is better."
-        )
-        base = f"Always giving the same answer scores {guess:.4g}."
-    words = [first, base]
-    if guess >= low:
+    words = list(_expectation(honest, guess, target))
+    if guess >= honest.low:
         words.append("That is within the interval: perhaps nothing was learned here.")
     if honest.raw > honest.corrected:
         words.append(
             f"Measured before correction: {honest.raw:.4f}; part of it is the luck of the best of {recipes:,} recipes."
         )
     return words
+
+
+def _expectation(honest: HonestScore, guess: float, target: str) -> tuple[str, str]:
+    """What to expect of new rows, and what would come of guessing."""
+    low, high = honest.low, honest.high
+    if honest.metric == "accuracy":
+        said = (
+            f"On new rows like these, expect about {_of_100(honest.corrected)} right answers in 100 "
+            f"({honest.confidence:.0%} confidence: {_of_100(low)} to {_of_100(high)})."
+        )
+        base = f"Always giving the commonest answer is right {_of_100(guess)} times in 100."
+    elif honest.metric == "r2":
+        said = (
+            f"On new rows like these, expect about {max(honest.corrected, 0):.0%} of the differences in {target} to be "
+            f"explained (R2 {honest.corrected:.3f}; {honest.confidence:.0%} confidence: {low:.3f} to {high:.3f})."
+        )
+        base = "Always predicting the mean explains nothing (R2 0)."
+    elif honest.metric == "roc_auc":
+        said = (
+            f"Of two new rows like these, one of a class and one of another, expect the right one to get the higher "
+            f"probability {_of_100(honest.corrected)} times in 100 (area under the ROC curve {honest.corrected:.3f}; "
+            f"{honest.confidence:.0%} confidence: {low:.3f} to {high:.3f})."
+        )
+        base = "Guessing does so 50 times in 100."
+    elif honest.metric == "neg_mean_absolute_error":
+        said = (
+            f"On new rows like these, expect to miss {target} by about {-honest.corrected:.4g} on average "
+            f"({honest.confidence:.0%} confidence: {-high:.4g} to {-low:.4g})."
+        )
+        base = f"Always predicting the median misses it by {-guess:.4g}."
+    else:
+        label = METRICS[honest.metric].label
+        article = "an" if label[0] in "aeiouF" else "a"  # an F1 score
+        said = (
+            f"On new rows like these, expect {article} {label} of about {honest.corrected:.4g} "
+            f"({honest.confidence:.0%} confidence: {low:.4g} to {high:.4g}); higher is better."
+        )
+        base = f"Always giving the same answer scores {guess:.4g}."
+    return said, base
 
 
 def _of_100(share: float) -> str:

@@ -1,0 +1,47 @@
+"""One network, many workers.
+
+    from shoal import parallel
+    result = parallel.fit(model, train_set, valid_set, strategy="allreduce", workers=4)
+
+| strategy | what |
+|---|---|
+| `serial`, `blas` | one worker; matrix operations over threads |
+| `allreduce` | each batch split over workers, gradients summed |
+| `local_sgd` | workers train on rows of their own, weights averaged now and then |
+| `parameter_server` | one rank holds the weights; synchronous or asynchronous |
+| `tensor`, `pipeline` | the model split over workers |
+| `data+tensor`, `data+pipeline` | both |
+| `sharded` | parameters spread over workers, put together layer by layer |
+| `kfold` | cross-validation, folds over workers |
+| `auto` | measures a few steps, takes the fastest |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.parallel.launch import WorkerError as WorkerError
+    from shoal.parallel.launch import WorkerLost as WorkerLost
+    from shoal.parallel.training import fit as fit
+    from shoal.parallel.worker import Result as Result
+
+from shoal.parallel.job import BACKENDS, STRATEGIES
+
+__all__ = ["BACKENDS", "STRATEGIES", "Result", "WorkerError", "WorkerLost", "fit"]
+_PLACES = {"fit": "training", "Result": "worker", "WorkerError": "launch", "WorkerLost": "launch"}
+
+
+def __getattr__(name: str) -> Any:
+    """Torch loads with the first use."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'shoal.parallel' has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        module = import_module(f"shoal.parallel.{_PLACES[name]}")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModuleNotFoundError("shoal.parallel needs PyTorch: pip install torch") from None
+    return getattr(module, name)

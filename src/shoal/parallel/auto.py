@@ -1,0 +1,169 @@
+"""Which way of training is the fastest here: found by measuring a few steps, never by believing.
+
+Measuring must pay for itself: it may take a hundredth of what the plain loop would take in all. Other processes take
+seconds to start, so they are tried only where training takes minutes.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset, Subset
+
+from shoal.machine import thread_count
+from shoal.parallel.feed import Feed, epoch_order, key, take_all
+from shoal.parallel.groups import Alone
+from shoal.parallel.job import Job, threads_per_worker
+from shoal.parallel.learner import Learner
+from shoal.parallel.randomness import torch_as_it_was
+from shoal.parallel.strategies import Strategy
+from shoal.parallel.worker import Tell, blas_threads, flops_per_row, make_strategy
+
+SHARE = 0.01  # of the plain loop's time that measuring may take
+WORTH = 1.05  # how much faster than the plain loop something else must be
+LAUNCHING = 240.0  # seconds of plain training from which on starting processes to measure them is worth while
+EXACT_COST = 1.25  # exactness may cost a quarter
+
+
+@dataclass
+class Candidate:
+    """A way of training, and how fast it was."""
+
+    label: str
+    job: Job
+    seconds: float  # per step
+    gflops: float
+
+    def __str__(self) -> str:
+        speed = f"{self.gflops:.3g} GFLOPS" if self.gflops >= 0.01 else f"{1e3 * self.seconds:.3g} ms a step"
+        return f"{self.label}: {speed}"
+
+
+def choose(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
+    """The job with the strategy that was measured to be the fastest; what was measured is told."""
+    cores = thread_count()
+    feed = Feed(train, torch.device("cpu"))
+    steps = job.epochs * -(-len(feed) // job.batch_size)
+    plain = replace(job, strategy="blas", backend="threads", workers=1, mesh=None, exact=None)
+    if job.device not in ("auto", "cpu") or _accelerated():
+        tell({"note": "one process on the accelerator: it is not shared between workers without being asked to"})
+        return plain
+    with torch_as_it_was():
+        flops = flops_per_row(model, feed, job) * min(job.batch_size, len(feed))
+        first = _measure("one process with 1 thread", replace(plain, strategy="serial"), model, feed, flops, 0.0)
+        allowed = SHARE * first.seconds * steps
+        found = [first]
+        if cores > 1 and allowed > 4 * first.seconds:
+            found.append(_measure(f"one process with {cores} BLAS threads", plain, model, feed, flops, allowed / 4))
+            threads = replace(job, strategy="allreduce", backend="threads", workers=cores, mesh=None, exact=False)
+            if job.batch_size >= 2 * cores:
+                found.append(
+                    _measure(f"{cores} threads that share each batch", threads, model, feed, flops, allowed / 4)
+                )
+        elif cores > 1:  # too short a run to measure: what PyTorch does by itself
+            tell(
+                {"note": f"one process with {cores} BLAS threads: a run of {steps} steps is too short to measure more"}
+            )
+            return plain
+        best = min(found, key=lambda candidate: candidate.seconds)
+        if cores > 1 and best.seconds * steps > LAUNCHING:
+            found.append(_launched(job, cores, model, train, flops))
+    chosen = _pick(found)
+    others = "; ".join(str(candidate) for candidate in found if candidate is not chosen)
+    tell({"note": f"chosen: {chosen}" + (f" (measured beside it: {others})" if others else "")})
+    return chosen.job
+
+
+def _pick(found: list[Candidate]) -> Candidate:
+    """The fastest; but many workers only where they are clearly faster than one."""
+    single = min((c for c in found if c.job.workers == 1), key=lambda c: c.seconds)
+    best = min(found, key=lambda c: c.seconds)
+    return best if best.seconds * WORTH < single.seconds else single
+
+
+def _measure(label: str, job: Job, model: nn.Module, feed: Feed, flops: float, seconds: float) -> Candidate:
+    """The best time of a step, over so many seconds; three steps at least."""
+    torch.set_num_threads(blas_threads(job))
+    strategy = make_strategy(job, Alone(), copy.deepcopy(model), len(feed), torch.device("cpu"))
+    try:
+        best = _step_seconds(strategy, job, feed, seconds)
+    finally:
+        strategy.close()
+    return Candidate(label, job, best, flops / best / 1e9)
+
+
+def _step_seconds(strategy: Strategy, job: Job, feed: Feed, seconds: float) -> float:
+    rows = epoch_order(len(feed), job.seed, 0, True)[: job.batch_size]
+    items = take_all(feed, strategy.parts(rows))
+    return _best_time(lambda: strategy.round(items, len(rows), 0), seconds)
+
+
+def _best_time(work: Callable[[], Any], seconds: float, least: int = 3) -> float:
+    work()  # the first one allocates
+    best, begun, count = float("inf"), time.perf_counter(), 0
+    while count < least or time.perf_counter() - begun < seconds:
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+        count += 1
+    return best
+
+
+def _launched(job: Job, cores: int, model: nn.Module, train: Dataset[Any], flops: float) -> Candidate:
+    """Two epochs of a few batches over real processes."""
+    from shoal.parallel.launch import launch
+
+    rows = min(len(train), 12 * job.batch_size)  # type: ignore[arg-type]
+    trial = replace(job, strategy="allreduce", backend="processes", workers=cores, mesh=None, exact=False)
+    short = replace(trial, epochs=2, checkpoint=None, restarts=0)
+    result = launch(short, copy.deepcopy(model), Subset(train, range(rows)), None, lambda content: None)
+    speed = max(record["samples_per_second"] for record in result.history)
+    seconds = job.batch_size / speed
+    return Candidate(f"{cores} processes", trial, seconds, flops / seconds / 1e9)
+
+
+def exact_is_cheap(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> bool:
+    """Whether a worker computes its part nearly as fast in shards of fixed size, one thread each, as in one piece."""
+    feed = Feed(train, torch.device("cpu"))
+    size = min(job.batch_size, len(feed))
+    with torch_as_it_was():
+        cost = _exact_cost(job, copy.deepcopy(model).cpu(), feed, size)
+    percent = round(100 * (cost - 1))
+    if cost <= EXACT_COST:
+        tell({"note": f"exact: the same bits for any number of workers, for about {max(percent, 0)}% more computing"})
+        return True
+    tell({"note": f"not exact: the same bits for any number of workers would cost about {percent}% here "
+                  "(exact=True to have them)"})  # fmt: skip
+    return False
+
+
+def _exact_cost(job: Job, model: nn.Module, feed: Feed, size: int) -> float:
+    learner = Learner(model, job, 1)
+    out = torch.zeros(2, learner.width)
+    mine, shards = max(1, size // job.workers), -(-job.shards // job.workers)
+    whole = feed.take(torch.arange(mine))
+    piece = feed.take(torch.arange(max(1, size // job.shards)))
+
+    def in_one_piece() -> None:
+        learner.gradient(*whole, 1.0, key(0), out[0])
+
+    def in_shards() -> None:
+        for _ in range(shards):
+            learner.gradient(*piece, 1.0, key(0), out[0])
+            out[1] += out[0]
+
+    torch.set_num_threads(threads_per_worker(job))
+    close = _best_time(in_one_piece, 0.1)
+    torch.set_num_threads(1)
+    inner = min(threads_per_worker(job), shards)
+    return _best_time(in_shards, 0.1) / inner / close
+
+
+def _accelerated() -> bool:
+    return torch.cuda.is_available() or torch.backends.mps.is_available()

@@ -1,0 +1,18 @@
+"""Which device a worker computes on."""
+
+from __future__ import annotations
+
+import torch
+
+
+def find_device(name: str, rank: int = 0) -> torch.device:
+    """ "auto": CUDA if there is one, else Apple's MPS, else the CPU. Several workers spread over several GPUs."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if name == "cuda":
+        if not torch.cuda.is_available():
+            raise ValueError("device 'cuda' was asked for, but torch finds no GPU; use --device auto or cpu")
+        return torch.device("cuda", rank % torch.cuda.device_count())
+    if name == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("device 'mps' was asked for, but this is no Mac that has it; use --device auto or cpu")
+    return torch.device(name)

@@ -1,0 +1,111 @@
+"""From row numbers to tensors, ahead of time: the next rows are fetched in a thread while the present ones are used."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch.utils.data import Dataset, TensorDataset, default_collate
+
+AHEAD = 2  # batches fetched beforehand
+WAIT = 0.2  # seconds between two looks at whether anybody still wants what was fetched
+Thing = TypeVar("Thing")
+Pair = tuple[Any, Any]
+
+
+def epoch_order(rows: int, seed: int, epoch: int, shuffle: bool) -> torch.Tensor:
+    """Numbers of all rows in the order of an epoch: the same on every worker, and for any number of them."""
+    if not shuffle:
+        return torch.arange(rows)
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(key(seed, epoch, 0)))
+
+
+def key(*numbers: int) -> int:
+    """A seed for random numbers from several whole numbers, well mixed.
+
+    >>> key(0, 1, 2) == key(0, 1, 2), key(0, 1, 2) == key(0, 2, 1)
+    (True, False)
+    """
+    state = 0x9E3779B97F4A7C15
+    for number in numbers:
+        state = (state ^ (number & (2**64 - 1))) * 0xBF58476D1CE4E5B9 & (2**64 - 1)
+        state = (state ^ (state >> 30)) * 0x94D049BB133111EB & (2**64 - 1)
+        state ^= state >> 31
+    return state >> 1
+
+
+class Feed:
+    """Rows of a map-style data set as (inputs, targets) on a device."""
+
+    def __init__(self, data: Dataset[Any], device: torch.device) -> None:
+        self.data, self.device = data, device
+        self.tensors = data.tensors if isinstance(data, TensorDataset) else None
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether rows are only copied within memory: a thread for that takes more from training than it gives."""
+        return self.tensors is not None and self.device.type == "cpu"
+
+    def __len__(self) -> int:
+        return len(self.data)  # type: ignore[arg-type]
+
+    def take(self, rows: torch.Tensor) -> Pair:
+        if self.tensors is not None:
+            pair = [part.index_select(0, rows) for part in self.tensors]
+        else:
+            pair = default_collate([self.data[int(row)] for row in rows])
+        if len(pair) != 2:
+            raise ValueError(f"a data set must give pairs of input and target; this one gives {len(pair)} parts")
+        return to_device(pair[0], self.device), to_device(pair[1], self.device)
+
+
+def to_device(value: Any, device: torch.device) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(device, non_blocking=True)
+    if isinstance(value, (list, tuple)):
+        return [to_device(part, device) for part in value]
+    return value
+
+
+def take_all(feed: Feed, parts: Sequence[torch.Tensor]) -> list[Pair | None]:
+    """The rows of each part; None for a part without rows."""
+    return [feed.take(rows) if len(rows) else None for rows in parts]
+
+
+def ahead(things: Iterable[Thing]) -> Iterator[Thing]:
+    """The same things, made in a thread a few steps ahead. An error there is raised here."""
+    made: queue.Queue[tuple[str, Any]] = queue.Queue(AHEAD)
+    unwanted = threading.Event()
+
+    def put(kind: str, thing: Any) -> bool:
+        while not unwanted.is_set():
+            try:
+                made.put((kind, thing), timeout=WAIT)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for thing in things:
+                if not put("thing", thing):
+                    return
+            put("end", None)
+        except BaseException as error:
+            put("error", error)
+
+    threading.Thread(target=work, name="shoal-feed", daemon=True).start()
+    try:
+        while True:
+            kind, thing = made.get()
+            if kind == "error":
+                raise thing
+            if kind == "end":
+                return
+            yield thing
+    finally:
+        unwanted.set()

@@ -1,0 +1,173 @@
+"""What a run is: its settings, checked, with names that cannot be mistyped unnoticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from shoal.machine import thread_count
+from shoal.members import nearest
+
+SINGLE = ("serial", "blas")
+DATA = ("allreduce", "local_sgd", "parameter_server")
+MODEL = ("tensor", "pipeline", "data+tensor", "data+pipeline", "sharded")
+STRATEGIES = (*SINGLE, *DATA, *MODEL, "kfold", "auto")
+BACKENDS = ("threads", "processes", "mpi")
+DEVICES = ("auto", "cpu", "cuda", "mps")
+LOSSES = ("cross_entropy", "mse", "bce")
+OPTIMIZERS = ("sgd", "adam", "adamw")
+SCHEDULES = ("constant", "cosine")
+SHARDS = 8  # micro-shards of a batch in exact mode, and micro-batches of a pipeline: more workers than this need more
+
+
+@dataclass(frozen=True)
+class Job:
+    """Settings of a run. `loss` and `optimizer` are names or functions."""
+
+    loss: str | Callable[[Any, Any], Any] = "cross_entropy"
+    optimizer: str | Callable[[Any], Any] = "adam"
+    learning_rate: float = 1e-3
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    epochs: int = 10
+    batch_size: int = 64
+    shuffle: bool = True
+    strategy: str = "auto"
+    backend: str = "processes"
+    workers: int = 1
+    blas_threads: int | None = None
+    exact: bool | None = None
+    shards: int = SHARDS
+    average_every: int | str = "epoch"
+    asynchronous: bool = False
+    folds: int = 5
+    mesh: tuple[int, int] | None = None
+    device: str = "auto"
+    seed: int = 0
+    checkpoint: str | None = None
+    checkpoint_every: int | str = "epoch"
+    restarts: int = 3
+    allow_fewer: bool = False
+    timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        one_of("strategy", self.strategy, STRATEGIES)
+        one_of("backend", self.backend, BACKENDS)
+        one_of("device", self.device.split(":")[0], DEVICES)
+        one_of("schedule", self.schedule, SCHEDULES)
+        if not callable(self.loss):
+            one_of("loss", self.loss, LOSSES)
+        if not callable(self.optimizer):
+            one_of("optimizer", self.optimizer, OPTIMIZERS)
+        for name in ("epochs", "batch_size", "workers", "shards"):
+            whole(name, getattr(self, name), 1)
+        whole("folds", self.folds, 2)
+        whole("restarts", self.restarts, 0)
+        whole("seed", self.seed, 0)
+        if self.blas_threads is not None:
+            thread_count(self.blas_threads)
+        positive("learning_rate", self.learning_rate)
+        positive("timeout", self.timeout)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.average_every not in ("epoch", "end"):
+            whole("average_every", self.average_every, 1, ' or "epoch" or "end"')
+        if self.checkpoint_every != "epoch":
+            whole("checkpoint_every", self.checkpoint_every, 1, ' or "epoch"')
+        if self.strategy in SINGLE and self.workers > 1:
+            raise ValueError(
+                f"strategy {self.strategy!r} has one worker; got workers={self.workers}. "
+                "Use strategy 'allreduce' for more, or blas_threads for more threads"
+            )
+        if self.strategy in MODEL and self.backend == "threads" and self.workers > 1:
+            raise ValueError(
+                f"strategy {self.strategy!r} splits the model over processes; use backend 'processes' or 'mpi'"
+            )
+        if self.exact and self.strategy not in (*SINGLE, "allreduce", "pipeline", "kfold", "auto"):
+            raise ValueError(
+                f"exact=True holds for the strategies serial, allreduce and pipeline; {self.strategy!r} has no exact "
+                "mode, leave it out"
+            )
+        if self.exact and self.workers > self.shards:
+            raise ValueError(
+                f"exact mode cuts each batch into {self.shards} shards, too few for {self.workers} workers; "
+                f"give shards={self.workers} or exact=False"
+            )
+        if self.mesh is not None and self.mesh[0] * self.mesh[1] != self.workers:
+            raise ValueError(f"mesh must multiply to the {self.workers} workers; got {self.mesh[0]} x {self.mesh[1]}")
+        if self.strategy.startswith("data+") and self.mesh is None and self.workers > 1 and self.workers % 2:
+            raise ValueError(
+                f"strategy {self.strategy!r} needs an even number of workers, or mesh=(data, model); "
+                f"got workers={self.workers}"
+            )
+
+    @property
+    def ranks(self) -> int:
+        """Processes or threads that take part: the workers, and a parameter server."""
+        return self.workers + (self.strategy == "parameter_server")
+
+    @property
+    def in_one_process(self) -> bool:
+        """Workers that are threads need no launching; neither does one worker alone."""
+        return self.backend == "threads" or self.ranks == 1
+
+    @property
+    def mesh_shape(self) -> tuple[int, int]:
+        """Workers along (data, model): as asked for, else two along the model.
+
+        >>> Job(strategy="data+tensor", workers=4).mesh_shape, Job(strategy="pipeline", workers=4).mesh_shape
+        ((2, 2), (1, 4))
+        """
+        if self.mesh is not None:
+            return self.mesh
+        if self.strategy.startswith("data+") and self.workers > 1:
+            return (self.workers // 2, 2)
+        return (1, self.workers)
+
+    def with_workers(self, workers: int) -> Job:
+        """The same with another number of workers; with one less where a mesh needs that."""
+        odd = self.strategy.startswith("data+") and workers > 1 and workers % 2 == 1
+        return replace(self, workers=workers - odd, mesh=None)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a checkpoint must agree on to be continued: all that decides weights, not who computes them."""
+        skipped = {
+            "workers", "backend", "blas_threads", "device", "mesh", "checkpoint", "checkpoint_every", "restarts",
+            "allow_fewer", "timeout", "epochs",
+        }  # fmt: skip
+        if self.schedule != "constant":
+            skipped.discard("epochs")
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
+        return {name: getattr(value, "__name__", "function") if callable(value) else value
+                for name, value in named.items()}  # fmt: skip
+
+
+def one_of(what: str, value: Any, names: Sequence[str]) -> None:
+    if value not in names:
+        raise ValueError(f"{what} must be one of {', '.join(names)}; got {value!r}{nearest(str(value), names)}")
+
+
+def whole(what: str, value: Any, least: int, otherwise: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{what} must be a whole number of at least {least}{otherwise}; got {value!r}")
+
+
+def positive(what: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ValueError(f"{what} must be a positive number; got {value!r}")
+
+
+def threads_per_worker(job: Job, cores: int | None = None) -> int:
+    """The one place where threads are shared out: workers x BLAS threads = cores, at least one each.
+
+    >>> threads_per_worker(Job(strategy="allreduce", workers=2), cores=8)
+    4
+    """
+    if job.blas_threads is not None:
+        return job.blas_threads
+    if job.strategy == "serial":
+        return 1
+    return max(1, (cores or thread_count()) // job.ranks)

@@ -1,0 +1,116 @@
+"""Cross-validation over workers: folds side by side, each on one worker, or on several where there are enough."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset, Subset, TensorDataset
+
+from shoal.parallel import surroundings
+from shoal.parallel.feed import epoch_order
+from shoal.parallel.groups import Alone
+from shoal.parallel.job import Job
+from shoal.parallel.launch import launch
+from shoal.parallel.sums import shares
+from shoal.parallel.worker import Result, Tell, Worker
+
+
+def run_folds(job: Job, model: nn.Module, data: Dataset[Any], tell: Tell) -> Result:
+    """Train a copy of the model for each fold. The model given back is that of the fold with the lowest loss."""
+    count = len(data)  # type: ignore[arg-type]
+    order = epoch_order(count, job.seed, -2, job.shuffle)
+    jobs, sets = [], []
+    for k, (start, end) in enumerate(shares(count, job.folds)):
+        rest = torch.cat([order[:start], order[end:]])
+        sets.append((_part(data, rest), _part(data, order[start:end])))
+        place = None if job.checkpoint is None else str(Path(job.checkpoint) / f"fold-{k}")
+        jobs.append(replace(job, checkpoint=place))
+    models = [copy.deepcopy(model) for _ in range(job.folds)]
+    if surroundings.launcher() is not None:
+        results = _over_ranks(jobs, models, sets, tell)
+    else:
+        results = _side_by_side(job, jobs, models, sets, tell)
+    return _together(job, model, results)
+
+
+def _side_by_side(job: Job, jobs: list[Job], models: list[nn.Module], sets: list[Any], tell: Tell) -> list[Result]:
+    """As many folds at a time as workers allow; workers left over make folds data-parallel."""
+    each = max(1, job.workers // job.folds)
+    lanes = min(job.folds, job.workers)
+    done = 0
+
+    def work(k: int) -> Result:
+        nonlocal done
+        kind = "allreduce" if each > 1 else "serial"
+        threads = job.blas_threads or 1
+        mine = replace(jobs[k], strategy=kind, workers=each, blas_threads=threads, exact=bool(job.exact) and each > 1)
+        if job.backend == "threads" or (lanes == 1 and each == 1):
+            result = Worker(mine, Alone(), models[k], sets[k][0], sets[k][1], _quiet).run()
+        else:
+            result = launch(mine, models[k], sets[k][0], sets[k][1], _quiet)
+        done += 1
+        tell({"share": done / job.folds, "note": _line(k, job.folds, result)})
+        return result
+
+    with ThreadPoolExecutor(lanes) as pool:
+        return list(pool.map(work, range(job.folds)))
+
+
+def _over_ranks(jobs: list[Job], models: list[nn.Module], sets: list[Any], tell: Tell) -> list[Result]:
+    """Under torchrun or mpiexec: each rank takes every so-manieth fold, then all tell all."""
+    from shoal.parallel.training import own_group
+
+    job = jobs[0]
+    with own_group(job) as group:
+        mine: dict[int, Any] = {}
+        for k in range(group.rank, job.folds, group.size):
+            alone = replace(jobs[k], strategy="serial", workers=1, exact=False)
+            result = Worker(alone, Alone(), models[k], sets[k][0], sets[k][1], _quiet).run()
+            mine[k] = (result.model.state_dict(), result.history, result.metrics)
+        results = []
+        everyone: dict[int, Any] = {}
+        for part in group.gather_objects(mine):
+            everyone |= part
+        for k in range(job.folds):
+            state, history, metrics = everyone[k]
+            models[k].load_state_dict(state)
+            results.append(Result(models[k], history, metrics))
+            tell({"share": (k + 1) / job.folds, "note": _line(k, job.folds, results[k])})
+        return results
+
+
+def _together(job: Job, model: nn.Module, results: list[Result]) -> Result:
+    losses = [result.metrics["valid_loss"] for result in results]
+    best = min(range(len(results)), key=lambda k: losses[k])
+    model.load_state_dict(results[best].model.state_dict())
+    metrics: dict[str, Any] = {**results[best].metrics, "strategy": "kfold", "workers": job.workers, "best_fold": best}
+    for name in ("valid_loss", "valid_accuracy", "train_loss"):
+        values = [result.metrics[name] for result in results if name in result.metrics]
+        if values:
+            metrics[name] = statistics.fmean(values)
+            metrics[f"{name}_spread"] = statistics.pstdev(values)
+    history = [{"fold": k, **record} for k, result in enumerate(results) for record in result.history]
+    return Result(model, history, metrics, results)
+
+
+def _part(data: Dataset[Any], rows: torch.Tensor) -> Dataset[Any]:
+    if isinstance(data, TensorDataset):
+        return TensorDataset(*[tensor[rows] for tensor in data.tensors])
+    return Subset(data, rows.tolist())
+
+
+def _line(k: int, folds: int, result: Result) -> str:
+    right = result.metrics.get("valid_accuracy")
+    return f"fold {k + 1} of {folds}: loss {result.metrics['valid_loss']:.4f}" + (
+        f", {right:.2%} right" if right is not None else ""
+    )
+
+
+def _quiet(content: dict[str, Any]) -> None: ...

@@ -1,0 +1,216 @@
+"""The launcher: starts workers, listens to them, and starts them again from the last checkpoint when one is lost."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from shoal.parallel import parcel
+from shoal.parallel.job import Job, threads_per_worker
+from shoal.parallel.lifeline import STOPPED, Event, Hub
+from shoal.parallel.rank import LOST
+from shoal.parallel.surroundings import OWN
+from shoal.parallel.worker import Result, Tell
+
+START = 120.0  # seconds for all workers to come up
+GRACE = 1.5  # seconds to hear why a worker ended
+END = 5.0  # seconds for workers to end after they were told to
+
+
+class WorkerError(RuntimeError):
+    """A worker failed with an error of its own; `kind` is the name of its type, `reason` its message."""
+
+    def __init__(self, rank: int, size: int, kind: str, reason: str, trace: str) -> None:
+        super().__init__(f"worker {rank} of {size} failed: {kind}: {reason}\n\n{trace.rstrip()}")
+        self.rank, self.kind, self.reason, self.trace = rank, kind, reason, trace
+
+
+class WorkerLost(RuntimeError):
+    """A worker is gone, and the attempts to start again are used up."""
+
+
+@dataclass
+class Trouble:
+    """Why an attempt ended: an error to raise, or a loss to recover from."""
+
+    rank: int
+    reason: str
+    error: WorkerError | None = None
+
+
+def launch(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
+    """Train with workers of our own. Losses are survived `restarts` times."""
+    folder = Path(tempfile.mkdtemp(prefix="shoal-"))
+    try:
+        if job.checkpoint is None:
+            job = replace(job, checkpoint=str(folder / "checkpoint"))
+        else:
+            job = replace(job, checkpoint=str(Path(job.checkpoint).absolute()))
+        parcel.write(folder, job, model, train, valid)
+        for attempt in range(job.restarts + 1):
+            trouble = Attempt(job, folder, attempt, tell).run()
+            if trouble is None:
+                return _result(folder, model)
+            if trouble.error is not None:
+                raise trouble.error
+            if attempt == job.restarts:
+                break
+            if job.allow_fewer and job.workers > 1:
+                job = job.with_workers(job.workers - 1)
+            tell({"note": f"worker {trouble.rank} {trouble.reason}; starting again from the last checkpoint "
+                          f"with {job.workers} worker{'s' * (job.workers > 1)}"})  # fmt: skip
+        assert trouble is not None
+        raise WorkerLost(f"worker {trouble.rank} {trouble.reason}; started again {job.restarts} times, no more")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _result(folder: Path, model: nn.Module) -> Result:
+    content = torch.load(folder / "result.pt", weights_only=True)
+    model.load_state_dict(content["model"])
+    return Result(model, content["history"], content["metrics"])
+
+
+class Attempt:
+    """One set of workers, from their start to their end."""
+
+    def __init__(self, job: Job, folder: Path, number: int, tell: Tell) -> None:
+        self.job, self.folder, self.number, self.tell = job, folder, number, tell
+        self.hub = Hub()
+        self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.here: set[int] = set()
+        self.done: set[int] = set()
+
+    def run(self) -> Trouble | None:
+        try:
+            self._start()
+            return self._watch()
+        finally:
+            self._end()
+
+    def _start(self) -> None:
+        job = self.job
+        threads = str(threads_per_worker(job))
+        own = {
+            "SHOAL_HUB": self.hub.address, "SHOAL_STORE": f"127.0.0.1:{self.store.port}", OWN: str(os.getpid()),
+            "SHOAL_ATTEMPT": str(self.number), "SHOAL_WORKERS": str(job.workers),
+            "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }  # fmt: skip
+        program = [sys.executable, "-m", "shoal.parallel.rank", str(self.folder)]
+        if job.backend == "mpi":
+            self._run([mpi_launcher(), "-n", str(job.ranks), *program], own)
+            return
+        for rank in range(job.ranks):
+            self._run(program, {**own, "SHOAL_RANK": str(rank)})
+
+    def _run(self, command: list[str], own: dict[str, str]) -> None:
+        self.processes.append(
+            subprocess.Popen(command, env={**os.environ, **own}, stdin=subprocess.DEVNULL, start_new_session=True)
+        )
+
+    def _watch(self) -> Trouble | None:
+        """Until all are done, or something is wrong."""
+        deadline = time.monotonic() + START
+        while True:
+            trouble = self._listen(0.05)
+            if trouble is not None:
+                return trouble
+            if len(self.done) == self.job.ranks:
+                return None
+            if len(self.here) < self.job.ranks and time.monotonic() > deadline:
+                return Trouble(-1, f"or another did not start within {START:g} s")
+            trouble = self._ended_badly()
+            if trouble is not None:
+                return trouble
+
+    def _listen(self, seconds: float) -> Trouble | None:
+        try:
+            event = self.hub.events.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if event.kind == "here":
+            self.here.add(event.rank)
+        elif event.kind == "done":
+            self.done.add(event.rank)
+        elif event.kind == "progress":
+            self.tell(event.content)
+        elif event.kind == "error":
+            return self._failed(event)
+        elif event.kind in ("lost", "lost another"):
+            return self._why(event.rank, event.content["reason"], secondary=event.kind != "lost")
+        return None
+
+    def _failed(self, event: Event) -> Trouble:
+        told = event.content
+        error = WorkerError(event.rank, self.job.ranks, told["type"], told["message"], told["traceback"])
+        return Trouble(event.rank, "failed", error)
+
+    def _ended_badly(self) -> Trouble | None:
+        for rank, process in enumerate(self.processes):
+            code = process.poll()
+            if code is not None and code != 0:
+                mine = rank if self.job.backend != "mpi" else 0
+                return self._why(mine, _ending(code), secondary=code in (LOST, STOPPED))
+        return None
+
+    def _why(self, rank: int, reason: str, secondary: bool) -> Trouble:
+        """Something ended. For a moment, listen to whether somebody says why: an error counts more than its echoes."""
+        found = None if secondary else Trouble(rank, reason)
+        deadline = time.monotonic() + GRACE
+        while time.monotonic() < deadline:
+            try:
+                event = self.hub.events.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if event.kind == "error":
+                return self._failed(event)
+            if event.kind == "lost" and found is None:
+                found = Trouble(event.rank, event.content["reason"])
+            if event.kind == "progress":
+                self.tell(event.content)
+        return found or Trouble(rank, reason)
+
+    def _end(self) -> None:
+        """No worker is left behind."""
+        if len(self.done) < self.job.ranks:
+            self.hub.stop()
+        deadline = time.monotonic() + END
+        for process in self.processes:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.hub.kill_all()
+        self.hub.close()
+        del self.store
+
+
+def _ending(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def mpi_launcher() -> str:
+    """The program that starts MPI ranks, beside this Python or on the path."""
+    from importlib.util import find_spec
+
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if find_spec("mpi4py") is None or found is None:
+        missing = "mpi4py is not installed" if find_spec("mpi4py") is None else "there is no mpiexec"
+        raise ModuleNotFoundError(f"backend 'mpi' needs MPI, and {missing}: pip install mpi4py mpich")
+    return found

@@ -1,0 +1,201 @@
+"""A model with its loss and optimiser, seen from outside as flat vectors: gradients to sum, weights to average."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from shoal.parallel.job import Job
+from shoal.parallel.randomness import draws_random_numbers, keyed
+
+Loss = Callable[[Any, Any], torch.Tensor]
+
+
+def make_loss(loss: str | Loss) -> Loss:
+    """A loss that is a mean over rows. "mse" and "bce" take classes as well: as ones and zeros."""
+    if callable(loss):
+        return loss
+    if loss == "cross_entropy":
+        return nn.functional.cross_entropy
+    plain = nn.functional.mse_loss if loss == "mse" else nn.functional.binary_cross_entropy_with_logits
+    return lambda output, target: plain(output, _like(output, target))
+
+
+def _like(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    if target.shape == output.shape:
+        return target.to(output.dtype)
+    if not target.is_floating_point() and target.dim() == output.dim() - 1:
+        return nn.functional.one_hot(target, output.shape[-1]).to(output.dtype)
+    return target.reshape(output.shape).to(output.dtype)
+
+
+def make_optimizer(job: Job, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    if callable(job.optimizer):
+        return job.optimizer(parameters)
+    common: dict[str, Any] = {"lr": job.learning_rate, "weight_decay": job.weight_decay}
+    if job.optimizer == "sgd":
+        return torch.optim.SGD(parameters, momentum=job.momentum, **common)
+    return (torch.optim.Adam if job.optimizer == "adam" else torch.optim.AdamW)(parameters, **common)
+
+
+class Schedule:
+    """The learning rate at each step, computed from the step alone: nothing to save, nothing to lose."""
+
+    def __init__(self, kind: str, optimizer: torch.optim.Optimizer, steps: int) -> None:
+        self.kind, self.optimizer, self.steps = kind, optimizer, max(1, steps)
+        self.first = [group["lr"] for group in optimizer.param_groups]
+
+    def set(self, step: int) -> None:
+        if self.kind == "constant":
+            return
+        share = 0.5 * (1 + math.cos(math.pi * min(step / self.steps, 1.0)))
+        for group, rate in zip(self.optimizer.param_groups, self.first, strict=True):
+            group["lr"] = rate * share
+
+
+class Learner:
+    """Gradients of rows as one vector, [of all parameters | loss | buffers that average], and what to do with it."""
+
+    def __init__(self, model: nn.Module, job: Job, steps: int, threaded: bool = False) -> None:
+        self.model, self.job, self.threaded = model.train(), job, threaded
+        self.names = [name for name, p in model.named_parameters() if p.requires_grad]
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise ValueError("the model has no parameter that could be trained")
+        self.buffers = _averaged(model)
+        self.count = sum(p.numel() for p in self.parameters)
+        self.width = self.count + 1 + sum(b.numel() for b in self.buffers)
+        self.loss = make_loss(job.loss)
+        self.optimizer = make_optimizer(job, self.parameters)
+        self.schedule = Schedule(job.schedule, self.optimizer, steps)
+        self.random: bool | None = None  # found out with the first rows
+
+    # ---- gradients ----
+
+    def is_random(self, inputs: Any) -> bool:
+        """Whether training draws random numbers; tried once."""
+        if self.random is None:
+            self.random = draws_random_numbers(self.model, inputs)
+        return self.random
+
+    def replica(self) -> nn.Module:
+        """A model on the same weights, for another thread: what passes through it leaves this one alone."""
+        other = copy.deepcopy(self.model)
+        for mine, its in zip(self.model.parameters(), other.parameters(), strict=True):
+            its.data = mine.data
+        return other
+
+    def gradient(
+        self, inputs: Any, target: Any, share: float, key: int, out: torch.Tensor, model: nn.Module | None = None
+    ) -> torch.Tensor:
+        """Write `share` times the gradient, the loss and the buffers into `out`."""
+        self.is_random(inputs)
+        if model is None:
+            loss, grads, buffers = self._backward(self.model, inputs, target, share, key)
+        else:
+            for mine, its in zip(self.model.buffers(), model.buffers(), strict=True):
+                its.copy_(mine)
+            loss, grads, buffers = self._backward(model, inputs, target, share, key)
+        start = 0
+        for grad in grads:
+            out[start : start + grad.numel()].copy_(grad.reshape(-1))
+            start += grad.numel()
+        out[start] = loss
+        start += 1
+        for buffer in buffers:
+            torch.mul(buffer.reshape(-1), share, out=out[start : start + buffer.numel()])
+            start += buffer.numel()
+        return out
+
+    def _backward(
+        self, model: nn.Module, inputs: Any, target: Any, share: float, key: int
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...], list[torch.Tensor]]:
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        if self.random:
+            with keyed(key, self.threaded):
+                loss = self.loss(model(inputs), target) * share
+        else:
+            loss = self.loss(model(inputs), target) * share
+        grads = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+        return loss.detach(), grads, _averaged(model)
+
+    def apply(self, vector: torch.Tensor, step: int) -> float:
+        """Take a step along a summed gradient; the loss comes back."""
+        start = 0
+        for parameter in self.parameters:
+            parameter.grad = vector[start : start + parameter.numel()].view_as(parameter)
+            start += parameter.numel()
+        loss = float(vector[start])
+        start += 1
+        for buffer in self.buffers:
+            buffer.copy_(vector[start : start + buffer.numel()].view_as(buffer))
+            start += buffer.numel()
+        self.schedule.set(step)
+        self.optimizer.step()
+        return loss
+
+    # ---- weights ----
+
+    def weights(self) -> torch.Tensor:
+        """All parameters and averaging buffers, one after the other."""
+        with torch.no_grad():
+            return torch.cat([part.reshape(-1) for part in (*self.parameters, *self.buffers)])
+
+    def set_weights(self, vector: torch.Tensor) -> None:
+        start = 0
+        with torch.no_grad():
+            for part in (*self.parameters, *self.buffers):
+                part.copy_(vector[start : start + part.numel()].view_as(part))
+                start += part.numel()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "model": {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()},
+            "optimizer": optimizer_state(self.optimizer, dict(zip(self.names, self.parameters, strict=True))),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        load_optimizer(self.optimizer, dict(zip(self.names, self.parameters, strict=True)), state["optimizer"])
+
+
+def _averaged(model: nn.Module) -> list[torch.Tensor]:
+    """Buffers that are numbers to be averaged over shards, such as running means; counters are not."""
+    return [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer, named: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The optimiser's memory of each parameter, by the parameter's name; whole tensors, also of those spread out."""
+    saved: dict[str, dict[str, Any]] = {}
+    for name, parameter in named.items():
+        memory = optimizer.state.get(parameter, {})
+        saved[name] = {key: _whole(value) for key, value in memory.items()}
+    return saved
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, named: dict[str, Any], saved: dict[str, dict[str, Any]]) -> None:
+    for name, parameter in named.items():
+        if saved.get(name):
+            optimizer.state[parameter] = {key: _like_parameter(value, parameter) for key, value in saved[name].items()}
+
+
+def _whole(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return (value.full_tensor() if hasattr(value, "full_tensor") else value).detach().cpu().clone()
+
+
+def _like_parameter(value: Any, parameter: Any) -> Any:
+    """Onto the parameter's device, and spread out as it is; counters of steps stay where they are."""
+    if not isinstance(value, torch.Tensor) or value.shape != parameter.shape:
+        return copy.deepcopy(value)
+    if hasattr(parameter, "device_mesh"):
+        from torch.distributed.tensor import distribute_tensor
+
+        return distribute_tensor(value.to(parameter.device), parameter.device_mesh, parameter.placements)
+    return value.to(parameter.device).clone()

@@ -1,0 +1,43 @@
+"""What a launcher hands to its workers: job, model and data, in files of a folder that only this user can read."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset, TensorDataset
+
+from shoal.parallel.job import Job
+
+
+def write(folder: Path, job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None) -> None:
+    """Classes and functions of the user's script travel by value: workers do not run that script again."""
+    import cloudpickle
+
+    parts: dict[str, Any] = {"job": job, "model": model}
+    for name, data in (("train", train), ("valid", valid)):
+        if isinstance(data, TensorDataset):
+            torch.save([tensor.cpu() for tensor in data.tensors], folder / f"{name}.pt")
+            parts[name] = f"{name}.pt"
+        else:
+            parts[name] = data
+    try:
+        content = cloudpickle.dumps(parts)
+    except Exception as error:
+        raise TypeError(f"model, data set, loss or optimizer cannot be sent to other processes: {error}") from None
+    (folder / "parcel.pkl").write_bytes(content)
+
+
+def read(folder: Path) -> tuple[Job, nn.Module, Dataset[Any], Dataset[Any] | None]:
+    """Tensors are mapped, not copied: all workers look at the same pages."""
+    parts = pickle.loads((folder / "parcel.pkl").read_bytes())
+    data = []
+    for name in ("train", "valid"):
+        value = parts[name]
+        if isinstance(value, str):
+            value = TensorDataset(*torch.load(folder / value, mmap=True, weights_only=True))
+        data.append(value)
+    return parts["job"], parts["model"], data[0], data[1]

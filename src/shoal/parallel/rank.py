@@ -1,0 +1,88 @@
+"""The program of one worker: `python -m shoal.parallel.rank FOLDER`, started by the launcher, never by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+FAILED, LOST = 1, 3
+TELL_EVERY = 0.1  # seconds between two words about progress
+
+
+def main(folder: Path) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the launcher, which ends the workers
+    from shoal.parallel.lifeline import Line
+    from shoal.parallel.surroundings import MPI_RANKS
+
+    named = [os.environ[name] for name in ("SHOAL_RANK", *MPI_RANKS) if name in os.environ]
+    rank = int(named[0])
+    line = Line(os.environ["SHOAL_HUB"], rank)
+    try:
+        _train(folder, rank, line)
+        line.tell("done")
+        code = 0
+    except BaseException as error:
+        code = _report(error, line)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(0.05)
+    os._exit(code)  # without waiting for threads of libraries, some of which wait for somebody who never answers
+
+
+def _train(folder: Path, rank: int, line: Any) -> None:
+    import torch
+
+    from shoal.parallel import parcel
+    from shoal.parallel.devices import find_device
+    from shoal.parallel.groups import Distributed, Group, Mpi
+    from shoal.parallel.job import MODEL
+    from shoal.parallel.worker import Worker
+
+    job, model, train, valid = parcel.read(folder)
+    workers = int(os.environ["SHOAL_WORKERS"])
+    if workers != job.workers:
+        job = job.with_workers(workers)
+    group: Group
+    if job.backend == "mpi" and job.strategy not in MODEL:
+        group = Mpi(job.timeout)
+    else:
+        host, port = os.environ["SHOAL_STORE"].split(":")
+        store = torch.distributed.TCPStore(host, int(port), is_master=False)
+        prefixed = torch.distributed.PrefixStore(f"attempt-{os.environ['SHOAL_ATTEMPT']}", store)
+        group = Distributed(prefixed, rank, job.ranks, job.timeout, find_device(job.device, rank))
+    told = 0.0
+
+    def tell(content: dict[str, Any]) -> None:
+        nonlocal told
+        if "record" in content or time.monotonic() - told > TELL_EVERY:
+            told = time.monotonic()
+            line.tell("progress", **content)
+
+    result = Worker(replace(job), group, model, train, valid, tell).run()
+    if rank == 0:
+        state = {name: value.cpu() for name, value in result.model.state_dict().items()}
+        torch.save({"model": state, "history": result.history, "metrics": result.metrics}, folder / "result.part")
+        os.replace(folder / "result.part", folder / "result.pt")
+    group.close()
+
+
+def _report(error: BaseException, line: Any) -> int:
+    """A worker that lost another one says only that; the others say what happened to them."""
+    from shoal.parallel.groups import Lost
+
+    if isinstance(error, Lost) or "Connection closed by peer" in str(error) or "Connection reset" in str(error):
+        line.tell("lost another", reason=str(error))
+        return LOST
+    text = "".join(traceback.format_exception(error))
+    line.tell("error", type=type(error).__name__, message=str(error), traceback=text)
+    return FAILED
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,133 @@
+"""A parameter server: one rank holds weights and optimiser, the others send gradients and get weights back.
+
+Synchronous, it waits for all workers and equals all-reduce. Asynchronous (Downpour), it applies each gradient when it
+comes, and notes how stale it is: how many others were applied since its worker last got weights. That is another
+algorithm, and its result depends on who happens to be faster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from shoal.parallel.feed import key
+from shoal.parallel.groups import Group
+from shoal.parallel.job import Job
+from shoal.parallel.learner import Learner
+from shoal.parallel.strategies import Items, Strategy, given
+from shoal.parallel.sums import shares
+
+SERVER = 0
+HEADER = 2  # numbers before a gradient: the version of the weights it was computed with, and how many rows
+
+
+class ParameterServer(Strategy):
+    """Rank 0 is the server and has no rows."""
+
+    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int, threaded: bool) -> None:
+        super().__init__(job, group, model, rows)
+        self.workers = group.size - 1
+        self.learner = Learner(model, job, self.total_steps(), threaded=threaded)
+        width, device = self.learner.width, self.learner.parameters[0].device
+        self.message = torch.zeros(HEADER + width, device=device)
+        self.reply = torch.zeros(width, device=device)  # the version, then weights and buffers
+        self.version = 0
+        self.serving = group.rank == SERVER
+
+    def round_rows(self) -> int:
+        return self.rows if self.job.asynchronous else self.job.batch_size
+
+    def steps_in(self, rows: int) -> int:
+        if not self.job.asynchronous:
+            return super().steps_in(rows)
+        return sum(-(-(end - start) // self.job.batch_size) for start, end in shares(rows, self.workers))
+
+    def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        if self.serving:
+            return []
+        start, end = shares(len(rows), self.workers)[self.group.rank - 1]
+        mine = rows[start:end]
+        if not len(mine):
+            return []
+        return list(mine.split(self.job.batch_size)) if self.job.asynchronous else [mine]
+
+    def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
+        if self.job.asynchronous:
+            done = self._serve(rows, step) if self.serving else self._work(items, step)
+            self._settle()
+            return done
+        if self.serving:
+            return self._serve_together(rows, step)
+        for item in items:
+            inputs, target = given(item)
+            self._send_gradient(inputs, target, len(target) / rows, step)
+        self._take_weights()
+        return 0.0, 0
+
+    # ---- the server ----
+
+    def _serve_together(self, rows: int, step: int) -> tuple[float, int]:
+        """Sum in the order of the workers, step once, answer all."""
+        busy = [k + 1 for k, (start, end) in enumerate(shares(rows, self.workers)) if end > start]
+        total = torch.zeros_like(self.message[HEADER:])
+        for worker in busy:
+            self.group.receive(self.message, worker)
+            total += self.message[HEADER:]
+        loss = self.learner.apply(total, step)
+        self._write_reply()
+        for worker in range(1, self.group.size):
+            self.group.send(self.reply, worker)
+        return loss * rows, rows
+
+    def _serve(self, rows: int, step: int) -> tuple[float, int]:
+        loss, seen = 0.0, 0
+        staleness = self.notes.setdefault("staleness", [])
+        for k in range(self.steps_in(rows)):
+            worker = self.group.receive(self.message)
+            version, count = int(self.message[0]), int(self.message[1])
+            staleness.append(float(self.version - version))
+            loss += self.learner.apply(self.message[HEADER:].clone(), step + k) * count
+            seen += count
+            self.version += 1
+            self._write_reply()
+            self.group.send(self.reply, worker)
+        return loss, seen
+
+    def _write_reply(self) -> None:
+        self.reply[0] = float(self.version)
+        self.reply[1:] = self.learner.weights()
+
+    # ---- a worker ----
+
+    def _work(self, items: Items, step: int) -> tuple[float, int]:
+        for k, item in enumerate(items):
+            inputs, target = given(item)
+            self._send_gradient(inputs, target, 1.0, step + k)
+            self._take_weights()
+        return 0.0, 0
+
+    def _send_gradient(self, inputs: Any, target: Any, share: float, step: int) -> None:
+        self.learner.gradient(inputs, target, share, key(self.job.seed, step, self.group.rank), self.message[HEADER:])
+        self.message[0], self.message[1] = float(self.version), float(len(target))
+        self.group.send(self.message, SERVER)
+
+    def _take_weights(self) -> None:
+        self.group.receive(self.reply, SERVER)
+        self.version = int(self.reply[0])
+        self.learner.set_weights(self.reply[1:])
+
+    def _settle(self) -> None:
+        """After an epoch of working asynchronously, all have the server's weights."""
+        if self.serving:
+            self._write_reply()
+        self.group.broadcast(self.reply)
+        self.version = int(self.reply[0])
+        self.learner.set_weights(self.reply[1:])
+
+    def state(self) -> dict[str, Any]:
+        return self.learner.state()
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.learner.load(state)

@@ -1,0 +1,358 @@
+"""Strategies that give every worker the whole model: how a round of rows becomes new weights.
+
+A round is what all workers agree after: one batch for most, many batches of its own for local SGD. Rounds follow each
+other through the order of an epoch, so that a run can go on at any round with any number of workers.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import nn
+
+from shoal.parallel.feed import Pair, epoch_order, key
+from shoal.parallel.groups import Group
+from shoal.parallel.job import Job
+from shoal.parallel.learner import Learner
+from shoal.parallel.randomness import keyed
+from shoal.parallel.sums import Node, combine, cover, shares
+
+Items = Sequence[Pair | None]
+
+
+class Strategy(ABC):
+    """One worker's side of it."""
+
+    together = False  # whether all workers have to look at the same rows to evaluate
+
+    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int) -> None:
+        self.job, self.group, self.rows = job, group, rows
+        self.model = model
+        self.notes: dict[str, list[float]] = {}  # more to tell about an epoch, as means
+
+    def total_steps(self) -> int:
+        """Steps of the optimiser in the whole run."""
+        return self.job.epochs * self.steps_in(self.rows)
+
+    def round_rows(self) -> int:
+        """Rows that all workers use together in a round."""
+        return self.job.batch_size
+
+    def steps_in(self, rows: int) -> int:
+        """Steps of the optimiser that so many rows make."""
+        return -(-rows // self.job.batch_size)
+
+    @abstractmethod
+    def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        """Rows that this worker will need in a round, as `round` takes them."""
+
+    @abstractmethod
+    def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
+        """Train on a round of so many rows; the sum of the loss over rows of this worker, and how many these are."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Model and optimiser, whole, on the first worker at least. All workers call this together."""
+
+    @abstractmethod
+    def load(self, state: dict[str, Any]) -> None: ...
+
+    def evaluated(self) -> nn.Module:
+        """What to evaluate now."""
+        return self.model
+
+    def finish(self) -> None:  # noqa: B027, most have nothing left to do
+        """After the last round."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of threads."""
+
+
+class OneWorker(Strategy):
+    """`serial` and `blas`: the plain loop."""
+
+    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int) -> None:
+        super().__init__(job, group, model, rows)
+        self.learner = Learner(model, job, self.total_steps())
+
+    def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        return [rows]
+
+    def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
+        (inputs, target) = given(items[0])
+        learner = self.learner
+        learner.optimizer.zero_grad(set_to_none=True)
+        if learner.is_random(inputs):
+            torch.manual_seed(key(self.job.seed, step, 0))
+        loss = learner.loss(self.model(inputs), target)
+        loss.backward()
+        learner.schedule.set(step)
+        learner.optimizer.step()
+        return float(loss.detach()) * rows, rows
+
+    def state(self) -> dict[str, Any]:
+        return self.learner.state()
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.learner.load(state)
+
+
+class AllReduce(Strategy):
+    """Each batch is cut into shards, their gradients are summed in a fixed order, and everybody takes the same step.
+
+    With `exact` the shards are the same for any number of workers, and so are the bits. Without, there is one shard for
+    each worker. Within a worker, shards go over threads: with one worker that is all the parallelism there is.
+    """
+
+    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int, threads: int) -> None:
+        super().__init__(job, group, model, rows)
+        self.threads = threads
+        self.learner = Learner(model, job, self.total_steps(), threaded=threads > 1)
+        self.shards = job.shards if job.exact else group.size * threads
+        self.least = fewest_rows(model)
+        self.mine = shares(self.shards, group.size)[group.rank]
+        self.width = group.padded(self.learner.width)
+        device = self.learner.parameters[0].device
+        self.vectors = torch.zeros(self.mine[1] - self.mine[0], self.width, device=device)
+        has_buffers = any(True for _ in model.buffers())
+        self.models = [self.learner.replica() if threads > 1 or has_buffers else None for _ in range(threads)]
+        self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def _bounds(self, rows: int) -> list[Node]:
+        """Where the shards of a batch begin and end; the last ones of a small batch are empty."""
+        filled = min(self.shards, max(1, rows // self.least))
+        return shares(rows, filled) + [(rows, rows)] * (self.shards - filled)
+
+    def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        return [rows[start:end] for start, end in self._bounds(len(rows))[self.mine[0] : self.mine[1]]]
+
+    def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
+        bounds = self._bounds(rows)
+        filled = sum(end > start for start, end in bounds)
+        if items and items[0] is not None:
+            self.learner.is_random(items[0][0])  # before threads are about
+        self._over_threads(lambda thread: self._compute(thread, items, bounds, step))
+        nodes = [node for node in cover(self.mine, (0, self.shards)) if node[0] < filled]
+        cuts = shares(self.width, self.threads)
+        self._over_threads(lambda thread: self._sum(nodes, cuts[thread], filled))
+        sums = {node: self.vectors[node[0] - self.mine[0]] for node in nodes}
+        if self.group.size == 1:
+            total = sums[(0, self.shards)]
+        else:
+            total = self.group.tree_sum(sums, self.shards, filled, self.width)
+        loss = self.learner.apply(total, step)
+        self._count()
+        return (loss * rows, rows) if self.group.rank == 0 else (0.0, 0)
+
+    def _compute(self, thread: int, items: Items, bounds: list[Node], step: int) -> None:
+        """Gradients of every so-manieth shard."""
+        for k in range(thread, len(items), self.threads):
+            item = items[k]
+            if item is not None:
+                inputs, target = item
+                start, end = bounds[self.mine[0] + k]
+                self.learner.gradient(
+                    inputs, target, (end - start) / bounds[-1][1], key(self.job.seed, step, self.mine[0] + k),
+                    self.vectors[k, : self.learner.width], self.models[thread],
+                )  # fmt: skip
+
+    def _sum(self, nodes: Sequence[Node], columns: Node, filled: int) -> None:
+        """Sum shards up to whole nodes, in place, for some of the columns."""
+        first = self.mine[0]
+        known: dict[Node, torch.Tensor | None] = {
+            (k, k + 1): self.vectors[k - first, columns[0] : columns[1]] if k < filled else None
+            for k in range(*self.mine)
+        }
+        for node in nodes:
+            combine(node, known, torch.Tensor.add_)
+
+    def _over_threads(self, work: Any) -> None:
+        if self.pool is None:
+            work(0)
+        else:
+            for done in [self.pool.submit(work, thread) for thread in range(self.threads)]:
+                done.result()
+
+    def _count(self) -> None:
+        """Counters among the buffers, such as the number of batches seen: as a replica has them after one shard."""
+        if self.models[0] is not None:
+            for mine, its in zip(self.model.buffers(), self.models[0].buffers(), strict=True):
+                if not mine.is_floating_point():
+                    mine.copy_(its)
+
+    def state(self) -> dict[str, Any]:
+        return self.learner.state()
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.learner.load(state)
+
+    def close(self) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Ddp(Strategy):
+    """Torch's own DistributedDataParallel: close to the exact sum, and communication hidden behind computation."""
+
+    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int) -> None:
+        from torch.nn.parallel import DistributedDataParallel
+
+        super().__init__(job, group, model, rows)
+        self.learner = Learner(model, job, self.total_steps())
+        device = self.learner.parameters[0].device
+        self.wrapped = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+        self.wrapped.register_comm_hook(None, _summing(group))
+
+    def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        start, end = shares(len(rows), self.group.size)[self.group.rank]
+        return [rows[start:end] if end > start else rows[:1]]  # nobody stays away: a row that counts nothing
+
+    def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
+        inputs, target = given(items[0])
+        start, end = shares(rows, self.group.size)[self.group.rank]
+        learner = self.learner
+        learner.optimizer.zero_grad(set_to_none=True)
+        with keyed(key(self.job.seed, step, self.group.rank), False):
+            loss = learner.loss(self.wrapped(inputs), target) * ((end - start) / rows)
+        loss.backward()
+        learner.schedule.set(step)
+        learner.optimizer.step()
+        return float(loss.detach()) * rows, end - start
+
+    def state(self) -> dict[str, Any]:
+        return self.learner.state()
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.learner.load(state)
+
+
+def _summing(group: Group) -> Any:
+    """Sums a bucket of gradients, and notes how long that took. Losses are scaled, so nothing is divided here."""
+    import torch.distributed as dist
+
+    def sum_up(_, bucket):  # type: ignore[no-untyped-def] # torch refuses annotations that are text
+        begun = time.perf_counter()
+        future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+
+        def done(ended: Any) -> Any:
+            group.seconds += time.perf_counter() - begun
+            return ended.value()[0]
+
+        return future.then(done)
+
+    return sum_up
+
+
+class LocalSgd(Strategy):
+    """Workers train alone on rows of their own; weights are averaged every few steps, every epoch, or at the end.
+
+    Another algorithm than all-reduce: what it finds depends on the number of workers. `batch_size` is each worker's.
+    """
+
+    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int, threaded: bool) -> None:
+        super().__init__(job, group, model, rows)
+        self.learner = Learner(model, job, self.total_steps(), threaded=threaded)
+        self.vector = torch.empty(self.learner.width, device=self.learner.parameters[0].device)
+        self.owner = torch.empty(rows, dtype=torch.int64)  # for a whole epoch alone, each worker keeps its own rows
+        order = epoch_order(rows, job.seed, -1, job.shuffle)
+        for worker, (start, end) in enumerate(shares(rows, group.size)):
+            self.owner[order[start:end]] = worker
+
+    def round_rows(self) -> int:
+        every = self.job.average_every
+        return self.rows if isinstance(every, str) else every * self.job.batch_size * self.group.size
+
+    def steps_in(self, rows: int) -> int:
+        return -(-rows // (self.job.batch_size * self.group.size))
+
+    def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        if isinstance(self.job.average_every, str):
+            mine = rows[self.owner[rows] == self.group.rank]
+        else:
+            start, end = shares(len(rows), self.group.size)[self.group.rank]
+            mine = rows[start:end]
+        return list(mine.split(self.job.batch_size)) if len(mine) else []
+
+    def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
+        total, seen = 0.0, 0
+        for k, item in enumerate(items):
+            inputs, target = given(item)
+            seed = key(self.job.seed, step + k, 2 + self.group.rank)
+            self.learner.gradient(inputs, target, 1.0, seed, self.vector)
+            count = len(target)
+            total += self.learner.apply(self.vector, step + k) * count
+            seen += count
+        if self.job.average_every != "end":
+            self._average(seen, rows)
+        return total, seen
+
+    def _average(self, seen: int, rows: int) -> None:
+        """The mean of all workers' weights and optimiser moments, each counted by its rows."""
+        moments = self._moments()
+        sizes = [self.learner.weights(), *[moment.reshape(-1).to(torch.float32) for moment in moments]]
+        vector = torch.cat(sizes) * (seen / rows)
+        self.group.all_reduce(vector)
+        pieces = vector.split([len(part) for part in sizes])
+        self.learner.set_weights(pieces[0])
+        for moment, piece in zip(moments, pieces[1:], strict=True):
+            moment.copy_(piece.view_as(moment))
+
+    def _moments(self) -> list[torch.Tensor]:
+        """Of all parameters, in order. A worker without rows has none yet: a step of nothing makes them."""
+        if not self.learner.optimizer.state:
+            before = self.learner.weights()
+            self.learner.apply(torch.zeros_like(self.vector), 0)
+            self.learner.set_weights(before)
+        states = [self.learner.optimizer.state[p] for p in self.learner.parameters if p in self.learner.optimizer.state]
+        return [value for state in states for _, value in sorted(state.items()) if isinstance(value, torch.Tensor)]
+
+    def evaluated(self) -> nn.Module:
+        if self.job.average_every != "end":
+            return self.model
+        average = self.learner.weights() * self._share()
+        self.group.all_reduce(average)
+        other = copy.deepcopy(self.model)
+        Learner(other, self.job, 1).set_weights(average)
+        return other
+
+    def _share(self) -> float:
+        start, end = shares(self.rows, self.group.size)[self.group.rank]
+        return (end - start) / self.rows
+
+    def finish(self) -> None:
+        if self.job.average_every == "end":
+            start, end = shares(self.rows, self.group.size)[self.group.rank]
+            self._average(end - start, self.rows)
+
+    def state(self) -> dict[str, Any]:
+        if self.job.average_every != "end":
+            return self.learner.state()
+        return {"workers": self.group.gather_objects(self.learner.state())}
+
+    def load(self, state: dict[str, Any]) -> None:
+        if "workers" not in state:
+            self.learner.load(state)
+            return
+        states = state["workers"]
+        if len(states) != self.group.size:
+            raise ValueError(
+                f"the checkpoint holds {len(states)} workers that have not been averaged yet; "
+                f"go on with workers={len(states)}, not {self.group.size}"
+            )
+        self.learner.load(states[self.group.rank])
+
+
+def fewest_rows(model: nn.Module) -> int:
+    """Rows that a shard needs: batch normalisation cannot do with one."""
+    return 2 if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()) else 1
+
+
+def given(item: Pair | None) -> Pair:
+    assert item is not None, "a part without rows"
+    return item

@@ -1,0 +1,218 @@
+"""`fit`: one network, trained over many workers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from shoal.parallel import surroundings
+from shoal.parallel.groups import Alone, Distributed, Group, Lost, Meeting, Mpi, Threads
+from shoal.parallel.job import MODEL, Job
+from shoal.parallel.launch import launch
+from shoal.parallel.randomness import torch_as_it_was
+from shoal.parallel.worker import Result, Tell, Worker
+
+
+def fit(
+    model: nn.Module,
+    train_set: Dataset[Any],
+    valid_set: Dataset[Any] | None = None,
+    *,
+    loss: str | Callable[[Any, Any], torch.Tensor] = "cross_entropy",
+    optimizer: str | Callable[[Any], torch.optim.Optimizer] = "adam",
+    strategy: str = "auto",
+    backend: str = "processes",
+    workers: int | None = None,
+    tell: Tell | None = None,
+    **settings: Any,
+) -> Result:
+    """Train `model` on `train_set`, in place, and say how it went.
+
+    loss          "cross_entropy", "mse", "bce", or a function of (output, target) that is a mean over rows
+    optimizer     "sgd", "adam", "adamw", or a function of the parameters; learning_rate, momentum, weight_decay
+    strategy      see `shoal.parallel`; "auto" measures a few steps and takes the fastest
+    backend       "threads", "processes" or "mpi"; ignored under torchrun and mpiexec, which are detected
+    workers       how many; None: as many as there are cores, or as the launcher has started
+    tell          called with a dict now and then: share done, loss, a record of each epoch, notes
+    settings      epochs, batch_size, shuffle, schedule, exact, shards, average_every, asynchronous, folds, mesh,
+                  device, blas_threads, seed, checkpoint, checkpoint_every, restarts, allow_fewer, timeout
+    """
+    job = make_job(loss=loss, optimizer=optimizer, strategy=strategy, backend=backend, workers=workers, **settings)
+    check_fit(job, model, train_set, valid_set)
+    return run(job, model, train_set, valid_set, tell or (lambda content: None))
+
+
+def make_job(workers: int | None = None, **settings: Any) -> Job:
+    """A checked job; the number of workers follows from the surroundings if it is not given."""
+    from shoal.members import nearest
+
+    known = Job.__dataclass_fields__
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"fit has no setting {name!r}{nearest(name, known)}")
+    inside = surroundings.launcher()
+    strategy = settings.get("strategy", "auto")
+    if inside is not None:
+        size = surroundings.world()[1]
+        servers = strategy == "parameter_server"
+        if workers is not None and workers != size - servers:
+            raise ValueError(f"{inside} has started {size} processes, but workers={workers}; leave it out")
+        if inside == "mpi":
+            settings["backend"] = "mpi"
+        elif settings.get("backend") == "mpi":
+            raise ValueError("under torchrun the backend is 'processes'; for 'mpi' start with mpiexec")
+        if strategy == "auto":
+            settings["strategy"] = "allreduce"  # whoever starts many processes wants them used
+        return Job(workers=size - servers, **settings)
+    if workers is None:
+        from shoal.machine import thread_count
+
+        workers = 1 if strategy in ("serial", "blas", "auto") else thread_count()
+    return Job(workers=workers, **settings)
+
+
+def run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
+    """Find out what the job leaves open, then train."""
+    if job.strategy == "auto":
+        from shoal.parallel.auto import choose
+
+        job = choose(job, model, train, tell)
+    if job.strategy == "kfold":
+        from shoal.parallel.kfold import run_folds
+
+        return run_folds(job, model, train, tell)
+    if surroundings.launcher() is not None:
+        return _inside(job, model, train, valid, tell)
+    if job.exact is None:
+        job = replace(job, exact=_exact_by_default(job, model, train, tell))
+    if not job.in_one_process:
+        return launch(job, model, train, valid, tell)
+    with torch_as_it_was():
+        if job.ranks > 1 and job.strategy != "allreduce":
+            return _over_threads(job, model, train, valid, tell)
+        return Worker(job, Alone(), model, train, valid, tell).run()
+
+
+def _exact_by_default(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> bool:
+    """Pipelines are exact at no cost. All-reduce is, where that was measured to cost little."""
+    if job.strategy == "pipeline":
+        return True
+    if job.strategy != "allreduce" or job.workers > job.shards or job.device not in ("auto", "cpu"):
+        return False
+    from shoal.parallel.auto import exact_is_cheap
+
+    return exact_is_cheap(job, model, train, tell)
+
+
+def _over_threads(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
+    """Each worker is a thread with a copy of the model; the first one's is the result."""
+    import copy
+
+    meeting = Meeting(job.ranks, job.timeout)
+    models = [model, *(copy.deepcopy(model) for _ in range(job.ranks - 1))]
+    results: dict[int, Result] = {}
+    errors: dict[int, BaseException] = {}
+
+    def work(rank: int) -> None:
+        group = Threads(meeting, rank)
+        try:
+            results[rank] = Worker(job, group, models[rank], train, valid, tell).run()
+        except BaseException as error:
+            errors[rank] = error
+            group.close()
+
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(job.ranks)]
+    for thread in threads:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(0.2)
+    except KeyboardInterrupt:
+        meeting.barrier.abort()
+        raise
+    own = [error for error in errors.values() if not isinstance(error, Lost)] or list(errors.values())
+    if own:
+        raise own[0]
+    return results[0]
+
+
+def _inside(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
+    """One of the processes that torchrun or mpiexec has started. The first one decides what has to be measured."""
+    with own_group(job) as group:
+        if job.exact is None:
+            exact = _exact_by_default(job, model, train, tell) if group.rank == 0 else None
+            job = replace(job, exact=group.first_object(exact))
+        return Worker(job, group, model, train, valid, tell).run()
+
+
+@contextmanager
+def own_group(job: Job) -> Iterator[Group]:
+    """The group of all processes that torchrun or mpiexec has started, each watched by the first."""
+    from shoal.parallel.devices import find_device
+    from shoal.parallel.watch import Watched
+
+    kind = surroundings.launcher()
+    assert kind is not None
+    rank, size = surroundings.world()
+    with torch_as_it_was(), Watched(kind) as watched:
+        group: Group
+        if kind == "mpi" and job.strategy not in MODEL:
+            group = Mpi(job.timeout)
+        else:
+            local = int(os.environ.get("LOCAL_RANK", rank))
+            group = Distributed(watched.store(), rank, size, job.timeout, find_device(job.device, local))
+        watched.join(group)
+        yield group
+        group.close()
+
+
+def check_fit(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None) -> None:
+    """Refuse what cannot work before anything is started: no rows, shapes that do not fit."""
+    import copy
+
+    from shoal.parallel.feed import Feed
+    from shoal.parallel.learner import make_loss
+
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module; got {type(model).__name__}")
+    for name, data in (("train_set", train), ("valid_set", valid)):
+        if data is None:
+            continue
+        if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+            raise TypeError(f"{name} must be a map-style data set, with len() and []; got {type(data).__name__}")
+        if len(data) == 0:
+            raise ValueError(f"{name} has no rows")
+    if job.strategy in ("local_sgd", "kfold") and len(train) < (job.workers if job.strategy != "kfold" else job.folds):  # type: ignore[arg-type]
+        raise ValueError(f"train_set has {len(train)} rows, fewer than there are workers or folds")  # type: ignore[arg-type]
+    if job.strategy in MODEL:
+        from shoal.parallel.model_parallel import check_model
+
+        check_model(job, model)
+    inputs, target = Feed(train, torch.device("cpu")).take(torch.arange(min(2, len(train))))  # type: ignore[arg-type]
+    state = torch.get_rng_state()
+    try:
+        with torch.no_grad():
+            trial = copy.deepcopy(model).cpu().eval()
+            output = trial(inputs)
+            make_loss(job.loss)(output, target)
+    except Exception as error:
+        shapes = f"inputs {_shape(inputs)}, targets {_shape(target)}"
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"the model does not fit the data ({shapes}): {reason}") from None
+    finally:
+        torch.set_rng_state(state)
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{tuple(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
+    return type(value).__name__

@@ -1,0 +1,106 @@
+"""Liveness for processes that somebody else has started: torchrun or mpiexec. The first rank is the hub for all."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from types import TracebackType
+from typing import Any
+
+from shoal.parallel.groups import Group
+from shoal.parallel.lifeline import Hub, Line, end_now
+from shoal.parallel.surroundings import world
+
+
+class Watched:
+    """Around the work of one rank: lost ranks end all, an error of one is shown once."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.rank, self.size = world()
+        self.hub: Hub | None = None
+        self.line: Line | None = None
+
+    def __enter__(self) -> Watched:
+        return self
+
+    def store(self) -> Any:
+        """None under torchrun, which has one. For MPI: a store of the first rank, its address told by MPI."""
+        if self.kind == "torchrun":
+            return None
+        import torch.distributed as dist
+        from mpi4py import MPI
+
+        server = None
+        if self.rank == 0:
+            server = dist.TCPStore(_own_address(self.size), 0, is_master=True, wait_for_workers=False)
+        host, port = MPI.COMM_WORLD.bcast((server.host, server.port) if server else None)
+        return server or dist.TCPStore(host, port, is_master=False)
+
+    def join(self, group: Group) -> None:
+        """All ranks have a line to the first."""
+        if self.rank == 0:
+            self.hub = Hub(_own_address(self.size))
+            threading.Thread(target=self._watch, name="shoal-first", daemon=True).start()
+        address = group.first_object(self.hub.address if self.hub else None)
+        self.line = Line(address, self.rank, self._alone)
+
+    def _watch(self) -> None:
+        """In the first rank: react to what the hub hears."""
+        assert self.hub is not None
+        while True:
+            event = self.hub.events.get()
+            if event.kind == "error":
+                print(event.content["traceback"].rstrip(), file=sys.stderr)
+                print(f"error: worker {event.rank} of {self.size} failed: {event.content['type']}: "
+                      f"{event.content['message']}", file=sys.stderr, flush=True)  # fmt: skip
+            elif event.kind == "lost":
+                print(f"error: worker {event.rank} {event.content['reason']}; all others end; start again with the "
+                      "same --checkpoint to go on", file=sys.stderr, flush=True)  # fmt: skip
+            else:
+                continue
+            self.hub.stop()
+            os._exit(1)
+
+    def _alone(self, reason: str) -> None:
+        if reason and self.rank == 1:  # the first one is gone: one of the others says so
+            print(f"error: worker 0 is gone ({reason}); all others end", file=sys.stderr, flush=True)
+        end_now(reason)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self.line is None:
+            return
+        if error is None or isinstance(error, KeyboardInterrupt):
+            self.line.tell("done")
+            self.line.close()
+            if self.hub is not None:
+                self.hub.close()
+            return
+        self._tell(error)
+
+    def _tell(self, error: BaseException) -> None:
+        """Say what happened, and wait to be ended: the first rank shows it once for all."""
+        import time
+        import traceback
+
+        from shoal.parallel.groups import Lost
+
+        assert self.line is not None
+        if not isinstance(error, Lost):
+            text = "".join(traceback.format_exception(error))
+            self.line.tell("error", type=type(error).__name__, message=str(error), traceback=text)
+        time.sleep(10)  # an end is put to this by the hub
+        os._exit(1)
+
+
+def _own_address(size: int) -> str:
+    """Of this machine, as others see it; the loopback where that cannot be found out."""
+    local = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("MPI_LOCALNRANKS")
+    if local and int(local) == size:
+        return "127.0.0.1"
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"

@@ -1,0 +1,265 @@
+"""One worker's whole run: rounds through epochs, checkpoints, evaluation, and what there is to tell about it."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from shoal.parallel import checkpoint
+from shoal.parallel.feed import Feed, Pair, ahead, epoch_order, take_all
+from shoal.parallel.groups import Group
+from shoal.parallel.job import MODEL, SINGLE, Job, threads_per_worker
+from shoal.parallel.learner import make_loss
+from shoal.parallel.strategies import AllReduce, Ddp, LocalSgd, OneWorker, Strategy
+
+CHUNK = 1024  # rows evaluated at a time; fixed, so that sums do not depend on the number of workers
+Tell = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Result:
+    """What a run gives back."""
+
+    model: nn.Module
+    history: list[dict[str, Any]]
+    metrics: dict[str, Any]
+    folds: list[Result] = field(default_factory=list)
+
+
+def make_strategy(job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Strategy:
+    """The strategy of that name, for one worker."""
+    threaded = job.backend == "threads" and job.ranks > 1
+    if job.strategy in SINGLE or (job.strategy in MODEL and group.size == 1 and "pipeline" not in job.strategy):
+        return OneWorker(job, group, model, rows)
+    if job.strategy == "allreduce":
+        if job.exact or group.size == 1 or job.backend == "mpi":
+            return AllReduce(job, group, model, rows, _shard_threads(job, group))
+        return Ddp(job, group, model, rows)
+    if job.strategy == "local_sgd":
+        return LocalSgd(job, group, model, rows, threaded)
+    if job.strategy == "parameter_server":
+        from shoal.parallel.server import ParameterServer
+
+        return ParameterServer(job, group, model, rows, threaded)
+    from shoal.parallel.model_parallel import Pipeline, Sharded, Tensor
+
+    kinds = {"tensor": Tensor, "data+tensor": Tensor, "sharded": Sharded}
+    return kinds.get(job.strategy, Pipeline)(job, group, model, rows, device)
+
+
+def _shard_threads(job: Job, group: Group) -> int:
+    """Threads that compute shards within a worker: BLAS itself has one there, so that its sums have one order."""
+    if group.size == 1 and job.backend == "threads":
+        return job.workers
+    if not job.exact:
+        return 1
+    return min(threads_per_worker(job), -(-job.shards // group.size))
+
+
+def blas_threads(job: Job) -> int:
+    """Threads of matrix operations in this worker."""
+    if job.strategy == "allreduce" and (job.exact or job.backend == "threads"):
+        return 1
+    if job.strategy == "pipeline" and job.exact is not False:
+        return 1
+    return threads_per_worker(job)
+
+
+class Worker:
+    """Trains a model as one of a group."""
+
+    def __init__(
+        self, job: Job, group: Group, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell
+    ) -> None:
+        from shoal.parallel.devices import find_device
+
+        self.job, self.group, self.tell = job, group, tell
+        self.device = find_device(job.device, group.rank)
+        torch.set_num_threads(blas_threads(job))
+        self.model = model.to(self.device)
+        self.train, self.valid = Feed(train, self.device), None if valid is None else Feed(valid, self.device)
+        self.flops = flops_per_row(self.model, self.train, job) if group.rank == 0 else 0.0
+        self._same_start()
+        self.plain = copy.deepcopy(self.model) if job.strategy in MODEL else self.model  # those take it apart
+        self.strategy = make_strategy(job, group, self.model, len(self.train), self.device)
+        self.history: list[dict[str, Any]] = []
+        self.epoch, self.position, self.step = 0, 0, 0
+        self.sums = [0.0, 0]
+        self.rounds = 0
+
+    def _same_start(self) -> None:
+        """All workers begin with the first one's weights."""
+        if self.group.size > 1:
+            for value in self.model.state_dict().values():
+                self.group.broadcast(value)
+
+    def run(self) -> Result:
+        """All epochs, from the last checkpoint if there is one."""
+        self._resume()
+        begun, talked = time.perf_counter(), self.group.seconds
+        for epoch in range(self.epoch, self.job.epochs):
+            self._epoch(epoch)
+        self.strategy.finish()
+        seconds = time.perf_counter() - begun
+        if self.job.strategy in MODEL:
+            self.plain.load_state_dict(self.strategy.state()["model"])
+        self.strategy.close()
+        return Result(self.plain, self.history, self._metrics(seconds, self.group.seconds - talked))
+
+    # ---- training ----
+
+    def _epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+        if self.position == 0:
+            self.sums = [0.0, 0]
+        self.strategy.notes.clear()
+        begun, talked, first = time.perf_counter(), self.group.seconds, self.position
+        rounds = self._rounds(epoch)
+        for items, count in rounds if self.train.at_hand else ahead(rounds):
+            loss, seen = self.strategy.round(items, count, self.step)
+            self.sums[0] += loss
+            self.sums[1] += seen
+            self.position += count
+            self.step += self.strategy.steps_in(count)
+            self.rounds += 1
+            self._after_round()
+        seconds = time.perf_counter() - begun
+        self._close_epoch(seconds, self.group.seconds - talked, len(self.train) - first)
+
+    def _rounds(self, epoch: int) -> Iterator[tuple[list[Pair | None], int]]:
+        """Rows of this worker, round by round, from where the epoch stands."""
+        order = epoch_order(len(self.train), self.job.seed, epoch, self.job.shuffle)
+        size = self.strategy.round_rows()
+        for start in range(self.position, len(order), size):
+            rows = order[start : start + size]
+            yield take_all(self.train, self.strategy.parts(rows)), len(rows)
+
+    def _after_round(self) -> None:
+        every = self.job.checkpoint_every
+        if self.job.checkpoint and isinstance(every, int) and self.rounds % every == 0:
+            self._save()
+        if self.group.rank == 0:
+            share = (self.epoch + self.position / len(self.train)) / self.job.epochs
+            self.tell({"share": share, "epoch": self.epoch, "loss": self.sums[0] / max(self.sums[1], 1)})
+
+    def _close_epoch(self, seconds: float, talked: float, rows: int) -> None:
+        totals = self.group.gather_objects((self.sums, dict(self.strategy.notes)))
+        loss, seen = (sum(part[0][k] for part in totals) for k in (0, 1))
+        record: dict[str, Any] = {"epoch": self.epoch, "train_loss": loss / max(seen, 1), "seconds": seconds}
+        record["samples_per_second"] = rows / seconds
+        if self.flops:
+            record["gflops"] = self.flops * rows / seconds / 1e9
+        record["communicating"] = min(1.0, talked / seconds) if self.group.size > 1 else 0.0
+        for _, notes in totals:
+            for name, values in notes.items():
+                record[f"{name}_mean"], record[f"{name}_max"] = statistics.fmean(values), max(values)
+        if self.valid is not None:
+            record |= self.evaluate(self.valid)
+        self.history.append(record)
+        self.epoch, self.position, self.sums = self.epoch + 1, 0, [0.0, 0]
+        if self.job.checkpoint:
+            self._save()
+        if self.group.rank == 0:
+            self.tell({"share": self.epoch / self.job.epochs, "record": record})
+
+    # ---- evaluation ----
+
+    def evaluate(self, feed: Feed) -> dict[str, float]:
+        """Loss, and accuracy for classes, over all rows. Workers share the chunks, or all look at all of them."""
+        model = self.strategy.evaluated()
+        model.eval()
+        chunks = torch.arange(len(feed)).split(CHUNK)
+        found: dict[int, list[float]] = {}
+        with torch.no_grad():
+            for k, rows in enumerate(chunks):
+                if self.strategy.together or k % self.group.size == self.group.rank:
+                    found[k] = measures(model, make_loss(self.job.loss), *feed.take(rows))
+        model.train()
+        for part in self.group.gather_objects(found):
+            found |= part
+        sums = [sum(column) for column in zip(*(found[k] for k in range(len(chunks))), strict=True)]
+        told = {"valid_loss": sums[0] / len(feed)}
+        if sums[2]:
+            told["valid_accuracy"] = sums[1] / sums[2]
+        return told
+
+    # ---- checkpoints ----
+
+    def _fingerprint(self) -> dict[str, Any]:
+        shapes = sorted((name, list(value.shape)) for name, value in self.model.state_dict().items())
+        return {**self.job.fingerprint(), "rows": len(self.train), "shapes": str(shapes)}
+
+    def _save(self) -> None:
+        state = self.strategy.state()
+        if self.group.rank == 0:
+            assert self.job.checkpoint is not None
+            checkpoint.save(self.job.checkpoint, {
+                "fingerprint": self._fingerprint(), "state": state, "epoch": self.epoch, "position": self.position,
+                "step": self.step, "sums": self.sums, "history": self.history, "rounds": self.rounds,
+                "torch_generator": torch.get_rng_state(),
+            })  # fmt: skip
+
+    def _resume(self) -> None:
+        if not self.job.checkpoint:
+            return
+        content = None
+        if self.group.rank == 0:
+            content = checkpoint.load(self.job.checkpoint, self._fingerprint())
+        content = self.group.first_object(content)
+        if content is None:
+            return
+        self.strategy.load(content["state"])
+        self.epoch, self.position, self.step = content["epoch"], content["position"], content["step"]
+        self.history, self.rounds = content["history"], content["rounds"]
+        self.sums = content["sums"] if self.group.rank == 0 else [0.0, 0]
+
+    def _metrics(self, seconds: float, talked: float) -> dict[str, Any]:
+        job = self.job
+        told: dict[str, Any] = {
+            "strategy": job.strategy, "backend": job.backend, "workers": job.workers, "exact": bool(job.exact),
+            "blas_threads": blas_threads(job), "device": str(self.device), "seconds": seconds,
+            "communicating": min(1.0, talked / seconds) if self.group.size > 1 and seconds else 0.0,
+        }  # fmt: skip
+        if self.history:
+            told["seconds_per_epoch"] = statistics.median(record["seconds"] for record in self.history)
+            told["samples_per_second"] = statistics.median(record["samples_per_second"] for record in self.history)
+            if self.flops:
+                told["gflops"] = statistics.median(record["gflops"] for record in self.history)
+            last = self.history[-1]
+            told |= {name: last[name] for name in ("train_loss", "valid_loss", "valid_accuracy") if name in last}
+        return told
+
+
+def measures(model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], inputs: Any, target: Any) -> list[float]:
+    """Sum of the loss, right answers, and answers that can be right."""
+    output = model(inputs)
+    if not isinstance(output, torch.Tensor):
+        return [float(loss(output, target)) * len(target), 0.0, 0.0]
+    total = float(loss(output, target)) * len(target)
+    if isinstance(target, torch.Tensor) and not target.is_floating_point() and output.dim() == target.dim() + 1:
+        return [total, float((output.argmax(1) == target).sum()), float(target.numel())]
+    return [total, 0.0, 0.0]
+
+
+def flops_per_row(model: nn.Module, feed: Feed, job: Job) -> float:
+    """Floating-point operations of a step for one row, forward and backward, as torch counts them."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    rows = torch.arange(min(4, len(feed)))
+    inputs, target = feed.take(rows)
+    trial = copy.deepcopy(model).train()
+    state = torch.get_rng_state()
+    try:
+        with FlopCounterMode(display=False) as counter:
+            make_loss(job.loss)(trial(inputs), target).backward()
+    finally:
+        torch.set_rng_state(state)
+    return counter.get_total_flops() / len(rows)

@@ -1,0 +1,229 @@
+"""`shoal train`: one network, many workers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from shoal.parallel.worker import Result
+
+TRAIN_EXAMPLES = """Examples:
+
+shoal train --data mnist --net mlp:784-1024-10 --strategy allreduce --workers 2
+
+shoal train --data fashion-mnist --net mlp:784-256-128-10 --activation sigmoid --backend mpi --workers 4
+
+mpiexec -n 4 shoal train --data mnist        torchrun --nproc-per-node 2 -m shoal train --data mnist"""
+
+
+def train(
+    data: Annotated[str, typer.Option(help="mnist, fashion-mnist, iris, wine, digits or breast-cancer.")] = "mnist",
+    net: Annotated[str, typer.Option(help="mlp:784-256-10 (layer sizes) or cnn.")] = "mlp:784-256-10",
+    activation: Annotated[str, typer.Option(help="Of hidden layers: relu, sigmoid, tanh, ...")] = "relu",
+    output: Annotated[str, typer.Option("--output-activation", help="Of the last layer.")] = "identity",
+    init: Annotated[str, typer.Option(help="torch or glorot.")] = "torch",
+    dropout: Annotated[float, typer.Option(help="Share of hidden units left out in training.")] = 0.0,
+    loss: Annotated[str, typer.Option(help="cross_entropy, mse or bce.")] = "cross_entropy",
+    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw.")] = "adam",
+    learning_rate: Annotated[float, typer.Option("--learning-rate", "--lr", help="Size of the steps.")] = 1e-3,
+    momentum: Annotated[float, typer.Option(help="For sgd.")] = 0.0,
+    weight_decay: Annotated[float, typer.Option(help="Pulls weights towards zero.")] = 0.0,
+    schedule: Annotated[str, typer.Option(help="constant or cosine.")] = "constant",
+    epochs: Annotated[int, typer.Option(help="Passes over the rows.")] = 5,
+    batch_size: Annotated[int, typer.Option(help="Rows in a step (local_sgd, asynchronous: of each worker).")] = 128,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="serial, blas, allreduce, local_sgd, parameter_server, tensor, pipeline, data+tensor, data+pipeline, "
+            "sharded, kfold, or auto: measure and take the fastest."
+        ),
+    ] = "auto",
+    backend: Annotated[str, typer.Option(help="threads, processes or mpi.")] = "processes",
+    workers: Annotated[int | None, typer.Option(help="How many. (default: one a core)")] = None,
+    blas_threads: Annotated[int | None, typer.Option(help="Threads of each worker. (default: cores / workers)")] = None,
+    exact: Annotated[
+        bool | None,
+        typer.Option("--exact/--close", help="The same bits for any number of workers. (default: if cheap)"),
+    ] = None,
+    average_every: Annotated[str, typer.Option(help="local_sgd: steps, epoch or end.")] = "epoch",
+    asynchronous: Annotated[bool, typer.Option("--asynchronous", help="parameter_server: wait for nobody.")] = False,
+    folds: Annotated[int, typer.Option(help="kfold: how many.")] = 5,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    rows: Annotated[int | None, typer.Option(help="Use only so many training rows.")] = None,
+    valid: Annotated[float, typer.Option(help="Share of the training rows kept for validation.")] = 1 / 6,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder to save the state in, and to go on from if it has one.")
+    ] = None,
+    checkpoint_every: Annotated[str, typer.Option(help="epoch, or a number of rounds.")] = "epoch",
+    restarts: Annotated[int, typer.Option(help="How often to start again when a worker is lost.")] = 3,
+    allow_fewer: Annotated[bool, typer.Option("--allow-fewer", help="Start again without the lost worker.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of all that is drawn at random.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for model.safetensors, history.json, settings.json.")] = None,
+) -> None:
+    """Train one network over many workers: threads, processes or MPI ranks; found by itself under torchrun and mpiexec.
+
+    A worker that is lost is noticed within ten seconds, and the run goes on from its last checkpoint.
+    """
+    _need_torch()
+    from shoal.parallel.data import load_data
+    from shoal.parallel.models import make_model
+    from shoal.parallel.surroundings import world
+    from shoal.parallel.training import check_fit, make_job, run
+
+    whole = {"average_every": _count(average_every), "checkpoint_every": _count(checkpoint_every)}
+    job = make_job(
+        workers=workers, loss=loss, optimizer=optimizer, learning_rate=learning_rate, momentum=momentum,
+        weight_decay=weight_decay, schedule=schedule, epochs=epochs, batch_size=batch_size, strategy=strategy,
+        backend=backend, blas_threads=blas_threads, exact=exact, asynchronous=asynchronous, folds=folds, device=device,
+        checkpoint=None if checkpoint is None else str(checkpoint), restarts=restarts, allow_fewer=allow_fewer,
+        seed=seed, **whole,
+    )  # fmt: skip
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"--out {out} is there already; give another folder, nothing is overwritten")
+    model = make_model(net, activation, output, init, dropout, seed)
+    sets = load_data(data, valid, rows, seed=seed)
+    check_fit(job, model, sets.train, sets.valid)
+    screen = Screen(quiet=world()[0] != 0)
+    parameters = sum(p.numel() for p in model.parameters())
+    screen.say(
+        f"{data}: {len(sets.train):,} rows to train on, {len(sets.valid):,} to validate, {len(sets.test):,} to test"
+    )
+    screen.say(f"{net}: {parameters:,} parameters; {_way(job)}")
+    with screen:
+        result = _run(run, job, model, sets, screen)
+    _conclude(screen, result, sets, job, out)
+
+
+def _run(run: Any, job: Any, model: Any, sets: Any, screen: Screen) -> Result:
+    """Errors of a worker that a user can mend come out as his own would."""
+    from shoal.parallel.launch import WorkerError, WorkerLost
+
+    try:
+        valid = None if job.strategy == "kfold" else sets.valid
+        result: Result = run(job, model, sets.train, valid, screen.tell)
+        return result
+    except WorkerError as error:
+        if error.kind in ("ValueError", "TypeError", "OSError", "FileNotFoundError", "ModuleNotFoundError"):
+            raise ValueError(error.reason) from None
+        print(error.trace.rstrip(), file=sys.stderr)
+        raise ValueError(str(error).splitlines()[0]) from None
+    except WorkerLost as error:
+        raise ValueError(str(error)) from None
+    except KeyboardInterrupt:
+        if job.checkpoint:
+            screen.say(f"stopped; the same command goes on from {job.checkpoint}")
+        raise
+
+
+def _way(job: Any) -> str:
+    if job.strategy == "auto":
+        return "strategy auto: measuring what is fastest here"
+    many = f"{job.workers} worker{'s' * (job.workers > 1)}"
+    return f"{job.strategy}, {many}" + (f" ({job.backend})" if job.workers > 1 else "")
+
+
+def _conclude(screen: Screen, result: Result, sets: Any, job: Any, out: Path | None) -> None:
+    """What came of it, on rows that nobody has seen before."""
+    import torch
+
+    from shoal.parallel.feed import Feed
+    from shoal.parallel.learner import make_loss
+    from shoal.parallel.worker import measures
+
+    metrics = result.metrics
+    model = result.model.cpu().eval()
+    with torch.no_grad():
+        feed = Feed(sets.test, torch.device("cpu"))
+        parts = [measures(model, make_loss(job.loss), *feed.take(rows)) for rows in torch.arange(len(feed)).split(2048)]
+    right = sum(part[1] for part in parts) / len(feed)
+    metrics["test_accuracy"] = right
+    speed = f"{metrics['seconds_per_epoch']:.3g} s an epoch, {metrics['samples_per_second']:,.0f} rows a second"
+    if "gflops" in metrics:
+        speed += f", {metrics['gflops']:.3g} GFLOPS"
+    if metrics["workers"] > 1 and metrics["strategy"] != "kfold":
+        speed += f", {metrics['communicating']:.0%} of the time communicating"
+    screen.say(speed)
+    if "valid_accuracy_spread" in metrics:
+        screen.say(f"over {job.folds} folds: {metrics['valid_accuracy']:.2%} right, "
+                   f"give or take {metrics['valid_accuracy_spread']:.2%}")  # fmt: skip
+    screen.say(f"test: {right:.2%} right")
+    if out is not None and not screen.quiet:
+        _save(out, result, job)
+        screen.say(f"saved to {out}")
+
+
+def _save(out: Path, result: Result, job: Any) -> None:
+    from dataclasses import asdict
+
+    from safetensors.torch import save_file
+
+    out.mkdir(parents=True, exist_ok=True)
+    state = {name: value.contiguous().cpu() for name, value in result.model.state_dict().items()}
+    save_file(state, out / "model.safetensors")
+    history = {"history": result.history, "metrics": result.metrics}
+    (out / "history.json").write_text(json.dumps(history, indent=1) + "\n")
+    settings = {name: value if not callable(value) else str(value) for name, value in asdict(job).items()}
+    (out / "settings.json").write_text(json.dumps(settings, indent=1) + "\n")
+
+
+def _count(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
+
+
+def _need_torch() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None or find_spec("cloudpickle") is None:
+        raise ModuleNotFoundError("shoal train needs PyTorch: pip install 'shoal[torch]'")
+
+
+class Screen:
+    """A bar with the time left, a line for each epoch, and notes; nothing at all for ranks other than the first."""
+
+    def __init__(self, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.quiet = quiet
+        self.console = Console(soft_wrap=True, highlight=False, quiet=quiet)
+        self.bar = Progress(
+            BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}"),
+            TimeRemainingColumn(elapsed_when_finished=True), console=self.console,
+            disable=quiet or not self.console.is_terminal,
+        )  # fmt: skip
+        self.task = self.bar.add_task("starting", total=1.0)
+
+    def __enter__(self) -> Screen:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False)
+
+    def tell(self, content: dict[str, Any]) -> None:
+        if "note" in content:
+            self.say(content["note"])
+        if "record" in content:
+            self.say(_epoch_line(content["record"]))
+        if "share" in content:
+            loss = f"loss {content['loss']:.4f}" if "loss" in content else ""
+            self.bar.update(self.task, completed=content["share"], description=loss)
+
+
+def _epoch_line(record: dict[str, Any]) -> str:
+    line = f"epoch {record['epoch'] + 1}: training loss {record['train_loss']:.4f}"
+    if "valid_accuracy" in record:
+        line += f", validation loss {record['valid_loss']:.4f}, {record['valid_accuracy']:.2%} right"
+    elif "valid_loss" in record:
+        line += f", validation loss {record['valid_loss']:.4f}"
+    if "staleness_mean" in record:
+        line += f", staleness {record['staleness_mean']:.2f} (most {record['staleness_max']:.0f})"
+    return line + f", {record['seconds']:.2f} s"

@@ -1,0 +1,85 @@
+"""What tests of shoal.parallel share: small data, small networks, and the oracle, a plain PyTorch loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+ROWS, FEATURES, CLASSES, BATCH = 131, 12, 4, 32  # the last batch has 3 rows, fewer than there are workers at times
+
+
+def data(rows: int = ROWS, seed: int = 1) -> TensorDataset:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(rows, FEATURES, generator=generator)
+    y = (X[:, :CLASSES] + 0.5 * torch.randn(rows, CLASSES, generator=generator)).argmax(1)
+    return TensorDataset(X, y)
+
+
+def network(kind: str = "plain") -> nn.Sequential:
+    """ "plain"; "random" with dropout; "stateful" with batch normalisation as well."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = [nn.Linear(FEATURES, 16), nn.ReLU()]
+    if kind == "stateful":
+        layers.append(nn.BatchNorm1d(16))
+    if kind != "plain":
+        layers.append(nn.Dropout(0.3))
+    layers += [nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Identity()]
+    return nn.Sequential(*layers, nn.Linear(16, CLASSES))
+
+
+def order_of(rows: int, seed: int, epoch: int) -> torch.Tensor:
+    from shoal.parallel.feed import epoch_order
+
+    return epoch_order(rows, seed, epoch, True)
+
+
+def plain_loop(model: nn.Module, rows: TensorDataset, epochs: int, learning_rate: float = 0.01, seed: int = 0) -> None:
+    """The oracle: what anybody would write by hand, on the same batches."""
+    optimizer = torch.optim.Adam(model.parameters(), learning_rate)
+    X, y = rows.tensors
+    for epoch in range(epochs):
+        for batch in order_of(len(rows), seed, epoch).split(BATCH):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(X[batch]), y[batch]).backward()
+            optimizer.step()
+
+
+def flat(model: nn.Module | dict[str, torch.Tensor]) -> torch.Tensor:
+    """All weights and buffers as one vector."""
+    state = model if isinstance(model, dict) else model.state_dict()
+    return torch.cat([value.detach().double().reshape(-1) for value in state.values()])
+
+
+def far(one: Any, other: Any) -> float:
+    """Relative distance of two sets of weights."""
+    return float((flat(one) - flat(other)).norm() / flat(other).norm())
+
+
+SETTINGS: dict[str, Any] = {"epochs": 4, "batch_size": BATCH, "learning_rate": 0.01, "seed": 0}  # 20 steps
+
+
+def run_ranks(folder: Path, launcher: str, size: int, jobs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Train several jobs in one set of ranks, since starting ranks takes longer than the work; weights by job."""
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+    program = [sys.executable, str(Path(__file__).with_name("parallel_ranks.py")), str(folder)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    if launcher == "mpi":
+        mpiexec = Path(sys.executable).parent / "mpiexec"
+        commands = [([str(mpiexec if mpiexec.exists() else shutil.which("mpiexec")), "-n", str(size), *program], env)]
+    else:
+        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        common = {**env, "TEST_STORE": str(store.port), "TEST_SIZE": str(size)}
+        commands = [(program, {**common, "TEST_RANK": str(rank)}) for rank in range(size)]
+    processes = [subprocess.Popen(command, env=own, stderr=subprocess.PIPE) for command, own in commands]
+    errors = [process.communicate(timeout=200)[1].decode() for process in processes]
+    assert all(process.returncode == 0 for process in processes), "\n".join(errors)[-3000:]
+    return {name: torch.load(folder / f"{name}.pt", weights_only=True) for name in jobs}

@@ -1,0 +1,255 @@
+"""One network over many workers equals the plain loop; in exact mode, for any number of workers, to the bit."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from parallel_cases import BATCH, ROWS, SETTINGS, data, far, flat, network, order_of, plain_loop, run_ranks
+from torch import nn
+
+from shoal import parallel
+from shoal.parallel.groups import Alone
+from shoal.parallel.sums import combine, cover, shares
+
+KINDS = ("plain", "random", "stateful")
+WORKERS = (2, 3, 4, 8)
+CLOSE = 1e-6  # relative, after 20 steps
+
+
+@pytest.fixture(scope="module")
+def exact_alone():
+    """Exact all-reduce and pipeline on one worker, for each kind of network."""
+    found = {}
+    for kind in KINDS:
+        for strategy in ("allreduce", "pipeline"):
+            backend = "threads" if strategy == "allreduce" else "processes"
+            job = {**SETTINGS, "strategy": strategy, "workers": 1, "backend": backend, "exact": True}
+            found[strategy, kind] = parallel.fit(network(kind), data(), data(40, 2), **job)
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain():
+    model = network()
+    torch_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    plain_loop(model, data(), SETTINGS["epochs"])
+    torch.set_num_threads(torch_threads)
+    return model
+
+
+def same_bits(one, other) -> bool:
+    return torch.equal(flat(one), flat(other))
+
+
+# ---- the order of sums ----
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_workers_hold_whole_nodes_that_together_are_all_shards(shards, workers):
+    held = [node for part in shares(shards, workers) for node in cover(part, (0, shards))]
+    assert [k for start, end in held for k in range(start, end)] == list(range(shards))
+
+
+@given(st.integers(1, 24), st.integers(1, 24), st.integers(0, 24))
+def test_a_sum_is_the_same_however_its_shards_are_dealt_out(shards, workers, empty):
+    values = torch.randn(shards, generator=torch.Generator().manual_seed(shards)).tolist()
+    filled = max(1, shards - empty)
+    leaves = {(k, k + 1): values[k] if k < filled else None for k in range(shards)}
+    alone = combine((0, shards), leaves, lambda a, b: a + b)
+    known = {node: combine(node, leaves, lambda a, b: a + b)
+             for part in shares(shards, workers) for node in cover(part, (0, shards))}  # fmt: skip
+    assert combine((0, shards), known, lambda a, b: a + b) == alone
+
+
+# ---- exact ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("workers", WORKERS)
+def test_threads_give_the_same_bits(workers, kind, exact_alone):
+    job = {**SETTINGS, "strategy": "allreduce", "backend": "threads", "workers": workers, "exact": True}
+    result = parallel.fit(network(kind), data(), data(40, 2), **job)
+    assert same_bits(result.model, exact_alone["allreduce", kind].model)
+    assert result.history[-1]["train_loss"] == exact_alone["allreduce", kind].history[-1]["train_loss"]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("launcher", ["processes", "mpi"])
+def test_processes_and_ranks_give_the_same_bits(launcher, workers, exact_alone, tmp_path):
+    jobs = {f"allreduce-{kind}": {"strategy": "allreduce", "exact": True, "network": kind} for kind in KINDS}
+    if launcher == "processes":
+        jobs |= {f"pipeline-{kind}": {"strategy": "pipeline", "exact": True, "network": kind} for kind in KINDS[:2]}
+    for name, found in run_ranks(tmp_path, launcher, workers, jobs).items():
+        strategy, kind = name.split("-")
+        assert same_bits(found["model"], exact_alone[strategy, kind].model), name
+        assert found["history"][-1]["valid_loss"] == pytest.approx(
+            exact_alone[strategy, kind].history[-1]["valid_loss"], rel=1e-6
+        )
+
+
+def test_another_seed_gives_other_bits(exact_alone):
+    job = {**SETTINGS, "strategy": "allreduce", "backend": "threads", "workers": 2, "exact": True, "seed": 1}
+    assert not same_bits(parallel.fit(network(), data(), **job).model, exact_alone["allreduce", "plain"].model)
+
+
+# ---- close to the plain loop ----
+
+
+@pytest.mark.parametrize("strategy", ["serial", "blas"])
+def test_one_worker_is_the_plain_loop(strategy, plain):
+    assert far(parallel.fit(network(), data(), strategy=strategy, **SETTINGS).model, plain) < CLOSE
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "pipeline"])
+def test_exact_mode_is_close_to_the_plain_loop(strategy, exact_alone, plain):
+    assert far(exact_alone[strategy, "plain"].model, plain) < CLOSE
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_close_modes_are_close_to_the_plain_loop(workers, plain, tmp_path):
+    names = ["tensor", "sharded", "allreduce", "parameter_server"]
+    jobs = {name: {"strategy": name, "exact": False} for name in names}
+    for name, found in run_ranks(tmp_path, "processes", workers, jobs).items():
+        assert far(found["model"], plain) < CLOSE, name
+        assert found["history"][-1]["valid_accuracy"] > 0.4, name
+
+
+def test_meshes_are_close_to_the_plain_loop(plain, tmp_path):
+    jobs = {name: {"strategy": name} for name in ("data+tensor", "data+pipeline")}
+    for name, found in run_ranks(tmp_path, "processes", 4, jobs).items():
+        assert far(found["model"], plain) < CLOSE, name
+
+
+def test_mpi_is_close_to_the_plain_loop(plain, tmp_path):
+    jobs = {
+        "allreduce": {"strategy": "allreduce", "exact": False},
+        "server": {"strategy": "parameter_server"},
+    }
+    for name, found in run_ranks(tmp_path, "mpi", 3, jobs).items():
+        assert far(found["model"], plain) < CLOSE, name
+        assert 0 < found["metrics"]["communicating"] <= 1
+
+
+def test_threads_without_exactness_are_close_too(plain):
+    job = {**SETTINGS, "strategy": "allreduce", "backend": "threads", "workers": 3, "exact": False}
+    assert far(parallel.fit(network(), data(), **job).model, plain) < CLOSE
+
+
+# ---- other algorithms, against the same by hand ----
+
+
+def by_hand(workers: int, every: int | str, epochs: int) -> nn.Module:
+    """Local SGD as one would write it: copies of the model that train alone, and a mean now and then."""
+    rows = data()
+    X, y = rows.tensors
+    models = [network() for _ in range(workers)]
+    optimizers = [torch.optim.SGD(model.parameters(), 0.05) for model in models]
+    owner = torch.empty(ROWS, dtype=torch.int64)
+    for worker, (start, end) in enumerate(shares(ROWS, workers)):
+        owner[order_of(ROWS, 0, -1)[start:end]] = worker
+    seen = [0] * workers
+
+    def average(counts):
+        with torch.no_grad():
+            for parts in zip(*(model.parameters() for model in models), strict=True):
+                mean = sum(part * (count / sum(counts)) for part, count in zip(parts, counts, strict=True))
+                for part in parts:
+                    part.copy_(mean)
+
+    for epoch in range(epochs):
+        order = order_of(ROWS, 0, epoch)
+        size = ROWS if isinstance(every, str) else every * BATCH * workers
+        for begin in range(0, ROWS, size):
+            rows_now = order[begin : begin + size]
+            seen = [0] * workers
+            for worker, (start, end) in enumerate(shares(len(rows_now), workers)):
+                mine = rows_now[owner[rows_now] == worker] if isinstance(every, str) else rows_now[start:end]
+                for batch in mine.split(BATCH):
+                    optimizers[worker].zero_grad()
+                    nn.functional.cross_entropy(models[worker](X[batch]), y[batch]).backward()
+                    optimizers[worker].step()
+                    seen[worker] += len(batch)
+            if every != "end":
+                average(seen)
+    if every == "end":
+        average(seen)
+    return models[0]
+
+
+@pytest.mark.parametrize("every", ["epoch", "end", 1, 2])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_local_sgd_is_what_one_would_write_by_hand(workers, every):
+    job = {**SETTINGS, "epochs": 3, "optimizer": "sgd", "learning_rate": 0.05, "backend": "threads"}
+    result = parallel.fit(network(), data(), strategy="local_sgd", workers=workers, average_every=every, **job)
+    assert far(result.model, by_hand(workers, every, 3)) < CLOSE
+
+
+def test_local_sgd_over_processes_and_mpi_is_that_over_threads(tmp_path):
+    threads = parallel.fit(network(), data(), strategy="local_sgd", backend="threads", workers=2, **SETTINGS)
+    for launcher in ("processes", "mpi"):
+        found = run_ranks(tmp_path, launcher, 2, {"local": {"strategy": "local_sgd"}})
+        assert far(found["local"]["model"], threads.model) < CLOSE
+
+
+def test_an_asynchronous_server_with_one_worker_is_the_plain_loop_and_never_stale(plain):
+    job = {**SETTINGS, "strategy": "parameter_server", "backend": "threads", "workers": 1, "asynchronous": True}
+    result = parallel.fit(network(), data(), **job)
+    assert far(result.model, plain) < CLOSE
+    assert [record["staleness_max"] for record in result.history] == [0.0] * SETTINGS["epochs"]
+
+
+def test_an_asynchronous_server_learns_and_tells_how_stale_gradients_were(tmp_path):
+    jobs = {"async": {"strategy": "parameter_server", "asynchronous": True, "epochs": 12}}
+    found = run_ranks(tmp_path, "processes", 3, jobs)["async"]
+    assert found["history"][-1]["train_loss"] < 0.7 * found["history"][0]["train_loss"]
+    assert max(record["staleness_max"] for record in found["history"]) >= 1
+    assert all(0 <= record["staleness_mean"] <= record["staleness_max"] for record in found["history"])
+
+
+# ---- folds ----
+
+
+def test_folds_are_separate_fits_on_the_rest_of_the_rows():
+    from shoal.parallel.feed import epoch_order
+
+    result = parallel.fit(network(), data(), strategy="kfold", backend="threads", workers=2, folds=4, **SETTINGS)
+    assert len(result.folds) == 4
+    order = epoch_order(ROWS, 0, -2, True)
+    start, end = shares(ROWS, 4)[2]
+    rest = torch.utils.data.TensorDataset(*(t[torch.cat([order[:start], order[end:]])] for t in data().tensors))
+    kept = torch.utils.data.TensorDataset(*(t[order[start:end]] for t in data().tensors))
+    alone = parallel.fit(network(), rest, kept, strategy="serial", **SETTINGS)
+    assert far(result.folds[2].model, alone.model) < CLOSE
+    assert result.metrics["valid_loss"] == pytest.approx(
+        sum(fold.metrics["valid_loss"] for fold in result.folds) / 4, rel=1e-9
+    )
+    best = min(range(4), key=lambda k: result.folds[k].metrics["valid_loss"])
+    assert same_bits(result.model, result.folds[best].model)
+
+
+# ---- what cannot change the caller's world ----
+
+
+def test_the_callers_generator_and_threads_are_left_alone():
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    parallel.fit(network("random"), data(), strategy="allreduce", backend="threads", workers=2, **SETTINGS)
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.get_num_threads() == threads
+
+
+def test_a_group_of_one_sums_what_it_has():
+    vector = torch.arange(6.0)
+    assert torch.equal(Alone().tree_sum({(0, 4): vector}, 4, 9, 6), vector)
+
+
+def test_the_model_given_is_the_model_trained():
+    model = network()
+    before = copy.deepcopy(model)
+    result = parallel.fit(model, data(), strategy="serial", **SETTINGS)
+    assert result.model is model
+    assert far(model, before) > 1e-3
