@@ -2,8 +2,6 @@
 
 import csv
 import json
-import os
-import platform
 import re
 import signal
 import subprocess
@@ -14,11 +12,10 @@ import numpy as np
 import pytest
 
 import shoal
+from shoal.cli import main
 from shoal.search import rundir
 from shoal.search.estimators import Hooks
-from shoal.search.question import ask
 from shoal.search.table import Table
-from shoal.search.tasks import METRICS
 from shoal.search_cli import predict
 
 FILES = {"report.html", "leaderboard.csv", "model", "settings.json"}
@@ -33,6 +30,22 @@ def run(folder, *arguments, code=0):
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stderr
     return result
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """As `run`, in this process: without the seconds that a new one takes to start."""
+
+    def called(folder, *arguments, code=0):
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["shoal", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert ended.value.code == code, said.out + said.err
+        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+    return called
 
 
 def start(folder, *arguments):
@@ -122,15 +135,15 @@ def test_the_run_folder_holds_everything_and_nothing_else(place):
     assert settings["result"]["score"]["corrected"] > 0.85
 
 
-def test_a_finished_run_is_never_overwritten(place):
+def test_a_finished_run_is_never_overwritten(place, call):
     before = (place / "first" / "settings.json").read_bytes()
-    result = run(place, "search", "iris.csv", "--target", "-1", "--recipes", 2, "--out", "first", code=2)
+    result = call(place, "search", "iris.csv", "--target", "-1", "--recipes", 2, "--out", "first", code=2)
     assert "finished run" in result.stderr
     assert (place / "first" / "settings.json").read_bytes() == before
 
 
-def test_a_repetition_has_the_same_bits(place):
-    run(place, "search", "--repeat", "first/settings.json", "--out", "again", "--threads", 1)
+def test_a_repetition_has_the_same_bits(place, call):
+    call(place, "search", "--repeat", "first/settings.json", "--out", "again", "--threads", 1)
     one, other = (answers(place / name, place / "iris.csv", proba=True) for name in ("first", "again"))
     assert one == other
     first, again = (read(place / name / "leaderboard.csv") for name in ("first", "again"))
@@ -148,29 +161,37 @@ def test_the_command_gives_what_the_library_gives_and_another_seed_other_bits(pl
     assert not np.array_equal(other.predict_proba(X), saved.predict_proba(X))
 
 
-def test_a_repetition_of_another_file_is_refused(place, tmp_path):
+def test_a_repetition_needs_the_same_data_wherever_they_are(place, tmp_path, call):
+    settings = place / "first" / "settings.json"
     changed = (place / "iris.csv").read_text().replace("5.1", "5.2", 1)
     (tmp_path / "iris.csv").write_text(changed)
-    settings = place / "first" / "settings.json"
-    error = run(tmp_path, "search", "iris.csv", "--repeat", settings, code=2).stderr
+    error = call(tmp_path, "search", "iris.csv", "--repeat", settings, code=2).stderr
     assert "iris.csv has changed since (another checksum)" in error
     assert f"shoal search PLACE --repeat {settings}" in error
-    assert "leave out --seed" in run(tmp_path, "search", "--repeat", settings, "--seed", 3, code=2).stderr
+    assert "leave out --seed" in call(tmp_path, "search", "--repeat", settings, "--seed", 3, code=2).stderr
+    (place / "iris.csv").rename(tmp_path / "moved.csv")
+    try:
+        error = call(tmp_path, "search", "--repeat", settings, code=2).stderr
+        assert f"there is no file {(place / 'iris.csv').resolve()}; if it was moved, name its place" in error
+        assert f"shoal search PLACE --repeat {settings}" in error
+        call(tmp_path, "search", "moved.csv", "--repeat", settings, "--dry-run")
+    finally:
+        (tmp_path / "moved.csv").rename(place / "iris.csv")
 
 
-def test_a_dry_run_plans_and_leaves_nothing_behind(tmp_path):
+def test_a_dry_run_plans_and_leaves_nothing_behind(tmp_path, call):
     write(tmp_path / "iris.csv", *iris_columns())
-    result = run(tmp_path, "search", "iris.csv", "--target", "species", "--budget", 30, "--dry-run", "--drop", "0")
+    result = call(tmp_path, "search", "iris.csv", "--target", "species", "--budget", 30, "--dry-run", "--drop", "0")
     assert re.search(r"plan: about [\d,]+ recipes", result.stdout)
     assert "2 numbers, 1 category" in result.stdout
     assert "30 s, as asked" in result.stdout
     assert {file.name for file in tmp_path.iterdir()} == {"iris.csv"}
 
 
-def test_numbers_are_predicted_within_a_budget_and_get_a_folder_of_their_own(tmp_path):
+def test_numbers_are_predicted_within_a_budget_and_get_a_folder_of_their_own(tmp_path, call):
     names, columns = iris_columns()
     write(tmp_path / "flowers.csv", names, columns)
-    result = run(tmp_path, "search", "flowers.csv", "--target", "petal length", "--budget", 2, "--no-ensemble")
+    result = call(tmp_path, "search", "flowers.csv", "--target", "petal length", "--budget", 2, "--no-ensemble")
     assert "task: regression" in result.stdout
     assert "of the differences in petal length to be explained" in result.stdout
     assert (tmp_path / "shoal-runs" / "flowers-1" / "report.html").is_file()
@@ -181,8 +202,8 @@ def test_numbers_are_predicted_within_a_budget_and_get_a_folder_of_their_own(tmp
         answers(tmp_path / "shoal-runs" / "flowers-1", tmp_path / "flowers.csv", proba=True)
 
 
-def test_the_demo_needs_no_file_and_ends_with_the_path_of_its_report(tmp_path):
-    result = run(tmp_path, "search", "--demo", "--recipes", 2, "--seeds", 1)
+def test_the_demo_needs_no_file_and_ends_with_the_path_of_its_report(tmp_path, call):
+    result = call(tmp_path, "search", "--demo", "--recipes", 2, "--seeds", 1)
     last = result.stdout.strip().splitlines()[-1]
     assert (tmp_path / last).name == "report.html"
     assert (tmp_path / last).is_file()
@@ -213,22 +234,22 @@ def test_columns_may_come_in_any_order_without_the_target_and_with_new_categorie
     assert set(said[1:]) <= {"setosa", "versicolor", "virginica"}
 
 
-def test_a_file_without_names_is_known_by_the_places_of_its_columns(tmp_path):
+def test_a_file_without_names_is_known_by_the_places_of_its_columns(tmp_path, call):
     """The target comes first: where it is left out, every other column is one place to the left."""
     _, columns = iris_columns()
     turned = [columns[-1], *columns[:-1]]
     write(tmp_path / "all.csv", None, turned)
     write(tmp_path / "new.csv", None, turned[1:])
-    run(tmp_path, "search", "all.csv", "--no-header", "--target", 0, "--recipes", 2, "--seeds", 1, "--out", "run")
+    call(tmp_path, "search", "all.csv", "--no-header", "--target", 0, "--recipes", 2, "--seeds", 1, "--out", "run")
     with_target = answers(tmp_path / "run", tmp_path / "all.csv")
     assert answers(tmp_path / "run", tmp_path / "new.csv") == with_target
     assert len(with_target.split()) == 151
 
 
-def test_missing_and_unknown_columns_are_named_with_the_nearest_match(place):
+def test_missing_and_unknown_columns_are_named_with_the_nearest_match(place, call):
     names, columns = iris_columns()
     write(place / "renamed.csv", ["sepal_length", *names[1:]], columns)
-    error = run(place, "predict", "first", "renamed.csv", code=2).stderr
+    error = call(place, "predict", "first", "renamed.csv", code=2).stderr
     assert "'sepal_length'" in error
     assert "did you mean 'sepal length'?" in error
     write(place / "fewer.csv", names[1:], columns[1:])
@@ -238,11 +259,13 @@ def test_missing_and_unknown_columns_are_named_with_the_nearest_match(place):
 
 # ---- Ctrl-C and worse ----
 
+ENDLESS = ("--recipes", 100_000, "--epochs", 4, "--folds", 3)
+
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
 def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place, number, name):
     cut = place / f"cut-{name}"
-    process = start(place, "search", "iris.csv", "--target", "species", "--recipes", 100_000, "--out", cut.name)
+    process = start(place, "search", "iris.csv", "--target", "species", *ENDLESS, "--out", cut.name)
     wait_for(process, "recipes, best")
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -254,14 +277,14 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place, number,
     assert settings["result"]["ended"] == "interrupted"
     assert "was interrupted" in (cut / "report.html").read_text()
     X, y = iris_table()
-    again = shoal.ShoalClassifier()
+    again = shoal.ShoalClassifier(cv=3)
     again._hooks = Hooks(repeat=settings["log"])
     saved = shoal.load(cut / "model")
     np.testing.assert_array_equal(again.fit(X, y).predict_proba(X), saved.predict_proba(X))
 
 
 def test_a_second_ctrl_c_quits_at_once_and_leaves_nothing(place):
-    process = start(place, "search", "iris.csv", "--target", "species", "--recipes", 100_000, "--out", "quit")
+    process = start(place, "search", "iris.csv", "--target", "species", *ENDLESS, "--out", "quit")
     wait_for(process, "recipes, best")
     process.send_signal(signal.SIGINT)
     wait_for(process, "Ctrl-C again")
@@ -273,7 +296,7 @@ def test_a_second_ctrl_c_quits_at_once_and_leaves_nothing(place):
 
 
 def test_what_kill_leaves_does_not_look_like_a_run(place):
-    process = start(place, "search", "iris.csv", "--target", "species", "--recipes", 100_000, "--out", "dead")
+    process = start(place, "search", "iris.csv", "--target", "species", *ENDLESS, "--out", "dead")
     wait_for(process, "recipes, best")
     process.kill()
     process.communicate(timeout=20)
@@ -316,202 +339,40 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_ends_in_one_sentence_and_exit_code_2(name, tmp_path):
+def test_bad_input_ends_in_one_sentence_and_exit_code_2(name, tmp_path, call):
     content, flags, words = BAD[name]
     if content is not None:
         (tmp_path / "data.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
     target = () if "--target" in flags else ("--target", "y")
-    result = run(tmp_path, "search", "data.csv", *target, *flags, code=2)
+    result = call(tmp_path, "search", "data.csv", *target, *flags, code=2)
     assert words in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1, result.stderr
     assert {file.name for file in tmp_path.iterdir()} <= {"data.csv"}
 
 
 def test_a_folder_is_not_a_table(tmp_path):
+    """As a process of its own, like that of a user."""
     assert "is a folder" in run(tmp_path, "search", ".", "--target", "y", code=2).stderr
 
 
-def test_ten_rows_or_an_empty_column_are_refused_with_a_remedy(tmp_path):
+def test_ten_rows_or_an_empty_column_are_refused_with_a_remedy(tmp_path, call):
     rows = "".join(f"{i / 3},{'no' if i < 5 else 'yes'}\n" for i in range(10))
     (tmp_path / "ten.csv").write_text("a,y\n" + rows)
-    result = run(tmp_path, "search", "ten.csv", "--target", "y", code=2)
+    result = call(tmp_path, "search", "ten.csv", "--target", "y", code=2)
     assert "at least 20 rows" in result.stderr
     rows = "".join(f"{i / 3},,{'no' if i % 2 else 'yes'}\n" for i in range(40))
     (tmp_path / "empty.csv").write_text("a,b,y\n" + rows)
-    result = run(tmp_path, "search", "empty.csv", "--target", "y", code=2)
+    result = call(tmp_path, "search", "empty.csv", "--target", "y", code=2)
     assert "--drop 'b'" in result.stderr
-    run(tmp_path, "search", "empty.csv", "--target", "y", "--drop", "b", "--recipes", 2, "--seeds", 1)
+    call(tmp_path, "search", "empty.csv", "--target", "y", "--drop", "b", "--recipes", 2, "--seeds", 1)
 
 
-def test_a_run_with_a_budget_and_repeated_folds_repeats_to_the_bit(tmp_path):
+def test_a_run_with_a_budget_and_repeated_folds_repeats_to_the_bit(tmp_path, call):
     generator = np.random.default_rng(0)
     lines = [f"{a:.4f},{b:.4f},{'yes' if a * b > 0 else 'no'}" for a, b in generator.normal(size=(120, 2))]
     (tmp_path / "small.csv").write_text("a,b,y\n" + "\n".join(lines) + "\n")
-    first = run(tmp_path, "search", "small.csv", "--target", "y", "--budget", 4, "--out", "one")
+    first = call(tmp_path, "search", "small.csv", "--target", "y", "--budget", 2, "--out", "one")
     assert "3 times" in first.stdout
-    run(tmp_path, "search", "--repeat", "one/settings.json", "--out", "two")
+    call(tmp_path, "search", "--repeat", "one/settings.json", "--out", "two")
     weights = [(tmp_path / name / "model" / "weights.safetensors").read_bytes() for name in ("one", "two")]
     assert weights[0] == weights[1]
-
-
-# ---- parts ----
-
-
-@pytest.mark.parametrize(
-    ("cells", "kind"),
-    [
-        ([0, 1] * 30, "classification"),
-        ([0, 1] * 5, "classification"),
-        ([1, 2, 3] * 40, "classification"),
-        ([1, 2, 3] * 4, "regression"),  # three values in twelve rows may be anything
-        ([0.5, 1.5] * 50, "regression"),
-        (list(range(30)) * 30, "regression"),
-        (["good", "bad"] * 20, "classification"),
-        ([True, False] * 10, "classification"),
-        (["$1,200", "$950"] * 20, "classification"),
-        ([f"${k},{k}00" for k in range(100, 140)], "regression"),
-    ],
-)
-def test_the_task_is_guessed_from_the_target(cells, kind):
-    table = Table.of({"x": list(range(len(cells))), "y": cells})
-    assert ask(table, "y").kind == kind
-
-
-def test_rows_without_a_target_are_left_out_and_said_so():
-    table = Table.of({"x": list(range(20)), "y": ["a", "b", None, "a"] * 5})
-    question = ask(table, "y")
-    assert len(question.y) == len(question.X) == 15
-    assert "5 rows left out: the target is missing there" in question.notes
-    assert 2.0 not in question.X["x"]
-
-
-def test_whole_numbers_as_classes_are_written_without_a_point():
-    table = Table.of({"x": list(range(20)), "y": [1.0, 2.0] * 10})
-    assert ask(table, "y").y.dtype == np.int64
-
-
-def test_free_text_is_no_target():
-    table = Table.of({"x": list(range(40)), "y": [f"remark {k}" for k in range(40)]})
-    with pytest.raises(ValueError, match="40 different strings in 40 rows"):
-        ask(table, "y")
-
-
-def test_a_run_folder_appears_whole_under_the_next_free_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for number in (1, 2):
-        with rundir.RunFolder(None, "data") as folder:
-            (folder.path / "file").write_text("x")
-            assert not Path(f"shoal-runs/data-{number}").exists()
-            assert folder.finish() == Path(f"shoal-runs/data-{number}")
-    assert sorted(os.listdir("shoal-runs")) == ["data-1", "data-2"]
-
-
-def test_a_name_taken_during_the_search_is_left_alone(tmp_path):
-    with rundir.RunFolder(tmp_path / "run", "data") as folder:
-        (tmp_path / "run").mkdir()
-        (tmp_path / "run" / "settings.json").write_text("somebody else's")
-        assert folder.finish() == tmp_path / "run-1"
-    assert (tmp_path / "run" / "settings.json").read_text() == "somebody else's"
-
-
-def test_a_run_that_fails_leaves_no_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(RuntimeError), rundir.RunFolder(None, "data"):
-        raise RuntimeError
-    assert os.listdir() == []
-
-
-def left_behind(folder, name, content):
-    path = folder / name
-    path.mkdir()
-    (path / "weights").write_text("x")
-    if content is not None:
-        (path / "running.json").write_text(content if isinstance(content, str) else json.dumps(content))
-    return path
-
-
-def test_only_what_dead_processes_of_that_name_have_left_is_removed(tmp_path):
-    here = platform.node()
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    gone = process.pid
-    dead = left_behind(tmp_path, f".run.{gone}.part", {"pid": gone, "host": here})
-    ours = left_behind(tmp_path, f".run.{os.getpid()}.part", {"pid": os.getpid(), "host": here})  # a number used again
-    kept = [
-        left_behind(tmp_path, f".run.{os.getppid()}.part", {"pid": os.getppid(), "host": here}),  # alive
-        left_behind(tmp_path, f".run.{gone}-2.part", {"pid": gone, "host": "another"}),
-        left_behind(tmp_path, f".run.{gone}-3.part", None),
-        left_behind(tmp_path, f".run.{gone}-4.part", "{"),
-        left_behind(tmp_path, f".run-1.{gone}.part", {"pid": gone, "host": here}),  # another name
-        left_behind(tmp_path, f"run.{gone}.part", {"pid": gone, "host": here}),
-    ]
-    with rundir.RunFolder(tmp_path / "run", "data") as first, rundir.RunFolder(tmp_path / "run", "data") as second:
-        assert not dead.exists()
-        assert first.path == ours, "made anew"
-        assert not (ours / "weights").exists()
-        assert all((path / "weights").exists() for path in kept)
-        assert first.path != second.path
-        assert second.finish() == tmp_path / "run"
-    assert os.listdir(tmp_path / "run") == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["run", *(path.name for path in kept)])
-
-
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"format": "shoal-run", "version": 9}', '{"format": "shoal-run", "version": 1}']
-)
-def test_settings_that_are_not_whole_are_refused(tmp_path, text):
-    (tmp_path / "settings.json").write_text(text)
-    with pytest.raises(ValueError, match=r"settings\.json"):
-        rundir.read_settings(tmp_path)
-
-
-# ---- the report's data ----
-
-
-def fitted(kind, y, X, **settings):
-    estimator = kind(recipes=3, seeds=2, epochs=4, cv=3, n_jobs=1, **settings)
-    return estimator.fit(X, y)
-
-
-@pytest.mark.parametrize("task", ["classification", "regression", "multilabel"])
-def test_report_data_are_complete_and_agree_with_the_estimator(task):
-    from sklearn.datasets import load_iris
-
-    from shoal.report import search_page
-    from shoal.search.summary import Context, chance, report_data
-
-    found = load_iris()
-    X = Table.of(found.data, [f"x{k}" for k in range(4)])
-    y = {
-        "classification": found.target,
-        "regression": found.data[:, 0] + found.data[:, 2] ** 2,
-        "multilabel": np.column_stack([found.target > 0, found.target == 1]).astype(int),
-    }[task]
-    kind = shoal.ShoalRegressor if task == "regression" else shoal.ShoalClassifier
-    estimator = fitted(kind, y, X)
-    data = report_data(estimator, X, Context("iris", "species", ["a note"], None, 3.0, {"reading": 0.1}))
-    assert data["task"] == task
-    assert data["search"]["networks"] == estimator.n_networks_
-    assert data["score"]["corrected"] == estimator.honest_score_.corrected
-    assert sum(part["weight"] for part in data["ensemble"]["parts"]) == pytest.approx(1)
-    assert len(data["leaderboard"]["rows"]) == len(estimator.leaderboard_)
-    assert data["curves"][0]["label"] == "best"
-    assert len(data["curves"][0]["train"]) == len(data["curves"][0]["valid"]) == 4
-    if task == "classification":
-        counts = np.array(data["confusion"]["counts"])
-        assert counts.sum(axis=1).tolist() == [50, 50, 50]  # every row once, equal ones too
-        assert counts.trace() / 150 == pytest.approx(data["score"]["raw"], abs=1e-6)
-        assert data["score"]["chance"] == pytest.approx(1 / 3)
-        always = chance(estimator._run.search.problem, METRICS["neg_log_loss"])
-        assert always == pytest.approx(-np.log(3), abs=1e-3)
-    if task == "regression":
-        assert data["score"]["chance"] == pytest.approx(0, abs=1e-9)
-        true, predicted = (np.array(data["residuals"][name]) for name in ("true", "predicted"))
-        assert 1 - ((true - predicted) ** 2).mean() / true.var() > 0.5
-        assert data["calibration"] is None
-    else:
-        bins = data["calibration"]["bins"]
-        assert sum(one["count"] for one in bins) == (300 if task == "multilabel" else 150)
-        assert all(0 <= one["observed"] <= 1 for one in bins)
-    json.dumps(data, allow_nan=True)
-    assert "iris" in search_page(data)

@@ -222,10 +222,7 @@ class Distributed(Group):
         self.rank, self.size, self.device = rank, size, device
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         limit = timedelta(seconds=timeout)
-        if store is None:  # torchrun says all in the environment, and gives each attempt a prefix of its own
-            dist.init_process_group(backend, timeout=limit)
-        else:
-            dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
         self.dist = dist
 
     @contextmanager

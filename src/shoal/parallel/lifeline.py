@@ -15,6 +15,7 @@ import queue
 import secrets
 import signal
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -71,6 +72,7 @@ class Hub:
                 line.close()
                 return
             line.settimeout(None)
+            _limit_sending(line)
             rank = int(hello["rank"])
             with self.lock:
                 self.lines[rank], self.heard[rank] = line, time.monotonic()
@@ -117,12 +119,8 @@ class Hub:
         with self.lock:
             lines = list(self.lines.values())
         for line in lines:
-            try:
-                line.settimeout(1.0)
+            with contextlib.suppress(OSError):
                 line.sendall((json.dumps(message) + "\n").encode())
-                line.settimeout(None)
-            except OSError:
-                pass
 
     def stop(self) -> None:
         """Tell all workers to end; end those of this machine that are stopped and cannot hear it."""
@@ -147,6 +145,12 @@ class Hub:
                 line.close()
 
 
+def _limit_sending(line: socket.socket) -> None:
+    """To somebody who does not read, a message waits for two seconds; reading may wait for ever, in its own thread."""
+    if os.name == "posix":
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 2, 0))
+
+
 def _state(pid: int) -> str:
     """The state of a worker's process, "T" if it is stopped; empty if there is none, or another program."""
     try:
@@ -163,6 +167,7 @@ class Line:
         host, port, token = address.split(":")
         self.socket = socket.create_connection((host, int(port)), timeout=30)
         self.socket.settimeout(None)
+        _limit_sending(self.socket)
         self.rank = rank
         self.on_silence = on_silence or end_now
         self.lock = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 from shoal.parallel.groups import Group
 from shoal.parallel.lifeline import Hub, Line, end_now
 from shoal.parallel.surroundings import world
+
+RUNS = itertools.count()  # of this process; all ranks make the same ones in the same order
 
 
 class Watched:
@@ -27,10 +30,18 @@ class Watched:
         return self
 
     def store(self) -> Any:
-        """None under torchrun, which has one. For MPI: a store of the first rank, its address told by MPI."""
-        if self.kind == "torchrun":
-            return None
+        """Where processes find each other: torchrun's store, or one of the first rank, its address told by MPI.
+
+        Torchrun's outlives its restarts. Without a prefix for each attempt, ranks would find addresses of dead ones.
+        """
         import torch.distributed as dist
+
+        if self.kind == "torchrun":
+            serves = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+            host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+            store = dist.TCPStore(host, port, self.size, serves)
+            attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+            return dist.PrefixStore(f"shoal/attempt-{attempt}/run-{next(RUNS)}", store)
         from mpi4py import MPI
 
         server = None

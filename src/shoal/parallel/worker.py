@@ -218,8 +218,8 @@ class Worker:
             return
         self.strategy.load(content["state"])
         self.epoch, self.position, self.step = content["epoch"], content["position"], content["step"]
-        self.history, self.rounds = content["history"], content["rounds"]
-        self.sums = content["sums"] if self.group.rank == 0 else [0.0, 0]
+        self.history, self.rounds = list(content["history"]), content["rounds"]
+        self.sums = list(content["sums"]) if self.group.rank == 0 else [0.0, 0]
 
     def _metrics(self, seconds: float, talked: float) -> dict[str, Any]:
         job = self.job

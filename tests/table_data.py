@@ -1,0 +1,24 @@
+"""A table that tests of tables and of encoders share."""
+
+import datetime
+
+import numpy as np
+
+ROWS = 240
+
+
+def columns(seed=0, n=ROWS):
+    """A bit of everything, as a dict of lists with None for missing."""
+    rng = np.random.default_rng(seed)
+    words = ["red", "old", "slow", "kind", "blue", "new", "fast", "cruel", "house", "train"]
+    size = rng.normal(size=n).tolist()
+    size[3] = None
+    return {
+        "size": size,
+        "count": rng.integers(0, 9, n).tolist(),
+        "open": (rng.random(n) > 0.5).tolist(),
+        "colour": rng.choice(np.array(["red", "green", "blue", None], dtype=object), n).tolist(),
+        "sex": rng.choice(["m", "f"], n).tolist(),
+        "day": [datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=7 * int(i)) for i in rng.integers(0, 999, n)],
+        "told": [" ".join(rng.choice(words, 8)) for _ in range(n)],
+    }
