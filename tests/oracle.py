@@ -78,60 +78,113 @@ def train_alone(
     `start` gives other weights than those drawn from the member's seed. With dtype=torch.float64 the same numbers are
     the starting point, but all arithmetic is done in double precision.
     """
-    split = split or Split(np.arange(len(X)))
     layers = initial_layers(member, n_features, n_outputs)
     for layer, (weight, bias) in zip(layers, start or [], strict=start is not None):
         layer.weight.data, layer.bias.data = torch.tensor(weight.T.copy()), torch.tensor(bias.copy())
-    network = nn.ModuleList(layers).to(dtype)
+    data = tensors(member, n_features, n_outputs, X, y, loss, split or Split(np.arange(len(X))), class_weight, dtype)
+    alone = Alone(
+        member, layers, data, nn.ModuleList(layers).to(dtype), epochs if member.epochs is None else member.epochs
+    )
+    for epoch in range(epochs):
+        order = torch.arange(len(data.train))
+        if shuffle:
+            order = torch.from_numpy(_native.permutation(order_key, epoch, len(data.train)))
+        alone.train(order)
+        alone.judge(epoch + 1)
+        if alone.result.status != "active":
+            break
+    alone.result.weights = alone.best_weights or numbers(layers)
+    return alone.result
+
+
+@dataclass
+class Data:
+    """What a network is trained on, as tensors; `train` and `valid` are row numbers, `weights` those of `train`."""
+
+    loss: str
+    inputs: torch.Tensor
+    target: torch.Tensor
+    train: torch.Tensor
+    valid: torch.Tensor
+    weights: torch.Tensor
+    classes: torch.Tensor
+
+
+def tensors(
+    member: Member,
+    n_features: int,
+    n_outputs: int,
+    X: np.ndarray,
+    y: np.ndarray,
+    loss: str,
+    split: Split,
+    class_weight: np.ndarray | None,
+    dtype: torch.dtype,
+) -> Data:
     inputs = torch.tensor(X)[:, list(member.features or range(n_features))].to(dtype)
     target = torch.tensor(y).long() if loss == "cross_entropy" else torch.tensor(y).to(dtype).reshape(len(y), -1)
     weights = torch.ones(len(split.train), dtype=dtype)
     if split.weight is not None:
         weights = torch.tensor(split.weight).to(dtype)
     classes = torch.ones(n_outputs, dtype=dtype) if class_weight is None else torch.tensor(class_weight).to(dtype)
-    train, valid = torch.tensor(split.train), torch.tensor(split.valid)
+    return Data(loss, inputs, target, torch.tensor(split.train), torch.tensor(split.valid), weights, classes)
 
-    optimizer = make_optimizer(member, network)
-    per_epoch = math.ceil(len(train) / member.batch_size)
-    horizon = epochs if member.epochs is None else member.epochs
-    result = Trained([], [], [], [], "active", 0, math.inf)
-    best_loss, best_weights, step = math.inf, None, 0
-    for epoch in range(epochs):
-        order = torch.arange(len(train))
-        if shuffle:
-            order = torch.from_numpy(_native.permutation(order_key, epoch, len(train)))
+
+class Alone:
+    """A network under way: one epoch after another, and what is known of it after each."""
+
+    def __init__(self, member: Member, layers: list[nn.Linear], data: Data, network: nn.Module, horizon: int) -> None:
+        self.member, self.layers, self.data, self.network, self.horizon = member, layers, data, network, horizon
+        self.optimizer = make_optimizer(member, network)
+        self.result = Trained([], [], [], [], "active", 0, math.inf)
+        self.best_loss, self.step = math.inf, 0
+        self.best_weights: list[tuple[np.ndarray, np.ndarray]] | None = None
+
+    def train(self, order: torch.Tensor) -> None:
+        """One epoch over the training rows in this order."""
         total, mass = 0.0, 0.0
-        for batch in order.split(member.batch_size):
-            rows = train[batch]
-            for group in optimizer.param_groups:
-                group["lr"] = member.learning_rate * rate_factor(member, step, per_epoch, horizon)
-            optimizer.zero_grad()
-            outputs = forward(member, layers, inputs[rows], step, result)
-            smoothing = member.label_smoothing
-            value, weight = batch_loss(loss, outputs, target[rows], weights[batch], classes, smoothing)
-            value.backward()
-            if member.clip > 0:
-                nn.utils.clip_grad_norm_(network.parameters(), member.clip)
-            optimizer.step()
-            step += 1
-            total, mass = total + value.item() * weight, mass + weight
-        result.losses.append(total / mass)
-        if not (math.isfinite(total) and all(p.isfinite().all() for p in network.parameters())):
+        for batch in order.split(self.member.batch_size):
+            value, weight = self.update(batch)
+            total, mass = total + value * weight, mass + weight
+        self.result.losses.append(total / mass)
+
+    def update(self, batch: torch.Tensor) -> tuple[float, float]:
+        """One step of the optimiser; the loss of the batch and its weight in the mean over the epoch."""
+        member, data = self.member, self.data
+        per_epoch = math.ceil(len(data.train) / member.batch_size)
+        for group in self.optimizer.param_groups:
+            group["lr"] = member.learning_rate * rate_factor(member, self.step, per_epoch, self.horizon)
+        self.optimizer.zero_grad()
+        rows = data.train[batch]
+        outputs = forward(member, self.layers, data.inputs[rows], self.step, self.result)
+        value, weight = batch_loss(
+            data.loss, outputs, data.target[rows], data.weights[batch], data.classes, member.label_smoothing
+        )
+        value.backward()
+        if member.clip > 0:
+            nn.utils.clip_grad_norm_(self.network.parameters(), member.clip)
+        self.optimizer.step()
+        self.step += 1
+        return value.item(), weight
+
+    def judge(self, epochs: int) -> None:
+        """After so many epochs: diverged, better than ever, out of patience, or finished."""
+        member, data, result = self.member, self.data, self.result
+        if not (math.isfinite(result.losses[-1]) and all(p.isfinite().all() for p in self.network.parameters())):
             result.status = "diverged"
-            break
-        if len(valid):
-            score(result, loss, forward(member, layers, inputs[valid]), target[valid], classes)
+            return
+        if len(data.valid):
+            outputs = forward(member, self.layers, data.inputs[data.valid])
+            score(result, data.loss, outputs, data.target[data.valid], data.classes)
         if member.patience > 0:
-            if result.valid_losses[-1] < best_loss:
-                best_loss, result.best_epoch, best_weights = result.valid_losses[-1], epoch + 1, numbers(layers)
-            elif epoch + 1 - result.best_epoch >= member.patience:
+            if result.valid_losses[-1] < self.best_loss:
+                self.best_loss, result.best_epoch = result.valid_losses[-1], epochs
+                self.best_weights = numbers(self.layers)
+            elif epochs - result.best_epoch >= member.patience:
                 result.status = "stopped early"
-                break
-        if epoch + 1 == member.epochs:
+                return
+        if epochs == member.epochs:
             result.status = "finished"
-            break
-    result.weights = best_weights or numbers(layers)
-    return result
 
 
 def make_optimizer(member: Member, network: nn.Module) -> torch.optim.Optimizer:

@@ -170,8 +170,12 @@ def test_hybrid_needs_cores() -> None:
 
 
 def made_up(auto: float, accuracy: float) -> dict[str, Any]:
-    cell = {"batch": 128, "ways": {"auto": {"seconds_measured": auto}, PLAIN: {"seconds_measured": 1.0}}}
-    return {"nets": {"net-1h": {"batches": [cell], "trained": {"test_accuracy": accuracy}}}}
+    """Two cells: in the first one auto is as fast as the plain loop."""
+    cells = [
+        {"batch": batch, "ways": {"auto": {"seconds_measured": seconds}, PLAIN: {"seconds_measured": 1.0}}}
+        for batch, seconds in ((128, 1.0), (256, auto))
+    ]
+    return {"nets": {"net-1h": {"batches": cells, "trained": {"test_accuracy": accuracy}}}}
 
 
 @pytest.mark.parametrize(

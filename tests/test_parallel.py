@@ -129,7 +129,7 @@ def test_any_module_any_map_style_data_any_loss_any_optimizer():
     def absolute(output, target):
         return (output - target).abs().mean()
 
-    job = {"loss": absolute, "epochs": 20, "batch_size": 16, "exact": True, "backend": "threads"}
+    job = {"loss": absolute, "epochs": 40, "batch_size": 16, "exact": True, "backend": "threads"}
     results = [
         parallel.fit(
             TwoInputs(), Squares(), Squares(), strategy="allreduce", workers=workers,
@@ -215,7 +215,7 @@ def test_auto_says_what_it_chose_and_why():
     assert "one process with" in notes[0]["note"]
     notes.clear()
     assert choose(Job(epochs=1, batch_size=64), network(), data(), notes.append).strategy == "blas"
-    assert "too short to measure" in notes[0]["note"]
+    assert "too few to measure" in notes[0]["note"]
 
 
 # ---- networks and data by name ----

@@ -37,12 +37,12 @@ def train(
     epochs: Annotated[int, typer.Option(help="Passes over the rows.")] = 5,
     batch_size: Annotated[int, typer.Option(help="Rows in a step (local_sgd, asynchronous: of each worker).")] = 128,
     strategy: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="serial, blas, allreduce, local_sgd, parameter_server, tensor, pipeline, data+tensor, data+pipeline, "
-            "sharded, kfold, or auto: measure and take the fastest."
+            "sharded, kfold, or auto: measure and take the fastest. (default: allreduce if --workers is given, or auto)"
         ),
-    ] = "auto",
+    ] = None,
     backend: Annotated[str, typer.Option(help="threads, processes or mpi.")] = "processes",
     workers: Annotated[int | None, typer.Option(help="How many. (default: one a core)")] = None,
     blas_threads: Annotated[int | None, typer.Option(help="Threads of each worker. (default: cores / workers)")] = None,
@@ -50,6 +50,7 @@ def train(
         bool | None,
         typer.Option("--exact/--close", help="The same bits for any number of workers. (default: if cheap)"),
     ] = None,
+    shards: Annotated[int, typer.Option(help="--exact: parts of a batch; at least as many as workers.")] = 8,
     average_every: Annotated[str, typer.Option(help="local_sgd: steps, epoch or end.")] = "epoch",
     asynchronous: Annotated[bool, typer.Option("--asynchronous", help="parameter_server: wait for nobody.")] = False,
     folds: Annotated[int, typer.Option(help="kfold: how many.")] = 5,
@@ -75,12 +76,15 @@ def train(
     from shoal.parallel.surroundings import world
     from shoal.parallel.training import check_fit, make_job, run
 
+    if strategy is None:
+        strategy = "auto" if workers is None else "allreduce" if workers > 1 else "blas"
     whole = {"average_every": _count(average_every), "checkpoint_every": _count(checkpoint_every)}
     job = make_job(
         workers=workers, loss=loss, optimizer=optimizer, learning_rate=learning_rate, momentum=momentum,
         weight_decay=weight_decay, schedule=schedule, epochs=epochs, batch_size=batch_size, strategy=strategy,
-        backend=backend, blas_threads=blas_threads, exact=exact, asynchronous=asynchronous, folds=folds, device=device,
-        checkpoint=None if checkpoint is None else str(checkpoint), restarts=restarts, allow_fewer=allow_fewer,
+        backend=backend, blas_threads=blas_threads, exact=exact, shards=shards, asynchronous=asynchronous, folds=folds,
+        device=device, checkpoint=None if checkpoint is None else str(checkpoint), restarts=restarts,
+        allow_fewer=allow_fewer,
         seed=seed, **whole,
     )  # fmt: skip
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -193,6 +193,7 @@ def finish(
         "seconds": sum(record["seconds"] for record in result.history),
         "test_accuracy": workers.accuracy(result.model, problem.test),
     }  # fmt: skip
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def table(name: str, numbers: dict[str, Any]) -> Table:

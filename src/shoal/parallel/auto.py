@@ -47,37 +47,43 @@ class Candidate:
 
 def choose(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
     """The job with the strategy that was measured to be the fastest; what was measured is told."""
-    cores = thread_count()
-    feed = Feed(train, torch.device("cpu"))
-    steps = job.epochs * -(-len(feed) // job.batch_size)
     plain = replace(job, strategy="blas", backend="threads", workers=1, mesh=None, exact=None)
     if job.device not in ("auto", "cpu") or _accelerated():
         tell({"note": "one process on the accelerator: it is not shared between workers without being asked to"})
         return plain
+    feed = Feed(train, torch.device("cpu"))
+    steps = job.epochs * -(-len(feed) // job.batch_size)
     with torch_as_it_was():
-        flops = flops_per_row(model, feed, job) * min(job.batch_size, len(feed))
-        first = _measure("one process with 1 thread", replace(plain, strategy="serial"), model, feed, flops, 0.0)
-        allowed = SHARE * first.seconds * steps
-        found = [first]
-        if cores > 1 and allowed > 4 * first.seconds:
-            found.append(_measure(f"one process with {cores} BLAS threads", plain, model, feed, flops, allowed / 4))
-            threads = replace(job, strategy="allreduce", backend="threads", workers=cores, mesh=None, exact=False)
-            if job.batch_size >= 2 * cores:
-                found.append(
-                    _measure(f"{cores} threads that share each batch", threads, model, feed, flops, allowed / 4)
-                )
-        elif cores > 1:  # too short a run to measure: what PyTorch does by itself
-            tell(
-                {"note": f"one process with {cores} BLAS threads: a run of {steps} steps is too short to measure more"}
-            )
-            return plain
-        best = min(found, key=lambda candidate: candidate.seconds)
-        if cores > 1 and best.seconds * steps > LAUNCHING:
-            found.append(_launched(job, cores, model, train, flops))
+        found = _measured_here(job, plain, model, feed, steps)
+    if len(found) == 1 and thread_count() > 1:
+        tell({"note": f"one process with {thread_count()} BLAS threads: {steps} steps are too few to measure more"})
+        return plain
+    if min(candidate.seconds for candidate in found) * steps > LAUNCHING and thread_count() > 1:
+        found.append(_launched(job, model, train, found[0].gflops * found[0].seconds))
     chosen = _pick(found)
     others = "; ".join(str(candidate) for candidate in found if candidate is not chosen)
     tell({"note": f"chosen: {chosen}" + (f" (measured beside it: {others})" if others else "")})
     return chosen.job
+
+
+def _measured_here(job: Job, plain: Job, model: nn.Module, feed: Feed, steps: int) -> list[Candidate]:
+    """Ways that need no other process. Where the whole run is too short to measure in, only the first."""
+    cores = thread_count()
+    flops = flops_per_row(model, feed, job) * min(job.batch_size, len(feed))
+    first = _measure("one process with 1 thread", replace(plain, strategy="serial"), model, feed, flops, 0.0)
+    allowed = SHARE * first.seconds * steps
+    if cores == 1 or allowed < 4 * first.seconds:
+        return [first]
+    found = [first, _measure(f"one process with {cores} BLAS threads", plain, model, feed, flops, allowed / 4)]
+    many = _workers(job)
+    if job.batch_size >= 2 * many:
+        threads = replace(job, strategy="allreduce", backend="threads", workers=many, mesh=None, exact=False)
+        found.append(_measure(f"{many} threads that share each batch", threads, model, feed, flops, allowed / 4))
+    return found
+
+
+def _workers(job: Job) -> int:
+    return job.workers if job.workers > 1 else thread_count()
 
 
 def _pick(found: list[Candidate]) -> Candidate:
@@ -115,17 +121,17 @@ def _best_time(work: Callable[[], Any], seconds: float, least: int = 3) -> float
     return best
 
 
-def _launched(job: Job, cores: int, model: nn.Module, train: Dataset[Any], flops: float) -> Candidate:
+def _launched(job: Job, model: nn.Module, train: Dataset[Any], gigaflops: float) -> Candidate:
     """Two epochs of a few batches over real processes."""
     from shoal.parallel.launch import launch
 
+    many = _workers(job)
     rows = min(len(train), 12 * job.batch_size)  # type: ignore[arg-type]
-    trial = replace(job, strategy="allreduce", backend="processes", workers=cores, mesh=None, exact=False)
+    trial = replace(job, strategy="allreduce", backend="processes", workers=many, mesh=None, exact=False)
     short = replace(trial, epochs=2, checkpoint=None, restarts=0)
     result = launch(short, copy.deepcopy(model), Subset(train, range(rows)), None, lambda content: None)
-    speed = max(record["samples_per_second"] for record in result.history)
-    seconds = job.batch_size / speed
-    return Candidate(f"{cores} processes", trial, seconds, flops / seconds / 1e9)
+    seconds = job.batch_size / max(record["samples_per_second"] for record in result.history)
+    return Candidate(f"{many} processes", trial, seconds, gigaflops / seconds)
 
 
 def exact_is_cheap(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> bool:

@@ -55,11 +55,11 @@ def _images(name: str, scale: str) -> tuple[torch.Tensor, ...]:
     from shoal.datasets import load_mnist
 
     images = load_mnist(name)
-    train, test = (torch.from_numpy(part).float().div_(255) for part in (images.X_train, images.X_test))
+    train, test = (torch.tensor(part, dtype=torch.float32).div_(255) for part in (images.X_train, images.X_test))
     if scale == "standard":
         mean, deviation = train.mean(), train.std()
         train, test = (train - mean) / deviation, (test - mean) / deviation
-    return train, torch.from_numpy(images.y_train), test, torch.from_numpy(images.y_test)
+    return train, torch.tensor(images.y_train), test, torch.tensor(images.y_test)
 
 
 def _table(name: str, seed: int) -> tuple[torch.Tensor, ...]:

@@ -15,9 +15,10 @@ from torch.utils.data import Dataset
 
 from shoal.parallel import checkpoint
 from shoal.parallel.feed import Feed, Pair, ahead, epoch_order, take_all
-from shoal.parallel.groups import Group
+from shoal.parallel.groups import Group, Mpi
 from shoal.parallel.job import MODEL, SINGLE, Job, threads_per_worker
 from shoal.parallel.learner import make_loss
+from shoal.parallel.scatter import scattered
 from shoal.parallel.strategies import AllReduce, Ddp, LocalSgd, OneWorker, Strategy
 
 CHUNK = 1024  # rows evaluated at a time; fixed, so that sums do not depend on the number of workers
@@ -136,10 +137,13 @@ class Worker:
 
     def _rounds(self, epoch: int) -> Iterator[tuple[list[Pair | None], int]]:
         """Rows of this worker, round by round, from where the epoch stands."""
-        order = epoch_order(len(self.train), self.job.seed, epoch, self.job.shuffle)
-        size = self.strategy.round_rows()
-        for start in range(self.position, len(order), size):
-            rows = order[start : start + size]
+        order = epoch_order(len(self.train), self.job.seed, epoch, self.job.shuffle)[self.position :]
+        rounds = list(order.split(self.strategy.round_rows())) if len(order) else []
+        if isinstance(self.group, Mpi) and self.train.tensors is not None:
+            items = scattered(self.group, self.train, [self.strategy.parts(rows) for rows in rounds])
+            yield from zip(items, map(len, rounds), strict=True)
+            return
+        for rows in rounds:
             yield take_all(self.train, self.strategy.parts(rows)), len(rows)
 
     def _after_round(self) -> None:
