@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -168,6 +170,49 @@ def test_the_hub_notices_silence_and_broken_lines_and_refuses_strangers():
         line.close()
         quiet.close()
         stranger.close()
+
+
+def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
+    """A proxy between the two that swallows everything, as a pulled cable does: nothing is closed, nothing arrives."""
+    hub, ended = Hub(patience=3.0), []
+    _, port, token = hub.address.split(":")
+    server = socket.create_server(("127.0.0.1", 0))
+    cut = threading.Event()
+    ends: list[socket.socket] = []
+
+    def forward(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while content := source.recv(4096):
+                if not cut.is_set():
+                    target.sendall(content)
+
+    def proxy() -> None:
+        worker, _ = server.accept()
+        onward = socket.create_connection(("127.0.0.1", int(port)))
+        ends.extend([worker, onward])
+        for pair in ((worker, onward), (onward, worker)):
+            threading.Thread(target=forward, args=pair, daemon=True).start()
+
+    threading.Thread(target=proxy, daemon=True).start()
+    line = Line(f"127.0.0.1:{server.getsockname()[1]}:{token}", 1, ended.append)
+    try:
+        assert hub.events.get(timeout=10).kind == "here"
+        time.sleep(2)
+        assert hub.events.empty()
+        cut.set()
+        begun = time.monotonic()
+        event = hub.events.get(timeout=10)
+        assert (event.kind, event.rank) == ("lost", 1)
+        while not ended and time.monotonic() - begun < 12:
+            time.sleep(0.1)
+        assert ended == ["nothing was heard from the others for 7 s"]
+        assert time.monotonic() - begun < 10
+    finally:
+        hub.close()
+        line.close()
+        server.close()
+        for end in ends:
+            end.close()
 
 
 # ---- checkpoints ----

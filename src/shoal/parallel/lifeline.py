@@ -40,6 +40,7 @@ class Hub:
     """Listens to all workers. `events` is what there is to react to."""
 
     def __init__(self, host: str = "127.0.0.1", patience: float = PATIENCE) -> None:
+        """Others reach it at `host`; it listens on all addresses unless that is this machine alone."""
         self.token = secrets.token_hex(16)
         self.patience = patience
         self.events: queue.Queue[Event] = queue.Queue()
@@ -49,7 +50,7 @@ class Hub:
         self.ended: set[int] = set()
         self.lock = threading.Lock()
         self.closed = threading.Event()
-        self.server = socket.create_server((host, 0))
+        self.server = socket.create_server((host if host == "127.0.0.1" else "", 0))
         self.address = f"{host}:{self.server.getsockname()[1]}:{self.token}"
         threading.Thread(target=self._accept, name="shoal-hub", daemon=True).start()
         threading.Thread(target=self._watch, name="shoal-watch", daemon=True).start()
@@ -164,7 +165,7 @@ class Line:
     """A worker's line to the hub."""
 
     def __init__(self, address: str, rank: int, on_silence: Callable[[str], None] | None = None) -> None:
-        host, port, token = address.split(":")
+        host, port, token = address.rsplit(":", 2)
         self.socket = socket.create_connection((host, int(port)), timeout=30)
         self.socket.settimeout(None)
         _limit_sending(self.socket)

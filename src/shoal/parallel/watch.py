@@ -107,11 +107,15 @@ class Watched:
 
 
 def _own_address(size: int) -> str:
-    """Of this machine, as others see it; the loopback where that cannot be found out."""
+    """Of the first rank's machine, as the others see it."""
     local = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("MPI_LOCALNRANKS")
     if local and int(local) == size:
         return "127.0.0.1"
-    try:
-        return socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return "127.0.0.1"
+    if "MASTER_ADDR" in os.environ:  # of torchrun: the machine of the first rank
+        return os.environ["MASTER_ADDR"]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: only asks which of our addresses leads outside
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
