@@ -23,8 +23,6 @@ from shoal.bench import averaging, descent, descent_report, pays, ranks, workers
 from shoal.bench.cli import app  # noqa: E402
 from shoal.bench.workers import PLAIN, Trial, Way  # noqa: E402
 
-# `load_data` wraps arrays that cannot be written to, about which torch warns; it copies them right away.
-pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 MPI = "mpi4py is not here"
 
 

@@ -42,8 +42,9 @@ class Settings:
 
 
 QUICK = Settings(
-    batches=(512,), rows=2048, epochs=2, repeats=1, search_rows=3000, search_epochs=1, train_rows=12_000, train_epochs=2
-)
+    nets=("net-1h",), batches=(512,), rows=2048, epochs=2, repeats=1, search_rows=1500, search_epochs=1,
+    train_rows=6000, train_epochs=2,
+)  # fmt: skip
 
 
 def squared_error(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -42,7 +42,7 @@ class Settings:
     schedule: str = "cosine"  # of the training to the end; the paper's is constant
 
 
-QUICK = Settings(iris_epochs=20, epochs=2, rows=1280, train_rows=5000, repeats=1)
+QUICK = Settings(iris_epochs=20, epochs=2, rows=640, train_rows=2560, repeats=1)
 
 
 class PerItem:
