@@ -151,18 +151,19 @@ def exact_is_cheap(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) 
 
 def _exact_cost(job: Job, model: nn.Module, feed: Feed, size: int) -> float:
     learner = Learner(model, job, 1)
-    out = torch.zeros(2, learner.width)
+    out = learner.new_vector(learner.width)
     mine, shards = max(1, size // job.workers), -(-job.shards // job.workers)
     whole = feed.take(torch.arange(mine))
     piece = feed.take(torch.arange(max(1, size // job.shards)))
 
     def in_one_piece() -> None:
-        learner.gradient(*whole, 1.0, key(0), out[0])
+        learner.gradient(*whole, 1.0, key(0), out)
 
     def in_shards() -> None:
-        for _ in range(shards):
-            learner.gradient(*piece, 1.0, key(0), out[0])
-            out[1] += out[0]
+        total = learner.gradients(*piece, 1.0, key(0))
+        for _ in range(shards - 1):
+            torch._foreach_add_(total, learner.gradients(*piece, 1.0, key(0)))
+        learner.pack(total, out)
 
     torch.set_num_threads(threads_per_worker(job))
     close = _best_time(in_one_piece, 0.1)

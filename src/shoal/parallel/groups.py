@@ -35,10 +35,10 @@ class Group(ABC):
         """Vectors of this length can be cut into equal chunks, one for each worker."""
         return -(-width // self.size) * self.size
 
-    def tree_sum(self, sums: dict[Node, torch.Tensor], shards: int, filled: int, width: int) -> torch.Tensor:
+    def tree_sum(self, sums: dict[Node, torch.Tensor], shards: int, filled: int, like: torch.Tensor) -> torch.Tensor:
         """The sum over all shards, in the tree's order, from each worker's own nodes.
 
-        Only the first `filled` shards have rows; `width` is that of the padded vectors.
+        Only the first `filled` shards have rows; `like` is any vector of that sort, padded.
 
         Each worker sums one chunk of the vector for all: as much traffic as an all-reduce, if workers hold whole nodes.
         """
@@ -47,9 +47,9 @@ class Group(ABC):
             return _present(combine(root, _or_nothing(sums, cover(root, root), filled), torch.add))
         with self._talking():
             held = [[node for node in cover(part, root) if node[0] < filled] for part in shares(shards, self.size)]
-            chunk = width // self.size
+            chunk = like.numel() // self.size
             mine = held[self.rank]
-            sent = torch.stack([sums[node] for node in mine]) if mine else torch.empty(0, width)
+            sent = torch.stack([sums[node] for node in mine]) if mine else like.new_empty(0, like.numel())
             parts = [sent[:, k * chunk : (k + 1) * chunk].reshape(-1) for k in range(self.size)]
             got = self.exchange(parts, [len(nodes) * chunk for nodes in held])
             known = {

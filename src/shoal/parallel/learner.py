@@ -90,27 +90,38 @@ class Learner:
             its.data = mine.data
         return other
 
-    def gradient(
-        self, inputs: Any, target: Any, share: float, key: int, out: torch.Tensor, model: nn.Module | None = None
-    ) -> torch.Tensor:
+    def new_vector(self, width: int) -> torch.Tensor:
+        """Zeros that can take a gradient: on its device, with as many digits as the finest parameter."""
+        finest = max(self.parameters, key=lambda parameter: torch.finfo(parameter.dtype).bits)
+        return torch.zeros(width, device=finest.device, dtype=finest.dtype)
+
+    def gradient(self, inputs: Any, target: Any, share: float, key: int, out: torch.Tensor) -> None:
         """Write `share` times the gradient, the loss and the buffers into `out`."""
+        self.pack(self.gradients(inputs, target, share, key), out)
+
+    def gradients(
+        self, inputs: Any, target: Any, share: float, key: int, model: nn.Module | None = None
+    ) -> list[torch.Tensor]:
+        """The same as a list of tensors that may be changed in place; from a replica, if one is given."""
         self.is_random(inputs)
-        if model is None:
-            loss, grads, buffers = self._backward(self.model, inputs, target, share, key)
-        else:
+        if model is not None:
             for mine, its in zip(self.model.buffers(), model.buffers(), strict=True):
                 its.copy_(mine)
-            loss, grads, buffers = self._backward(model, inputs, target, share, key)
+        loss, grads, buffers = self._backward(model or self.model, inputs, target, share, key)
+        own: list[torch.Tensor] = []
+        seen: set[int] = set()
+        for grad in grads:  # two parameters may have been given one tensor, or one that repeats a number
+            again = grad.data_ptr() in seen or not grad.is_contiguous()
+            seen.add(grad.data_ptr())
+            own.append(grad.clone(memory_format=torch.contiguous_format) if again else grad)
+        return [*own, loss.reshape(1), *[buffer * share for buffer in buffers]]
+
+    def pack(self, parts: list[torch.Tensor], out: torch.Tensor) -> None:
+        """One after the other into a vector."""
         start = 0
-        for grad in grads:
-            out[start : start + grad.numel()].copy_(grad.reshape(-1))
-            start += grad.numel()
-        out[start] = loss
-        start += 1
-        for buffer in buffers:
-            torch.mul(buffer.reshape(-1), share, out=out[start : start + buffer.numel()])
-            start += buffer.numel()
-        return out
+        for part in parts:
+            out[start : start + part.numel()].copy_(part.reshape(-1))
+            start += part.numel()
 
     def _backward(
         self, model: nn.Module, inputs: Any, target: Any, share: float, key: int

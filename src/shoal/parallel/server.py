@@ -30,9 +30,8 @@ class ParameterServer(Strategy):
         super().__init__(job, group, model, rows)
         self.workers = group.size - 1
         self.learner = Learner(model, job, self.total_steps(), threaded=threaded)
-        width, device = self.learner.width, self.learner.parameters[0].device
-        self.message = torch.zeros(HEADER + width, device=device)
-        self.reply = torch.zeros(width, device=device)  # the version, then weights and buffers
+        self.message = self.learner.new_vector(HEADER + self.learner.width)
+        self.reply = self.learner.new_vector(self.learner.width)  # the version, then weights and buffers
         self.version = 0
         self.serving = group.rank == SERVER
 

@@ -21,7 +21,7 @@ from shoal.parallel.groups import Group
 from shoal.parallel.job import Job
 from shoal.parallel.learner import Learner
 from shoal.parallel.randomness import keyed
-from shoal.parallel.sums import Node, combine, cover, shares
+from shoal.parallel.sums import Node, combine, cover, fold, middle, shares
 
 Items = Sequence[Pair | None]
 
@@ -117,9 +117,14 @@ class AllReduce(Strategy):
         self.shards = job.shards if job.exact else group.size * threads
         self.least = fewest_rows(model)
         self.mine = shares(self.shards, group.size)[group.rank]
+        root = (0, self.shards)
+        self.nodes = cover(self.mine, root)  # whole nodes of the tree that this worker can sum
+        first, last = self.mine
+        lanes = [(first + start, first + end) for start, end in shares(last - first, threads)]
+        self.lanes = [cover(lane, root) for lane in lanes]  # and those that each of its threads can
         self.width = group.padded(self.learner.width)
-        device = self.learner.parameters[0].device
-        self.vectors = torch.zeros(self.mine[1] - self.mine[0], self.width, device=device)
+        self.like = self.learner.new_vector(self.width)
+        self.vectors = {node: self.learner.new_vector(self.width) for lane in self.lanes for node in lane}
         has_buffers = any(True for _ in model.buffers())
         self.models = [self.learner.replica() if threads > 1 or has_buffers else None for _ in range(threads)]
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
@@ -138,39 +143,43 @@ class AllReduce(Strategy):
         if items and items[0] is not None:
             self.learner.is_random(items[0][0])  # before threads are about
         self._over_threads(lambda thread: self._compute(thread, items, bounds, step))
-        nodes = [node for node in cover(self.mine, (0, self.shards)) if node[0] < filled]
-        cuts = shares(self.width, self.threads)
-        self._over_threads(lambda thread: self._sum(nodes, cuts[thread], filled))
-        sums = {node: self.vectors[node[0] - self.mine[0]] for node in nodes}
+        sums = self._sum(filled)
         if self.group.size == 1:
             total = sums[(0, self.shards)]
         else:
-            total = self.group.tree_sum(sums, self.shards, filled, self.width)
+            total = self.group.tree_sum(sums, self.shards, filled, self.like)
         loss = self.learner.apply(total, step)
         self._count()
         return (loss * rows, rows) if self.group.rank == 0 else (0.0, 0)
 
     def _compute(self, thread: int, items: Items, bounds: list[Node], step: int) -> None:
-        """Gradients of every so-manieth shard."""
-        for k in range(thread, len(items), self.threads):
-            item = items[k]
-            if item is not None:
-                inputs, target = item
-                start, end = bounds[self.mine[0] + k]
-                self.learner.gradient(
-                    inputs, target, (end - start) / bounds[-1][1], key(self.job.seed, step, self.mine[0] + k),
-                    self.vectors[k, : self.learner.width], self.models[thread],
-                )  # fmt: skip
+        """Gradients of a thread's shards, each added to its neighbour's while both are at hand."""
 
-    def _sum(self, nodes: Sequence[Node], columns: Node, filled: int) -> None:
-        """Sum shards up to whole nodes, in place, for some of the columns."""
-        first = self.mine[0]
-        known: dict[Node, torch.Tensor | None] = {
-            (k, k + 1): self.vectors[k - first, columns[0] : columns[1]] if k < filled else None
-            for k in range(*self.mine)
-        }
-        for node in nodes:
-            combine(node, known, torch.Tensor.add_)
+        def shard(k: int) -> list[torch.Tensor] | None:
+            item = items[k - self.mine[0]]
+            if item is None:
+                return None
+            share = (bounds[k][1] - bounds[k][0]) / bounds[-1][1]
+            return self.learner.gradients(*item, share, key(self.job.seed, step, k), self.models[thread])
+
+        for node in self.lanes[thread]:
+            found = fold(node, shard, _add_lists)
+            if found is not None:
+                self.learner.pack(found, self.vectors[node])
+
+    def _sum(self, filled: int) -> dict[Node, torch.Tensor]:
+        """From nodes of threads to nodes of the worker; threads take columns."""
+        nodes = [node for node in self.nodes if node[0] < filled]
+
+        def work(thread: int) -> None:
+            start, end = shares(self.width, self.threads)[thread]
+            known = {n: vector[start:end] if n[0] < filled else None for n, vector in self.vectors.items()}
+            for node in nodes:
+                combine(node, known, torch.Tensor.add_)
+
+        if any(node not in self.vectors for node in nodes):
+            self._over_threads(work)
+        return {node: self.vectors[_first(node, self.vectors)] for node in nodes}
 
     def _over_threads(self, work: Any) -> None:
         if self.pool is None:
@@ -258,7 +267,7 @@ class LocalSgd(Strategy):
     def __init__(self, job: Job, group: Group, model: nn.Module, rows: int, threaded: bool) -> None:
         super().__init__(job, group, model, rows)
         self.learner = Learner(model, job, self.total_steps(), threaded=threaded)
-        self.vector = torch.empty(self.learner.width, device=self.learner.parameters[0].device)
+        self.vector = self.learner.new_vector(self.learner.width)
         self.owner = torch.empty(rows, dtype=torch.int64)  # for a whole epoch alone, each worker keeps its own rows
         order = epoch_order(rows, job.seed, -1, job.shuffle)
         for worker, (start, end) in enumerate(shares(rows, group.size)):
@@ -295,7 +304,7 @@ class LocalSgd(Strategy):
     def _average(self, seen: int, rows: int) -> None:
         """The mean of all workers' weights and optimiser moments, each counted by its rows."""
         moments = self._moments()
-        sizes = [self.learner.weights(), *[moment.reshape(-1).to(torch.float32) for moment in moments]]
+        sizes = [self.learner.weights(), *[moment.reshape(-1).to(self.vector.dtype) for moment in moments]]
         vector = torch.cat(sizes) * (seen / rows)
         self.group.all_reduce(vector)
         pieces = vector.split([len(part) for part in sizes])
@@ -346,6 +355,18 @@ class LocalSgd(Strategy):
                 f"go on with workers={len(states)}, not {self.group.size}"
             )
         self.learner.load(states[self.group.rank])
+
+
+def _add_lists(left: list[torch.Tensor], right: list[torch.Tensor]) -> list[torch.Tensor]:
+    torch._foreach_add_(left, right)
+    return left
+
+
+def _first(node: Node, known: dict[Node, torch.Tensor]) -> Node:
+    """The first of the known nodes that make up a node: the one that its sum is in."""
+    while node not in known:
+        node = (node[0], middle(node))
+    return node
 
 
 def fewest_rows(model: nn.Module) -> int:

@@ -47,13 +47,24 @@ def cover(mine: Node, root: Node) -> list[Node]:
     return cover(mine, (root[0], cut)) + cover(mine, (cut, root[1]))
 
 
+def fold(node: Node, leaf: Callable[[int], Value | None], add: Callable[[Value, Value], Value]) -> Value | None:
+    """The sum at a node from the values of its shards, made one after the other; None: a shard without rows."""
+    start, end = node
+    if end - start == 1:
+        return leaf(start)
+    cut = middle(node)
+    return _joined(fold((start, cut), leaf, add), fold((cut, end), leaf, add), add)
+
+
 def combine(root: Node, known: Mapping[Node, Value | None], add: Callable[[Value, Value], Value]) -> Value | None:
     """The sum at a node, from sums known further down; None stands for shards without rows."""
     if root in known:
         return known[root]
     cut = middle(root)
-    left = combine((root[0], cut), known, add)
-    right = combine((cut, root[1]), known, add)
+    return _joined(combine((root[0], cut), known, add), combine((cut, root[1]), known, add), add)
+
+
+def _joined(left: Value | None, right: Value | None, add: Callable[[Value, Value], Value]) -> Value | None:
     if left is None or right is None:
         return right if left is None else left
     return add(left, right)
