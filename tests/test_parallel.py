@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import signal
 import subprocess
 import sys
+from collections import OrderedDict
 
 import pytest
 import torch
-from parallel_cases import SETTINGS, data, network
+from parallel_cases import SETTINGS, data, far, flat, network
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
@@ -19,6 +22,7 @@ from shoal.parallel.data import load_data
 from shoal.parallel.feed import Feed, ahead, epoch_order
 from shoal.parallel.job import Job, threads_per_worker
 from shoal.parallel.models import make_model
+from shoal.parallel.randomness import OwnGenerator
 
 # ---- settings ----
 
@@ -33,13 +37,17 @@ from shoal.parallel.models import make_model
         ({"optimizer": "admw"}, r"optimizer must be one of .*"),
         ({"epochs": 0}, r"epochs must be a whole number of at least 1; got 0"),
         ({"workers": -2, "strategy": "allreduce"}, r"workers must be a whole number of at least 1; got -2"),
-        ({"learning_rate": 0.0}, r"learning_rate must be a positive number; got 0.0"),
+        ({"learning_rate": 0.0}, r"learning_rate must be a positive number .*; got 0.0"),
         ({"strategy": "serial", "workers": 2}, r"strategy 'serial' has one worker; got workers=2"),
         ({"strategy": "tensor", "backend": "threads", "workers": 2}, r"use backend 'processes' or 'mpi'"),
         ({"strategy": "tensor", "workers": 2, "exact": True}, r"'tensor' has no exact mode"),
         ({"strategy": "allreduce", "workers": 9, "exact": True}, r"8 shards, too few for 9 workers"),
         ({"strategy": "data+tensor", "workers": 3}, r"an even number of workers, or mesh="),
         ({"strategy": "data+tensor", "workers": 4, "mesh": (3, 2)}, r"mesh must multiply to the 4 workers; got 3 x 2"),
+        ({"learning_rate": float("inf")}, r"learning_rate must be a positive number .*; got inf"),
+        ({"momentum": -3.0}, r"momentum must be a number of at least 0; got -3.0"),
+        ({"mesh": (2,), "strategy": "data+tensor", "workers": 2}, r"mesh must be two whole numbers"),
+        ({"device": "cuda:x"}, r"the number of a device is whole"),
         ({"average_every": "month", "strategy": "local_sgd"}, r"average_every must be a whole number .*; got 'month'"),
     ],
 )
@@ -56,6 +64,30 @@ def test_an_unknown_setting_is_named_with_its_nearest():
 def test_a_model_that_does_not_fit_the_data_is_told_by_shapes():
     with pytest.raises(ValueError, match=r"inputs \(2, 12\) of float32, targets \(2,\) of int64"):
         parallel.fit(make_model("mlp:784-10"), data(), strategy="serial")
+
+
+def test_more_classes_than_outputs_are_told_before_training():
+    with pytest.raises(ValueError, match=r"targets go from 0 to 3, and the network has 3 outputs"):
+        parallel.fit(make_model("mlp:12-3"), data(), strategy="serial")
+
+
+def test_a_pipeline_needs_layers_that_it_can_part():
+    tanh = nn.Tanh()
+    shared = nn.Sequential(nn.Linear(12, 8), tanh, nn.Linear(8, 4), tanh)
+    alone = copy.deepcopy(shared)
+    job = {**SETTINGS, "exact": None}
+    one = parallel.fit(shared, data(), strategy="pipeline", workers=1, **job)
+    other = parallel.fit(alone, data(), strategy="serial", **job)
+    assert far(one.model, other.model) < 1e-6
+    twice = nn.Linear(12, 12)
+    with pytest.raises(ValueError, match="uses one layer twice"):
+        parallel.fit(nn.Sequential(twice, nn.ReLU(), twice), data(), strategy="pipeline", workers=2)
+    named = nn.Sequential(OrderedDict(first=nn.Linear(12, 8), then=nn.ReLU(), last=nn.Linear(8, 4)))
+    parallel.fit(named, data(), strategy="pipeline", workers=1, **job)
+    with pytest.raises(ValueError, match="too few for a pipeline of 4"):
+        parallel.fit(named, data(), strategy="pipeline", workers=4)
+    with pytest.raises(ValueError, match=r"splits an nn.Sequential between its layers; the model is a TwoInputs"):
+        parallel.fit(TwoInputs(), Squares(), loss="mse", strategy="pipeline", workers=2)
 
 
 def test_no_rows_and_no_map_style_data_are_refused():
@@ -140,6 +172,113 @@ def test_any_module_any_map_style_data_any_loss_any_optimizer():
     assert results[0].history[-1]["valid_loss"] < 0.4 * results[0].history[0]["valid_loss"]
     for one, other in zip(results[0].model.parameters(), results[1].model.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+class Shifted(TensorDataset):
+    """A data set of tensors that does something to them, at random."""
+
+    def __getitem__(self, row):
+        inputs, target = super().__getitem__(row)
+        return inputs + torch.rand(()), target
+
+
+def test_what_a_data_set_does_to_its_rows_is_done_and_its_random_numbers_are_the_rows_own():
+    rows = Shifted(*data().tensors)
+    job = {**SETTINGS, "backend": "threads", "exact": True, "strategy": "allreduce"}
+    results = [parallel.fit(network("random"), rows, workers=workers, **job).model for workers in (1, 2)]
+    plain = parallel.fit(network("random"), data(), workers=1, **job).model
+    assert torch.equal(flat(results[0]), flat(results[1]))
+    assert far(results[0], plain) > 1e-3
+
+
+def test_random_numbers_of_all_sorts_come_from_the_generator_of_the_thread():
+    def draw():
+        return [
+            torch.rand(3), torch.randn(2), torch.randint(9, (4,)), torch.randint(3, 9, (2,)), torch.randperm(6),
+            torch.rand_like(torch.zeros(2)), torch.randn_like(torch.zeros(2)), torch.randint_like(torch.zeros(3), 7),
+            torch.bernoulli(torch.full((5,), 0.5)), torch.empty(2).uniform_(), torch.normal(0.0, torch.ones(2)),
+            nn.functional.dropout(torch.ones(6), 0.5), torch.multinomial(torch.ones(5), 2),
+        ]  # fmt: skip
+
+    before = torch.get_rng_state()
+    with OwnGenerator(torch.Generator().manual_seed(3)):
+        one = draw()
+    torch.rand(7)
+    with OwnGenerator(torch.Generator().manual_seed(3)):
+        other = draw()
+    torch.set_rng_state(before)
+    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    with OwnGenerator(torch.Generator().manual_seed(4)):
+        third = draw()
+    assert not all(torch.equal(a, b) for a, b in zip(one, third, strict=True))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+class TwoTargets(Dataset):
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, row):
+        value = torch.tensor([row / 60.0])
+        return value, (value**2, 1 - value)
+
+
+def test_targets_of_several_parts_count_their_rows():
+    def both(output, target):
+        return ((output - target[0]) ** 2 + (output - target[1]) ** 2).mean()
+
+    found = [
+        parallel.fit(make_model("mlp:1-4-1"), TwoTargets(), TwoTargets(), loss=both, epochs=1, batch_size=16, **way)
+        for way in (
+            {"strategy": "serial"},
+            {"strategy": "local_sgd", "backend": "threads", "workers": 1},
+            {"strategy": "parameter_server", "backend": "threads", "workers": 1},
+        )
+    ]
+    losses = [result.history[0]["train_loss"] for result in found]
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
+    assert found[0].history[0]["valid_loss"] == pytest.approx(losses[0], rel=0.5)
+
+
+def test_one_logit_for_two_classes():
+    X = torch.randn(80, 3, generator=torch.Generator().manual_seed(0))
+    rows = TensorDataset(X, (X[:, 0] > 0).long())
+    job = {"loss": "bce", "epochs": 30, "learning_rate": 0.05, "batch_size": 16, "strategy": "serial"}
+    result = parallel.fit(make_model("mlp:3-1"), rows, rows, **job)
+    assert result.history[-1]["valid_loss"] < 0.3
+    assert "valid_accuracy" not in result.history[-1]
+
+
+def test_batch_normalisation_and_uneven_shards():
+    rows = TensorDataset(*(tensor[:66] for tensor in data().tensors))  # batches of 32, 32 and 2
+    for way in ({"strategy": "local_sgd"}, {"strategy": "parameter_server"}, {"strategy": "allreduce", "exact": False}):
+        result = parallel.fit(network("stateful"), rows, rows, backend="threads", workers=2, **SETTINGS, **way)
+        assert result.history[-1]["train_loss"] < result.history[0]["train_loss"]
+
+
+def test_a_loss_that_is_no_number_any_more_is_told():
+    notes = []
+    parallel.fit(network(), data(), strategy="serial", optimizer="sgd", tell=notes.append,
+                 **{**SETTINGS, "learning_rate": 1e6})  # fmt: skip
+    assert any("not a number any more" in note.get("note", "") for note in notes)
+
+
+def test_folds_over_threads_are_reproducible_with_dropout():
+    job = {**SETTINGS, "strategy": "kfold", "backend": "threads", "workers": 3, "folds": 3}
+    one, other = (parallel.fit(network("random"), data(), **job).model for _ in range(2))
+    assert torch.equal(flat(one), flat(other))
+
+
+def test_a_fold_that_fails_ends_the_others():
+    class Broken(TensorDataset):
+        def __getitem__(self, row):
+            if row == 17:
+                raise ZeroDivisionError("row 17 is cursed")
+            return super().__getitem__(row)
+
+    job = {**SETTINGS, "epochs": 100_000, "strategy": "kfold", "backend": "threads", "workers": 3, "folds": 3}
+    with pytest.raises(ZeroDivisionError, match="cursed"):
+        parallel.fit(network(), Broken(*data().tensors), **job)
 
 
 def test_a_result_tells_time_speed_and_the_share_of_talking():
@@ -283,14 +422,21 @@ def test_train_tells_what_it_does_and_saves_what_it_found(tmp_path):
     assert "is there already" in again.stderr
 
 
+def sorted_state(model):
+    return dict(sorted(model.state_dict().items()))
+
+
 def test_train_over_processes_is_the_same_as_over_threads(tmp_path):
     common = ["train", "--data", "iris", "--net", "mlp:4-20-3", "--strategy", "allreduce", "--exact", "--workers", "2",
               "--epochs", "3"]  # fmt: skip
-    for backend in ("threads", "processes"):
-        done = shoal(*common, "--backend", backend, "--out", str(tmp_path / backend))
-        assert done.returncode == 0, done.stderr
-    models = [(tmp_path / backend / "model.safetensors").read_bytes() for backend in ("threads", "processes")]
-    assert models[0] == models[1]
+    done = shoal(*common, "--backend", "processes", "--out", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    from safetensors.torch import load_file
+
+    rows = load_data("iris")
+    job = {"strategy": "allreduce", "exact": True, "backend": "threads", "workers": 2, "epochs": 3, "batch_size": 128}
+    threads = parallel.fit(make_model("mlp:4-20-3"), rows.train, rows.valid, **job)
+    assert torch.equal(flat(load_file(tmp_path / "run" / "model.safetensors")), flat(sorted_state(threads.model)))
 
 
 @pytest.mark.parametrize(
@@ -304,14 +450,20 @@ def test_train_over_processes_is_the_same_as_over_threads(tmp_path):
         (["--epochs", "many"], "--epochs"),
     ],
 )
-def test_wrong_arguments_end_in_one_sentence(arguments, sentence):
+def test_wrong_arguments_end_in_one_sentence(arguments, sentence, monkeypatch, capsys):
+    from shoal.cli import main
+
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    done = shoal("train", *arguments)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    monkeypatch.setattr(sys, "argv", ["shoal", "train", *arguments])
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 2
+    screen = capsys.readouterr().err
+    assert sentence in screen
+    assert len(screen.strip().splitlines()) == 1
 
 
 def test_train_without_torch_names_the_extra():

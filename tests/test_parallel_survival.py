@@ -271,6 +271,25 @@ def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path):
         parallel.fit(network(), data(), **job)
 
 
+def test_a_run_that_goes_on_does_so_as_it_began(tmp_path):
+    job = {**SETTINGS, "backend": "threads", "checkpoint": str(tmp_path)}
+    parallel.fit(network(), data(), strategy="allreduce", workers=2, exact=True, **{**job, "epochs": 2})
+    notes: list[dict] = []
+    result = parallel.fit(network(), data(), strategy="auto", tell=notes.append, **job)
+    assert result.metrics["strategy"] == "allreduce"
+    assert result.metrics["exact"]
+    assert not told(notes)  # nothing was measured
+    assert len(result.history) == job["epochs"]
+
+
+def test_a_place_that_cannot_be_written_to_is_told_before_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"is a file; a checkpoint needs a folder"):
+        parallel.fit(network(), data(), strategy="serial", checkpoint=str(tmp_path / "file"), **SETTINGS)
+    with pytest.raises(ValueError, match=r"a checkpoint cannot be written to"):
+        parallel.fit(network(), data(), strategy="serial", checkpoint=str(tmp_path / "file" / "under"), **SETTINGS)
+
+
 def test_a_checkpoint_is_whole_at_every_moment(tmp_path, monkeypatch):
     """If writing fails half-way, the one before is still there."""
     checkpoint.save(tmp_path, {"fingerprint": {}, "what": 1})
@@ -280,7 +299,7 @@ def test_a_checkpoint_is_whole_at_every_moment(tmp_path, monkeypatch):
         raise OSError("no space left on device")
 
     monkeypatch.setattr(torch, "save", half)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(OSError, match=r"the checkpoint cannot be written to .*: no space left"):
         checkpoint.save(tmp_path, {"fingerprint": {}, "what": 2})
     monkeypatch.undo()
     content = checkpoint.load(tmp_path, {})

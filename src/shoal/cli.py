@@ -81,6 +81,10 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
+    from shoal.parallel.surroundings import world
+
+    if world()[0] != 0:  # one of many processes of torchrun or mpiexec: the first one says it
+        sys.exit(code)
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,6 +65,7 @@ def train(
     checkpoint_every: Annotated[str, typer.Option(help="epoch, or a number of rounds.")] = "epoch",
     restarts: Annotated[int, typer.Option(help="How often to start again when a worker is lost.")] = 3,
     allow_fewer: Annotated[bool, typer.Option("--allow-fewer", help="Start again without the lost worker.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that a worker may wait for a slower one.")] = 600.0,
     seed: Annotated[int, typer.Option(help="Seed of all that is drawn at random.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for model.safetensors, history.json, settings.json.")] = None,
 ) -> None:
@@ -76,19 +79,21 @@ def train(
     from shoal.parallel.surroundings import world
     from shoal.parallel.training import check_fit, make_job, run
 
-    if strategy is None:
-        strategy = "auto" if workers is None else "allreduce" if workers > 1 else "blas"
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends as Ctrl-C does
+    strategy = strategy or _strategy(workers, checkpoint)
     whole = {"average_every": _count(average_every), "checkpoint_every": _count(checkpoint_every)}
     job = make_job(
         workers=workers, loss=loss, optimizer=optimizer, learning_rate=learning_rate, momentum=momentum,
         weight_decay=weight_decay, schedule=schedule, epochs=epochs, batch_size=batch_size, strategy=strategy,
         backend=backend, blas_threads=blas_threads, exact=exact, shards=shards, asynchronous=asynchronous, folds=folds,
         device=device, checkpoint=None if checkpoint is None else str(checkpoint), restarts=restarts,
-        allow_fewer=allow_fewer,
+        allow_fewer=allow_fewer, timeout=timeout,
         seed=seed, **whole,
     )  # fmt: skip
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"--out {out} is there already; give another folder, nothing is overwritten")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
     model = make_model(net, activation, output, init, dropout, seed)
     sets = load_data(data, valid, rows, seed=seed)
     check_fit(job, model, sets.train, sets.valid)
@@ -103,6 +108,16 @@ def train(
     _conclude(screen, result, sets, job, out)
 
 
+def _strategy(workers: int | None, checkpoint: Path | None) -> str:
+    """What a run that goes on was; else all-reduce if there are workers to share a batch."""
+    from shoal.parallel.checkpoint import peek
+
+    earlier = {} if checkpoint is None else peek(checkpoint)
+    if earlier.get("strategy", "plain") != "plain" and workers is not None:
+        return str(earlier["strategy"])
+    return "auto" if workers is None else "allreduce" if workers > 1 else "blas"
+
+
 def _run(run: Any, job: Any, model: Any, sets: Any, screen: Screen) -> Result:
     """Errors of a worker that a user can mend come out as his own would."""
     from shoal.parallel.launch import WorkerError, WorkerLost
@@ -112,7 +127,7 @@ def _run(run: Any, job: Any, model: Any, sets: Any, screen: Screen) -> Result:
         result: Result = run(job, model, sets.train, valid, screen.tell)
         return result
     except WorkerError as error:
-        if error.kind in ("ValueError", "TypeError", "OSError", "FileNotFoundError", "ModuleNotFoundError"):
+        if error.mendable:
             raise ValueError(error.reason) from None
         print(error.trace.rstrip(), file=sys.stderr)
         raise ValueError(str(error).splitlines()[0]) from None
@@ -170,13 +185,22 @@ def _save(out: Path, result: Result, job: Any) -> None:
     state = {name: value.contiguous().cpu() for name, value in result.model.state_dict().items()}
     save_file(state, out / "model.safetensors")
     history = {"history": result.history, "metrics": result.metrics}
-    (out / "history.json").write_text(json.dumps(history, indent=1) + "\n")
+    (out / "history.json").write_text(json.dumps(_without_nan(history), indent=1) + "\n")
     settings = {name: value if not callable(value) else str(value) for name, value in asdict(job).items()}
     (out / "settings.json").write_text(json.dumps(settings, indent=1) + "\n")
 
 
+def _without_nan(value: Any) -> Any:
+    """JSON knows no numbers that are none."""
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _count(text: str) -> int | str:
-    return int(text) if text.isdigit() else text
+    return int(text) if text.isascii() and text.isdecimal() else text
 
 
 def _need_torch() -> None:

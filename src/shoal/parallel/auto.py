@@ -51,6 +51,9 @@ def choose(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
     if job.device not in ("auto", "cpu") or _accelerated():
         tell({"note": "one process on the accelerator: it is not shared between workers without being asked to"})
         return plain
+    if job.exact:
+        tell({"note": "exact: threads that share each batch in fixed shards"})
+        return replace(job, strategy="allreduce", backend="threads", workers=min(_workers(job), job.shards), mesh=None)
     feed = Feed(train, torch.device("cpu"))
     steps = job.epochs * -(-len(feed) // job.batch_size)
     with torch_as_it_was():
@@ -59,7 +62,10 @@ def choose(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
         tell({"note": f"one process with {thread_count()} BLAS threads: {steps} steps are too few to measure more"})
         return plain
     if min(candidate.seconds for candidate in found) * steps > LAUNCHING and thread_count() > 1:
-        found.append(_launched(job, model, train, found[0].gflops * found[0].seconds))
+        try:
+            found.append(_launched(job, model, train, found[0].gflops * found[0].seconds))
+        except (TypeError, RuntimeError) as error:
+            tell({"note": f"processes could not be tried: {str(error).splitlines()[0]}"})
     chosen = _pick(found)
     others = "; ".join(str(candidate) for candidate in found if candidate is not chosen)
     tell({"note": f"chosen: {chosen}" + (f" (measured beside it: {others})" if others else "")})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,32 @@ def save(folder: str | os.PathLike[str], content: dict[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, place / NAME)
+    except (OSError, RuntimeError) as error:  # torch has its own words for a full disk
+        raise OSError(f"the checkpoint cannot be written to {place}: {_first_line(error)}") from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def peek(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the run of a checkpoint was, to fill in what is left open now; empty if there is none, or it is damaged."""
+    try:
+        found = torch.load(Path(folder) / NAME, map_location="cpu", weights_only=True, mmap=True)
+        return dict(found["fingerprint"])
+    except Exception:  # loading it will say what is wrong
+        return {}
+
+
+def make_place(folder: str | os.PathLike[str]) -> None:
+    """Found out before training, not after the first epoch."""
+    place = Path(folder)
+    if place.exists() and not place.is_dir():
+        raise ValueError(f"{place} is a file; a checkpoint needs a folder")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise ValueError(f"a checkpoint cannot be written to {place}: {error.strerror or error}") from None
 
 
 def load(folder: str | os.PathLike[str], fingerprint: dict[str, Any]) -> dict[str, Any] | None:

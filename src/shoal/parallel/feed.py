@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
+from shoal.parallel.randomness import OwnGenerator
+
 AHEAD = 2  # batches fetched beforehand
 WAIT = 0.2  # seconds between two looks at whether anybody still wants what was fetched
 Thing = TypeVar("Thing")
@@ -40,9 +42,9 @@ def key(*numbers: int) -> int:
 class Feed:
     """Rows of a map-style data set as (inputs, targets) on a device."""
 
-    def __init__(self, data: Dataset[Any], device: torch.device) -> None:
-        self.data, self.device = data, device
-        self.tensors = data.tensors if isinstance(data, TensorDataset) else None
+    def __init__(self, data: Dataset[Any], device: torch.device, seed: int = 0) -> None:
+        self.data, self.device, self.seed = data, device, seed
+        self.tensors = data.tensors if type(data) is TensorDataset else None  # a subclass may do more than that
 
     @property
     def at_hand(self) -> bool:
@@ -52,14 +54,26 @@ class Feed:
     def __len__(self) -> int:
         return len(self.data)  # type: ignore[arg-type]
 
-    def take(self, rows: torch.Tensor) -> Pair:
+    def take(self, rows: torch.Tensor, epoch: int = 0) -> Pair:
         if self.tensors is not None:
             pair = [part.index_select(0, rows) for part in self.tensors]
         else:
-            pair = default_collate([self.data[int(row)] for row in rows])
+            pair = default_collate([self._row(int(row), epoch) for row in rows])
         if len(pair) != 2:
             raise ValueError(f"a data set must give pairs of input and target; this one gives {len(pair)} parts")
         return to_device(pair[0], self.device), to_device(pair[1], self.device)
+
+    def _row(self, row: int, epoch: int) -> Any:
+        """Random numbers of torch drawn on the way, say for augmentation, belong to the row and the epoch."""
+        with OwnGenerator(torch.Generator().manual_seed(key(self.seed, epoch, row))):
+            return self.data[row]
+
+
+def rows_in(value: Any) -> int:
+    """Rows of a batch, whatever it is made of."""
+    while not isinstance(value, torch.Tensor):
+        value = next(iter(value.values() if isinstance(value, dict) else value))
+    return len(value)
 
 
 def to_device(value: Any, device: torch.device) -> Any:
@@ -67,12 +81,14 @@ def to_device(value: Any, device: torch.device) -> Any:
         return value.to(device, non_blocking=True)
     if isinstance(value, (list, tuple)):
         return [to_device(part, device) for part in value]
+    if isinstance(value, dict):
+        return {name: to_device(part, device) for name, part in value.items()}
     return value
 
 
-def take_all(feed: Feed, parts: Sequence[torch.Tensor]) -> list[Pair | None]:
+def take_all(feed: Feed, parts: Sequence[torch.Tensor], epoch: int = 0) -> list[Pair | None]:
     """The rows of each part; None for a part without rows."""
-    return [feed.take(rows) if len(rows) else None for rows in parts]
+    return [feed.take(rows, epoch) if len(rows) else None for rows in parts]
 
 
 def ahead(things: Iterable[Thing]) -> Iterator[Thing]:

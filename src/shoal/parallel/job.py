@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -18,6 +19,7 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 LOSSES = ("cross_entropy", "mse", "bce")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
+LARGEST = 1e7  # of rates and seconds
 SHARDS = 8  # micro-shards of a batch in exact mode, and micro-batches of a pipeline: more workers than this need more
 
 
@@ -50,12 +52,15 @@ class Job:
     checkpoint_every: int | str = "epoch"
     restarts: int = 3
     allow_fewer: bool = False
-    timeout: float = 60.0
+    timeout: float = 600.0
 
     def __post_init__(self) -> None:
         one_of("strategy", self.strategy, STRATEGIES)
         one_of("backend", self.backend, BACKENDS)
-        one_of("device", self.device.split(":")[0], DEVICES)
+        kind, _, number = str(self.device).partition(":")
+        one_of("device", kind, DEVICES)
+        if number and not number.isdecimal():
+            raise ValueError(f"the number of a device is whole, as in cuda:0; got {self.device!r}")
         one_of("schedule", self.schedule, SCHEDULES)
         if not callable(self.loss):
             one_of("loss", self.loss, LOSSES)
@@ -68,8 +73,12 @@ class Job:
         whole("seed", self.seed, 0)
         if self.blas_threads is not None:
             thread_count(self.blas_threads)
-        positive("learning_rate", self.learning_rate)
-        positive("timeout", self.timeout)
+        for name in ("learning_rate", "timeout"):
+            positive(name, getattr(self, name))
+        for name in ("momentum", "weight_decay"):
+            not_negative(name, getattr(self, name))
+        if self.mesh is not None and not (isinstance(self.mesh, tuple) and len(self.mesh) == 2):
+            raise ValueError(f"mesh must be two whole numbers, (data, model); got {self.mesh!r}")
         self._check_together()
 
     def _check_together(self) -> None:
@@ -141,6 +150,8 @@ class Job:
         if self.schedule != "constant":
             skipped.discard("epochs")
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
+        if self.strategy in SINGLE:
+            named |= {"strategy": "plain", "exact": False, "shards": 0}  # threads of BLAS are no other algorithm
         return {name: getattr(value, "__name__", "function") if callable(value) else value
                 for name, value in named.items()}  # fmt: skip
 
@@ -156,8 +167,13 @@ def whole(what: str, value: Any, least: int, otherwise: str = "") -> None:
 
 
 def positive(what: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(f"{what} must be a positive number; got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < LARGEST:
+        raise ValueError(f"{what} must be a positive number below {LARGEST:g}; got {value!r}")
+
+
+def not_negative(what: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < LARGEST:
+        raise ValueError(f"{what} must be a number of at least 0; got {value!r}")
 
 
 def threads_per_worker(job: Job, cores: int | None = None) -> int:
@@ -170,4 +186,6 @@ def threads_per_worker(job: Job, cores: int | None = None) -> int:
         return job.blas_threads
     if job.strategy == "serial":
         return 1
-    return max(1, (cores or thread_count()) // job.ranks)
+    here = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("MPI_LOCALNRANKS") or ""
+    ranks = min(int(here), job.ranks) if here.isdecimal() and int(here) else job.ranks  # of this machine
+    return max(1, (cores or thread_count()) // ranks)

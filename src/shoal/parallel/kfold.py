@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 import statistics
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,14 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 
 from shoal.parallel import surroundings
 from shoal.parallel.feed import epoch_order
-from shoal.parallel.groups import Alone
+from shoal.parallel.groups import Alone, Lost
 from shoal.parallel.job import Job
 from shoal.parallel.launch import launch
+from shoal.parallel.randomness import torch_as_it_was
 from shoal.parallel.sums import shares
 from shoal.parallel.worker import Result, Tell, Worker
+
+LONGEST = 7 * 86_400.0  # seconds that ranks wait for the last fold; that all are alive is seen to by others
 
 
 def run_folds(job: Job, model: nn.Module, data: Dataset[Any], tell: Tell) -> Result:
@@ -44,7 +49,12 @@ def _side_by_side(job: Job, jobs: list[Job], models: list[nn.Module], sets: list
     """As many folds at a time as workers allow; workers left over make folds data-parallel."""
     each = max(1, job.workers // job.folds)
     lanes = min(job.folds, job.workers)
+    stop = threading.Event()  # set when one fold has failed, or the user wants to end: the others end too
     done = 0
+
+    def quiet(content: dict[str, Any]) -> None:
+        if stop.is_set():
+            raise Lost("another fold has failed")
 
     def work(k: int) -> Result:
         nonlocal done
@@ -52,15 +62,27 @@ def _side_by_side(job: Job, jobs: list[Job], models: list[nn.Module], sets: list
         threads = job.blas_threads or 1
         mine = replace(jobs[k], strategy=kind, workers=each, blas_threads=threads, exact=bool(job.exact) and each > 1)
         if job.backend == "threads" or (lanes == 1 and each == 1):
-            result = Worker(mine, Alone(), models[k], sets[k][0], sets[k][1], _quiet).run()
+            result = Worker(mine, Alone(), models[k], sets[k][0], sets[k][1], quiet).run()
         else:
-            result = launch(mine, models[k], sets[k][0], sets[k][1], _quiet)
+            result = launch(mine, models[k], sets[k][0], sets[k][1], quiet, stop)
         done += 1
         tell({"share": done / job.folds, "note": _line(k, job.folds, result)})
         return result
 
-    with ThreadPoolExecutor(lanes) as pool:
-        return list(pool.map(work, range(job.folds)))
+    with torch_as_it_was(), ThreadPoolExecutor(lanes) as pool:
+        folds = [pool.submit(work, k) for k in range(job.folds)]
+        try:
+            wait(folds, return_when=FIRST_EXCEPTION)
+            return [fold.result() for fold in sorted(folds, key=_failed_first)] and [fold.result() for fold in folds]
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _failed_first(fold: Future[Result]) -> bool:
+    """Sorts the fold whose error came first before those that are not done yet."""
+    return not (fold.done() and fold.exception() is not None)
 
 
 def _over_ranks(jobs: list[Job], models: list[nn.Module], sets: list[Any], tell: Tell) -> list[Result]:
@@ -68,7 +90,8 @@ def _over_ranks(jobs: list[Job], models: list[nn.Module], sets: list[Any], tell:
     from shoal.parallel.training import own_group
 
     job = jobs[0]
-    with own_group(job) as group:
+    patient = replace(job, timeout=LONGEST)  # one rank may have a fold more than another
+    with own_group(patient) as group:
         mine: dict[int, Any] = {}
         for k in range(group.rank, job.folds, group.size):
             alone = replace(jobs[k], strategy="serial", workers=1, exact=False)
@@ -88,7 +111,7 @@ def _over_ranks(jobs: list[Job], models: list[nn.Module], sets: list[Any], tell:
 
 def _together(job: Job, model: nn.Module, results: list[Result]) -> Result:
     losses = [result.metrics["valid_loss"] for result in results]
-    best = min(range(len(results)), key=lambda k: losses[k])
+    best = min(range(len(results)), key=lambda k: losses[k] if losses[k] == losses[k] else math.inf)
     model.load_state_dict(results[best].model.state_dict())
     metrics: dict[str, Any] = {**results[best].metrics, "strategy": "kfold", "workers": job.workers, "best_fold": best}
     for name in ("valid_loss", "valid_accuracy", "train_loss"):
@@ -101,7 +124,7 @@ def _together(job: Job, model: nn.Module, results: list[Result]) -> Result:
 
 
 def _part(data: Dataset[Any], rows: torch.Tensor) -> Dataset[Any]:
-    if isinstance(data, TensorDataset):
+    if type(data) is TensorDataset:
         return TensorDataset(*[tensor[rows] for tensor in data.tensors])
     return Subset(data, rows.tolist())
 

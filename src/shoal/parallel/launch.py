@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,12 +19,14 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal.parallel import parcel
+from shoal.parallel.groups import Lost
 from shoal.parallel.job import Job, threads_per_worker
 from shoal.parallel.lifeline import STOPPED, Event, Hub
-from shoal.parallel.rank import LOST
+from shoal.parallel.rank import PEER_LOST
 from shoal.parallel.surroundings import OWN
 from shoal.parallel.worker import Result, Tell
 
+FOLDER = "shoal-run-"  # then the launcher's process number
 START = 120.0  # seconds for all workers to come up
 GRACE = 1.5  # seconds to hear why a worker ended
 END = 5.0  # seconds for workers to end after they were told to
@@ -32,9 +35,11 @@ END = 5.0  # seconds for workers to end after they were told to
 class WorkerError(RuntimeError):
     """A worker failed with an error of its own; `kind` is the name of its type, `reason` its message."""
 
-    def __init__(self, rank: int, size: int, kind: str, reason: str, trace: str) -> None:
+    def __init__(self, rank: int, size: int, told: dict[str, Any]) -> None:
+        kind, reason, trace = told["type"], told["message"], told["traceback"]
         super().__init__(f"worker {rank} of {size} failed: {kind}: {reason}\n\n{trace.rstrip()}")
         self.rank, self.kind, self.reason, self.trace = rank, kind, reason, trace
+        self.mendable = bool(told.get("mendable"))  # by the user: wrong values, files, missing packages
 
 
 class WorkerLost(RuntimeError):
@@ -50,9 +55,17 @@ class Trouble:
     error: WorkerError | None = None
 
 
-def launch(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
-    """Train with workers of our own. Losses are survived `restarts` times."""
-    folder = Path(tempfile.mkdtemp(prefix="shoal-"))
+def launch(
+    job: Job,
+    model: nn.Module,
+    train: Dataset[Any],
+    valid: Dataset[Any] | None,
+    tell: Tell,
+    stop: threading.Event | None = None,
+) -> Result:
+    """Train with workers of our own. Losses are survived `restarts` times. `stop` ends it from outside."""
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-"))
     try:
         if job.checkpoint is None:
             job = replace(job, checkpoint=str(folder / "checkpoint"))
@@ -60,14 +73,14 @@ def launch(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] 
             job = replace(job, checkpoint=str(Path(job.checkpoint).absolute()))
         parcel.write(folder, job, model, train, valid)
         for attempt in range(job.restarts + 1):
-            trouble = Attempt(job, folder, attempt, tell).run()
+            trouble = Attempt(job, folder, attempt, tell, stop).run()
             if trouble is None:
                 return _result(folder, model)
             if trouble.error is not None:
                 raise trouble.error
             if attempt == job.restarts:
                 break
-            if job.allow_fewer and job.workers > 1:
+            if job.allow_fewer and job.workers > 1 and job.average_every != "end":
                 job = job.with_workers(job.workers - 1)
             tell({"note": f"worker {trouble.rank} {trouble.reason}; starting again from the last checkpoint "
                           f"with {job.workers} worker{'s' * (job.workers > 1)}"})  # fmt: skip
@@ -75,6 +88,16 @@ def launch(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] 
         raise WorkerLost(f"worker {trouble.rank} {trouble.reason}; started again {job.restarts} times, no more")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Remove what launchers that were killed have left: folders that bear the number of a process that is gone."""
+    if not Path("/proc/self").exists():
+        return
+    for place in Path(tempfile.gettempdir()).glob(f"{FOLDER}[0-9]*-*"):
+        number = place.name.removeprefix(FOLDER).split("-")[0]
+        if number.isdecimal() and not Path(f"/proc/{number}").exists() and place.stat().st_uid == os.getuid():
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _result(folder: Path, model: nn.Module) -> Result:
@@ -86,8 +109,8 @@ def _result(folder: Path, model: nn.Module) -> Result:
 class Attempt:
     """One set of workers, from their start to their end."""
 
-    def __init__(self, job: Job, folder: Path, number: int, tell: Tell) -> None:
-        self.job, self.folder, self.number, self.tell = job, folder, number, tell
+    def __init__(self, job: Job, folder: Path, number: int, tell: Tell, stop: threading.Event | None = None) -> None:
+        self.job, self.folder, self.number, self.tell, self.stop = job, folder, number, tell, stop
         self.hub = Hub()
         self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -126,6 +149,8 @@ class Attempt:
         """Until all are done, or something is wrong."""
         deadline = time.monotonic() + START
         while True:
+            if self.stop is not None and self.stop.is_set():
+                raise Lost("stopped from outside")
             trouble = self._listen(0.05)
             if trouble is not None:
                 return trouble
@@ -155,16 +180,14 @@ class Attempt:
         return None
 
     def _failed(self, event: Event) -> Trouble:
-        told = event.content
-        error = WorkerError(event.rank, self.job.ranks, told["type"], told["message"], told["traceback"])
-        return Trouble(event.rank, "failed", error)
+        return Trouble(event.rank, "failed", WorkerError(event.rank, self.job.ranks, event.content))
 
     def _ended_badly(self) -> Trouble | None:
         for rank, process in enumerate(self.processes):
             code = process.poll()
             if code is not None and code != 0:
                 mine = rank if self.job.backend != "mpi" else 0
-                return self._why(mine, _ending(code), secondary=code in (LOST, STOPPED))
+                return self._why(mine, _ending(code), secondary=code in (PEER_LOST, STOPPED))
         return None
 
     def _why(self, rank: int, reason: str, secondary: bool) -> Trouble:

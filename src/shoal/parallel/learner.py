@@ -29,7 +29,7 @@ def make_loss(loss: str | Loss) -> Loss:
 def _like(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     if target.shape == output.shape:
         return target.to(output.dtype)
-    if not target.is_floating_point() and target.dim() == output.dim() - 1:
+    if not target.is_floating_point() and target.dim() == output.dim() - 1 and output.shape[-1] > 1:
         return nn.functional.one_hot(target, output.shape[-1]).to(output.dtype)
     return target.reshape(output.shape).to(output.dtype)
 

@@ -6,18 +6,18 @@ are split over those.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
 from torch import nn
 
-from shoal.parallel.feed import key
+from shoal.parallel.feed import key, rows_in
 from shoal.parallel.groups import Group
 from shoal.parallel.job import Job
 from shoal.parallel.learner import Schedule, load_optimizer, make_loss, make_optimizer, optimizer_state
 from shoal.parallel.randomness import draws_random_numbers, keyed
-from shoal.parallel.strategies import Items, Strategy, fewest_rows, given
-from shoal.parallel.sums import shares
+from shoal.parallel.strategies import Items, Strategy, dealt, fewest_rows, given
 
 
 def check_model(job: Job, model: nn.Module) -> None:
@@ -27,12 +27,18 @@ def check_model(job: Job, model: nn.Module) -> None:
         return
     if "tensor" in job.strategy and not any(isinstance(module, nn.Linear) for module in model.modules()):
         raise ValueError("strategy 'tensor' splits nn.Linear layers, and the model has none; use 'allreduce'")
-    if "pipeline" in job.strategy and not isinstance(model, nn.Sequential):
+    if "pipeline" not in job.strategy:
+        return
+    if not isinstance(model, nn.Sequential) or type(model).forward is not nn.Sequential.forward:
         raise ValueError(
             f"strategy 'pipeline' splits an nn.Sequential between its layers; the model is a {type(model).__name__}"
         )
-    if "pipeline" in job.strategy and len(list(model.children())) < pieces:
-        raise ValueError(f"the model has {len(list(model.children()))} layers, too few for a pipeline of {pieces}")
+    layers = [layer for layer in model._modules.values() if layer is not None]
+    if len(layers) < pieces:
+        raise ValueError(f"the model has {len(layers)} layers, too few for a pipeline of {pieces}")
+    with_parameters = [id(layer) for layer in layers if any(True for _ in layer.parameters())]
+    if len(set(with_parameters)) < len(with_parameters):
+        raise ValueError("strategy 'pipeline' cannot split a model that uses one layer twice; use 'allreduce'")
 
 
 class Spread(Strategy):
@@ -51,10 +57,11 @@ class Spread(Strategy):
             self.mesh = init_device_mesh(device.type, shape, mesh_dim_names=("data", "model"))
         self.replica, self.piece = group.rank // self.pieces, group.rank % self.pieces
         self.device = device
-        self.loss = make_loss(job.loss)
+        self.loss, self.least = make_loss(job.loss), fewest_rows(model)
         self._split()
         self.named = {name: p for name, p in self._my_parameters() if p.requires_grad}
-        self.optimizer = make_optimizer(job, list(self.named.values()))
+        nothing = nn.Parameter(torch.zeros(1, device=device))  # a stage may have no parameter, but optimisers want one
+        self.optimizer = make_optimizer(job, list(self.named.values()) or [nothing])
         self.schedule = Schedule(job.schedule, self.optimizer, self.total_steps())
 
     def _split(self) -> None:
@@ -64,11 +71,11 @@ class Spread(Strategy):
         return list(self.model.named_parameters())
 
     def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        start, end = shares(len(rows), self.replicas)[self.replica]
-        return [rows[start:end] if end > start else rows[:1]]  # nobody stays away: a row that counts nothing
+        start, end = dealt(len(rows), self.replicas, self.least)[self.replica]
+        return [rows[start:end] if end > start else rows[: self.least]]  # nobody stays away: rows that count nothing
 
     def _my_share(self, rows: int) -> int:
-        start, end = shares(rows, self.replicas)[self.replica]
+        start, end = dealt(rows, self.replicas, self.least)[self.replica]
         return end - start
 
     def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
@@ -149,7 +156,7 @@ def _linear_pairs(model: nn.Module) -> list[tuple[str, str | None]]:
     for prefix, module in model.named_modules():
         if isinstance(module, nn.Sequential):
             waiting: str | None = None
-            for name, child in module.named_children():
+            for name, child in module._modules.items():
                 full = f"{prefix}.{name}" if prefix else name
                 if isinstance(child, nn.Linear):
                     in_sequence.add(full)
@@ -179,7 +186,7 @@ class Sharded(Spread):
 
         mesh = self.mesh["model"]
         for module in self.model.modules():
-            if not list(module.children()) and any(True for _ in module.parameters()):
+            if module is not self.model and not list(module.children()) and any(True for _ in module.parameters()):
                 fully_shard(module, mesh=mesh)
         fully_shard(self.model, mesh=mesh)
 
@@ -204,17 +211,20 @@ class Pipeline(Spread):
     together = False
 
     def _split(self) -> None:
-        layers = list(self.model.children())
+        names, layers = (
+            list(self.model._modules),
+            [layer for layer in self.model._modules.values() if layer is not None],
+        )
         start, end = balanced([sum(p.numel() for p in layer.parameters()) for layer in layers], self.pieces)[self.piece]
         self.first = start
         self.tick = Tick()
-        self.mine = layers[start:end]
+        self.mine, self.names = layers[start:end], names[start:end]
         self.stage = nn.Sequential(*[Keyed(layer, start + k, self.tick) for k, layer in enumerate(self.mine)])
         self.schedules: dict[tuple[int, ...], Any] = {}
         self.random: bool | None = None
 
     def _my_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        return [(f"{self.first + k}.{name}", p) for k, layer in enumerate(self.mine)
+        return [(f"{own}.{name}", p) for own, layer in zip(self.names, self.mine, strict=True)
                 for name, p in layer.named_parameters()]  # fmt: skip
 
     def _backward(self, inputs: Any, target: Any, mine: int, rows: int, step: int) -> float:
@@ -222,10 +232,10 @@ class Pipeline(Spread):
             return 0.0
         self.tick.start(key(self.job.seed, step, self.replica), self._is_random(inputs))
         self.scale = 1 / rows
-        count = micro_batches(mine, self.job.shards, fewest_rows(self.model))
+        count = micro_batches(mine, self.job.shards, self.least)
         if self.pieces == 1:
             return self._alone(inputs, target, count)
-        schedule = self._schedule(tuple(inputs.shape), count)
+        schedule = self._schedule(inputs, count)
         losses: list[torch.Tensor] = []
         if self.piece == 0:
             schedule.step(inputs)
@@ -247,18 +257,32 @@ class Pipeline(Spread):
         return float(sum(loss.detach() for loss in losses))
 
     def _scaled(self, output: Any, target: Any) -> torch.Tensor:
-        return self.loss(output, target) * (len(target) * self.scale)
+        return self.loss(output, target) * (rows_in(target) * self.scale)
 
-    def _schedule(self, shape: tuple[int, ...], count: int) -> Any:
-        """Torch's schedule for batches of this shape; the last batch of an epoch has another one."""
+    def _schedule(self, inputs: torch.Tensor, count: int) -> Any:
+        """Torch's schedule for batches of this shape; the last batch of an epoch has another one.
+
+        It is told what goes in and out. Left to find out, it would send real rows through the layers, which counts as
+        one more batch for those that remember or draw random numbers.
+        """
         from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
+        shape = tuple(inputs.shape)
         if shape not in self.schedules:
+            first, last = self._ends(inputs[: len(inputs) // count])
             stage = PipelineStage(
-                self.stage, self.piece, self.pieces, self.device, group=self.mesh["model"].get_group()
+                self.stage, self.piece, self.pieces, self.device, first, last, group=self.mesh["model"].get_group()
             )
             self.schedules[shape] = ScheduleGPipe(stage, count, loss_fn=self._scaled, scale_grads=False)
         return self.schedules[shape]
+
+    def _ends(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What enters and leaves this stage, by shape, for a micro-batch."""
+        layers = [layer for layer in copy.deepcopy(self.model).eval()._modules.values() if layer is not None]
+        with torch.no_grad():
+            entering = nn.Sequential(*layers[: self.first])(rows)
+            leaving = nn.Sequential(*layers[self.first : self.first + len(self.mine)])(entering)
+        return entering.detach().requires_grad_(self.piece > 0), leaving.detach().requires_grad_()
 
     def _is_random(self, inputs: Any) -> bool:
         if self.random is None:
@@ -267,8 +291,8 @@ class Pipeline(Spread):
 
     def state(self) -> dict[str, Any]:
         mine = {
-            f"{self.first + k}.{name}": value.detach().cpu().clone()
-            for k, layer in enumerate(self.mine) for name, value in layer.state_dict().items()
+            f"{own}.{name}": value.detach().cpu().clone()
+            for own, layer in zip(self.names, self.mine, strict=True) for name, value in layer.state_dict().items()
         }  # fmt: skip
         whole: dict[str, Any] = {"model": {}, "optimizer": {}}
         for part in self.group.gather_objects((mine, optimizer_state(self.optimizer, self.named))):
@@ -304,7 +328,7 @@ class Keyed(nn.Module):
         self.layer, self.number, self.tick = layer, number, tick
 
     def forward(self, inputs: Any) -> Any:
-        if self.tick.random and self.training and torch.is_grad_enabled():  # not when torch only asks for shapes
+        if self.tick.random and self.training:
             call = self.tick.calls.get(self.number, 0)
             self.tick.calls[self.number] = call + 1
             torch.manual_seed(key(self.tick.key, call, self.number))

@@ -19,7 +19,7 @@ def write(folder: Path, job: Job, model: nn.Module, train: Dataset[Any], valid: 
 
     parts: dict[str, Any] = {"job": job, "model": model}
     for name, data in (("train", train), ("valid", valid)):
-        if isinstance(data, TensorDataset):
+        if type(data) is TensorDataset:
             torch.save([tensor.cpu() for tensor in data.tensors], folder / f"{name}.pt")
             parts[name] = f"{name}.pt"
         else:

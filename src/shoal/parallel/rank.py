@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -11,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-FAILED, LOST = 1, 3
+FAILED, PEER_LOST = 1, 3
+MENDABLE = (ValueError, TypeError, OSError, ModuleNotFoundError, MemoryError)
+NETWORK = re.compile(r"gloo/transport|Gloo connect|ProcessGroupGloo|NCCL")  # of torch's own errors about its peers
 TELL_EVERY = 0.1  # seconds between two words about progress
 
 
@@ -76,12 +79,19 @@ def _report(error: BaseException, line: Any) -> int:
     """A worker that lost another one says only that; the others say what happened to them."""
     from shoal.parallel.groups import Lost
 
-    if isinstance(error, Lost) or "Connection closed by peer" in str(error) or "Connection reset" in str(error):
-        line.tell("lost another", reason=str(error))
-        return LOST
-    text = "".join(traceback.format_exception(error))
-    line.tell("error", type=type(error).__name__, message=str(error), traceback=text)
+    if isinstance(error, Lost) or (isinstance(error, RuntimeError) and NETWORK.search(str(error))):
+        line.tell("lost another", reason=str(error).splitlines()[0][:200])
+        return PEER_LOST
+    line.tell("error", **describe(error))
     return FAILED
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An error as it travels to whoever shows it."""
+    return {
+        "type": type(error).__name__, "message": str(error), "mendable": isinstance(error, MENDABLE),
+        "traceback": "".join(traceback.format_exception(error)),
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

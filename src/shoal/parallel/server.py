@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from shoal.parallel.feed import key
+from shoal.parallel.feed import key, rows_in
 from shoal.parallel.groups import Group
 from shoal.parallel.job import Job
 from shoal.parallel.learner import Learner
-from shoal.parallel.strategies import Items, Strategy, given
-from shoal.parallel.sums import shares
+from shoal.parallel.strategies import Items, Strategy, batches, dealt, fewest_rows, given
 
 SERVER = 0
 HEADER = 2  # numbers before a gradient: the version of the weights it was computed with, and how many rows
@@ -28,7 +27,7 @@ class ParameterServer(Strategy):
 
     def __init__(self, job: Job, group: Group, model: nn.Module, rows: int, threaded: bool) -> None:
         super().__init__(job, group, model, rows)
-        self.workers = group.size - 1
+        self.workers, self.least = group.size - 1, fewest_rows(model)
         self.learner = Learner(model, job, self.total_steps(), threaded=threaded)
         self.message = self.learner.new_vector(HEADER + self.learner.width)
         self.reply = self.learner.new_vector(self.learner.width)  # the version, then weights and buffers
@@ -41,16 +40,16 @@ class ParameterServer(Strategy):
     def steps_in(self, rows: int) -> int:
         if not self.job.asynchronous:
             return super().steps_in(rows)
-        return sum(-(-(end - start) // self.job.batch_size) for start, end in shares(rows, self.workers))
+        parts = [torch.arange(end - start) for start, end in dealt(rows, self.workers, self.least)]
+        return sum(len(batches(part, self.job.batch_size, self.least)) for part in parts)
 
     def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
         if self.serving:
             return []
-        start, end = shares(len(rows), self.workers)[self.group.rank - 1]
-        mine = rows[start:end]
-        if not len(mine):
-            return []
-        return list(mine.split(self.job.batch_size)) if self.job.asynchronous else [mine]
+        start, end = dealt(len(rows), self.workers, self.least)[self.group.rank - 1]
+        if self.job.asynchronous:
+            return batches(rows[start:end], self.job.batch_size, self.least)
+        return [rows[start:end]] if end > start else []
 
     def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
         if self.job.asynchronous:
@@ -61,7 +60,7 @@ class ParameterServer(Strategy):
             return self._serve_together(rows, step)
         for item in items:
             inputs, target = given(item)
-            self._send_gradient(inputs, target, len(target) / rows, step)
+            self._send_gradient(inputs, target, rows_in(target) / rows, step)
         self._take_weights()
         return 0.0, 0
 
@@ -69,7 +68,7 @@ class ParameterServer(Strategy):
 
     def _serve_together(self, rows: int, step: int) -> tuple[float, int]:
         """Sum in the order of the workers, step once, answer all."""
-        busy = [k + 1 for k, (start, end) in enumerate(shares(rows, self.workers)) if end > start]
+        busy = [k + 1 for k, (start, end) in enumerate(dealt(rows, self.workers, self.least)) if end > start]
         total = torch.zeros_like(self.message[HEADER:])
         for worker in busy:
             self.group.receive(self.message, worker)
@@ -109,7 +108,7 @@ class ParameterServer(Strategy):
 
     def _send_gradient(self, inputs: Any, target: Any, share: float, step: int) -> None:
         self.learner.gradient(inputs, target, share, key(self.job.seed, step, self.group.rank), self.message[HEADER:])
-        self.message[0], self.message[1] = float(self.version), float(len(target))
+        self.message[0], self.message[1] = float(self.version), float(rows_in(target))
         self.group.send(self.message, SERVER)
 
     def _take_weights(self) -> None:

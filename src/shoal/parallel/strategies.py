@@ -7,6 +7,7 @@ other through the order of an epoch, so that a run can go on at any round with a
 from __future__ import annotations
 
 import copy
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from shoal.parallel.feed import Pair, epoch_order, key
+from shoal.parallel.feed import Pair, epoch_order, key, rows_in
 from shoal.parallel.groups import Group
 from shoal.parallel.job import Job
 from shoal.parallel.learner import Learner
@@ -89,8 +90,10 @@ class OneWorker(Strategy):
         learner = self.learner
         learner.optimizer.zero_grad(set_to_none=True)
         if learner.is_random(inputs):
-            torch.manual_seed(key(self.job.seed, step, 0))
-        loss = learner.loss(self.model(inputs), target)
+            with keyed(key(self.job.seed, step, 0), threading.current_thread() is not threading.main_thread()):
+                loss = learner.loss(self.model(inputs), target)
+        else:
+            loss = learner.loss(self.model(inputs), target)
         loss.backward()
         learner.schedule.set(step)
         learner.optimizer.step()
@@ -131,8 +134,7 @@ class AllReduce(Strategy):
 
     def _bounds(self, rows: int) -> list[Node]:
         """Where the shards of a batch begin and end; the last ones of a small batch are empty."""
-        filled = min(self.shards, max(1, rows // self.least))
-        return shares(rows, filled) + [(rows, rows)] * (self.shards - filled)
+        return dealt(rows, self.shards, self.least)
 
     def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
         return [rows[start:end] for start, end in self._bounds(len(rows))[self.mine[0] : self.mine[1]]]
@@ -210,22 +212,40 @@ class Ddp(Strategy):
     """Torch's own DistributedDataParallel: close to the exact sum, and communication hidden behind computation."""
 
     def __init__(self, job: Job, group: Group, model: nn.Module, rows: int) -> None:
+        super().__init__(job, group, model, rows)
+        self.learner, self.least = Learner(model, job, self.total_steps()), fewest_rows(model)
+        self.wrapped: Any = None  # when there are rows to see whether all parameters are used
+
+    def _wrap(self, inputs: Any, target: Any) -> Any:
         from torch.nn.parallel import DistributedDataParallel
 
-        super().__init__(job, group, model, rows)
-        self.learner = Learner(model, job, self.total_steps())
+        trial = copy.deepcopy(self.model)
+        loss = self.learner.loss(trial(inputs), target)
+        grads = torch.autograd.grad(loss, [p for p in trial.parameters() if p.requires_grad], allow_unused=True)
         device = self.learner.parameters[0].device
-        self.wrapped = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
-        self.wrapped.register_comm_hook(None, _summing(group))
+        wrapped = DistributedDataParallel(
+            self.model, device_ids=[device] if device.type == "cuda" else None,
+            find_unused_parameters=any(grad is None for grad in grads),
+        )  # fmt: skip
+        wrapped.register_comm_hook(None, _summing(self.group))
+        return wrapped
+
+    def evaluated(self) -> nn.Module:
+        """Running means are each worker's own between two steps; those of the first one count."""
+        for buffer in self.model.buffers():
+            self.group.broadcast(buffer)
+        return self.model
 
     def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        start, end = shares(len(rows), self.group.size)[self.group.rank]
-        return [rows[start:end] if end > start else rows[:1]]  # nobody stays away: a row that counts nothing
+        start, end = dealt(len(rows), self.group.size, self.least)[self.group.rank]
+        return [rows[start:end] if end > start else rows[: self.least]]  # nobody stays away: rows that count nothing
 
     def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
         inputs, target = given(items[0])
-        start, end = shares(rows, self.group.size)[self.group.rank]
+        start, end = dealt(rows, self.group.size, self.least)[self.group.rank]
         learner = self.learner
+        if self.wrapped is None:
+            self.wrapped = self._wrap(inputs, target)
         learner.optimizer.zero_grad(set_to_none=True)
         with keyed(key(self.job.seed, step, self.group.rank), False):
             loss = learner.loss(self.wrapped(inputs), target) * ((end - start) / rows)
@@ -286,7 +306,7 @@ class LocalSgd(Strategy):
         else:
             start, end = shares(len(rows), self.group.size)[self.group.rank]
             mine = rows[start:end]
-        return list(mine.split(self.job.batch_size)) if len(mine) else []
+        return batches(mine, self.job.batch_size, fewest_rows(self.model))
 
     def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
         total, seen = 0.0, 0
@@ -294,7 +314,7 @@ class LocalSgd(Strategy):
             inputs, target = given(item)
             seed = key(self.job.seed, step + k, 2 + self.group.rank)
             self.learner.gradient(inputs, target, 1.0, seed, self.vector)
-            count = len(target)
+            count = rows_in(target)
             total += self.learner.apply(self.vector, step + k) * count
             seen += count
         if self.job.average_every != "end":
@@ -355,6 +375,24 @@ class LocalSgd(Strategy):
                 f"go on with workers={len(states)}, not {self.group.size}"
             )
         self.learner.load(states[self.group.rank])
+
+
+def dealt(rows: int, parts: int, least: int) -> list[Node]:
+    """Rows dealt out in equal parts of at least so many; where there are too few, the last parts are empty.
+
+    >>> dealt(7, 4, 2)
+    [(0, 3), (3, 5), (5, 7), (7, 7)]
+    """
+    filled = min(parts, max(1, rows // least))
+    return shares(rows, filled) + [(rows, rows)] * (parts - filled)
+
+
+def batches(rows: torch.Tensor, size: int, least: int) -> list[torch.Tensor]:
+    """Rows in batches; a last one that is too small is joined to the one before."""
+    parts = list(rows.split(size)) if len(rows) else []
+    if len(parts) > 1 and len(parts[-1]) < least:
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts
 
 
 def _add_lists(left: list[torch.Tensor], right: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, TensorDataset
 
-from shoal.parallel import surroundings
+from shoal.parallel import checkpoint, surroundings
 from shoal.parallel.groups import Alone, Distributed, Group, Lost, Meeting, Mpi, Threads
 from shoal.parallel.job import MODEL, Job
 from shoal.parallel.launch import launch
@@ -81,6 +81,9 @@ def make_job(workers: int | None = None, **settings: Any) -> Job:
 
 def run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
     """Find out what the job leaves open, then train."""
+    if job.checkpoint is not None:
+        checkpoint.make_place(job.checkpoint)
+        job = _as_before(job, checkpoint.peek(job.checkpoint))
     if job.strategy == "auto":
         from shoal.parallel.auto import choose
 
@@ -99,6 +102,17 @@ def run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | N
         if job.ranks > 1 and job.strategy != "allreduce":
             return _over_threads(job, model, train, valid, tell)
         return Worker(job, Alone(), model, train, valid, tell).run()
+
+
+def _as_before(job: Job, earlier: dict[str, Any]) -> Job:
+    """A run that goes on does so as it began, where nothing else was asked for: measuring might tell otherwise now."""
+    if job.strategy == "auto" and earlier.get("strategy") == "plain":
+        job = replace(job, strategy="blas", workers=1)
+    elif job.strategy == "auto" and earlier.get("strategy") == "allreduce":
+        job = replace(job, strategy="allreduce", backend="threads", workers=max(job.workers, 2))
+    if job.exact is None and job.strategy == "allreduce" and earlier.get("strategy") == "allreduce":
+        job = replace(job, exact=earlier.get("exact"))
+    return job
 
 
 def _exact_by_default(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> bool:
@@ -204,12 +218,33 @@ def check_fit(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[An
             trial = copy.deepcopy(model).cpu().eval()
             output = trial(inputs)
             make_loss(job.loss)(output, target)
+        _check_classes(job, output, train)
+    except Misfit:
+        raise
     except Exception as error:
         shapes = f"inputs {_shape(inputs)}, targets {_shape(target)}"
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"the model does not fit the data ({shapes}): {reason}") from None
     finally:
         torch.set_rng_state(state)
+
+
+class Misfit(ValueError):
+    """More classes than outputs."""
+
+
+def _check_classes(job: Job, output: Any, train: Dataset[Any]) -> None:
+    """Classes that the network has no output for: found before an epoch is half done."""
+    if job.loss != "cross_entropy" or type(train) is not TensorDataset:
+        return
+    target = train.tensors[1]
+    if not target.is_floating_point() and target.dim() == 1 and output.dim() == 2:
+        highest = int(target.max())
+        if highest >= output.shape[1] or int(target.min()) < 0:
+            raise Misfit(
+                f"the model does not fit the data: targets go from {int(target.min())} to {highest}, "
+                f"and the network has {output.shape[1]} outputs, for classes from 0"
+            )
 
 
 def _shape(value: Any) -> str:

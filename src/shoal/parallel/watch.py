@@ -10,10 +10,11 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from shoal.parallel.groups import Group
+from shoal.parallel.groups import Group, Mpi
 from shoal.parallel.lifeline import Hub, Line, end_now
 from shoal.parallel.surroundings import world
 
+FIRST_WORD = 60.0  # seconds for all ranks to come up
 RUNS = itertools.count()  # of this process; all ranks make the same ones in the same order
 
 
@@ -42,12 +43,10 @@ class Watched:
             store = dist.TCPStore(host, port, self.size, serves)
             attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
             return dist.PrefixStore(f"shoal/attempt-{attempt}/run-{next(RUNS)}", store)
-        from mpi4py import MPI
-
         server = None
         if self.rank == 0:
             server = dist.TCPStore(_own_address(self.size), 0, is_master=True, wait_for_workers=False)
-        host, port = MPI.COMM_WORLD.bcast((server.host, server.port) if server else None)
+        host, port = Mpi(FIRST_WORD).first_object((server.host, server.port) if server else None)
         return server or dist.TCPStore(host, port, is_master=False)
 
     def join(self, group: Group) -> None:
@@ -63,7 +62,9 @@ class Watched:
         assert self.hub is not None
         while True:
             event = self.hub.events.get()
-            if event.kind == "error":
+            if event.kind == "error" and event.content["mendable"] and "shoal" in sys.argv[0]:
+                print(f"error: {event.content['message']}", file=sys.stderr, flush=True)
+            elif event.kind == "error":
                 print(event.content["traceback"].rstrip(), file=sys.stderr)
                 print(f"error: worker {event.rank} of {self.size} failed: {event.content['type']}: "
                       f"{event.content['message']}", file=sys.stderr, flush=True)  # fmt: skip
@@ -94,14 +95,13 @@ class Watched:
     def _tell(self, error: BaseException) -> None:
         """Say what happened, and wait to be ended: the first rank shows it once for all."""
         import time
-        import traceback
 
         from shoal.parallel.groups import Lost
+        from shoal.parallel.rank import NETWORK, describe
 
         assert self.line is not None
-        if not isinstance(error, Lost):
-            text = "".join(traceback.format_exception(error))
-            self.line.tell("error", type=type(error).__name__, message=str(error), traceback=text)
+        if not isinstance(error, Lost) and not (isinstance(error, RuntimeError) and NETWORK.search(str(error))):
+            self.line.tell("error", **describe(error))
         time.sleep(10)  # an end is put to this by the hub
         os._exit(1)
 

@@ -14,10 +14,11 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal.parallel import checkpoint
-from shoal.parallel.feed import Feed, Pair, ahead, epoch_order, take_all
+from shoal.parallel.feed import Feed, Pair, ahead, epoch_order, rows_in, take_all
 from shoal.parallel.groups import Group, Mpi
 from shoal.parallel.job import MODEL, SINGLE, Job, threads_per_worker
 from shoal.parallel.learner import make_loss
+from shoal.parallel.randomness import OwnGenerator
 from shoal.parallel.scatter import scattered
 from shoal.parallel.strategies import AllReduce, Ddp, LocalSgd, OneWorker, Strategy
 
@@ -86,7 +87,10 @@ class Worker:
         self.device = find_device(job.device, group.rank)
         torch.set_num_threads(blas_threads(job))
         self.model = model.to(self.device)
-        self.train, self.valid = Feed(train, self.device), None if valid is None else Feed(valid, self.device)
+        self.train, self.valid = (
+            Feed(train, self.device, job.seed),
+            None if valid is None else Feed(valid, self.device, job.seed),
+        )
         self.flops = flops_per_row(self.model, self.train, job) if group.rank == 0 else 0.0
         self._same_start()
         self.plain = copy.deepcopy(self.model) if job.strategy in MODEL else self.model  # those take it apart
@@ -144,7 +148,7 @@ class Worker:
             yield from zip(items, map(len, rounds), strict=True)
             return
         for rows in rounds:
-            yield take_all(self.train, self.strategy.parts(rows)), len(rows)
+            yield take_all(self.train, self.strategy.parts(rows), epoch), len(rows)
 
     def _after_round(self) -> None:
         every = self.job.checkpoint_every
@@ -168,6 +172,8 @@ class Worker:
         if self.valid is not None:
             record |= self.evaluate(self.valid)
         self.history.append(record)
+        if record["train_loss"] != record["train_loss"] and self.group.rank == 0:
+            self.tell({"note": "the loss is not a number any more; a smaller learning rate may help"})
         self.epoch, self.position, self.sums = self.epoch + 1, 0, [0.0, 0]
         if self.job.checkpoint:
             self._save()
@@ -246,9 +252,10 @@ def measures(model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], inputs:
     """Sum of the loss, right answers, and answers that can be right."""
     output = model(inputs)
     if not isinstance(output, torch.Tensor):
-        return [float(loss(output, target)) * len(target), 0.0, 0.0]
-    total = float(loss(output, target)) * len(target)
-    if isinstance(target, torch.Tensor) and not target.is_floating_point() and output.dim() == target.dim() + 1:
+        return [float(loss(output, target)) * rows_in(target), 0.0, 0.0]
+    total = float(loss(output, target)) * rows_in(target)
+    classes = isinstance(target, torch.Tensor) and not target.is_floating_point() and output.dim() == target.dim() + 1
+    if classes and output.shape[1] > 1:
         return [total, float((output.argmax(1) == target).sum()), float(target.numel())]
     return [total, 0.0, 0.0]
 
@@ -260,10 +267,6 @@ def flops_per_row(model: nn.Module, feed: Feed, job: Job) -> float:
     rows = torch.arange(min(4, len(feed)))
     inputs, target = feed.take(rows)
     trial = copy.deepcopy(model).train()
-    state = torch.get_rng_state()
-    try:
-        with FlopCounterMode(display=False) as counter:
-            make_loss(job.loss)(trial(inputs), target).backward()
-    finally:
-        torch.set_rng_state(state)
+    with FlopCounterMode(display=False) as counter, OwnGenerator(torch.Generator()):
+        make_loss(job.loss)(trial(inputs), target).backward()
     return counter.get_total_flops() / len(rows)
