@@ -117,7 +117,7 @@ def test_a_search_tells_what_it_understood_planned_and_found(place):
     assert "task: classification" in said
     assert "--task regression to change" in said
     assert re.search(r"plan: 6 recipes x 8 folds \(stratified 8-fold\) = 48 networks, up to \d+ epochs", said)
-    assert re.search(r"time: about [\d:]+ (s|min); memory: about [\d.]+ MB", said)
+    assert re.search(r"time: about [\d:]+ (s|min); memory: about [\d.]+ [kMG]B", said)
     assert re.search(r"expect about [\d.]+ right answers in 100 \(95% confidence", said)
     assert said.strip().splitlines()[-1] == str(Path("first/report.html"))
 

@@ -348,7 +348,7 @@ def balanced(sizes: list[int], parts: int) -> list[tuple[int, int]]:
     """Cut layers into parts, none of them empty, with the largest part as small as possible.
 
     >>> balanced([10, 0, 10, 0, 1], 2)
-    [(0, 2), (2, 5)]
+    [(0, 1), (1, 5)]
     """
     count = len(sizes)
     best: list[list[tuple[int, list[int]]]] = [[(sum(sizes[:end]), [0]) for end in range(count + 1)]]
