@@ -257,6 +257,16 @@ def test_folds_are_separate_fits_on_the_rest_of_the_rows():
     assert same_bits(result.model, result.folds[best].model)
 
 
+def test_folds_with_more_workers_than_folds_are_data_parallel():
+    job = {**SETTINGS, "strategy": "kfold", "backend": "threads", "folds": 2}
+    many = parallel.fit(network(), data(), workers=4, **job)
+    few = parallel.fit(network(), data(), workers=1, **job)
+    assert [fold.metrics["workers"] for fold in many.folds] == [2, 2]
+    assert [fold.metrics["strategy"] for fold in many.folds] == ["allreduce", "allreduce"]
+    for one, other in zip(many.folds, few.folds, strict=True):
+        assert far(one.model, other.model) < CLOSE
+
+
 # ---- what cannot change the caller's world ----
 
 
