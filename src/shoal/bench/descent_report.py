@@ -92,7 +92,7 @@ def notes(data: dict[str, Any], cores: int) -> list[str]:
     found = [
         "Sigmoid in every layer, the last included; squared error summed over the outputs (the paper's equation 1), "
         "Glorot's initialisation, plain SGD, pixels from 0 to 1. The learning rate was chosen on a sixth of the rows "
-        "held out; this run looked at the test set once, at the end, but that small batches suit was seen on it earlier. "
+        "held out; this run looked at the test set once, at the end, but that small batches suit was known before. "
         "Populations have no sigmoid on the output, so that the six rates were tried one after the other. For this and "
         "for accuracy batches have "
         f"{trained['batch']} rows: the paper names no size, and larger ones need many times the epochs.",
