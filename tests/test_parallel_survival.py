@@ -172,6 +172,18 @@ def test_the_hub_notices_silence_and_broken_lines_and_refuses_strangers():
         stranger.close()
 
 
+def test_a_closed_hub_leaves_no_thread_behind():
+    before = set(threading.enumerate())
+    hub = Hub()
+    line = Line(hub.address, 0, lambda reason: None)
+    hub.close()
+    line.close()
+    deadline = time.monotonic() + 5
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not set(threading.enumerate()) - before
+
+
 def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
     """A proxy between the two that swallows everything, as a pulled cable does: nothing is closed, nothing arrives."""
     hub, ended = Hub(patience=3.0), []

@@ -140,6 +140,8 @@ class Hub:
 
     def close(self) -> None:
         self.closed.set()
+        with contextlib.suppress(OSError):
+            self.server.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for new lines
         self.server.close()
         with self.lock:
             for line in self.lines.values():
