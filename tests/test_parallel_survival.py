@@ -176,6 +176,7 @@ def test_a_closed_hub_leaves_no_thread_behind():
     before = set(threading.enumerate())
     hub = Hub()
     line = Line(hub.address, 0, lambda reason: None)
+    assert hub.events.get(timeout=10).kind == "here"
     hub.close()
     line.close()
     deadline = time.monotonic() + 5

@@ -140,12 +140,17 @@ class Hub:
 
     def close(self) -> None:
         self.closed.set()
-        with contextlib.suppress(OSError):
-            self.server.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for new lines
-        self.server.close()
+        _close(self.server)
         with self.lock:
             for line in self.lines.values():
-                line.close()
+                _close(line)
+
+
+def _close(line: socket.socket) -> None:
+    """Close a socket, and wake the thread that waits for something to come from it."""
+    with contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
+    line.close()
 
 
 def _limit_sending(line: socket.socket) -> None:
@@ -212,7 +217,7 @@ class Line:
 
     def close(self) -> None:
         self.closed.set()
-        self.socket.close()
+        _close(self.socket)
 
 
 def end_now(reason: str) -> None:
