@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from shoal.parallel.data import Data
+    from shoal.parallel.job import Job
     from shoal.parallel.worker import Result
 
 TRAIN_EXAMPLES = """Examples:
@@ -76,8 +80,7 @@ def train(
     _need_torch()
     from shoal.parallel.data import load_data
     from shoal.parallel.models import make_model
-    from shoal.parallel.surroundings import world
-    from shoal.parallel.training import check_fit, make_job, run
+    from shoal.parallel.training import make_job
 
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends as Ctrl-C does
     strategy = strategy or _strategy(workers, checkpoint)
@@ -87,24 +90,38 @@ def train(
         weight_decay=weight_decay, schedule=schedule, epochs=epochs, batch_size=batch_size, strategy=strategy,
         backend=backend, blas_threads=blas_threads, exact=exact, shards=shards, asynchronous=asynchronous, folds=folds,
         device=device, checkpoint=None if checkpoint is None else str(checkpoint), restarts=restarts,
-        allow_fewer=allow_fewer, timeout=timeout,
-        seed=seed, **whole,
+        allow_fewer=allow_fewer, timeout=timeout, seed=seed, **whole,
     )  # fmt: skip
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"--out {out} is there already; give another folder, nothing is overwritten")
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+    _make_place(out)
     model = make_model(net, activation, output, init, dropout, seed)
     sets = load_data(data, valid, rows, seed=seed)
+    _train(job, model, sets, (data, net), out)
+
+
+def _make_place(out: Path | None) -> None:
+    """A folder for the results, found out before training; nothing is overwritten."""
+    if out is None:
+        return
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"--out {out} is there already; give another folder, nothing is overwritten")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def _train(job: Job, model: nn.Sequential, sets: Data, names: tuple[str, str], out: Path | None) -> None:
+    """Say what there is to do, do it, and say what came of it."""
+    from shoal.parallel.surroundings import world
+    from shoal.parallel.training import check_fit
+
     check_fit(job, model, sets.train, sets.valid)
     screen = Screen(quiet=world()[0] != 0)
+    data, net = names
     parameters = sum(p.numel() for p in model.parameters())
     screen.say(
         f"{data}: {len(sets.train):,} rows to train on, {len(sets.valid):,} to validate, {len(sets.test):,} to test"
     )
     screen.say(f"{net}: {parameters:,} parameters; {_way(job)}")
     with screen:
-        result = _run(run, job, model, sets, screen)
+        result = _run(job, model, sets, screen)
     _conclude(screen, result, sets, job, out)
 
 
@@ -118,14 +135,14 @@ def _strategy(workers: int | None, checkpoint: Path | None) -> str:
     return "auto" if workers is None else "allreduce" if workers > 1 else "blas"
 
 
-def _run(run: Any, job: Any, model: Any, sets: Any, screen: Screen) -> Result:
+def _run(job: Job, model: nn.Sequential, sets: Data, screen: Screen) -> Result:
     """Errors of a worker that a user can mend come out as his own would."""
     from shoal.parallel.launch import WorkerError, WorkerLost
+    from shoal.parallel.training import run
 
     try:
         valid = None if job.strategy == "kfold" else sets.valid
-        result: Result = run(job, model, sets.train, valid, screen.tell)
-        return result
+        return run(job, model, sets.train, valid, screen.tell)
     except WorkerError as error:
         if error.mendable:
             raise ValueError(error.reason) from None
@@ -139,14 +156,14 @@ def _run(run: Any, job: Any, model: Any, sets: Any, screen: Screen) -> Result:
         raise
 
 
-def _way(job: Any) -> str:
+def _way(job: Job) -> str:
     if job.strategy == "auto":
         return "strategy auto: measuring what is fastest here"
     many = f"{job.workers} worker{'s' * (job.workers > 1)}"
     return f"{job.strategy}, {many}" + (f" ({job.backend})" if job.workers > 1 else "")
 
 
-def _conclude(screen: Screen, result: Result, sets: Any, job: Any, out: Path | None) -> None:
+def _conclude(screen: Screen, result: Result, sets: Data, job: Job, out: Path | None) -> None:
     """What came of it, on rows that nobody has seen before."""
     import torch
 
@@ -176,7 +193,7 @@ def _conclude(screen: Screen, result: Result, sets: Any, job: Any, out: Path | N
         screen.say(f"saved to {out}")
 
 
-def _save(out: Path, result: Result, job: Any) -> None:
+def _save(out: Path, result: Result, job: Job) -> None:
     from dataclasses import asdict
 
     from safetensors.torch import save_file
