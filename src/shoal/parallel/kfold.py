@@ -73,7 +73,9 @@ def _side_by_side(job: Job, jobs: list[Job], models: list[nn.Module], sets: list
         folds = [pool.submit(work, k) for k in range(job.folds)]
         try:
             wait(folds, return_when=FIRST_EXCEPTION)
-            return [fold.result() for fold in sorted(folds, key=_failed_first)] and [fold.result() for fold in folds]
+            for fold in sorted(folds, key=_failed_first):
+                fold.result()
+            return [fold.result() for fold in folds]
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
