@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shoal.report import write_search_page
+from shoal.report import write_finetune_page, write_search_page
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
@@ -51,8 +51,7 @@ def window() -> Iterator[Window]:
         browser.close()
 
 
-@pytest.fixture
-def visit(window: Window, tmp_path: Path) -> Iterator[Visit]:
+def visits(window: Window, file: Path, write: Callable[..., Path]) -> Iterator[Visit]:
     """Open the report of some data. Whatever a test does, no error, console line, dialog or request may come of it."""
     window.complaints.clear()
     opened = []
@@ -62,7 +61,7 @@ def visit(window: Window, tmp_path: Path) -> Iterator[Visit]:
         if settings:
             page = window.tab(**{"viewport": {"width": 1280, "height": 900}, **settings})
             opened.append(page)
-        window.address = write_search_page(data, tmp_path / "report.html").as_uri()
+        window.address = write(data, file).as_uri()
         page.mouse.move(0, 0)
         page.goto(window.address)
         return page
@@ -71,6 +70,16 @@ def visit(window: Window, tmp_path: Path) -> Iterator[Visit]:
     for page in opened:
         page.context.close()
     assert window.complaints == []
+
+
+@pytest.fixture
+def visit(window: Window, tmp_path: Path) -> Iterator[Visit]:
+    yield from visits(window, tmp_path / "report.html", write_search_page)
+
+
+@pytest.fixture
+def visit_run(window: Window, tmp_path: Path) -> Iterator[Visit]:
+    yield from visits(window, tmp_path / "finetune.html", write_finetune_page)
 
 
 def cells(page: Any, key: str) -> list[str]:

@@ -129,3 +129,87 @@ def search_data(task: str = "classification", rows: int = 300, seed: int = 0) ->
         "residuals": {"true": true, "predicted": near} if task == "regression" else None,
         "calibration": None if task == "regression" else calibration(dice),
     }
+
+
+# ---- fine-tuning runs
+
+PROMPT = "statement:\nGiven a list of whole numbers, return the largest even one, or 0 if there is none.\n\nsolution:\n"
+SOLUTION = """def largest_even(numbers):
+    even = [number for number in numbers if number % 2 == 0]
+    return max(even, default=0)
+"""
+WRITTEN = """def largest_even(numbers):
+    best = 0
+    for number in numbers:
+        if number % 2 == 0 and number > best:
+            best = number
+    return best
+"""
+
+
+def train_record(step: int, steps: int, epochs: float, dice: random.Random) -> dict[str, Any]:
+    """Noisy and falling; the rate warms up over a tenth of the run and falls along a cosine."""
+    share, warm = step / steps, max(1, steps // 10)
+    decay = 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+    return {
+        "step": step,
+        "epoch": round(epochs * share, 4),
+        "loss": 1.9 + 5 * math.exp(-6 * share) + dice.gauss(0, 0.16) - 0.5 * share,
+        "learning_rate": 3e-4 * (step / warm if step < warm else decay),
+        "grad_norm": 0.6 + 3 * math.exp(-9 * share) + abs(dice.gauss(0, 0.22)) + (6 if dice.random() < 0.01 else 0),
+        "samples_per_second": 60 + dice.gauss(0, 2.5),
+        "steps_per_second": 7.5 + dice.gauss(0, 0.3),
+        "tokens_per_second": 9000 + dice.gauss(0, 400),
+    }
+
+
+def eval_record(step: int, steps: int, epochs: float, dice: random.Random) -> dict[str, Any]:
+    share = step / steps
+    return {
+        "step": step,
+        "epoch": round(epochs * share, 4),
+        "eval_loss": 2.35 + 4.6 * math.exp(-5.5 * share) + 0.25 * max(0.0, share - 0.7) ** 2,
+        "eval_runtime": 0.8 + abs(dice.gauss(0, 0.03)),
+        "eval_samples_per_second": 30 + dice.gauss(0, 0.8),
+        "eval_steps_per_second": 3.8 + dice.gauss(0, 0.1),
+    }
+
+
+def finetune_log(steps: int, every: int, dice: random.Random, epochs: float = 3) -> list[dict[str, Any]]:
+    log = [eval_record(0, steps, epochs, dice)]
+    for step in range(1, steps + 1):
+        log.append(train_record(step, steps, epochs, dice))
+        if step % every == 0:
+            log.append(eval_record(step, steps, epochs, dice))
+    return log
+
+
+def finetune_data(steps: int = 120, every: int = 10, seed: int = 0) -> dict[str, Any]:
+    """The full data of a fine-tuning run; tests take parts away or make them nasty."""
+    log = finetune_log(steps, every, random.Random(seed))
+    evaluated = [(record["eval_loss"], record["step"]) for record in log if "eval_loss" in record]
+    lowest, step_lowest = min(evaluated)
+    run = {"model": "gpt2", "parameters": 124439808, "trained": 124439808, "lora": None, "device": "cpu", "workers": 2}
+    run |= {"threads": 1, "processor": "AMD EPYC", "epochs": 3, "batch_size": 8, "learning_rate": 3e-4, "seed": 0}
+    run |= {"schedule": "cosine", "steps": steps, "steps_planned": steps, "context": 512, "seconds": 93.2}
+    notes = ["2 rows are left out: all their cells are empty"]
+    understood = {"file": "problems.csv", "rows": 240, "train": 216, "test": 24, "columns": ["statement", "solution"]}
+    understood |= {"format": "statement:\n...\n\nsolution:\n...", "tokens": 34567, "cut": 3, "notes": notes}
+    result = {"loss_before": evaluated[0][0], "loss_after": evaluated[-1][0]}
+    sample = {
+        "prompt": PROMPT,
+        "expected": SOLUTION,
+        "before": "\u0120the the\x00 of\n\n\nand,,,, \ufffd",
+        "after": WRITTEN,
+    }
+    return {
+        **{"title": "problems.csv", "created": "2026-11-16 07:00", "version": "0.1.0"},
+        "run": {**run, "interrupted": False, "resumed_at": []},
+        "data": understood,
+        "result": {**result, "loss_lowest": lowest, "step_lowest": step_lowest},
+        "log": log,
+        "samples": [
+            sample,
+            {**sample, "prompt": "statement:\nGr\u00fc\u00dfe \u4f60\u597d\n\nsolution:\n", "after": ""},
+        ],
+    }

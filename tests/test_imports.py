@@ -13,8 +13,9 @@ PACKAGE = Path(shoal.__file__).parent
 
 # Each level may import from its own and lower levels only, at module level or inside functions.
 LEVELS = [
-    {"cli", "search_cli", "search_session", "export_cli", "train_cli", "__main__"},
+    {"cli", "search_cli", "search_session", "export_cli", "train_cli", "finetune_cli", "__main__"},
     {"report", "planner", "bench"},
+    {"finetune"},
     {"search", "cluster", "parallel"},
     {"__init__"},
     {"population", "storage"},

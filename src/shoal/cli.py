@@ -11,6 +11,7 @@ import typer
 from shoal.bench.cli import app as bench_app
 from shoal.export_cli import EPILOG as EXPORT_EXAMPLES
 from shoal.export_cli import export
+from shoal.finetune_cli import FINETUNE_EXAMPLES, GENERATE_EXAMPLES, finetune, generate
 from shoal.search_cli import PREDICT_EXAMPLES, SEARCH_EXAMPLES, predict, search
 from shoal.train_cli import TRAIN_EXAMPLES, train
 
@@ -24,6 +25,8 @@ app.command(epilog=SEARCH_EXAMPLES)(search)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
 app.command(epilog=EXPORT_EXAMPLES)(export)
 app.command(epilog=TRAIN_EXAMPLES)(train)
+app.command(epilog=FINETUNE_EXAMPLES)(finetune)
+app.command(epilog=GENERATE_EXAMPLES)(generate)
 app.add_typer(bench_app, name="bench", help="Measure Shoal side by side with what you would use instead.")
 
 

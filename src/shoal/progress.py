@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -78,3 +78,42 @@ class Reporter:
     def finish_run(self) -> None:
         self._before += self._done
         self._done = 0
+
+
+class Screen:
+    """A bar with the time left, a line for each record, and notes; nothing at all where it is to be quiet."""
+
+    def __init__(self, line: Callable[[dict[str, Any]], str | None], quiet: bool = False) -> None:
+        """`line` says a record in words; None where it is not worth a line."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.line, self.quiet = line, quiet
+        self.console = Console(soft_wrap=True, highlight=False, quiet=quiet)
+        self.bar = Progress(
+            BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}"),
+            TimeRemainingColumn(elapsed_when_finished=True), console=self.console,
+            disable=quiet or not self.console.is_terminal,
+        )  # fmt: skip
+        self.task = self.bar.add_task("starting", total=1.0)
+
+    def __enter__(self) -> Screen:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False)
+
+    def tell(self, content: dict[str, Any]) -> None:
+        if "note" in content:
+            self.say(content["note"])
+        if "record" in content:
+            text = self.line(content["record"])
+            if text is not None:
+                self.say(text)
+        if "share" in content:
+            loss = f"loss {content['loss']:.4f}" if "loss" in content else ""
+            self.bar.update(self.task, completed=content["share"], description=loss)

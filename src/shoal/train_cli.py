@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shoal.progress import Screen
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -113,7 +115,7 @@ def _train(job: Job, model: nn.Sequential, sets: Data, names: tuple[str, str], o
     from shoal.parallel.training import check_fit
 
     check_fit(job, model, sets.train, sets.valid)
-    screen = Screen(quiet=world()[0] != 0)
+    screen = Screen(_epoch_line, quiet=world()[0] != 0)
     data, net = names
     parameters = sum(p.numel() for p in model.parameters())
     screen.say(
@@ -225,42 +227,6 @@ def _need_torch() -> None:
 
     if find_spec("torch") is None or find_spec("cloudpickle") is None:
         raise ModuleNotFoundError("shoal train needs PyTorch: pip install 'shoal[torch]'")
-
-
-class Screen:
-    """A bar with the time left, a line for each epoch, and notes; nothing at all for ranks other than the first."""
-
-    def __init__(self, quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self.quiet = quiet
-        self.console = Console(soft_wrap=True, highlight=False, quiet=quiet)
-        self.bar = Progress(
-            BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.description}"),
-            TimeRemainingColumn(elapsed_when_finished=True), console=self.console,
-            disable=quiet or not self.console.is_terminal,
-        )  # fmt: skip
-        self.task = self.bar.add_task("starting", total=1.0)
-
-    def __enter__(self) -> Screen:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False)
-
-    def tell(self, content: dict[str, Any]) -> None:
-        if "note" in content:
-            self.say(content["note"])
-        if "record" in content:
-            self.say(_epoch_line(content["record"]))
-        if "share" in content:
-            loss = f"loss {content['loss']:.4f}" if "loss" in content else ""
-            self.bar.update(self.task, completed=content["share"], description=loss)
 
 
 def _epoch_line(record: dict[str, Any]) -> str:

@@ -10,6 +10,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,8 @@ FOLDER = "shoal-run-"  # then the launcher's process number
 START = 120.0  # seconds for all workers to come up
 GRACE = 1.5  # seconds to hear why a worker ended
 END = 5.0  # seconds for workers to end after they were told to
+AGAIN = 1.0  # seconds after which workers are asked once more to pause: some may have come up since
+PROGRAM = "shoal.parallel.rank"  # what a worker runs, with the folder of its parcel
 
 
 class WorkerError(RuntimeError):
@@ -64,30 +68,53 @@ def launch(
     stop: threading.Event | None = None,
 ) -> Result:
     """Train with workers of our own. Losses are survived `restarts` times. `stop` ends it from outside."""
-    _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-"))
-    try:
+    with own_folder() as folder:
         if job.checkpoint is None:
             job = replace(job, checkpoint=str(folder / "checkpoint"))
         else:
             job = replace(job, checkpoint=str(Path(job.checkpoint).absolute()))
         parcel.write(folder, job, model, train, valid)
-        for attempt in range(job.restarts + 1):
-            trouble = Attempt(job, folder, attempt, tell, stop).run()
-            if trouble is None:
-                return _result(folder, model)
-            if trouble.error is not None:
-                raise trouble.error
-            if attempt == job.restarts:
-                break
-            if job.allow_fewer and job.workers > 1 and job.average_every != "end":
-                job = job.with_workers(job.workers - 1)
-            tell({"note": f"worker {trouble.rank} {trouble.reason}; starting again from the last checkpoint "
-                          f"with {job.workers} worker{'s' * (job.workers > 1)}"})  # fmt: skip
-        assert trouble is not None
-        raise WorkerLost(f"worker {trouble.rank} {trouble.reason}; started again {job.restarts} times, no more")
+        supervise(job, folder, tell, stop=stop)
+        return _result(folder, model)
+
+
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """A folder for what a launcher and its workers hand to each other; it goes with the launcher."""
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-"))
+    try:
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def supervise(
+    job: Job,
+    folder: Path,
+    tell: Tell,
+    program: str = PROGRAM,
+    stop: threading.Event | None = None,
+    pause: Callable[[], bool] | None = None,
+) -> None:
+    """Run a program in every worker until all are done. When one is lost, all start again, `restarts` times at most.
+
+    `pause`, once true, asks the workers to save what they have and to end; `stop` ends them at once.
+    """
+    for number in range(job.restarts + 1):
+        trouble = Attempt(job, folder, number, tell, program, stop, pause).run()
+        if trouble is None:
+            return
+        if trouble.error is not None:
+            raise trouble.error
+        if number == job.restarts or (pause is not None and pause()):
+            break
+        if job.allow_fewer and job.workers > 1 and job.average_every != "end":
+            job = job.with_workers(job.workers - 1)
+        tell({"note": f"worker {trouble.rank} {trouble.reason}; starting again from the last checkpoint "
+                      f"with {job.workers} worker{'s' * (job.workers > 1)}"})  # fmt: skip
+    assert trouble is not None
+    raise WorkerLost(f"worker {trouble.rank} {trouble.reason}; started again {number} times, no more")
 
 
 def _sweep() -> None:
@@ -109,8 +136,19 @@ def _result(folder: Path, model: nn.Module) -> Result:
 class Attempt:
     """One set of workers, from their start to their end."""
 
-    def __init__(self, job: Job, folder: Path, number: int, tell: Tell, stop: threading.Event | None = None) -> None:
-        self.job, self.folder, self.number, self.tell, self.stop = job, folder, number, tell, stop
+    def __init__(
+        self,
+        job: Job,
+        folder: Path,
+        number: int,
+        tell: Tell,
+        program: str = PROGRAM,
+        stop: threading.Event | None = None,
+        pause: Callable[[], bool] | None = None,
+    ) -> None:
+        self.job, self.folder, self.number, self.tell, self.program = job, folder, number, tell, program
+        self.stop, self.pause = stop, pause
+        self.asked = 0.0  # when the workers were last asked to pause
         self.hub = Hub()
         self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -133,7 +171,7 @@ class Attempt:
             "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }  # fmt: skip
-        program = [sys.executable, "-m", "shoal.parallel.rank", str(self.folder)]
+        program = [sys.executable, "-m", self.program, str(self.folder)]
         if job.backend == "mpi":
             self._run([mpi_launcher(), "-n", str(job.ranks), *program], own)
             return
@@ -151,6 +189,9 @@ class Attempt:
         while True:
             if self.stop is not None and self.stop.is_set():
                 raise Lost("stopped from outside")
+            if self.pause is not None and self.pause() and time.monotonic() - self.asked > AGAIN:
+                self.asked = time.monotonic()
+                self.hub.pause()
             trouble = self._listen(0.05)
             if trouble is not None:
                 return trouble

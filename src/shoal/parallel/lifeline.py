@@ -123,6 +123,10 @@ class Hub:
             with contextlib.suppress(OSError):
                 line.sendall((json.dumps(message) + "\n").encode())
 
+    def pause(self) -> None:
+        """Ask all workers to save what they have and to end when they can."""
+        self._tell_all({"kind": "pause"})
+
     def stop(self) -> None:
         """Tell all workers to end; end those of this machine that are stopped and cannot hear it."""
         self._tell_all({"kind": "stop"})
@@ -180,6 +184,7 @@ class Line:
         self.on_silence = on_silence or end_now
         self.lock = threading.Lock()
         self.closed = threading.Event()
+        self.paused = threading.Event()  # somebody wants the work to be saved and ended
         self.heard = time.monotonic()
         self.tell("hello", token=token, rank=rank, pid=os.getpid(), host=socket.gethostname())
         threading.Thread(target=self._listen, name="shoal-line", daemon=True).start()
@@ -204,8 +209,11 @@ class Line:
         try:
             for text in self.socket.makefile("r", encoding="utf-8"):
                 self.heard = time.monotonic()
-                if json.loads(text)["kind"] == "stop":
+                kind = json.loads(text)["kind"]
+                if kind == "stop":
                     self._end("")
+                elif kind == "pause":
+                    self.paused.set()
         except (OSError, ValueError):
             pass
         self._end("the line to the others broke")

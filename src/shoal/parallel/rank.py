@@ -8,9 +8,14 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.parallel.groups import Distributed
+    from shoal.parallel.job import Job
 
 FAILED, PEER_LOST = 1, 3
 MENDABLE = (ValueError, TypeError, OSError, ModuleNotFoundError, MemoryError)
@@ -18,7 +23,8 @@ NETWORK = re.compile(r"gloo/transport|Gloo connect|ProcessGroupGloo|NCCL")  # of
 TELL_EVERY = 0.1  # seconds between two words about progress
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, work: Callable[[Path, int, Any], None] | None = None) -> None:
+    """What every worker does around its work: be heard, and say how it ended. The work is training unless given."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the launcher, which ends the workers
     from shoal.parallel.lifeline import Line
     from shoal.parallel.surroundings import MPI_RANKS
@@ -27,7 +33,7 @@ def main(folder: Path) -> None:
     rank = int(named[0])
     line = Line(os.environ["SHOAL_HUB"], rank)
     try:
-        _train(folder, rank, line)
+        (work or _train)(folder, rank, line)
         line.tell("done")
         code = 0
     except BaseException as error:
@@ -42,8 +48,7 @@ def _train(folder: Path, rank: int, line: Any) -> None:
     import torch
 
     from shoal.parallel import parcel
-    from shoal.parallel.devices import find_device
-    from shoal.parallel.groups import Distributed, Group, Mpi
+    from shoal.parallel.groups import Group, Mpi
     from shoal.parallel.job import MODEL
     from shoal.parallel.worker import Worker
 
@@ -51,28 +56,40 @@ def _train(folder: Path, rank: int, line: Any) -> None:
     workers = int(os.environ["SHOAL_WORKERS"])
     if workers != job.workers:
         job = job.with_workers(workers)
-    group: Group
-    if job.backend == "mpi" and job.strategy not in MODEL:
-        group = Mpi(job.timeout)
-    else:
-        host, port = os.environ["SHOAL_STORE"].split(":")
-        store = torch.distributed.TCPStore(host, int(port), is_master=False)
-        prefixed = torch.distributed.PrefixStore(f"attempt-{os.environ['SHOAL_ATTEMPT']}", store)
-        group = Distributed(prefixed, rank, job.ranks, job.timeout, find_device(job.device, rank))
-    told = 0.0
-
-    def tell(content: dict[str, Any]) -> None:
-        nonlocal told
-        if "record" in content or time.monotonic() - told > TELL_EVERY:
-            told = time.monotonic()
-            line.tell("progress", **content)
-
-    result = Worker(replace(job), group, model, train, valid, tell).run()
+    by_mpi = job.backend == "mpi" and job.strategy not in MODEL
+    group: Group = Mpi(job.timeout) if by_mpi else meet(job, rank)
+    result = Worker(replace(job), group, model, train, valid, sparing(line)).run()
     if rank == 0:
         state = {name: value.cpu() for name, value in result.model.state_dict().items()}
         torch.save({"model": state, "history": result.history, "metrics": result.metrics}, folder / "result.part")
         os.replace(folder / "result.part", folder / "result.pt")
     group.close()
+
+
+def meet(job: Job, rank: int) -> Distributed:
+    """The group of all workers that this launcher has started, in the store of this attempt."""
+    import torch.distributed as dist
+
+    from shoal.parallel.devices import find_device
+    from shoal.parallel.groups import Distributed
+
+    host, port = os.environ["SHOAL_STORE"].split(":")
+    store = dist.TCPStore(host, int(port), is_master=False)
+    prefixed = dist.PrefixStore(f"attempt-{os.environ['SHOAL_ATTEMPT']}", store)
+    return Distributed(prefixed, rank, job.ranks, job.timeout, find_device(job.device, rank))
+
+
+def sparing(line: Any) -> Callable[[dict[str, Any]], None]:
+    """A way to tell the launcher how it goes: every record and note, but not every step."""
+    told = 0.0
+
+    def tell(content: dict[str, Any]) -> None:
+        nonlocal told
+        if "record" in content or "note" in content or time.monotonic() - told > TELL_EVERY:
+            told = time.monotonic()
+            line.tell("progress", **content)
+
+    return tell
 
 
 def _report(error: BaseException, line: Any) -> int:

@@ -17,14 +17,22 @@ from shoal.report.scales import Axis, padded
 WIDTH = 380
 
 
-def drawing(identity: str, title: str, description: str, height: float, *children: object, **attributes: Any) -> Html:
+def drawing(
+    identity: str,
+    title: str,
+    description: str,
+    height: float,
+    *children: object,
+    width: float = WIDTH,
+    **attributes: Any,
+) -> Html:
     """An image with a name and a description, for those who cannot see it."""
     return tag(
         "svg",
         tag("title", title, id=f"{identity}-title"),
         tag("desc", description, id=f"{identity}-description"),
         *children,
-        viewBox=f"0 0 {WIDTH} {height:g}",
+        viewBox=f"0 0 {width:g} {height:g}",
         role="img",
         id=identity,
         aria_labelledby=f"{identity}-title {identity}-description",
@@ -44,18 +52,28 @@ def circle(x: float, y: float, radius: float, kind: str) -> Html:
     return tag("circle", cx=x, cy=y, r=round(radius, 1), class_=kind)
 
 
-def grid(across: Axis, up: Axis, label_across: str, label_up: str, unit: str = "") -> Html:
-    """Hairlines and numbers of both axes; the names stand at the ends, unrotated."""
+def grid(
+    across: Axis, up: Axis, label_across: str, label_up: str, unit: str = "", about: tuple[int, int] = (5, 4)
+) -> Html:
+    """Hairlines and some numbers (`about` so many across and up) of both axes; names stand at the ends, unrotated."""
     parts, factor = [], 100 if unit == "%" else 1
-    for y, value in up.marks(4, factor):
+    for y, value in up.marks(about[1], factor):
         parts.append(line(across.start, y, across.end, y, "hair"))
         parts.append(text(across.start - 6, y + 4, value + unit, "tick", "end"))
-    for x, value in across.marks(5, factor):
+    for x, value in across.marks(about[0], factor):
         parts.append(text(x, up.start + 17, value + unit, "tick", "middle"))
     parts.append(line(across.start, up.start, across.end, up.start, "axis"))
-    parts.append(text(across.end, up.start + 33, label_across, "name", "end"))
-    parts.append(text(2, up.end - 12, label_up, "name"))
+    if label_across:
+        parts.append(text(across.end, up.start + 33, label_across, "name", "end"))
+    if label_up:
+        parts.append(text(2, up.end - 12, label_up, "name"))
     return join(parts)
+
+
+def cursor(across: Axis, up: Axis) -> tuple[Html, str]:
+    """The line that the script moves over a figure, and what it must know of the axis: numbers, then places."""
+    hidden = tag("line", x1=0, y1=up.end, x2=0, y2=up.start, class_="cursor", visibility="hidden")
+    return hidden, f"{across.low:g} {across.high:g} {across.start:g} {across.end:g}"
 
 
 def score_figure(score: dict[str, Any]) -> Html:
@@ -122,11 +140,15 @@ def polyline(across: Axis, up: Axis, xs: Iterable[float], ys: Iterable[float | N
 
 def curve_range(curves: list[dict[str, Any]]) -> tuple[float, float] | None:
     """One range for all curves, so that they can be compared; a wild first epoch does not flatten the rest."""
-    values = sorted(v for curve in curves for name in ("train", "valid") for v in curve[name] if v is not None)
-    if not values:
-        return None
-    low, usual, high = values[0], values[math.ceil(0.95 * len(values)) - 1], values[-1]
-    return padded([low, usual if high - low > 2.5 * (usual - low) > 0 else high])
+    values = [v for curve in curves for name in ("train", "valid") for v in curve[name] if v is not None]
+    return padded(usual_ends(values)) if values else None
+
+
+def usual_ends(values: Iterable[float]) -> list[float]:
+    """The lowest number, and the highest, or one that 95% stay below where the highest would flatten the rest."""
+    ordered = sorted(values)
+    low, usual, high = ordered[0], ordered[math.ceil(0.95 * len(ordered)) - 1], ordered[-1]
+    return [low, usual if high - low > 2.5 * (usual - low) > 0 else high]
 
 
 def end_labels(ends: list[tuple[float, float, str, str]]) -> list[Html]:
@@ -160,11 +182,9 @@ def curve_figure(place: int, curve: dict[str, Any], limits: tuple[float, float])
         loss, epoch = min(valid)
         parts.append(circle(across(epoch), up(loss), 4, "dot"))
         told = f"{told[:-1]}; the loss on held-out rows is lowest, {words.significant(loss)}, at epoch {epoch}."
-    parts.append(tag("line", x1=0, y1=up.end, x2=0, y2=up.start, class_="cursor", visibility="hidden"))
-    plot = f"{across.low:g} {across.high:g} {across.start:g} {across.end:g}"
-    return drawing(
-        f"curve-{place}", f"Learning curve of the {curve['label']} recipe", told, height, *parts, data_plot=plot
-    )
+    hidden, plot = cursor(across, up)
+    title = f"Learning curve of the {curve['label']} recipe"
+    return drawing(f"curve-{place}", title, told, height, *parts, hidden, data_plot=plot)
 
 
 def calibration_figure(bins: list[dict[str, Any]]) -> Html:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -16,6 +17,9 @@ class Html(str):
 EMPTY = Html("")
 # Elements that HTML closes by itself; SVG shapes are written with an end tag, which both dialects understand.
 VOID = frozenset({"br", "hr", "input", "col"})
+# Signs that no screen shows, as an untrained model writes them: each gets the picture that Unicode has for it.
+PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {127: 0x2421}
+LONGEST_TEXT = 6000
 
 
 def escape(value: object) -> Html:
@@ -78,7 +82,49 @@ def cell(value: object, numeric: bool = False, class_: str | None = None, **attr
     return tag("td", value, class_="number" if numeric else class_, **attributes)
 
 
-def terms(pairs: Iterable[tuple[object, object]]) -> Html:
+def terms(pairs: Iterable[tuple[object, object]], kind: str | None = None) -> Html:
     """A list of names and values; pairs whose value is None are left out."""
     items = [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs if value is not None]
-    return tag("dl", *items) if items else EMPTY
+    return tag("dl", *items, class_=kind) if items else EMPTY
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: its address, its heading, a shorter name for the contents, what it says."""
+
+    address: str
+    heading: str
+    short: str
+    body: Html
+    wide: bool = False
+
+    def html(self) -> Html:
+        return tag(
+            "section",
+            tag("h2", self.heading, id=f"{self.address}-heading"),
+            tag("div", self.body, class_="body"),
+            id=self.address,
+            class_="wide" if self.wide else None,
+            aria_labelledby=f"{self.address}-heading",
+        )
+
+
+def paragraph(*parts: object, kind: str | None = None) -> Html:
+    return tag("p", *parts, class_=kind)
+
+
+def strong(value: object) -> Html:
+    return tag("strong", value)
+
+
+def preformatted(text: str) -> Html:
+    """Text with its lines as they are, long ones wrapped by the style sheet; a very long one is cut, and that is said.
+
+    >>> preformatted("a < b\\n")
+    '<pre dir="auto" tabindex="0">\\na &lt; b\\n</pre>'
+    """
+    shown = str(text).replace("\r\n", "\n").translate(PICTURES)
+    rest = len(shown) - LONGEST_TEXT
+    # HTML drops one newline at the start of such a block: ours, so that none of the text's is lost.
+    block = tag("pre", Html("\n"), shown[:LONGEST_TEXT], dir="auto", tabindex="0")
+    return join([block, paragraph(f"{rest:,} characters more are not shown.", kind="small")]) if rest > 0 else block

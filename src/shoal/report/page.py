@@ -1,39 +1,22 @@
-"""The page: sections, style and script put into one file that asks the network for nothing."""
+"""The page of a search: its sections and what its script needs."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
-from shoal.report import results, sections
-from shoal.report.markup import Html, escape, join, tag
-from shoal.report.prepare import leaderboard_columns, plain, script_json, thinned
-from shoal.report.sections import Section
+from shoal.report import glossary, results, sections
+from shoal.report.markup import Html, Section, tag
+from shoal.report.prepare import leaderboard_columns, plain, thinned
+from shoal.report.shell import Page, scripts, write
 from shoal.report.words import metric_name
 
 TASKS = ("classification", "regression", "multilabel")
-SCRIPTS = ("common.js", "filter.js", "board.js", "scatter.js", "curves.js")
-
-
-def resource(name: str) -> str:
-    return files("shoal.report").joinpath(name).read_text(encoding="utf-8")
+SCRIPTS = ("common.js", "columns.js", "filter.js", "board.js", "scatter.js", "cursor.js", "curves.js")
 
 
 def script_text() -> str:
-    """The scripts as one, sharing names with each other and with nobody else."""
-    inner = "\n".join(resource(name) for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{inner}\n}})();'
-
-
-def policy(script: str) -> str:
-    """What the browser may load: nothing. Of scripts only ours runs, known by its hash."""
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    loaded = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return f"{loaded}; base-uri 'none'; form-action 'none'"
+    return scripts(SCRIPTS)
 
 
 def all_sections(data: dict[str, Any], columns: list[dict[str, Any]], curves: list[dict[str, Any]]) -> list[Section]:
@@ -57,6 +40,7 @@ def all_sections(data: dict[str, Any], columns: list[dict[str, Any]], curves: li
         sections.ensemble(data),
         sections.data_understood(data),
         sections.cost(data),
+        glossary.section(glossary.SEARCH),
     ]
     return [section for section in found if section]
 
@@ -99,23 +83,16 @@ def search_page(data: dict[str, Any]) -> str:
     columns = leaderboard_columns(data.get("leaderboard") or {"columns": [], "rows": []})
     curves = [thinned(curve) for curve in data.get("curves") or [] if curve.get("epochs")]
     shown = all_sections(data, columns, curves)
-    script = script_text()
-    return Template(resource("page.html")).substitute(
-        policy=escape(policy(script)),
-        title=escape(f"{data['title']}: Shoal search report"),
-        style=resource("page.css"),
+    return Page(
+        name="search",
         heading=heading(data),
-        created=escape(data.get("created") or ""),
-        version=escape(data.get("version") or ""),
-        contents=join(tag("li", tag("a", section.short, href=f"#{section.address}")) for section in shown),
-        sections=join((section.html() for section in shown), "\n"),
-        data=script_json(script_data(data, columns, curves)),
-        script=script,
-    )
+        sections=shown,
+        scripts=SCRIPTS,
+        script_data=script_data(data, columns, curves),
+        data=data,
+    ).html()
 
 
 def write_search_page(data: dict[str, Any], path: str | Path) -> Path:
     """Write the report of a search and say where it is."""
-    path = Path(path)
-    path.write_text(search_page(data), encoding="utf-8", newline="\n")
-    return path
+    return write(search_page(data), path)

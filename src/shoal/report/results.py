@@ -7,9 +7,8 @@ from typing import Any
 
 from shoal.report import words
 from shoal.report.figures import calibration_figure, curve_figure, curve_range, residual_figure, share_bar
-from shoal.report.markup import Html, cell, column_head, join, row_head, table, tag
+from shoal.report.markup import Html, Section, cell, column_head, join, paragraph, row_head, strong, table, tag
 from shoal.report.prepare import by_activation, cell_value
-from shoal.report.sections import Section, paragraph, strong
 
 PAGE_OF_ROWS = 25
 CLASSES_AS_MATRIX = 20

@@ -14,6 +14,33 @@ const MARKERS = [
 ];
 const scatter = { points: [], series: [], hidden: new Set(), place: null, plot: null, tip: null, chosen: -1, clipped: 0 };
 
+const SVG = "http://www.w3.org/2000/svg";
+
+function draw(name, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, name), attributes, children);
+}
+
+// Round numbers between two others, as in scales.py.
+function ticks(low, high, about) {
+  if (!(high > low)) return [low];
+  const rough = (high - low) / about;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
+  const found = [];
+  for (let index = Math.ceil(low / step - 1e-9); index <= Math.floor(high / step + 1e-9); index += 1) {
+    found.push(Number((index * step).toPrecision(12)));
+  }
+  return found;
+}
+
+function tickTexts(values) {
+  if (values.some((value) => Math.abs(value) >= 1e7 || (value !== 0 && Math.abs(value) < 1e-4))) return values.map(significant);
+  let decimals = 0;
+  const rounds = (value) => Math.abs(Number(value.toFixed(decimals)) - value) <= 1e-9 * Math.max(1, Math.abs(value));
+  while (decimals < 6 && !values.every(rounds)) decimals += 1;
+  return values.map((value) => fixed(value, decimals));
+}
+
 function short(number) {
   return Number(number.toFixed(1)).toString();
 }

@@ -1,45 +1,28 @@
-"""What was found and how: the honest score, the search, the ensemble, the data, the cost, the words."""
+"""What was found and how: the honest score, the search, the ensemble, the data, the cost."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from shoal.report import words
 from shoal.report.figures import WIDTH, score_figure
-from shoal.report.markup import EMPTY, Html, cell, column_head, join, row_head, table, tag, terms
+from shoal.report.markup import (
+    EMPTY,
+    Html,
+    Section,
+    cell,
+    column_head,
+    join,
+    paragraph,
+    row_head,
+    strong,
+    table,
+    tag,
+    terms,
+)
 
 COLUMNS_SHOWN = 25
 COLUMNS_WRITTEN = 1000
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page: its address, its heading, a shorter name for the contents, what it says."""
-
-    address: str
-    heading: str
-    short: str
-    body: Html
-    wide: bool = False
-
-    def html(self) -> Html:
-        return tag(
-            "section",
-            tag("h2", self.heading, id=f"{self.address}-heading"),
-            tag("div", self.body, class_="body"),
-            id=self.address,
-            class_="wide" if self.wide else None,
-            aria_labelledby=f"{self.address}-heading",
-        )
-
-
-def paragraph(*parts: object, kind: str | None = None) -> Html:
-    return tag("p", *parts, class_=kind)
-
-
-def strong(value: object) -> Html:
-    return tag("strong", value)
 
 
 def promise(score: dict[str, Any], target: str) -> Html:

@@ -1,4 +1,4 @@
-"""Numbers and names as people read them. `page.js` formats cells of the leaderboard by the same rules."""
+"""Numbers and names as people read them. The scripts write numbers by the same rules."""
 
 from __future__ import annotations
 

@@ -62,17 +62,34 @@ def read_table(
     """A file as a table of numbers and strings, and what was understood of it. None means: guess."""
     path = Path(path)
     content = _content(path)
-    if content[:4] == b"PAR1" or path.suffix.lower() in (".parquet", ".pq"):
-        if not (content.startswith(b"PAR1") and content.endswith(b"PAR1") and len(content) > 12):
-            raise ValueError(f"{path} is not a Parquet file, or is cut off: write it again, or give a CSV file")
+    if _is_parquet(content, path):
         return _read_parquet(path)
-    understood = Understood(str(path), "text")
-    if content[:2] == b"\x1f\x8b":
-        content, understood.compressed = _unzip(content, path), True
-    text, understood.encoding = decode(content, str(path))
-    if not text.strip():
-        raise ValueError(f"{path} is empty: give a file with a table in it")
-    return _read_text(text, understood, sep, header, missing, quote)
+    names, rows, understood = _read_rows(content, path, sep, header, quote)
+    markers = frozenset(marker.strip() for marker in missing)
+    columns = [_typed(cells, markers) for cells in zip(*rows, strict=True)]
+    names, columns = _drop_nameless(names, columns, understood)
+    table = Table.of(Table(_unique(names, understood), columns))
+    understood.rows, understood.columns = len(table), len(table.names)
+    understood.missing = sum(_missing(column) for column in columns)
+    return _finite(table), understood
+
+
+def read_texts(
+    path: str | Path, *, sep: str | None = None, header: bool = True
+) -> tuple[list[str], list[list[str]], Understood]:
+    """A file as names and rows of cells, each as it was written: for texts, in which blanks and "none" have a meaning.
+
+    What Parquet knows as missing is an empty cell.
+    """
+    path = Path(path)
+    content = _content(path)
+    if _is_parquet(content, path):
+        table, understood = _read_parquet(path)
+        columns = [["" if _gone(cell) else str(cell) for cell in column] for column in table.columns]
+        return table.names, [list(row) for row in zip(*columns, strict=True)], understood
+    names, rows, understood = _read_rows(content, path, sep, header, None)
+    understood.rows, understood.columns = len(rows), len(names)
+    return _unique(names, understood), rows, understood
 
 
 def find_column(table: Table, target: str | int) -> int:
@@ -82,16 +99,21 @@ def find_column(table: Table, target: str | int) -> int:
     >>> find_column(table, "price"), find_column(table, "-1"), find_column(table, 0)
     (1, 1, 0)
     """
+    return find_name(table.names, target)
+
+
+def find_name(names: Sequence[str], target: str | int) -> int:
+    """The same among names alone."""
     name = str(target)
-    if name in table.names:
-        return table.names.index(name)
+    if name in names:
+        return list(names).index(name)
     try:
         position = int(name)
     except ValueError:
-        known = ", ".join(table.names[:10]) + (", ..." if len(table.names) > 10 else "")
-        hint = nearest(name, table.names) or f": the columns are {known}"
+        known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        hint = nearest(name, names) or f": the columns are {known}"
         raise ValueError(f"there is no column {name!r}{hint}") from None
-    count = len(table.names)
+    count = len(names)
     if not -count <= position < count:
         raise ValueError(f"a column's number must be from {-count} to {count - 1} (-1 is the last); got {position}")
     return position % count
@@ -114,6 +136,14 @@ def _content(path: Path) -> bytes:
     if form in ("PDF", "PNG image"):
         raise ValueError(f"{path} is a {form}, not a table: give a CSV, TSV or Parquet file")
     return content
+
+
+def _is_parquet(content: bytes, path: Path) -> bool:
+    if content[:4] != b"PAR1" and path.suffix.lower() not in (".parquet", ".pq"):
+        return False
+    if not (content.startswith(b"PAR1") and content.endswith(b"PAR1") and len(content) > 12):
+        raise ValueError(f"{path} is not a Parquet file, or is cut off: write it again, or give a CSV file")
+    return True
 
 
 def _unzip(content: bytes, path: Path) -> bytes:
@@ -145,9 +175,16 @@ def _parquet(path: Path) -> Any:
     raise ModuleNotFoundError("reading Parquet needs one more library: pip install pyarrow")
 
 
-def _read_text(
-    text: str, understood: Understood, sep: str | None, header: bool | None, missing: Sequence[str], quote: str | None
-) -> tuple[Table, Understood]:
+def _read_rows(
+    content: bytes, path: Path, sep: str | None, header: bool | None, quote: str | None
+) -> tuple[list[str], list[list[str]], Understood]:
+    """Names and rows of a text file, and what was understood of it so far."""
+    understood = Understood(str(path), "text")
+    if content[:2] == b"\x1f\x8b":
+        content, understood.compressed = _unzip(content, path), True
+    text, understood.encoding = decode(content, str(path))
+    if not text.strip():
+        raise ValueError(f"{path} is empty: give a file with a table in it")
     sample = text[:SAMPLE]
     understood.quote = quote or guess_quote(sample)
     understood.separator = _separator(sep) if sep else guess_separator(sample, understood.quote)
@@ -156,13 +193,7 @@ def _read_text(
     _refuse_ragged(rows, lines[len(lines) - len(rows) :], len(names), understood.path)
     if not rows:
         raise ValueError(f"{understood.path} has a header line and no rows: give a file with data")
-    markers = frozenset(marker.strip() for marker in missing)
-    columns = [_typed(cells, markers) for cells in zip(*rows, strict=True)]
-    names, columns = _drop_nameless(names, columns, understood)
-    table = Table.of(Table(_unique(names, understood), columns))
-    understood.rows, understood.columns = len(table), len(table.names)
-    understood.missing = sum(_missing(column) for column in columns)
-    return _finite(table), understood
+    return names, rows, understood
 
 
 def _separator(sep: str) -> str:
@@ -291,6 +322,10 @@ def _finite(table: Table) -> Table:
         if column.dtype == np.float64:
             refuse_infinite(column, name)
     return table
+
+
+def _gone(cell: Any) -> bool:
+    return cell is None or cell != cell  # what is not a number or a time is not equal to itself
 
 
 def _missing(column: np.ndarray) -> int:

@@ -20,7 +20,7 @@ SETTINGS, MODEL, REPORT, BOARD = "settings.json", "model", "report.html", "leade
 OWNER = "running.json"  # which process writes into a folder; gone when it is finished
 RUNS = "shoal-runs"  # folder of runs that were given no name
 LIBRARIES = ("shoal", "numpy", "scikit-learn")
-_open: set[Path] = set()  # folders that this process writes into
+in_use: set[Path] = set()  # folders that this process writes into
 
 
 class RunFolder:
@@ -46,7 +46,7 @@ class RunFolder:
             self.parent.mkdir(parents=True, exist_ok=True)
             sweep(self.parent, name)
             self.path = _new_folder(self.parent / f".{name}.{os.getpid()}")
-            _open.add(self.path)
+            in_use.add(self.path)
             owner = {"pid": os.getpid(), "host": platform.node()}
             (self.path / OWNER).write_text(json.dumps(owner), encoding="utf-8")
         except OSError as error:
@@ -73,7 +73,7 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _open.discard(self.path)
+        in_use.discard(self.path)
         if self.finished:
             return
         shutil.rmtree(self.path, ignore_errors=True)
@@ -97,11 +97,11 @@ def sweep(parent: Path, name: str) -> None:
     """Remove what runs of this name have left that could not clean up: those whose process is gone, on this machine."""
     pattern = re.compile(rf"\.{re.escape(name)}\.\d+(-\d+)?\.part")
     for path in parent.iterdir():
-        if pattern.fullmatch(path.name) and _abandoned(path):
+        if pattern.fullmatch(path.name) and abandoned(path):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _abandoned(path: Path) -> bool:
+def abandoned(path: Path) -> bool:
     """Whether the process that made a folder is known to be gone; in doubt it is not."""
     try:
         owner = json.loads((path / OWNER).read_text(encoding="utf-8"))
@@ -111,7 +111,7 @@ def _abandoned(path: Path) -> bool:
     if host != platform.node() or os.name != "posix":  # os.kill asks nothing on Windows: it kills
         return False
     if process == os.getpid():  # an earlier process had our number, as the first one in a container always has
-        return path not in _open
+        return path not in in_use
     try:
         os.kill(process, 0)
     except ProcessLookupError:

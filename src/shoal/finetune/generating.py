@@ -1,0 +1,61 @@
+"""Writing with a model that was saved, in another process than the one that trained it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from shoal.finetune import models, place, texts
+from shoal.finetune.rank import quiet
+from shoal.finetune.writing import go_on
+from shoal.members import nearest
+
+
+class Writer:
+    """A model in memory, with the form of the texts it was trained on."""
+
+    def __init__(self, path: Path, device: str = "auto", say: Callable[[str], None] = print) -> None:
+        folder, self.columns = _find(path)
+        quiet()
+        from shoal.parallel.devices import find_device
+
+        self.say = say
+        self.tokenizer = models.load_tokenizer(folder)
+        self.model: Any = models.load_model(folder).to(find_device(device))
+        self.context = models.longest_context(self.model.config, self.tokenizer)
+
+    def write(
+        self, given: Sequence[str], tokens: int = 256, temperature: float = 0.0, top_p: float = 1.0, seed: int = 0
+    ) -> str:
+        import torch
+
+        if len(given) > 1 and len(self.columns) < 2:
+            raise ValueError(f"give one text, in quotes if it has blanks; got {len(given)}")
+        text = texts.prompt(self.columns, given)
+        long = len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        if long + min(tokens, self.context - 1) > self.context:
+            tokens = max(1, min(tokens, self.context - long)) if long < self.context else self.context // 4
+            if long + tokens > self.context:
+                self.say(
+                    f"note: the text has {long:,} tokens, the model looks at {self.context:,}: its beginning is cut"
+                )
+        torch.manual_seed(seed)
+        return go_on(self.model, self.tokenizer, text, tokens, self.context, temperature, top_p)
+
+
+def _find(path: Path) -> tuple[Path, tuple[str, ...]]:
+    """The folder of a model, and the columns of the texts it knows; none for a model of somebody else."""
+    if not path.is_dir():
+        if path.is_file():
+            raise ValueError(f"{path} is a file; give the folder of a run or of a model")
+        beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
+        raise FileNotFoundError(f"there is no folder {path}{nearest(path.name, beside)}")
+    run = place.read(path) or (place.read(path.resolve().parent) if path.name == place.MODEL else None)
+    folder = path / place.MODEL if place.read(path) else path
+    if place.read(path) and not folder.is_dir():
+        raise ValueError(f"the run in {path} has not come to its end; give its shoal finetune command again to go on")
+    lacking = models.missing_files(folder)
+    if lacking:
+        raise ValueError(f"{folder} is no model that can write: {', '.join(lacking)} missing")
+    return folder, tuple(run["settings"]["columns"]) if run else ()

@@ -1,0 +1,215 @@
+"""Which model to begin with: a folder, a name on the hub, or a tiny one made here. Only safetensors are loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from shoal.members import nearest
+
+TINY = "tiny"  # the name of the model that needs no download
+CONFIG, TOKENIZER, WEIGHTS, INDEX = "config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"
+FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"]
+END = "<|endoftext|>"
+TINY_CONTEXT, TINY_PARAMETERS = 256, 500_000  # about
+VOCABULARY = 512  # of the tiny model: bytes, and the commonest pieces of the texts
+NO_PATIENCE = "3"  # seconds for the hub to answer, unless the user has set another number
+
+
+def find(name: str, say: Callable[[str], None] = lambda text: None) -> Path:
+    """The folder of a model, given that folder or a name on the Hugging Face hub, which is asked only if need be."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        lacking = missing_files(path)
+        if lacking:
+            raise ValueError(f"{path} is no model: {_and(lacking)} {_is(lacking)} missing; {_holds(path)}")
+        return path
+    if path.is_file():
+        raise ValueError(f"--model takes a folder or a name on the hub; {path} is a file: give the folder it is in")
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
+        beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
+        raise FileNotFoundError(f"there is no folder {name}{nearest(path.name, beside)}")
+    return _from_hub(name, say)
+
+
+def missing_files(folder: Path) -> list[str]:
+    """What a folder lacks to be a model; empty if it is one."""
+    lacking = [] if (folder / CONFIG).is_file() else [CONFIG]
+    if not (folder / WEIGHTS).is_file():
+        lacking += _missing_shards(folder) if (folder / INDEX).is_file() else [WEIGHTS]
+    words = all((folder / name).is_file() for name in ("vocab.json", "merges.txt"))
+    if not (words or (folder / TOKENIZER).is_file() or (folder / "tokenizer.model").is_file()):
+        lacking.append(TOKENIZER)
+    return lacking
+
+
+def _missing_shards(folder: Path) -> list[str]:
+    try:
+        shards = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, AttributeError):
+        return [f"a readable {INDEX}"]
+    return [shard for shard in shards if not (folder / shard).is_file()]
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _is(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _holds(folder: Path) -> str:
+    found = sorted(entry.name for entry in folder.iterdir())
+    if any(name.startswith("pytorch_model") for name in found):
+        return "its weights are pickled, which is not loaded here: save them as safetensors"
+    if not found:
+        return "the folder is empty"
+    models = [name for name in found if (folder / name).is_dir() and not missing_files(folder / name)]
+    if models:
+        return f"did you mean {folder / models[0]}?"
+    return f"it holds {', '.join(found[:5])}{', ...' * (len(found) > 5)}"
+
+
+def _from_hub(name: str, say: Callable[[str], None]) -> Path:
+    os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", NO_PATIENCE)
+    os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", NO_PATIENCE)
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    try:
+        cached = Path(snapshot_download(name, allow_patterns=FETCHED, local_files_only=True))
+    except LocalEntryNotFoundError:
+        cached = None
+    except HFValidationError:
+        raise ValueError(f"{name!r} is neither a folder nor a name that the hub could have") from None
+    lacking = missing_files(cached) if cached else [CONFIG, WEIGHTS, TOKENIZER]
+    if cached and not lacking:
+        return cached
+    place = cached or Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+    reason = "HF_HUB_OFFLINE is set"
+    if not constants.HF_HUB_OFFLINE:
+        say(f"fetching {name} from the hub")
+        try:
+            folder = Path(snapshot_download(name, allow_patterns=FETCHED))
+        except RepositoryNotFoundError:
+            raise ValueError(f"there is no folder {name} here, and no model {name!r} on the hub that is open") from None
+        except Exception as error:  # of several network libraries
+            reason = f"the hub cannot be reached ({_short(error)})"
+        else:
+            if missing_files(folder):
+                raise ValueError(f"{name} on the hub lacks {_and(missing_files(folder))}; give another model")
+            return folder
+    raise FileNotFoundError(
+        f"model {name!r} is not here: there is no folder of that name, {_and(lacking)} {_is(lacking)} missing from "
+        f"{place}, and {reason}; give --model a folder that holds them, or --model {TINY}"
+    )
+
+
+def _short(error: BaseException) -> str:
+    """The innermost cause, which says most, in a few words."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return (str(error).splitlines() or [type(error).__name__])[0][:100]
+
+
+def make_tiny(folder: Path, texts: list[str], context: int, seed: int) -> None:
+    """A small GPT-2 with random weights, and a tokenizer of bytes and their commonest pairs in these texts."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    words = Tokenizer(models.BPE())
+    words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=VOCABULARY, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
+        ),
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token=END, bos_token=END, model_max_length=context)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = GPT2Config(
+        vocab_size=words.get_vocab_size(), n_positions=context, n_embd=128, n_layer=2, n_head=4,
+        activation_function="gelu_pytorch_tanh", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    GPT2LMHeadModel(config).save_pretrained(folder)
+
+
+def load_tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:
+        raise ValueError(f"the tokenizer in {folder} cannot be read: {_short(error)}") from None
+    if tokenizer.eos_token_id is None:
+        raise ValueError(f"the tokenizer in {folder} has no token for the end of a text; this model cannot be used")
+    return tokenizer
+
+
+def load_config(folder: Path) -> Any:
+    from transformers import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    except Exception as error:
+        raise ValueError(f"{folder / CONFIG} is not the configuration of a model: {_short(error)}") from None
+    if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise ValueError(f"{folder} holds a model of type {config.model_type!r}, which does not write text on its own")
+    return config
+
+
+def load_model(folder: Path, dropout: float | None = None) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = load_config(folder)
+    if dropout is not None:
+        for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout", "hidden_dropout", "dropout"):
+            if isinstance(getattr(config, name, None), float | int):
+                setattr(config, name, dropout)
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            folder, config=config, dtype=torch.float32, use_safetensors=True, local_files_only=True
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ValueError(f"the weights in {folder} cannot be read: {_short(error)}") from None
+    except Exception as error:
+        if type(error).__name__ != "SafetensorError":
+            raise
+        raise ValueError(f"the weights in {folder} are damaged or cut off: {_short(error)}") from None
+
+
+def longest_context(config: Any, tokenizer: Any) -> int:
+    """How many tokens the model can look at."""
+    known = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
+    return int(known) if known and known < 1 << 20 else 1024
+
+
+def count_parameters(folder: Path) -> int:
+    """From the heads of the files, without reading the numbers."""
+    from safetensors import safe_open
+
+    count = 0
+    for path in folder.glob("*.safetensors"):
+        try:
+            with safe_open(path, framework="np") as file:
+                shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+        except Exception as error:
+            raise ValueError(f"{path} is damaged or cut off: {_short(error)}") from None
+        for shape in shapes:
+            size = 1
+            for length in shape:
+                size *= length
+            count += size
+    return count

@@ -1,0 +1,161 @@
+"""The program of one fine-tuning worker: `python -m shoal.finetune.rank FOLDER`, started by the launcher."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES, cannot_write, last_checkpoint, write_json
+from shoal.finetune.settings import Plan, Settings
+from shoal.parallel.rank import main, meet, sparing
+
+TEXTS, RESULT = "texts.json", "result.json"  # what the launcher and its workers hand to each other
+WRITTEN = 120  # tokens of a sample
+
+
+def work(folder: Path, rank: int, line: Any) -> None:
+    """The first worker makes ready what all need, writes, and saves; all train."""
+    plan = Plan.read(folder)
+    quiet()
+    group = None
+    if plan.settings.workers > 1:
+        _look_like_torchrun(rank, plan.settings.workers)
+        group = meet(plan.settings.job(), rank)
+    if rank == 0:
+        line.tell("progress", begun=_read_texts(plan, folder))
+    if group is not None:
+        group.gather_objects(None)
+    trainer, tokenizer = _prepare(plan, folder, rank, line)
+    if rank == 0:
+        _write_samples(plan, folder, trainer, tokenizer, "before")
+    finished = trainer.go_on(last_checkpoint(Path(plan.run)))
+    if rank == 0:
+        if finished:
+            _write_samples(plan, folder, trainer, tokenizer, "after")
+            _save(plan, trainer, tokenizer)
+        result = {"finished": finished, "step": trainer.state.global_step}
+        (folder / RESULT).write_text(json.dumps(result), encoding="utf-8")
+    if group is not None:
+        group.close()
+
+
+def _read_texts(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
+    """Texts to tokens, in a file for all workers; what was found out about them. The tiny model is made now."""
+    from shoal.finetune import models, tokens
+
+    settings, start = plan.settings, Path(plan.start)
+    texts = json.loads((folder / TEXTS).read_text(encoding="utf-8"))
+    if settings.model == models.TINY and models.missing_files(start):
+        models.make_tiny(start, texts["train"], settings.context or models.TINY_CONTEXT, settings.seed)
+    tokenizer, config = models.load_tokenizer(start), models.load_config(start)
+    longest = models.longest_context(config, tokenizer)
+    if settings.context is not None and settings.context > longest:
+        raise ValueError(f"--context must be at most {longest:,} tokens for this model; got {settings.context:,}")
+    if len(tokenizer) > config.vocab_size:
+        raise ValueError(f"the tokenizer in {start} has {len(tokenizer):,} tokens, the model {config.vocab_size:,}")
+    context = settings.context or longest
+    train, test = (tokens.encode(texts[name], tokenizer, context) for name in ("train", "test"))
+    tokens.write(folder, train, test)
+    about = {"tokens": len(train.ids) + len(test.ids), "cut": train.cut + test.cut}
+    return {"data": about, "run": {"context": context, "parameters": models.count_parameters(start)}}
+
+
+def _look_like_torchrun(rank: int, size: int) -> None:
+    """The library that the Trainer shares work with finds its place in the environment; the group is ours."""
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": os.environ["SHOAL_STORE"].rpartition(":")[2],
+    }  # fmt: skip
+
+
+def quiet() -> None:
+    """Their advice and bars are not for our users' screens."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import logging
+    import warnings
+
+    warnings.simplefilter("ignore")
+    logging.getLogger("accelerate").setLevel(logging.ERROR)
+    from transformers.utils import logging as theirs
+
+    theirs.set_verbosity_error()
+    theirs.disable_progress_bar()
+
+
+def _prepare(plan: Plan, folder: Path, rank: int, line: Any) -> tuple[Any, Any]:
+    """A trainer and a tokenizer."""
+    import torch
+
+    from shoal.finetune import tokens
+    from shoal.finetune.models import load_model, load_tokenizer
+    from shoal.finetune.trainer import FineTuner
+    from shoal.parallel.devices import find_device
+
+    settings = plan.settings
+    device = find_device(settings.device, rank)
+    tokenizer = load_tokenizer(Path(plan.start))
+    torch.manual_seed(settings.seed)
+    model = load_model(Path(plan.start), settings.dropout)
+    if settings.lora:
+        model = with_lora(model, settings)
+    counts = [parameter.numel() for parameter in model.parameters() if parameter.requires_grad]
+    tell = sparing(line)
+    if rank == 0:
+        about = {"trained": sum(counts), "device": device.type, "threads": torch.get_num_threads()}
+        line.tell("progress", begun={"run": about})
+    trainer = FineTuner(plan, model, tokens.read(folder), rank, tokenizer.eos_token_id, line.paused.is_set,
+                        tell if rank == 0 else lambda content: None, cpu=device.type == "cpu")  # fmt: skip
+    return trainer, tokenizer
+
+
+def with_lora(model: Any, settings: Settings) -> Any:
+    """Small matrices beside the large ones are trained, which stay as they are."""
+    from peft import LoraConfig, get_peft_model
+
+    conv = any(type(part).__name__ == "Conv1D" for part in model.modules())  # GPT-2 keeps its weights transposed
+    config = LoraConfig(
+        task_type="CAUSAL_LM", r=settings.lora, lora_alpha=2 * settings.lora, lora_dropout=settings.dropout or 0.0,
+        target_modules="all-linear", fan_in_fan_out=conv,
+    )  # fmt: skip
+    return get_peft_model(model, config)
+
+
+def _write_samples(plan: Plan, folder: Path, trainer: Any, tokenizer: Any, when: str) -> None:
+    """What the model writes for a few test rows; once before training, in however many sittings, once after."""
+    from shoal.finetune.models import longest_context
+    from shoal.finetune.writing import go_on
+
+    path = Path(plan.run) / SAMPLES
+    if path.is_file():
+        samples = json.loads(path.read_text(encoding="utf-8"))
+    else:
+        samples = json.loads((folder / TEXTS).read_text(encoding="utf-8"))["prompts"]
+    context = longest_context(trainer.model.config, tokenizer)
+    for sample in samples:
+        if when not in sample:
+            sample[when] = go_on(trainer.model, tokenizer, sample["prompt"], WRITTEN, context)
+    write_json(path, samples)
+
+
+def _save(plan: Plan, trainer: Any, tokenizer: Any) -> None:
+    """The model under its name when it is whole; then the checkpoints have done their duty."""
+    run = Path(plan.run)
+    partial = run / f".{MODEL}.part"
+    shutil.rmtree(partial, ignore_errors=True)
+    model = trainer.model.merge_and_unload() if plan.settings.lora else trainer.model
+    try:
+        model.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+        os.replace(partial, run / MODEL)
+    except Exception as error:
+        raise cannot_write(run, error) from None
+    shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), work)

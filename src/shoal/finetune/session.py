@@ -1,0 +1,179 @@
+"""One run from the file to the saved model: everything the launching process does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shoal.finetune import models, place, texts
+from shoal.finetune.place import METRICS, MODEL, SAMPLES, START, last_checkpoint, write_json
+from shoal.finetune.rank import RESULT, TEXTS
+from shoal.finetune.settings import Plan, Settings, make_plan
+from shoal.finetune.texts import Texts
+from shoal.search.rundir import SETTINGS
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Ready:
+    """A run that can begin, or go on."""
+
+    plan: Plan
+    texts: Texts
+    train: list[int]
+    test: list[int]
+    parameters: int
+    resumes: bool
+
+    @property
+    def run(self) -> Path:
+        return Path(self.plan.run)
+
+    @property
+    def step(self) -> int:
+        """Where it goes on."""
+        checkpoint = last_checkpoint(self.run)
+        return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+
+    def handed_over(self) -> dict[str, Any]:
+        """What workers are given: texts to train on and to test with, and a few to go on with."""
+        columns, rows = self.texts.columns, self.texts.rows
+        parts = {name: [texts.join(columns, rows[row]) for row in chosen]
+                 for name, chosen in (("train", self.train), ("test", self.test))}  # fmt: skip
+        return {**parts, "prompts": _prompts(self.texts, self.test[: self.plan.settings.samples])}
+
+
+def fingerprint(settings: Settings, found: Texts, start: Path | None) -> dict[str, Any]:
+    """What decides the weights: settings, texts, and the model that it begins with."""
+    digest = hashlib.sha256(json.dumps([found.columns, found.rows]).encode()).hexdigest()
+    model = {} if start is None else {path.name: [path.stat().st_size, path.stat().st_mtime_ns]
+                                      for path in sorted(start.glob("*.safetensors"))}  # fmt: skip
+    whole = {**settings.fingerprint(), "columns": list(found.columns), "data": digest, "weights": model}
+    return json.loads(json.dumps(whole))
+
+
+def find_start(settings: Settings, say: Say) -> Path | None:
+    """The folder of the model to begin with; None for the tiny one, which is made in the folder of the run."""
+    return (
+        None if settings.model == models.TINY and not Path(models.TINY).is_dir() else models.find(settings.model, say)
+    )
+
+
+def prepare(settings: Settings, found: Texts, start: Path | None, run: Path, resumes: bool) -> Ready:
+    """Which rows are for what, and a plan. What needs the model itself is found out by the workers."""
+    train, test = texts.split(len(found.rows), settings.test, settings.seed)
+    parameters = models.TINY_PARAMETERS if start is None else models.count_parameters(start)
+    plan = make_plan(replace(settings, columns=found.columns), run, start or run / START, len(train))
+    return Ready(plan, found, train, test, parameters, resumes)
+
+
+def _prompts(found: Texts, rows: list[int]) -> list[dict[str, str]]:
+    """For a few test rows, what the model is to go on with, and how it should."""
+    prompts = []
+    for row in rows:
+        cells = found.rows[row]
+        if len(cells) == 1:
+            words = cells[0].split(" ")
+            kept = " ".join(words[: max(1, len(words) // 4)])
+            prompts.append({"prompt": kept, "expected": cells[0][len(kept) :]})
+        else:
+            prompts.append({"prompt": texts.prompt(found.columns, cells[:-1]), "expected": cells[-1]})
+    return prompts
+
+
+def begin(ready: Ready, marks: dict[str, Any]) -> None:
+    """Write down what the run is, before anything happens."""
+    from shoal import __version__
+    from shoal.machine import processor
+
+    earlier = place.read(ready.run) or {}
+    settings = ready.plan.settings
+    write_json(ready.run / SETTINGS, {
+        "format": place.FORMAT, "version": place.VERSION, "shoal": __version__,
+        "created": earlier.get("created") or time.strftime("%Y-%m-%d %H:%M"),
+        "settings": asdict(settings), "fingerprint": marks,
+        "run": {
+            "model": settings.model, "parameters": ready.parameters, "lora": settings.lora or None,
+            "workers": settings.workers, "processor": processor(), "epochs": settings.epochs,
+            "batch_size": settings.batch_size, "learning_rate": settings.learning_rate, "schedule": settings.schedule,
+            "steps_planned": ready.plan.steps, "seed": settings.seed,
+            "resumed_at": [*earlier.get("run", {}).get("resumed_at", []), *([ready.step] if ready.resumes else [])],
+        },
+        "data": {
+            "file": ready.texts.file, "rows": ready.texts.read, "train": len(ready.train), "test": len(ready.test),
+            "columns": list(ready.texts.columns), "format": texts.shape(ready.texts.columns),
+            "notes": ready.texts.notes,
+        },
+    })  # fmt: skip
+
+
+def train(ready: Ready, tell: Callable[[dict[str, Any]], None], pause: Callable[[], bool]) -> dict[str, Any]:
+    """Run the workers to their end, or until a pause is asked for; what came of it."""
+    from shoal.parallel.launch import own_folder, supervise
+
+    with own_folder() as folder:
+        ready.plan.write(folder)
+        (folder / TEXTS).write_text(json.dumps(ready.handed_over()), encoding="utf-8")
+        supervise(ready.plan.settings.job(), folder, tell, "shoal.finetune.rank", pause=pause)
+        return dict(json.loads((folder / RESULT).read_text(encoding="utf-8")))
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    """The log of a run; a last line that was cut off counts as not written."""
+    found = []
+    path = run / METRICS
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+def page_data(run: Path) -> dict[str, Any]:
+    """What the page of a run tells, from what is in its folder."""
+    content = place.read(run)
+    assert content is not None
+    log = records(run)
+    tested = [(record["eval_loss"], record["step"]) for record in log if record.get("eval_loss") is not None]
+    result: dict[str, Any] = {}
+    if tested:
+        lowest, step = min(tested)
+        result = {
+            "loss_before": tested[0][0] if tested[0][1] == 0 else None, "loss_after": tested[-1][0],
+            "loss_lowest": lowest, "step_lowest": step,
+        }  # fmt: skip
+    steps = max((record["step"] for record in log), default=0)
+    samples = json.loads((run / SAMPLES).read_text(encoding="utf-8")) if (run / SAMPLES).is_file() else []
+    about = content["run"] | {
+        "steps": steps, "seconds": max((record.get("seconds") or 0.0 for record in log), default=None),
+        "interrupted": not (run / MODEL).is_dir(),
+    }  # fmt: skip
+    return {
+        "title": content["data"]["file"], "created": content["created"], "version": content["shoal"], "run": about,
+        "data": content["data"], "result": result, "log": log, "samples": samples,
+    }  # fmt: skip
+
+
+def note(run: Path, begun: dict[str, dict[str, Any]]) -> None:
+    """Add what only the workers know, of the run and of the data."""
+    content = place.read(run)
+    if content is not None:
+        for part, values in begun.items():
+            content[part] |= values
+        write_json(run / SETTINGS, content)
+
+
+def perplexity(loss: float | None) -> str:
+    """
+    >>> perplexity(2.0), perplexity(None)
+    ('7.39', '?')
+    """
+    return "?" if loss is None or loss > 50 else f"{math.exp(loss):.3g}"

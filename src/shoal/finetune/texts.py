@@ -1,0 +1,118 @@
+"""From a table to texts: which columns, how they are joined, what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shoal.search.files import find_name, read_texts
+
+GAP = "\n\n"
+
+
+@dataclass
+class Texts:
+    """Rows worth training on, as cells of the chosen columns; and what was noticed on the way."""
+
+    file: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    read: int  # rows of the file
+    notes: list[str] = field(default_factory=list)
+
+
+def read(path: Path, columns: Sequence[str] = (), sep: str | None = None, header: bool = True) -> Texts:
+    """The texts of a file: of the columns given, else of all. Blank and repeated rows are left out, and said."""
+    names, rows, understood = read_texts(path, sep=sep, header=header)
+    places = [find_name(names, column) for column in split_names(columns, names)] or list(range(len(names)))
+    for place in places:
+        if places.count(place) > 1:
+            raise ValueError(f"--columns names {names[place]!r} twice; give each column once")
+    texts = Texts(path.name, tuple(names[place] for place in places), [], len(rows), list(understood.notes))
+    blank, partly = 0, 0
+    seen: set[tuple[str, ...]] = set()
+    for row in rows:
+        cells = tuple(row[place].replace("\r\n", "\n") if row[place].strip() else "" for place in places)
+        blank += not any(cells)
+        partly += any(cells) and not all(cells)
+        if any(cells) and cells not in seen:
+            seen.add(cells)
+            texts.rows.append(cells)
+    repeated = len(rows) - blank - len(texts.rows)
+    if blank:
+        texts.notes.append(f"{_rows(blank)} left out: all cells are empty")
+    if repeated:
+        texts.notes.append(f"{_rows(repeated)} left out: the same text is there already")
+    if partly:
+        texts.notes.append(f"{_rows(partly)} with an empty cell: that part is left out of the text")
+    if len(texts.rows) < 2:
+        found = "no row" if not texts.rows else "only one row"
+        raise ValueError(f"{path} has {found} with text; at least 2 are needed, one to train on and one to test with")
+    return texts
+
+
+def split_names(given: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Column names as given to one or more flags, with commas between them; a name may hold a comma itself.
+
+    >>> split_names(["statement,solution"], ["statement", "solution"]), split_names(["a, b"], ["a, b", "c"])
+    (['statement', 'solution'], ['a, b'])
+    """
+    parts = [[part] if part in names else part.split(",") for part in given]
+    return [name.strip() if name not in names else name for part in parts for name in part if name.strip()]
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+def join(columns: Sequence[str], cells: Sequence[str]) -> str:
+    """One text: the columns one after the other, each under its name; a single column stands alone.
+
+    >>> join(["statement", "hint", "solution"], ["Add them.", "", "a + b"])
+    'statement:\\nAdd them.\\n\\nsolution:\\na + b'
+    """
+    if len(columns) == 1:
+        return cells[0]
+    return GAP.join(f"{name}:\n{cell}" for name, cell in zip(columns, cells, strict=True) if cell)
+
+
+def prompt(columns: Sequence[str], given: Sequence[str]) -> str:
+    """A text with its first columns only, up to where the next begins: for the model to go on.
+
+    >>> prompt(["statement", "solution"], ["Add them."])
+    'statement:\\nAdd them.\\n\\nsolution:\\n'
+    """
+    if len(columns) < 2:
+        return "".join(given)
+    if len(given) >= len(columns):
+        raise ValueError(
+            f"the model was trained on the columns {', '.join(columns)}; give at most {len(columns) - 1} of them, "
+            f"so that it has something to write; got {len(given)}"
+        )
+    return GAP.join(
+        [*(f"{name}:\n{cell}" for name, cell in zip(columns, given, strict=False)), f"{columns[len(given)]}:\n"]
+    )
+
+
+def shape(columns: Sequence[str]) -> str:
+    """The form of a text, for people.
+
+    >>> shape(["statement", "solution"])
+    'statement:\\n...\\n\\nsolution:\\n...'
+    """
+    return join(columns, ["..."] * len(columns))
+
+
+def split(count: int, test: float, seed: int) -> tuple[list[int], list[int]]:
+    """Rows to train on and rows to test with, at least one of each, drawn by the seed.
+
+    >>> train, tested = split(10, 0.2, seed=0)
+    >>> len(train), len(tested), sorted(train + tested) == list(range(10))
+    (8, 2, True)
+    """
+    import numpy as np
+
+    held = min(max(1, round(count * test)), count - 1)
+    order = np.random.default_rng(seed).permutation(count).tolist()
+    return sorted(order[held:]), sorted(order[:held])

@@ -1,0 +1,36 @@
+"""Let a model go on with a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def go_on(
+    model: Any, tokenizer: Any, text: str, tokens: int, context: int, temperature: float = 0.0, top_p: float = 1.0
+) -> str:
+    """What the model writes after `text`: the likeliest token each time, or drawn with a temperature above 0.
+
+    The beginning of a text that leaves no room in the context is not looked at.
+    """
+    import torch
+
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"] or [tokenizer.eos_token_id]
+    new = min(tokens, context - 1)
+    ids = ids[-(context - new) :]
+    given = torch.tensor([ids], device=model.device)
+    drawn = {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature > 0 else {"do_sample": False}
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        written = model.generate(
+            input_ids=given, attention_mask=torch.ones_like(given), max_new_tokens=new,
+            pad_token_id=tokenizer.eos_token_id, eos_token_id=tokenizer.eos_token_id, **drawn,
+        )  # fmt: skip
+    model.train(was_training)
+    return decode(tokenizer, written[0, len(ids) :].tolist())
+
+
+def decode(tokenizer: Any, ids: list[int]) -> str:
+    """Text as it was; half a character at the end, where writing was cut off, is dropped."""
+    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return str(text).rstrip("\N{REPLACEMENT CHARACTER}")

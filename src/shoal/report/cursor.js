@@ -1,0 +1,40 @@
+// One cursor through figures that share an axis: a slider moves it, and so does the pointer over any of them.
+// `points` are the places on the axis, `words` says the numbers of one, `first` is where the slider starts; the line
+// itself appears when it is first moved. Returns the slider with its words, for the caller to put somewhere.
+function startCursor({ images, points, first, label, words, moved = () => {} }) {
+  const slider = make("input", { type: "range", min: 0, max: points.length - 1, step: 1, value: first, "aria-label": label });
+  const output = make("output", {});
+  const plots = images.map((image) => ({ image, cursor: image.querySelector(".cursor"), scale: image.dataset.plot.split(" ").map(Number) }));
+  const say = (place) => {
+    output.textContent = words(place);
+    slider.setAttribute("aria-valuetext", output.textContent);
+  };
+  const show = (place) => {
+    for (const { cursor, scale: [low, high, start, end] } of plots) {
+      const x = start + ((points[place] - low) / (high - low)) * (end - start);
+      cursor.setAttribute("x1", x);
+      cursor.setAttribute("x2", x);
+      cursor.setAttribute("visibility", "visible");
+    }
+    say(place);
+    moved(place);
+  };
+  const fromPointer = (event, { image, scale: [low, high, start, end] }) => {
+    const edge = image.getBoundingClientRect();
+    const x = ((event.clientX - edge.left) / edge.width) * image.viewBox.baseVal.width;
+    const point = low + ((x - start) / (end - start)) * (high - low);
+    let found = 0;
+    points.forEach((value, place) => { if (Math.abs(value - point) < Math.abs(points[found] - point)) found = place; });
+    slider.value = found;
+    show(found);
+  };
+  for (const plot of plots) {
+    const around = make("div", { class: "hover" });
+    plot.image.replaceWith(around);
+    around.append(plot.image);
+    for (const kind of ["pointermove", "pointerdown"]) around.addEventListener(kind, (event) => fromPointer(event, plot));
+  }
+  slider.addEventListener("input", () => show(Number(slider.value)));
+  say(first);
+  return make("div", { class: "slider" }, slider, output);
+}
