@@ -1,4 +1,4 @@
-"""Fine-tuning as a user sees it: real runs of the command, ended in every way, and the model used in another process."""
+"""Fine-tuning as a user sees it: real runs of the command, ended in every way, and its model used in another one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from importlib.resources import files
 from safetensors.numpy import load_file
 
 PROBLEMS = files("shoal.finetune").joinpath("problems.csv")
-FOREIGN = [("Grüße auf Griechisch", 'print("Γειά σου, Κόσμε €")'), ("数を足す", "合計 = 一 + 二  # naïve")]
+FOREIGN = [("Grüße auf Griechisch", 'print("Ελλάδα, Κύπρος €")'), ("数を足す", "合計 = 一 + 二  # naïve")]
 SMALL = ("--columns", "statement,solution", "--model", "tiny", "--context", 64, "--batch-size", 6, "--epochs", 4,
          "--lr", 3e-3, "--threads", 1, "--samples", 1, "--eval-every", 10)  # fmt: skip
 STEPS = 4 * 7  # 38 of 42 rows are trained on, in batches of 6, the last one of 2
@@ -194,15 +194,6 @@ def test_texts_of_other_scripts_come_back_whole(undisturbed):
         assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == text
 
 
-def test_generate_draws_by_its_seed_and_reads_standard_input(place, undisturbed):
-    flags = ("--temperature", 1.0, "--tokens", 20, "--samples", 2, "--seed", 5)
-    first = run(place, "generate", undisturbed, FOREIGN[1][0], *flags).stdout
-    again = run(place, "generate", undisturbed, "-", *flags, input=FOREIGN[1][0] + "\n", encoding="utf-8").stdout
-    one, other = first.split("---\n")
-    assert first == again
-    assert one.strip() != other.strip()
-
-
 # ---- workers ----
 
 
@@ -249,22 +240,6 @@ def test_ctrl_c_saves_and_the_same_command_goes_on_with_any_number_of_workers(tm
     assert "interrupted" in (folder / "report.html").read_text(encoding="utf-8").lower()
     step = int(saved(folder)[0].parent.name.rpartition("-")[2])
     assert 0 < step < STEPS
-    said = run(tmp_path, "generate", folder, "text", code=2)
-    assert "has not come to its end" in said.stderr
     said = run(tmp_path, *arguments)
     assert f"going on with texts-tiny-1 from step {step}" in said.stdout
     assert_close(folder, undisturbed)
-
-
-def test_lora_trains_little_and_saves_a_whole_model(place, undisturbed):
-    pytest.importorskip("peft")
-    run(place, "finetune", "texts.csv", *SMALL, "--lora", 4, "--out", "lora")
-    settings = json.loads((place / "lora" / "settings.json").read_text())
-    assert 0 < settings["run"]["trained"] < settings["run"]["parameters"] / 5
-    before = load_file(place / "lora" / "start" / "model.safetensors")
-    after = weights(place / "lora")
-    changed = {name for name in after if not np.array_equal(before[name], after[name])}
-    assert changed, "what was learned is in the saved model"
-    assert all("c_" in name for name in changed), "and only matrices were trained"
-    records = log(place / "lora")
-    assert records[-1]["eval_loss"] < records[0]["eval_loss"]

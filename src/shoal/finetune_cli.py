@@ -165,7 +165,9 @@ class Session:
 
     def run(self, dry_run: bool) -> None:
         from shoal.finetune import place, session
+        from shoal.parallel.devices import find_device
 
+        find_device(self.settings.device)
         self._say_texts()
         start = session.find_start(self.settings, self.screen.say)
         marks = session.fingerprint(self.settings, self.found, start)

@@ -13,35 +13,40 @@ from shoal.members import nearest
 
 
 class Writer:
-    """A model in memory, with the form of the texts it was trained on."""
+    """A saved model, with the form of the texts it was trained on. It is loaded when it first writes."""
 
     def __init__(self, path: Path, device: str = "auto", say: Callable[[str], None] = print) -> None:
-        folder, self.columns = _find(path)
+        self.folder, self.columns = _find(path)
+        self.device, self.say = device, say
+        self.model: Any = None
+
+    def _load(self) -> None:
         quiet()
         from shoal.parallel.devices import find_device
 
-        self.say = say
-        self.tokenizer = models.load_tokenizer(folder)
-        self.model: Any = models.load_model(folder).to(find_device(device))
+        device = find_device(self.device)
+        self.tokenizer = models.load_tokenizer(self.folder)
+        self.model = models.load_model(self.folder).to(device)
         self.context = models.longest_context(self.model.config, self.tokenizer)
 
     def write(
         self, given: Sequence[str], tokens: int = 256, temperature: float = 0.0, top_p: float = 1.0, seed: int = 0
     ) -> str:
-        import torch
-
+        """What the model writes where the given columns end."""
         if len(given) > 1 and len(self.columns) < 2:
             raise ValueError(f"give one text, in quotes if it has blanks; got {len(given)}")
         text = texts.prompt(self.columns, given)
-        long = len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        if long + min(tokens, self.context - 1) > self.context:
-            tokens = max(1, min(tokens, self.context - long)) if long < self.context else self.context // 4
-            if long + tokens > self.context:
-                self.say(
-                    f"note: the text has {long:,} tokens, the model looks at {self.context:,}: its beginning is cut"
-                )
+        if self.model is None:
+            self._load()
+        import torch
+
+        length = len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        room = self.context - length
+        if room < 1:
+            room = self.context // 4
+            self.say(f"note: the text has {length:,} tokens, the model looks at {self.context:,}: its beginning is cut")
         torch.manual_seed(seed)
-        return go_on(self.model, self.tokenizer, text, tokens, self.context, temperature, top_p)
+        return go_on(self.model, self.tokenizer, text, min(tokens, room), self.context, temperature, top_p)
 
 
 def _find(path: Path) -> tuple[Path, tuple[str, ...]]:

@@ -100,7 +100,7 @@ def held(path: Path) -> Iterator[None]:
     finally:
         in_use.discard(path)
         (path / OWNER).unlink(missing_ok=True)
-        if not (path / SETTINGS).exists():
+        if not (path / METRICS).exists():
             shutil.rmtree(path, ignore_errors=True)
             for parent in parents[1:]:
                 with contextlib.suppress(OSError):
@@ -143,14 +143,15 @@ def write_json(path: Path, content: Any) -> None:
     os.replace(partial, path)
 
 
-def cannot_write(place: Path, error: BaseException) -> BaseException:
+def cannot_write(place: Path, error: Exception) -> Exception:
     """An error of writing in one sentence, whichever library had its own words for a full disk; others unchanged."""
-    text = str(error)
-    full = "No space left" in text or "StorageFull" in text or "os error 28" in text or getattr(error, "errno", 0) == 28
+    text = (str(error).splitlines() or ["?"])[0][:100]
+    torn = re.search(r"inline_container|iostream error|PytorchStreamWriter", str(error)) is not None  # words of torch
+    ours = isinstance(error, OSError) or torn or type(error).__name__ == "SafetensorError"
+    if not ours:
+        return error
+    there = next(parent for parent in (place, *place.parents) if parent.exists())
+    full = re.search(r"No space left|StorageFull|os error 28", str(error)) or shutil.disk_usage(there).free < 1 << 20
     if full:
-        return OSError(
-            f"there is no space left in {place}; free some, and the same command goes on from the last checkpoint"
-        )
-    if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":
-        return OSError(f"{place} cannot be written to: {(text.splitlines() or ['?'])[0][:100]}")
-    return error
+        return OSError(f"no space is left in {place}; make some, and the same command goes on from the last checkpoint")
+    return OSError(f"{place} cannot be written to: {text}")

@@ -172,6 +172,11 @@ class FineTuner(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add how fast it went; the first worker writes every record down at once."""
         if "loss" in logs:
+            if not math.isfinite(logs["loss"]):
+                raise ValueError(
+                    f"the training loss is no longer a number at step {self.state.global_step}: the steps are too "
+                    f"large for this model; give a smaller --learning-rate than {self.plan.settings.learning_rate:g}"
+                )
             busy = max(self.busy, 1e-9)
             logs |= {
                 "samples_per_second": self.rows / busy, "steps_per_second": self.steps / busy,
