@@ -349,6 +349,11 @@ def test_a_folder_in_which_nothing_came_to_pass_goes_again(tmp_path):
     with place.held(tmp_path / "runs" / "one"):
         (tmp_path / "runs" / "one" / "settings.json").write_text("{}")
     assert not (tmp_path / "runs").exists()
+    (tmp_path / "mine").mkdir()
+    with place.held(tmp_path / "mine"):
+        (tmp_path / "mine" / "start").mkdir()
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine"], "what was there before stays"
+    assert not any((tmp_path / "mine").iterdir())
 
 
 # ---- bad input, on the command line ----

@@ -87,8 +87,8 @@ def read(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """A folder that is ours while we work in it. If nothing came of it, it goes again."""
-    parents = [parent for parent in (path, *path.parents) if not parent.exists()]
+    """A folder that is ours while we work in it. If nothing came of it, what we made of it goes again."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
         in_use.add(path)
@@ -101,10 +101,13 @@ def held(path: Path) -> Iterator[None]:
         in_use.discard(path)
         (path / OWNER).unlink(missing_ok=True)
         if not (path / METRICS).exists():
-            shutil.rmtree(path, ignore_errors=True)
-            for parent in parents[1:]:
+            for name in (SETTINGS, SAMPLES):
+                (path / name).unlink(missing_ok=True)
+            for name in (START, CHECKPOINTS, EVENTS):
+                shutil.rmtree(path / name, ignore_errors=True)
+            for folder in made:
                 with contextlib.suppress(OSError):
-                    parent.rmdir()
+                    folder.rmdir()
 
 
 def check_space(path: Path, parameters: int, lora: int) -> None:
