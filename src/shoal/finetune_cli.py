@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.progress import Screen, interruptible
+from shoal.progress import Screen, interruptible, steady_output
 
 if TYPE_CHECKING:
     from shoal.finetune.session import Ready
@@ -319,6 +319,7 @@ def generate(
         raise ValueError(f"--top-p must be above 0 and at most 1; got {top_p:g}")
     if samples > 1 and temperature == 0:
         raise ValueError(f"--samples {samples} would all be the same; give a --temperature above 0, such as 0.8")
+    steady_output()
     given = [sys.stdin.read().rstrip("\n") if part == "-" else part for part in text]
     writer = Writer(run, device, lambda message: print(message, file=sys.stderr))
     for number in range(samples):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -80,6 +82,12 @@ class Reporter:
         self._done = 0
 
 
+def steady_output() -> None:
+    """Lines appear at once, also in a file that progress goes to as well; and no terminal is too old for a sign."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True, errors="replace")
+
+
 class Screen:
     """A bar with the time left, a line for each record, and notes; nothing at all where it is to be quiet."""
 
@@ -88,6 +96,7 @@ class Screen:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+        steady_output()
         self.line, self.quiet = line, quiet
         self.console = Console(soft_wrap=True, highlight=False, quiet=quiet)
         self.bar = Progress(

@@ -5,13 +5,14 @@ Libraries are imported inside the functions, so that `shoal --help` does not wai
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from shoal.progress import steady_output
 
 if TYPE_CHECKING:
     from shoal.search.background import Stop
@@ -121,7 +122,7 @@ class Session:
     def run(self, out: Path | None, dry_run: bool) -> None:
         from shoal.search.rundir import RunFolder, refuse_taken
 
-        _steady_output()
+        steady_output()
         if out is not None:
             refuse_taken(out)
         self._find_data()
@@ -345,12 +346,6 @@ class Session:
         print(f"  {rundir.SETTINGS}    repeat with: shoal search --repeat {place / rundir.SETTINGS}")
         print("  report.html      open it in a browser:")
         print(place / rundir.REPORT)
-
-
-def _steady_output() -> None:
-    """Lines appear at once, also in a file that progress goes to as well; and no terminal is too old for a sign."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True, errors="replace")
 
 
 def _default_score(question: Question) -> str:
