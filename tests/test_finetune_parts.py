@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
+import signal
 import subprocess
 import threading
 from itertools import chain
@@ -17,7 +19,7 @@ from commands import call  # noqa: F401
 from safetensors.numpy import load_file
 from test_finetune import problems
 
-from shoal.finetune import models, place, rank, session, texts, tokens
+from shoal.finetune import checkpoints, models, place, rank, session, texts, tokens
 from shoal.finetune.settings import Settings, make_plan
 
 torch = pytest.importorskip("torch")
@@ -87,6 +89,7 @@ def test_blank_cells_and_repeated_rows_are_left_out_and_said(tmp_path):
         "1 row left out: the same text is there already",
         "1 row with an empty cell: that part is left out of the text",
     ]
+    assert texts.prompt(["q", "hint", "a"], ["one", ""]) == "q:\none\n\na:\n", "as a text with that cell empty looks"
     assert [texts.join(found.columns, row) for row in found.rows[:2]] == ["q:\none\n\na:\n  x = 1\n", "q:\ntwo"]
     assert texts.read(path).columns == ("q", "n", "a")
     assert texts.read(path, ["-1"]).columns == ("a",)
@@ -148,7 +151,7 @@ def plain_steps(start: Path, settings: Settings, count: int) -> tuple[dict[str, 
         order.epoch = step // len(order)
         rows = list(order)[step % len(order)]
         for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * (step / 1 if step < 1 else (count - step) / (count - 1))
+            group["lr"] = settings.learning_rate * (step / 2 if step < 2 else (count - step) / (count - 2))
         total, number = 0.0, 0
         for row in rows:  # one text at a time, without padding
             ids = torch.from_numpy(data[row])[None]
@@ -165,7 +168,7 @@ def plain_steps(start: Path, settings: Settings, count: int) -> tuple[dict[str, 
 
 
 def test_it_trains_as_plain_pytorch_does(tmp_path, tiny):
-    line = worker(tmp_path / "run", tiny)
+    line = worker(tmp_path / "run", tiny, warmup=0.34)
     expected, losses = plain_steps(tiny, Settings(learning_rate=3e-3), 6)
     got = load_file(tmp_path / "run" / "model" / "model.safetensors")
     for name in got:
@@ -191,7 +194,7 @@ def test_the_test_loss_is_a_mean_over_tokens(tmp_path, tiny):
 def test_a_run_that_goes_on_draws_the_dropout_it_would_have_drawn(tmp_path, tiny):
     worker(tmp_path / "whole", tiny, dropout=0.3)
     worker(tmp_path / "parts", tiny, dropout=0.3, save_every=99)
-    assert place.last_checkpoint(tmp_path / "parts").name == "checkpoint-1"
+    assert checkpoints.last_checkpoint(tmp_path / "parts").name == "checkpoint-1"
     assert not (tmp_path / "parts" / "model").exists()
     damaged = tmp_path / "parts" / "checkpoints" / "checkpoint-3"
     damaged.mkdir()  # as a process leaves it that is killed while it saves
@@ -225,6 +228,49 @@ def test_lora_trains_little_and_saves_a_whole_model(tmp_path, tiny):
 def test_a_loss_that_is_no_number_ends_the_run_with_a_remedy(tmp_path, tiny):
     with pytest.raises(ValueError, match=r"no longer a number at step \d+.*smaller --learning-rate than 1e\+06"):
         worker(tmp_path / "run", tiny, learning_rate=1e6, epochs=30, warmup=0.0)
+    with pytest.raises(ValueError, match=r"no longer a number at step \d+"):  # found by the test at the end
+        worker(tmp_path / "unseen", tiny, learning_rate=9e6, epochs=30, warmup=0.0, log_every=1000, eval_every=1000)
+    assert not (tmp_path / "unseen" / "model").exists()
+
+
+def test_one_step_is_not_lost_to_the_warm_up(tmp_path, tiny):
+    worker(tmp_path / "run", tiny, epochs=1, batch_size=20)
+    assert [record["learning_rate"] for record in session.records(tmp_path / "run") if "loss" in record] == [3e-3]
+
+
+def test_the_last_step_is_recorded_however_rare_records_are(tmp_path, tiny):
+    worker(tmp_path / "run", tiny, log_every=4)
+    assert [record["step"] for record in session.records(tmp_path / "run") if "loss" in record] == [1, 4, 6]
+
+
+def test_without_a_checkpoint_the_log_begins_anew(tmp_path, tiny):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / place.METRICS).write_text('{"step": 0, "eval_loss": 9.0}\n{"step": 1, "lo')
+    worker(tmp_path / "run", tiny)
+    assert [record["step"] for record in session.records(tmp_path / "run")] == [
+        0,
+        *(s for s in range(1, 7) for _ in "ab"),
+    ]
+
+
+def test_samples_go_on_with_their_own_prompts_in_a_small_context(tiny):
+    from shoal.finetune.writing import go_on
+
+    model, tokenizer = models.load_model(tiny), models.load_tokenizer(tiny)
+    looked_at = []
+    model.generate = lambda input_ids, **_: looked_at.append(input_ids) or input_ids
+    for prompt in ("one two three", "four five six " * 40):
+        go_on(model, tokenizer, prompt, 120, 64)
+    assert tokenizer.decode(looked_at[0][0]) == "one two three"
+    assert len(looked_at[1][0]) == 48, "a quarter is left to write"
+
+
+def test_a_checkpoint_that_is_cut_off_does_not_count(tmp_path, tiny):
+    worker(tmp_path / "run", tiny, save_every=99)
+    checkpoint = checkpoints.last_checkpoint(tmp_path / "run")
+    assert checkpoint is not None
+    (checkpoint / "optimizer.pt").write_bytes(b"")
+    assert checkpoints.last_checkpoint(tmp_path / "run") is None
 
 
 def test_the_log_ends_at_a_line_that_was_cut_off(tmp_path):
@@ -248,8 +294,8 @@ def small_disk(tmp_path: Path) -> Any:
 
 def test_a_disk_that_is_too_small_is_found_out_before(small_disk):
     with pytest.raises(OSError, match=r"needs about 15.* in .*run .*the model and two checkpoints.*free"):
-        place.check_space(small_disk / "run", 500_000, 0)
-    place.check_space(small_disk / "run", 10_000, 0)
+        checkpoints.check_space(small_disk / "run", 500_000, 0)
+    checkpoints.check_space(small_disk / "run", 10_000, 0)
 
 
 def test_a_disk_that_fills_up_ends_the_run_in_one_sentence(small_disk, tiny):
@@ -328,15 +374,19 @@ def test_a_run_goes_on_only_where_it_is_the_same_run(tmp_path, monkeypatch, tiny
     for number in (1, 2, 10):
         folder = Path(f"shoal-runs/a-tiny-{number}")
         folder.mkdir(parents=True)
-        place.write_json(folder / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": marks})
+        checkpoints.write_json(folder / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": marks})
     assert place.choose(None, "a-tiny", marks) == (Path("shoal-runs/a-tiny-10"), True)
     assert place.choose(None, "a-tiny", marks, fresh=True) == (Path("shoal-runs/a-tiny-3"), False)
     assert place.choose(None, "a-tiny", {**marks, "epochs": 4}) == (Path("shoal-runs/a-tiny-3"), False)
     Path("shoal-runs/a-tiny-10/model").mkdir()
-    with place.held(Path("shoal-runs/a-tiny-2")):
-        assert place.choose(None, "a-tiny", marks) == (Path("shoal-runs/a-tiny-1"), True), "nobody works in this one"
-        with pytest.raises(ValueError, match="is in use by another process"):
-            place.choose(Path("shoal-runs/a-tiny-2"), "", marks)
+    with place.opened(None, "a-tiny", marks) as second, place.opened(None, "a-tiny", marks) as first:
+        assert (second, first) == ((Path("shoal-runs/a-tiny-2"), True), (Path("shoal-runs/a-tiny-1"), True))
+        with place.opened(None, "a-tiny", marks) as third:
+            assert third == (Path("shoal-runs/a-tiny-3"), False), "nobody works in a folder of another"
+        with pytest.raises(ValueError, match="is in use by another process"), place.opened(second[0], "", marks):
+            pass
+    assert not Path("shoal-runs/a-tiny-3").exists()
+    assert Path("shoal-runs/a-tiny-2/settings.json").exists(), "what was there before stays"
     with pytest.raises(ValueError, match="holds a finished run"):
         place.choose(Path("shoal-runs/a-tiny-10"), "", marks)
     with pytest.raises(ValueError, match=r"another run: epochs differs \(it was 3 and is now 4\)"):
@@ -345,15 +395,46 @@ def test_a_run_goes_on_only_where_it_is_the_same_run(tmp_path, monkeypatch, tiny
         place.choose(Path("shoal-runs"), "", marks)
 
 
+def test_fresh_begins_anew_in_the_folder_that_was_named(tmp_path):
+    marks = {"data": "x"}
+    out = tmp_path / "out"
+    (out / "checkpoints").mkdir(parents=True)
+    checkpoints.write_json(out / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": {"data": "y"}})
+    with place.opened(out, "", marks, fresh=True) as (path, resumes):
+        assert (path, resumes) == (out, False)
+        assert not (out / "checkpoints").exists()
+        (out / place.METRICS).write_text("")
+    assert out.is_dir()
+
+
+def test_names_with_brackets_are_found_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with place.opened(None, "t[1]-tiny", {}) as (path, _):
+        (path / place.METRICS).write_text("")
+        checkpoints.write_json(path / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": {}})
+    assert place.choose(None, "t[1]-tiny", {}) == (path, True)
+
+
 def test_a_folder_in_which_nothing_came_to_pass_goes_again(tmp_path):
-    with place.held(tmp_path / "runs" / "one"):
-        (tmp_path / "runs" / "one" / "settings.json").write_text("{}")
+    with place.opened(tmp_path / "runs" / "one", "", {}) as (path, _):
+        (path / "settings.json").write_text("{}")
     assert not (tmp_path / "runs").exists()
     (tmp_path / "mine").mkdir()
-    with place.held(tmp_path / "mine"):
-        (tmp_path / "mine" / "start").mkdir()
+    with place.opened(tmp_path / "mine", "", {}) as (path, _):
+        (path / "start").mkdir()
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"], "what was there before stays"
     assert not any((tmp_path / "mine").iterdir())
+
+
+def test_a_changed_model_is_another_run(tmp_path, tiny):
+    shutil.copytree(tiny, tmp_path / "model")
+    found = texts.Texts("a.csv", ("a",), [("x",), ("y",)], 2)
+    marks = [session.fingerprint(Settings(model="model"), found, tmp_path / "model")]
+    marks.append(session.fingerprint(Settings(model="model", workers=2, eval_every=3), found, tmp_path / "model"))
+    assert marks[0] == marks[1], "who computes is not what is computed"
+    config = (tmp_path / "model" / "config.json").read_text()
+    (tmp_path / "model" / "config.json").write_text(config.replace("gelu_pytorch_tanh", "relu"))
+    assert session.fingerprint(Settings(model="model"), found, tmp_path / "model") != marks[0]
 
 
 # ---- bad input, on the command line ----
@@ -374,6 +455,7 @@ def test_a_folder_in_which_nothing_came_to_pass_goes_again(tmp_path):
         (["a.csv", "--test", "1"], "--test must be a share of at least 0 and below 1; got 1.0"),
         (["a.csv", "--device", "gpu"], "--device must be one of auto, cpu, cuda, mps; got 'gpu'"),
         (["a.csv", "--model", "empty.csv"], "empty.csv is a file"),
+        (["a.csv", "--model", ""], "got an empty text"),
         (["a.csv", "--model", "tiny", "--out", "empty.csv"], "--out must be a new folder"),
     ],
 )
@@ -389,7 +471,7 @@ def test_bad_input_ends_in_one_sentence(tmp_path, call, arguments, words):  # no
 
 
 def test_generate_refuses_before_it_loads(tmp_path, call, tiny):  # noqa: F811
-    place.write_json(tmp_path / "settings.json", {
+    checkpoints.write_json(tmp_path / "settings.json", {
         "format": place.FORMAT, "version": 1, "fingerprint": {}, "settings": {"columns": ["q", "a"]}
     })  # fmt: skip
     said = call(tmp_path, "generate", ".", "text", code=2)
@@ -412,3 +494,33 @@ def test_generate_reads_standard_input_draws_by_its_seed_and_cuts_what_is_too_lo
     assert call(tmp_path, "generate", tiny, "数を足す", *flags, "--seed", 9).stdout != first
     said = call(tmp_path, "generate", tiny, "word " * 100, "--tokens", 5)
     assert "the model looks at 64: its beginning is cut" in said.stderr
+
+
+# ---- the screen and signals ----
+
+
+def test_the_screen_shows_texts_as_they_are(capsys):
+    from shoal.progress import Screen
+
+    Screen(lambda record: None).say("a[i:key:j] = ':fish:' [bold]")
+    assert capsys.readouterr().out == "a[i:key:j] = ':fish:' [bold]\n"
+
+
+def test_sigterm_is_heard_where_ctrl_c_is_ignored():
+    """As in a command that a script has put into the background."""
+    from shoal.progress import interruptible
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with interruptible() as interrupt:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not interrupt.requested
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert interrupt.requested
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -5,6 +5,7 @@ Libraries are imported inside the functions, so that `shoal --help` does not wai
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from importlib.resources import as_file, files
@@ -36,7 +37,6 @@ shoal generate letters-run "Dear Sir" --temperature 0.8 --samples 3"""
 
 DEMO = {"epochs": 8, "batch_size": 8, "learning_rate": 3e-3, "dropout": 0.0}
 DEMO_COLUMNS = ("statement", "solution")
-REPORT = "report.html"
 NEEDED = ("torch", "cloudpickle", "transformers", "tokenizers", "accelerate")
 
 
@@ -99,7 +99,7 @@ def finetune(
     _need_libraries(tensorboard, lora)
     from shoal.finetune.settings import Settings
 
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends as Ctrl-C does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     if demo and (file is not None or columns or model):
         raise ValueError("--demo brings its own texts and model; leave out the file, --columns and --model")
     if not demo and file is None:
@@ -165,19 +165,20 @@ class Session:
 
     def run(self, dry_run: bool) -> None:
         from shoal.finetune import place, session
+        from shoal.finetune.checkpoints import check_space
         from shoal.parallel.devices import find_device
 
         find_device(self.settings.device)
         self._say_texts()
         start = session.find_start(self.settings, self.screen.say)
         marks = session.fingerprint(self.settings, self.found, start)
-        run, resumes = place.choose(self.out, place.stem(self.found.file, self.settings.model), marks, self.fresh)
-        with place.held(run):
+        name = place.stem(self.found.file, self.settings.model)
+        with place.opened(self.out, name, marks, self.fresh) as (run, resumes):
             ready = session.prepare(self.settings, self.found, start, run, resumes)
             self._say_plan(ready)
             if dry_run:
                 return
-            place.check_space(run, ready.parameters, self.settings.lora)
+            check_space(run, ready.parameters, self.settings.lora)
             session.begin(ready, marks)
             result = self._train(ready)
             self._write_page(run)
@@ -199,15 +200,15 @@ class Session:
 
     def _say_plan(self, ready: Ready) -> None:
         from shoal.parallel.job import threads_per_worker
+        from shoal.report.words import count
 
         say, plan, settings = self.screen.say, ready.plan, self.settings
-        say(f"{len(ready.train):,} texts to train on, {len(ready.test):,} to test with")
+        say(f"{count(len(ready.train), 'text')} to train on, {len(ready.test):,} to test with")
         threads = threads_per_worker(settings.job())
-        who = f"{settings.workers} worker{'s' * (settings.workers > 1)} with {threads} thread{'s' * (threads > 1)}"
+        who = f"{count(settings.workers, 'worker')} with {count(threads, 'thread')}"
         small = f", LoRA of rank {settings.lora}" if settings.lora else ""
-        epochs = f"{settings.epochs} epoch{'s' * (settings.epochs > 1)}"
-        say(f"{settings.model}: {ready.parameters / 1e6:.3g} million parameters{small}; {plan.steps:,} steps "
-            f"({epochs}, batches of {settings.batch_size}); {who}")  # fmt: skip
+        say(f"{settings.model}: {ready.parameters / 1e6:.3g} million parameters{small}; {count(plan.steps, 'step')} "
+            f"({count(settings.epochs, 'epoch')}, batches of {settings.batch_size}); {who}")  # fmt: skip
         if ready.resumes:
             say(f"going on with {ready.run.name} from step {ready.step:,} (--fresh begins anew)")
 
@@ -256,12 +257,18 @@ class Session:
             self._write_page(ready.run)
 
     def _write_page(self, run: Path) -> None:
+        from shoal.finetune.checkpoints import cannot_write
+        from shoal.finetune.place import REPORT
         from shoal.finetune.session import page_data
         from shoal.report import write_finetune_page
 
-        write_finetune_page(page_data(run), run / REPORT)
+        try:
+            write_finetune_page(page_data(run), run / REPORT)
+        except OSError as error:
+            raise cannot_write(run, error) from None
 
     def _conclude(self, ready: Ready, result: dict[str, Any]) -> None:
+        from shoal.finetune.place import REPORT
         from shoal.finetune.session import page_data, perplexity
 
         say, run = self.screen.say, _shown(ready.run)
@@ -272,9 +279,9 @@ class Session:
         before, after = scores["loss_before"], scores["loss_after"]
         say(f"test loss {before:.3f} -> {after:.3f} (perplexity {perplexity(before)} -> {perplexity(after)})")
         if scores["loss_lowest"] < after - 0.01:
-            lowest = f"{scores['loss_lowest']:.3f} at step {scores['step_lowest']:,}"
-            say(f"  it was lowest, {lowest}: fewer epochs would have done")
-        say(f'the model is in {run / "model"}; try it: shoal generate {run} "..."')
+            advice = "fewer epochs would have done" if scores["step_lowest"] else "try a smaller --learning-rate"
+            say(f"  it was lowest, {scores['loss_lowest']:.3f}, at step {scores['step_lowest']:,}: {advice}")
+        say(f'the model is in {run / "model"}; try it: shoal generate {shlex.quote(str(run))} "..."')
         say(f"report: {run / REPORT}")
 
 
@@ -320,7 +327,8 @@ def generate(
     if samples > 1 and temperature == 0:
         raise ValueError(f"--samples {samples} would all be the same; give a --temperature above 0, such as 0.8")
     steady_output()
-    given = [sys.stdin.read().rstrip("\n") if part == "-" else part for part in text]
+    read = [sys.stdin.read().rstrip("\n") if part == "-" else part for part in text]
+    given = [part.encode("utf-8", "replace").decode("utf-8") for part in read]  # without halves of signs
     writer = Writer(run, device, lambda message: print(message, file=sys.stderr))
     for number in range(samples):
         if number:

@@ -20,25 +20,32 @@ class Interrupt:
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """While inside, the first SIGINT only sets a flag. Outside the main thread signals cannot be caught: no change."""
+    """While inside, the first SIGINT only sets a flag, and so does SIGTERM where a command has given it a handler.
+
+    Outside the main thread signals cannot be caught: no change.
+    """
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return
-    before = signal.getsignal(signal.SIGINT)
+    # A handler that we cannot put back, one that ignores (a command in the background), the default of SIGTERM: left.
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in found.items() if callable(handler)}
+
+    def as_before() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         interrupt.requested = True
-        signal.signal(signal.SIGINT, before)
+        as_before()
 
-    if before is None or before == signal.SIG_IGN:  # a handler we cannot put back, or one that ignores: leave it
-        yield interrupt
-        return
-    signal.signal(signal.SIGINT, on_signal)
+    for number in before:
+        signal.signal(number, on_signal)
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, before)
+        as_before()
 
 
 class Reporter:
@@ -114,7 +121,7 @@ class Screen:
         self.bar.stop()
 
     def say(self, text: str) -> None:
-        self.console.print(text, markup=False)
+        self.console.print(text, markup=False, emoji=False)
 
     def tell(self, content: dict[str, Any]) -> None:
         if "note" in content:

@@ -84,7 +84,7 @@ def train(
     from shoal.parallel.models import make_model
     from shoal.parallel.training import make_job
 
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends as Ctrl-C does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     strategy = strategy or _strategy(workers, checkpoint)
     whole = {"average_every": _count(average_every), "checkpoint_every": _count(checkpoint_every)}
     job = make_job(

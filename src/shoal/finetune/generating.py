@@ -8,7 +8,7 @@ from typing import Any
 
 from shoal.finetune import models, place, texts
 from shoal.finetune.rank import quiet
-from shoal.finetune.writing import go_on
+from shoal.finetune.writing import go_on, room
 from shoal.members import nearest
 
 
@@ -41,12 +41,10 @@ class Writer:
         import torch
 
         length = len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        room = self.context - length
-        if room < 1:
-            room = self.context // 4
+        if length + room(length, tokens, self.context) > self.context:
             self.say(f"note: the text has {length:,} tokens, the model looks at {self.context:,}: its beginning is cut")
         torch.manual_seed(seed)
-        return go_on(self.model, self.tokenizer, text, min(tokens, room), self.context, temperature, top_p)
+        return go_on(self.model, self.tokenizer, text, tokens, self.context, temperature, top_p)
 
 
 def _find(path: Path) -> tuple[Path, tuple[str, ...]]:
@@ -56,10 +54,14 @@ def _find(path: Path) -> tuple[Path, tuple[str, ...]]:
             raise ValueError(f"{path} is a file; give the folder of a run or of a model")
         beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
         raise FileNotFoundError(f"there is no folder {path}{nearest(path.name, beside)}")
-    run = place.read(path) or (place.read(path.resolve().parent) if path.name == place.MODEL else None)
-    folder = path / place.MODEL if place.read(path) else path
-    if place.read(path) and not folder.is_dir():
-        raise ValueError(f"the run in {path} has not come to its end; give its shoal finetune command again to go on")
+    run = place.read(path)
+    folder = path
+    if run is not None:
+        folder = path / place.MODEL
+        if not folder.is_dir():
+            raise ValueError(f"the run in {path} has not come to its end; give its shoal finetune command again")
+    elif path.resolve().name == place.MODEL:
+        run = place.read(path.resolve().parent)
     lacking = models.missing_files(folder)
     if lacking:
         raise ValueError(f"{folder} is no model that can write: {', '.join(lacking)} missing")

@@ -22,6 +22,8 @@ NO_PATIENCE = "3"  # seconds for the hub to answer, unless the user has set anot
 
 def find(name: str, say: Callable[[str], None] = lambda text: None) -> Path:
     """The folder of a model, given that folder or a name on the Hugging Face hub, which is asked only if need be."""
+    if not name.strip():
+        raise ValueError("--model takes a folder or a name on the hub; got an empty text")
     path = Path(name).expanduser()
     if path.is_dir():
         lacking = missing_files(path)

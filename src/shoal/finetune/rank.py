@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES, cannot_write, last_checkpoint, write_json
+from shoal.finetune.checkpoints import cannot_write, last_checkpoint, write_json
+from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES
 from shoal.finetune.settings import Plan, Settings
 from shoal.parallel.rank import main, meet, sparing
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from shoal.finetune import models, place, texts
-from shoal.finetune.place import METRICS, MODEL, SAMPLES, START, last_checkpoint, write_json
+from shoal.finetune.checkpoints import last_checkpoint, write_json
+from shoal.finetune.place import METRICS, MODEL, SAMPLES, START
 from shoal.finetune.rank import RESULT, TEXTS
 from shoal.finetune.settings import Plan, Settings, make_plan
 from shoal.finetune.texts import Texts
-from shoal.search.rundir import SETTINGS
+from shoal.search.rundir import SETTINGS, file_hash
 
 Say = Callable[[str], None]
 
@@ -47,23 +48,29 @@ class Ready:
         columns, rows = self.texts.columns, self.texts.rows
         parts = {name: [texts.join(columns, rows[row]) for row in chosen]
                  for name, chosen in (("train", self.train), ("test", self.test))}  # fmt: skip
-        return {**parts, "prompts": _prompts(self.texts, self.test[: self.plan.settings.samples])}
+        whole = [row for row in self.test if rows[row][-1]] or self.test  # those whose last column can be compared
+        return {**parts, "prompts": _prompts(self.texts, whole[: self.plan.settings.samples])}
 
 
 def fingerprint(settings: Settings, found: Texts, start: Path | None) -> dict[str, Any]:
     """What decides the weights: settings, texts, and the model that it begins with."""
     digest = hashlib.sha256(json.dumps([found.columns, found.rows]).encode()).hexdigest()
-    model = {} if start is None else {path.name: [path.stat().st_size, path.stat().st_mtime_ns]
-                                      for path in sorted(start.glob("*.safetensors"))}  # fmt: skip
-    whole = {**settings.fingerprint(), "columns": list(found.columns), "data": digest, "weights": model}
+    whole = {**settings.fingerprint(), "columns": list(found.columns), "data": digest, "start": _model_mark(start)}
     return json.loads(json.dumps(whole))
+
+
+def _model_mark(start: Path | None) -> dict[str, Any]:
+    """Small files by their content; weights, which take long to read, by size and time."""
+    if start is None:
+        return {}
+    small = {path.name: file_hash(path) for pattern in ("*.json", "*.txt") for path in sorted(start.glob(pattern))}
+    large = {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in sorted(start.glob("*.safetensors"))}
+    return small | large
 
 
 def find_start(settings: Settings, say: Say) -> Path | None:
     """The folder of the model to begin with; None for the tiny one, which is made in the folder of the run."""
-    return (
-        None if settings.model == models.TINY and not Path(models.TINY).is_dir() else models.find(settings.model, say)
-    )
+    return None if settings.model == models.TINY else models.find(settings.model, say)
 
 
 def prepare(settings: Settings, found: Texts, start: Path | None, run: Path, resumes: bool) -> Ready:
@@ -76,15 +83,15 @@ def prepare(settings: Settings, found: Texts, start: Path | None, run: Path, res
 
 def _prompts(found: Texts, rows: list[int]) -> list[dict[str, str]]:
     """For a few test rows, what the model is to go on with, and how it should."""
+    if len(found.columns) > 1:
+        return [{"prompt": texts.prompt(found.columns, found.rows[row][:-1]), "expected": found.rows[row][-1]}
+                for row in rows]  # fmt: skip
     prompts = []
     for row in rows:
-        cells = found.rows[row]
-        if len(cells) == 1:
-            words = cells[0].split(" ")
-            kept = " ".join(words[: max(1, len(words) // 4)])
-            prompts.append({"prompt": kept, "expected": cells[0][len(kept) :]})
-        else:
-            prompts.append({"prompt": texts.prompt(found.columns, cells[:-1]), "expected": cells[-1]})
+        text = found.rows[row][0]
+        place = text.find(" ", len(text) // 4)
+        begun = text[: place if 0 < place < len(text) // 2 else max(1, len(text) // 4)]
+        prompts.append({"prompt": begun, "expected": text[len(begun) :]})
     return prompts
 
 

@@ -31,12 +31,12 @@ class Settings:
     context: int | None = None
     lora: int = 0
     test: float = 0.1
-    eval_every: int | None = None
     seed: int = 0
     # ---
     workers: int = 1
     device: str = "auto"
     threads: int | None = None
+    eval_every: int | None = None
     log_every: int | None = None
     save_every: int | None = None
     samples: int = 3

@@ -90,9 +90,8 @@ def prompt(columns: Sequence[str], given: Sequence[str]) -> str:
             f"the model was trained on the columns {', '.join(columns)}; give at most {len(columns) - 1} of them, "
             f"so that it has something to write; got {len(given)}"
         )
-    return GAP.join(
-        [*(f"{name}:\n{cell}" for name, cell in zip(columns, given, strict=False)), f"{columns[len(given)]}:\n"]
-    )
+    parts = [f"{name}:\n{cell}" for name, cell in zip(columns, given, strict=False) if cell]
+    return GAP.join([*parts, f"{columns[len(given)]}:\n"])
 
 
 def shape(columns: Sequence[str]) -> str:

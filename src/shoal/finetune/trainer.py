@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,8 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from shoal.finetune.place import CHECKPOINTS, COMPLETE, EVENTS, METRICS, cannot_write, checkpoints, write_json
+from shoal.finetune.checkpoints import cannot_write, checkpoints, complete
+from shoal.finetune.place import CHECKPOINTS, EVENTS, METRICS
 from shoal.finetune.settings import Plan
 from shoal.finetune.tokens import IGNORED, Tokens, batch
 
@@ -86,6 +86,7 @@ class Rhythm(TrainerCallback):
         if pause and not last:
             control.should_training_stop = self.paused = True
         control.should_save = (save or pause) and not last
+        control.should_log = control.should_log or last
         self.tell({"share": state.global_step / state.max_steps, **trainer.last})
 
 
@@ -106,6 +107,7 @@ class FineTuner(Trainer):
         self.before = 0.0  # seconds of earlier sittings
         self.started = time.monotonic()
         self.last: dict[str, float] = {}
+        self.events: Any = None  # for TensorBoard
         super().__init__(model=model, args=arguments(plan, cpu), eval_dataset=self.test_tokens)
         self.remove_callback(PrinterCallback)
         self.rhythm = Rhythm(self, wanted, tell)
@@ -140,6 +142,7 @@ class FineTuner(Trainer):
                 labels = inputs.pop("labels")
                 total += losses(model(**inputs).logits, labels)
         self.sum(total)
+        self._refuse_nonsense(float(total[0]))
         seconds = time.monotonic() - started
         metrics = {
             "eval_loss": float(total[0] / total[1]), "eval_runtime": seconds,
@@ -172,11 +175,7 @@ class FineTuner(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add how fast it went; the first worker writes every record down at once."""
         if "loss" in logs:
-            if not math.isfinite(logs["loss"]):
-                raise ValueError(
-                    f"the training loss is no longer a number at step {self.state.global_step}: the steps are too "
-                    f"large for this model; give a smaller --learning-rate than {self.plan.settings.learning_rate:g}"
-                )
+            self._refuse_nonsense(logs["loss"])
             busy = max(self.busy, 1e-9)
             logs |= {
                 "samples_per_second": self.rows / busy, "steps_per_second": self.steps / busy,
@@ -190,10 +189,40 @@ class FineTuner(Trainer):
         super().log(logs, start_time)
         if self.order.rank == 0:
             record = tidy(self.state.log_history[-1])
-            with open(Path(self.plan.run) / METRICS, "a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
-            if "eval_loss" in record or self.state.global_step >= self.state.max_steps:
+            try:
+                self.write(record)
+            except OSError as error:
+                raise cannot_write(Path(self.plan.run), error) from None
+            if "eval_loss" in record:
                 self.tell({"record": record})
+
+    def _refuse_nonsense(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise ValueError(
+                f"the loss is no longer a number at step {self.state.global_step}: the steps are too large for this "
+                f"model; give a smaller --learning-rate than {self.plan.settings.learning_rate:g}"
+            )
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Into the log, and for TensorBoard where that is wanted."""
+        with open(Path(self.plan.run) / METRICS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        for name, value in record.items() if self.events is not None else ():
+            if name != "step":
+                shown = f"eval/{name.removeprefix('eval_')}" if name.startswith("eval_") else f"train/{name}"
+                self.events.add_scalar(shown, value, record["step"])
+
+    def begin_log(self, history: list[dict[str, Any]]) -> None:
+        """As it was at the checkpoint that the run goes on from: what came after it will come again."""
+        run = Path(self.plan.run)
+        (run / METRICS).unlink(missing_ok=True)
+        shutil.rmtree(run / EVENTS, ignore_errors=True)
+        if self.plan.settings.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.events = SummaryWriter(str(run / EVENTS))
+        for record in history:
+            self.write(tidy(record))
 
     # --- checkpoints ---
     def late(self) -> bool:
@@ -206,7 +235,7 @@ class FineTuner(Trainer):
         try:
             super()._save_checkpoint(model, trial)
             if self.order.rank == 0:
-                write_json(place / COMPLETE, {"step": self.state.global_step})
+                complete(place)
         except Exception as error:
             raise cannot_write(place.parent, error) from None
         if self.order.rank == 0:
@@ -224,30 +253,29 @@ class FineTuner(Trainer):
 
     def go_on(self, checkpoint: Path | None) -> bool:
         """Train, from a checkpoint if there is one; whether it came to its end."""
-        run = Path(self.plan.run)
-        if checkpoint is not None and self.order.rank == 0:
-            state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-            rewrite(run / METRICS, state["log_history"])
+        history = []
         if checkpoint is not None:
             history = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-            self.before = max((record.get("seconds", 0.0) for record in history), default=0.0)
+        self.before = max((record.get("seconds", 0.0) for record in history), default=0.0)
+        if self.order.rank == 0:
+            self.begin_log(history)
         self.args.eval_on_start = checkpoint is None
         self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if self.events is not None:
+            self.events.close()
         return not self.rhythm.paused
 
 
 def arguments(plan: Plan, cpu: bool) -> TrainingArguments:
     settings = plan.settings
-    if settings.tensorboard:
-        os.environ["TENSORBOARD_LOGGING_DIR"] = str(Path(plan.run) / EVENTS)
     return TrainingArguments(
         output_dir=str(Path(plan.run) / CHECKPOINTS), num_train_epochs=settings.epochs,
         per_device_train_batch_size=-(-settings.batch_size // settings.workers), learning_rate=settings.learning_rate,
         lr_scheduler_type="constant_with_warmup" if settings.schedule == "constant" else settings.schedule,
-        warmup_steps=math.ceil(settings.warmup * plan.steps), weight_decay=settings.weight_decay,
+        warmup_steps=int(settings.warmup * plan.steps), weight_decay=settings.weight_decay,
         adam_epsilon=EPSILON, seed=settings.seed, use_cpu=cpu, logging_steps=plan.log_every, logging_first_step=True,
         logging_nan_inf_filter=False, eval_strategy="steps", eval_steps=plan.eval_every, save_strategy="no",
-        report_to=["tensorboard"] if settings.tensorboard else "none", disable_tqdm=True, dataloader_pin_memory=False,
+        report_to="none", disable_tqdm=True, dataloader_pin_memory=False,
         remove_unused_columns=False, average_tokens_across_devices=True, ddp_find_unused_parameters=False,
         ddp_timeout=int(settings.timeout), log_level="error", log_level_replica="error",
     )  # fmt: skip
@@ -266,10 +294,3 @@ def tidy(record: dict[str, Any]) -> dict[str, float | None]:
     numbers = {name: float(value) for name, value in record.items() if name not in ("step", "total_flos")}
     finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
     return {"step": int(record["step"]), **finite}
-
-
-def rewrite(path: Path, records: list[dict[str, Any]]) -> None:
-    """The records as they were at a checkpoint: what came after it will come again."""
-    partial = path.with_suffix(".part")
-    partial.write_text("".join(json.dumps(tidy(record)) + "\n" for record in records), encoding="utf-8")
-    os.replace(partial, path)

@@ -10,12 +10,12 @@ def go_on(
 ) -> str:
     """What the model writes after `text`: the likeliest token each time, or drawn with a temperature above 0.
 
-    The beginning of a text that leaves no room in the context is not looked at.
+    The beginning of a text that leaves little room in the context is not looked at.
     """
     import torch
 
     ids = tokenizer(text, add_special_tokens=False)["input_ids"] or [tokenizer.eos_token_id]
-    new = min(tokens, context - 1)
+    new = room(len(ids), tokens, context)
     ids = ids[-(context - new) :]
     given = torch.tensor([ids], device=model.device)
     drawn = {"do_sample": True, "temperature": temperature, "top_p": top_p} if temperature > 0 else {"do_sample": False}
@@ -28,6 +28,15 @@ def go_on(
         )  # fmt: skip
     model.train(was_training)
     return decode(tokenizer, written[0, len(ids) :].tolist())
+
+
+def room(length: int, tokens: int, context: int) -> int:
+    """How many tokens to write after a text: what is left of the context, or a quarter of it where that is more.
+
+    >>> room(10, 256, 64), room(60, 256, 64), room(60, 4, 64)
+    (54, 16, 4)
+    """
+    return max(1, min(tokens, max(context - length, context // 4)))
 
 
 def decode(tokenizer: Any, ids: list[int]) -> str:

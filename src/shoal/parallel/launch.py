@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -123,8 +123,9 @@ def _sweep() -> None:
         return
     for place in Path(tempfile.gettempdir()).glob(f"{FOLDER}[0-9]*-*"):
         number = place.name.removeprefix(FOLDER).split("-")[0]
-        if number.isdecimal() and not Path(f"/proc/{number}").exists() and place.stat().st_uid == os.getuid():
-            shutil.rmtree(place, ignore_errors=True)
+        with suppress(OSError):  # another launcher may remove it at the same time
+            if number.isdecimal() and not Path(f"/proc/{number}").exists() and place.stat().st_uid == os.getuid():
+                shutil.rmtree(place, ignore_errors=True)
 
 
 def _result(folder: Path, model: nn.Module) -> Result:
@@ -169,7 +170,8 @@ class Attempt:
             "SHOAL_HUB": self.hub.address, "SHOAL_STORE": f"127.0.0.1:{self.store.port}", OWN: str(os.getpid()),
             "SHOAL_ATTEMPT": str(self.number), "SHOAL_WORKERS": str(job.workers),
             "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "PYTHONSAFEPATH": "1",  # a random.py in the user's folder is not the library's
         }  # fmt: skip
         program = [sys.executable, "-m", self.program, str(self.folder)]
         if job.backend == "mpi":
