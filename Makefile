@@ -11,7 +11,7 @@ demo: $(VENV)/.demo
 	$(BIN)/shoal search --demo
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 tests --pyargs shoal
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests --pyargs shoal
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import os
 
-from shoal import _native
+# Two test processes share the cores with the processes they start. Threads of OpenMP and BLAS that wait in busy loops
+# for each other would cost ten times what the small networks of these tests do. Set before anything loads them.
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+import pytest  # noqa: E402
+
+from shoal import _native  # noqa: E402
 
 ENGINES = [*(f"native-{isa}" for isa in _native.instruction_sets()), "grouped", "reference"]
 

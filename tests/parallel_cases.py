@@ -67,25 +67,31 @@ def far(one: Any, other: Any) -> float:
 SETTINGS: dict[str, Any] = {"epochs": 4, "batch_size": BATCH, "learning_rate": 0.01, "seed": 0}  # 20 steps
 
 
-def run_ranks(folder: Path, launcher: str, size: int, jobs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Train several jobs in one set of ranks, since starting ranks takes longer than the work; weights by job."""
-    (folder / "jobs.json").write_text(json.dumps(jobs))
+Jobs = dict[str, dict[str, Any]]
+
+
+def run_ranks(folder: Path, launcher: str, teams: dict[int, Jobs]) -> dict[int, dict[str, dict[str, Any]]]:
+    """Train jobs in teams of so many ranks, one team after the other; what they found, by size and job."""
+    (folder / "teams.json").write_text(json.dumps(teams))
     program = [sys.executable, str(Path(__file__).with_name("parallel_ranks.py")), str(folder)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
     if launcher == "mpi":
         mpiexec = Path(sys.executable).parent / "mpiexec"
-        commands = [([str(mpiexec if mpiexec.exists() else shutil.which("mpiexec")), "-n", str(size), *program], env)]
+        found = str(mpiexec if mpiexec.exists() else shutil.which("mpiexec"))
+        program = [found, "-n", str(max(teams)), *program]
     else:
         store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        common = {**env, "TEST_STORE": str(store.port), "TEST_SIZE": str(size)}
-        commands = [(program, {**common, "TEST_RANK": str(rank)}) for rank in range(size)]
-    processes = [subprocess.Popen(command, env=own, stderr=subprocess.PIPE) for command, own in commands]
-    errors = [process.communicate(timeout=200)[1].decode() for process in processes]
-    assert all(process.returncode == 0 for process in processes), _first_error(errors)
-    return {name: torch.load(folder / f"{name}.pt", weights_only=True) for name in jobs}
+        env["TEST_STORE"] = str(store.port)
+    done = subprocess.run(program, env=env, stderr=subprocess.PIPE, timeout=300, text=True)
+    assert done.returncode == 0, _first_error(done.stderr)
+    return {
+        size: {name: torch.load(folder / f"{size}-{name}.pt", weights_only=True) for name in jobs}
+        for size, jobs in teams.items()
+    }
 
 
-def _first_error(errors: list[str]) -> str:
+def _first_error(said: str) -> str:
     """What one rank says; those that only lost a peer say less."""
-    own = [error for error in errors if "Traceback" in error and "closed by peer" not in error]
-    return (own or errors)[0][-3000:]
+    errors = said.split("Traceback")[1:]
+    own = [error for error in errors if "closed by peer" not in error]
+    return (own or errors or [said])[0][-3000:]

@@ -126,9 +126,9 @@ class Constant(BaseEstimator):
         return np.full(len(X), self.value)
 
 
-def search(candidates: list[Constant], seconds: float) -> tuple[TimedSearch, float]:
+def search(candidates: list[Constant], seconds: float, threads: int = 1) -> tuple[TimedSearch, float]:
     X, y = pandas.DataFrame({"a": np.arange(40.0)}), np.random.default_rng(0).normal(5.0, 1.0, 40)
-    timed = TimedSearch(((model, {"value": model.value}) for model in candidates), "regression", seconds, threads=2)
+    timed = TimedSearch(((model, {"value": model.value}) for model in candidates), "regression", seconds, threads)
     timed.warm_up()
     begun = time.perf_counter()
     timed.fit(X, y)
@@ -160,9 +160,9 @@ def test_a_default_that_is_too_slow_to_be_tried_is_fitted_all_the_same() -> None
 
 
 def test_the_refit_is_part_of_the_time() -> None:
-    timed, seconds = search([Constant(k, seconds=0.8) for k in range(100)], 5.0)
+    timed, seconds = search([Constant(k, seconds=0.5) for k in range(100)], 4.0, threads=2)
     assert timed.details_["candidates"] >= 1
-    assert 4.0 < seconds < 5.4
+    assert 3.2 < seconds < 4.4
 
 
 def mixed_table(rows: int = 90, seed: int = 0) -> tuple[Any, np.ndarray]:
@@ -184,7 +184,7 @@ def test_candidates_take_categories_and_missing_values(name: str, task: str) -> 
     new = X[:3].copy()
     new["category"] = pandas.Categorical(["never seen before"] * 3, dtype=X["category"].dtype)
     scores = []
-    for model, _ in itertools.islice(getattr(tabular_peers, name)(task, 0), 5):
+    for model, _ in itertools.islice(getattr(tabular_peers, name)(task, 0), 3):
         with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")  # some of the drawn ones do not converge
             found = outputs(model.fit(X, y), X, classes)

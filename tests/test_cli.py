@@ -47,15 +47,23 @@ def test_info_tells_version_engines_instruction_set_and_threads():
         (("info",), {"SHOAL_THREADS": "none"}, "threads must be"),
     ],
 )
-def test_mistakes_end_in_one_sentence_and_exit_code_2(arguments, environment, words):
-    result = shoal(*arguments, **environment)
-    assert result.returncode == 2
-    assert words in result.stderr
-    assert "Traceback" not in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
+def test_mistakes_end_in_one_sentence_and_exit_code_2(arguments, environment, words, monkeypatch, capsys):
+    """In this process; that a process ends so is tested with a command that does not wait for torch."""
+    from shoal.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["shoal", *arguments])
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert words in said
+    assert len(said.strip().splitlines()) == 1
 
 
 def test_a_mistyped_command_is_an_error():
     result = shoal("inof")
     assert result.returncode == 2
     assert "inof" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -28,7 +28,7 @@ from shoal import Member, ShoalClassifier, ShoalRegressor
 SMALL = {"recipes": 6, "seeds": 1, "epochs": 20}
 
 
-@parametrize_with_checks([ShoalClassifier(recipes=6, seeds=2), ShoalRegressor(recipes=6, seeds=2)])
+@parametrize_with_checks([ShoalClassifier(recipes=4, seeds=1), ShoalRegressor(recipes=4, seeds=1)])
 def test_scikit_learns_own_checks(estimator, check, monkeypatch):
     monkeypatch.setattr("shoal.search.estimators.BOOTSTRAPS", 40)  # no check looks at the interval
     check(estimator)

@@ -13,9 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import pytest
-from commands import call  # noqa: F401
 from safetensors.numpy import load_file
 from test_finetune import problems
 
@@ -26,6 +26,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 
+call = commands.call  # pytest finds fixtures by their names here
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
 ROWS = [f"statement:\n{row['statement'][:60]}\n\nsolution:\n{row['solution'][:60]}" for row in problems()[:17]]
 
@@ -459,7 +460,7 @@ def test_a_changed_model_is_another_run(tmp_path, tiny):
         (["a.csv", "--model", "tiny", "--out", "empty.csv"], "--out must be a new folder"),
     ],
 )
-def test_bad_input_ends_in_one_sentence(tmp_path, call, arguments, words):  # noqa: F811
+def test_bad_input_ends_in_one_sentence(tmp_path, call, arguments, words):
     write(tmp_path / "a.csv", ("q", "answer"), ("one", "1"), ("two", "2"))
     write(tmp_path / "one.csv", ("q", "answer"), ("one", "1"))
     write(tmp_path / "blank.csv", ("q", "answer"), (" ", ""), ("", " "))
@@ -470,7 +471,7 @@ def test_bad_input_ends_in_one_sentence(tmp_path, call, arguments, words):  # no
     assert not (tmp_path / "shoal-runs").exists()
 
 
-def test_generate_refuses_before_it_loads(tmp_path, call, tiny):  # noqa: F811
+def test_generate_refuses_before_it_loads(tmp_path, call, tiny):
     checkpoints.write_json(tmp_path / "settings.json", {
         "format": place.FORMAT, "version": 1, "fingerprint": {}, "settings": {"columns": ["q", "a"]}
     })  # fmt: skip
@@ -482,7 +483,7 @@ def test_generate_refuses_before_it_loads(tmp_path, call, tiny):  # noqa: F811
     assert "did you mean 'model'?" in call(tmp_path, "generate", "modle", "one", code=2).stderr
 
 
-def test_generate_reads_standard_input_draws_by_its_seed_and_cuts_what_is_too_long(tmp_path, call, tiny, monkeypatch):  # noqa: F811
+def test_generate_reads_standard_input_draws_by_its_seed_and_cuts_what_is_too_long(tmp_path, call, tiny, monkeypatch):
     import io
 
     flags = ("--temperature", 1.0, "--tokens", 12, "--samples", 2, "--device", "cpu")

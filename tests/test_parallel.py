@@ -394,14 +394,24 @@ def test_data_by_name():
 # ---- the command ----
 
 
-def shoal(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "shoal", *arguments], capture_output=True, text=True, timeout=120, **options
-    )
+@pytest.fixture
+def train(monkeypatch, capsys):
+    """As `shoal train` does it, in this process: without the seconds that torch takes to load."""
+    from shoal.cli import main
+
+    def trained(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["shoal", "train", *arguments])
+        before = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        signal.signal(signal.SIGTERM, before)
+        return subprocess.CompletedProcess(arguments, ended.value.code or 0, *capsys.readouterr())
+
+    return trained
 
 
-def test_train_tells_what_it_does_and_saves_what_it_found(tmp_path):
-    done = shoal("train", "--data", "iris", "--net", "mlp:4-50-3", "--strategy", "serial", "--epochs", "40",
+def test_train_tells_what_it_does_and_saves_what_it_found(tmp_path, train):
+    done = train("--data", "iris", "--net", "mlp:4-50-3", "--strategy", "serial", "--epochs", "40",
                  "--batch-size", "16", "--lr", "0.01", "--out", str(tmp_path / "run"))  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "iris: 100 rows to train on, 20 to validate, 30 to test" in done.stdout
@@ -417,7 +427,7 @@ def test_train_tells_what_it_does_and_saves_what_it_found(tmp_path):
     assert float((model(test[0]).argmax(1) == test[1]).float().mean()) == pytest.approx(accuracy / 100, abs=1e-4)
     history = json.loads((tmp_path / "run" / "history.json").read_text())
     assert len(history["history"]) == 40
-    again = shoal("train", "--data", "iris", "--net", "mlp:4-50-3", "--out", str(tmp_path / "run"))
+    again = train("--data", "iris", "--net", "mlp:4-50-3", "--out", str(tmp_path / "run"))
     assert again.returncode == 2
     assert "is there already" in again.stderr
 
@@ -426,10 +436,10 @@ def sorted_state(model):
     return dict(sorted(model.state_dict().items()))
 
 
-def test_train_over_processes_is_the_same_as_over_threads(tmp_path):
-    common = ["train", "--data", "iris", "--net", "mlp:4-20-3", "--strategy", "allreduce", "--exact", "--workers", "2",
+def test_train_over_processes_is_the_same_as_over_threads(tmp_path, train):
+    common = ["--data", "iris", "--net", "mlp:4-20-3", "--strategy", "allreduce", "--exact", "--workers", "2",
               "--epochs", "3"]  # fmt: skip
-    done = shoal(*common, "--backend", "processes", "--out", str(tmp_path / "run"))
+    done = train(*common, "--backend", "processes", "--out", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     from safetensors.torch import load_file
 
@@ -450,20 +460,13 @@ def test_train_over_processes_is_the_same_as_over_threads(tmp_path):
         (["--epochs", "many"], "--epochs"),
     ],
 )
-def test_wrong_arguments_end_in_one_sentence(arguments, sentence, monkeypatch, capsys):
-    from shoal.cli import main
-
+def test_wrong_arguments_end_in_one_sentence(arguments, sentence, train):
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    monkeypatch.setattr(sys, "argv", ["shoal", "train", *arguments])
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    signal.signal(signal.SIGTERM, before)
-    assert ended.value.code == 2
-    screen = capsys.readouterr().err
-    assert sentence in screen
-    assert len(screen.strip().splitlines()) == 1
+    done = train(*arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_train_without_torch_names_the_extra():

@@ -362,7 +362,7 @@ def test_torchrun_restarts_go_on_from_the_checkpoint(tmp_path, undisturbed):
 def test_a_stopped_rank_under_mpiexec_ends_the_run_which_then_goes_on(tmp_path, undisturbed):
     from shoal.parallel.launch import mpi_launcher
 
-    prefix = [mpi_launcher(), "-n", "3", sys.executable]
+    prefix = [mpi_launcher(), "-n", "2", sys.executable]
     begun = time.monotonic()
     done = started(tmp_path, prefix, str(tmp_path / "sprung"), "SIGSTOP")
     assert time.monotonic() - begun < 60

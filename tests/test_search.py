@@ -18,7 +18,7 @@ from shoal.search.space import Recipe, Space, tidy
 from shoal.search.strategies import Halving, Random
 from shoal.search.table import Table
 from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.search.units import Unit
+from shoal.search.units import Brood, Unit
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_out_of_fold_predictions_come_from_networks_that_did_not_see_the_row(iri
         np.testing.assert_allclose(best.prediction[rows], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("budget", [2.0, 5.0])
+@pytest.mark.parametrize("budget", [1.5, 4.0])
 def test_a_budget_is_used_and_kept(budget):
     X, y = load_digits(return_X_y=True)
     ShoalClassifier(recipes=1, seeds=1, epochs=1).fit(X[:100], y[:100])  # imports are not the search's time
@@ -91,7 +91,7 @@ def test_a_budget_far_too_short_still_gives_a_model():
 
 def test_more_time_is_more_work_and_no_worse():
     X, y = load_digits(return_X_y=True)
-    short, long = (ShoalClassifier(budget=b).fit(X[:800], y[:800]) for b in (1.0, 8.0))
+    short, long = (ShoalClassifier(budget=b).fit(X[:800], y[:800]) for b in (1.0, 6.0))
     assert long._run.search.network_epochs > 2 * short._run.search.network_epochs
     loss = [-np.log(m.predict_proba(X[800:])[np.arange(997), y[800:]] + 1e-7).mean() for m in (short, long)]
     assert loss[1] < loss[0] + 0.005
@@ -116,7 +116,7 @@ def test_a_watcher_may_end_the_search_and_the_best_so_far_is_kept(iris):
         seen.append(progress)
         return progress.units >= 6
 
-    model = ShoalClassifier(recipes=5000, strategy="random")
+    model = ShoalClassifier(recipes=60, strategy="random")
     model._hooks = Hooks(watcher=watch)
     model.fit(*iris)
     assert model._run.search.ended == "interrupted"
@@ -144,7 +144,80 @@ def test_an_interruption_in_the_middle_of_the_first_round_keeps_what_stands(iris
     np.testing.assert_array_equal(again.fit(X, y).predict_proba(X), model.predict_proba(X))
 
 
-@pytest.mark.parametrize("budget", [1.0, 2.0, 3.0])
+class Cut:
+    """Ends a search in the midst of its n-th call of the engine, whatever the clock says: there, some of the units have
+    been trained as far as they should (`done`), or for one epoch (`begun`), and the others have not been touched."""
+
+    def __init__(self, call, done=0.0, begun=0.0):
+        self.left, self.done, self.begun, self.stopped = call, done, begun, False
+        self.train = Brood.train
+
+    def __call__(self, brood, until, threads, seed, stop_when):
+        self.left -= 1
+        if self.left:
+            return self.train(brood, until, threads, seed, stop_when)
+        units = [unit for unit in brood.units if unit.number in until]
+        done = units[: round(self.done * len(units))]
+        begun = units[len(done) : len(done) + round(self.begun * len(units))]
+        part = {unit.number: until[unit.number] for unit in done}
+        part |= {unit.number: (brood.epochs_of(unit) + 1).tolist() for unit in begun}
+        self.train(brood, part, threads, seed, lambda: False)
+        self.stopped = True
+        assert stop_when(), "asked in vain"
+        return done
+
+
+CUTS = {  # the call, units done, units begun; and how many rungs the log of each round then has
+    "first rung, second brood untouched": (2, 0.0, 0.0, [1]),
+    "first rung, second brood in part": (2, 0.4, 0.3, [1]),
+    "second rung, first brood in part": (3, 0.4, 0.0, [2]),
+    "second rung, first brood begun": (3, 0.0, 0.5, [2]),
+    "second rung, second brood untouched": (4, 0.0, 0.0, [2]),
+    "second rung, second brood in part": (4, 0.4, 0.3, [2]),
+    "second rung, all done": (4, 1.0, 0.0, [2]),
+    "last rung begun": (5, 0.0, 0.7, [3]),
+    "more seeds, in part": (6, 0.4, 0.3, [3, 1]),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_search_ended_anywhere_in_a_round_can_be_repeated(iris, name, monkeypatch):
+    """Whose weights are there after an early end is another question than who would have gone on."""
+    space = {"hidden": [4, 8, 16], "learning_rate": [1e-3, 3e-3, 1e-2, 3e-2], "encoding": ["plain", "piecewise"]}
+    one, other = (ShoalClassifier(space, recipes=24, cv=3, epochs=9, seeds=2) for _ in range(2))
+    *where, rungs = CUTS[name]
+    cut = Cut(*where)
+    one._hooks = Hooks(watcher=lambda progress: cut.stopped, keep_on_interrupt=True, bootstraps=3)
+    with monkeypatch.context() as patch:
+        patch.setattr(Brood, "train", lambda *arguments: cut(*arguments))
+        one.fit(*iris)
+    assert one._run.search.ended == "interrupted"
+    assert [len(entry["rungs"]) for entry in one._run.search.log] == rungs
+    other._hooks = Hooks(repeat=one._run.search.log, bootstraps=3)
+    other.fit(*iris)
+    np.testing.assert_array_equal(one.predict_proba(iris[0]), other.predict_proba(iris[0]))
+    assert one.leaderboard_["score"].tolist() == other.leaderboard_["score"].tolist()
+    assert one.honest_score_.as_dict() == other.honest_score_.as_dict()
+    assert one._run.search.log == other._run.search.log, "what was repeated can be repeated again"
+
+
+def test_a_repetition_that_is_ended_early_can_be_repeated_too(iris, monkeypatch):
+    first, second, third = (ShoalClassifier(recipes=12, cv=3, epochs=9, seeds=1) for _ in range(3))
+    cut = Cut(3, begun=1.0)
+    first._hooks = Hooks(bootstraps=3)
+    first.fit(*iris)
+    second._hooks = Hooks(lambda progress: cut.stopped, True, first._run.search.log, bootstraps=3)
+    with monkeypatch.context() as patch:
+        patch.setattr(Brood, "train", lambda *arguments: cut(*arguments))
+        second.fit(*iris)
+    assert second._run.search.ended == "interrupted"
+    third._hooks = Hooks(repeat=second._run.search.log, bootstraps=3)
+    third.fit(*iris)
+    np.testing.assert_array_equal(second.predict_proba(iris[0]), third.predict_proba(iris[0]))
+    assert not np.array_equal(first.predict_proba(iris[0]), second.predict_proba(iris[0]))
+
+
+@pytest.mark.parametrize("budget", [1.0, 2.5])
 def test_a_budget_that_ends_the_first_round_of_a_space_of_ones_own(budget):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(4000, 20))

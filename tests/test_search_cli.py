@@ -4,60 +4,21 @@ import csv
 import json
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
+from commands import run, start, wait_for
 
 import shoal
-from shoal.cli import main
 from shoal.search import rundir
 from shoal.search.estimators import Hooks
 from shoal.search.table import Table
 from shoal.search_cli import predict
 
+call = commands.call  # pytest finds fixtures by their names here
 FILES = {"report.html", "leaderboard.csv", "model", "settings.json"}
-
-
-def command(*arguments):
-    return [sys.executable, "-m", "shoal", *map(str, arguments)]
-
-
-def run(folder, *arguments, code=0):
-    result = subprocess.run(command(*arguments), cwd=folder, capture_output=True, text=True, timeout=120)
-    assert result.returncode == code, result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
-    return result
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """As `run`, in this process: without the seconds that a new one takes to start."""
-
-    def called(folder, *arguments, code=0):
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["shoal", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        assert ended.value.code == code, said.out + said.err
-        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
-
-    return called
-
-
-def start(folder, *arguments):
-    return subprocess.Popen(command(*arguments), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(process, words):
-    """Read what the process says until it says this: no guess at how long that takes."""
-    for line in process.stderr:
-        if re.search(words, line):
-            return
-    pytest.fail(f"the process ended without saying {words!r}: {process.communicate()}")
 
 
 def answers(model, file, **flags):
@@ -259,7 +220,7 @@ def test_missing_and_unknown_columns_are_named_with_the_nearest_match(place, cal
 
 # ---- Ctrl-C and worse ----
 
-ENDLESS = ("--recipes", 100_000, "--epochs", 4, "--folds", 3)
+ENDLESS = ("--budget", 1000, "--epochs", 4, "--folds", 3)
 
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
@@ -278,7 +239,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place, number,
     assert "was interrupted" in (cut / "report.html").read_text()
     X, y = iris_table()
     again = shoal.ShoalClassifier(cv=3)
-    again._hooks = Hooks(repeat=settings["log"])
+    again._hooks = Hooks(repeat=settings["log"], bootstraps=3, repeats=settings["search"]["repeats"])
     saved = shoal.load(cut / "model")
     np.testing.assert_array_equal(again.fit(X, y).predict_proba(X), saved.predict_proba(X))
 

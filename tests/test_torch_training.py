@@ -1,5 +1,7 @@
 """Packed networks train as the same networks alone: `shoal.torch` against plain PyTorch."""
 
+from itertools import product
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -37,9 +39,13 @@ def flat_parameters(packed, i):
 # The paper's check
 
 
-@pytest.mark.parametrize("task", ["classification", "regression", "bce"])
-@pytest.mark.parametrize("hidden_layers", [1, 3])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("bias", "hidden_layers", "task"),
+    [
+        *product([True], [1, 3], ["classification", "regression", "bce"]),
+        *product([False], [1, 3], ["regression"]),  # what a bias does is the same for every loss
+    ],
+)
 def test_training_packed_equals_training_alone_for_all_ten_activations(bias, hidden_layers, task):
     x, target, outputs, loss_class = problem(task)
     packed = make(list(ACTIVATIONS), out_features=outputs, bias=bias, hidden_layers=hidden_layers, repetitions=1)

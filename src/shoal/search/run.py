@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.members import Member
+from shoal.search.log import Page, read_recipes
 from shoal.search.problem import Problem
 from shoal.search.space import Recipe
 from shoal.search.strategies import TO_THE_END, Listed, Rung, Strategy
@@ -143,16 +143,17 @@ class Search:
 
     def repeat(self, log: Iterable[dict[str, Any]]) -> None:
         """Do again what an earlier search has written down."""
-        for entry in log:
-            recipes = [Recipe(Member.from_dict(member), view) for view, member in entry["recipes"]]
-            units = self._new_units(recipes)
-            broods = self._broods(units)
-            for rung in entry["rungs"]:
-                until = dict(zip(rung["trained"], rung["epochs"], strict=True))
-                self._train(broods, {units[k].number: epochs for k, epochs in until.items()}, "repeating", must=True)
-                self._drop(broods, [units[k] for k in rung["kept"]])
-            self._end_round()
-        self.log = list(log)
+        with self._early_end():
+            for entry in log:
+                with self._new_round(read_recipes(entry)) as (units, broods, page):
+                    for rung in entry["rungs"]:
+                        numbers = [units[k].number for k in rung["trained"]]
+                        until = dict(zip(numbers, rung["epochs"], strict=True))
+                        done = self._train(broods, until, "repeating", must=True)
+                        self._check_end(must=True)
+                        kept = [units[k] for k in rung["kept"]]
+                        page.write(done, kept)
+                        self._drop(broods, kept)
 
     def _rounds_by_count(self, strategy: Strategy) -> None:
         left = self.limits.recipes
@@ -226,44 +227,41 @@ class Search:
 
     def round(self, recipes: Sequence[Recipe], rungs: Sequence[Rung], stage: str, must: bool = False) -> list[Unit]:
         """Train new recipes rung by rung; after each, the better share goes on from where it stands."""
-        units = self._new_units(recipes)
-        broods = self._broods(units)
-        work = sum(unit_cost(self.problem, unit.recipe) * unit.target for unit in units)
-        if stage != MORE_SEEDS:  # known to come, and counted, since the first round
-            seeds = 0.0 if self.planned else (self.limits.seeds - 1) * self.limits.finalists / len(units)
-            self.planned += work * (work_share(rungs) + seeds)
-        entry: dict[str, Any] = {"recipes": [[u.recipe.view, u.recipe.member.as_dict()] for u in units], "rungs": []}
-        self.log.append(entry)
-        going = units
-        try:
+        with self._new_round(recipes) as (units, broods, page):
+            work = sum(unit_cost(self.problem, unit.recipe) * unit.target for unit in units)
+            if stage != MORE_SEEDS:  # known to come, and counted, since the first round
+                seeds = 0.0 if self.planned else (self.limits.seeds - 1) * self.limits.finalists / len(units)
+                self.planned += work * (work_share(rungs) + seeds)
+            going = units
             for k, (share, kept) in enumerate(rungs):
                 until = {unit.number: [_epochs_at(share, unit)] * len(self.problem.folds) for unit in going}
                 last = k + 1 == len(rungs)
                 done = self._train(broods, until, stage, must=must and k == 0)
-                going = done if last else self._best(done, max(1, round(kept * len(going))))
-                self._write_down(entry, units, done, going)
                 self._check_end(must and k == 0)
+                going = done if last else self._best(done, max(1, round(kept * len(going))))
+                page.write(done, going)
                 self._drop(broods, going)
                 if not going:
                     break
-        finally:
-            self._rescue(entry, units, broods)
-            self._end_round()
         return units
 
-    def _write_down(
-        self, entry: dict[str, Any], units: Sequence[Unit], done: Sequence[Unit], going: Sequence[Unit]
-    ) -> None:
-        if not done:
-            return
-        first = units[0].number
-        entry["rungs"].append({
-            "trained": [unit.number - first for unit in done],
-            "epochs": [unit.fold_epochs.tolist() for unit in done],
-            "kept": [unit.number - first for unit in going],
-        })  # fmt: skip
+    @contextmanager
+    def _new_round(self, recipes: Sequence[Recipe]) -> Iterator[tuple[list[Unit], list[Brood], Page]]:
+        """Units of new recipes, their broods, and the page of the log that says what was done, however it ends."""
+        units = self._new_units(recipes)
+        broods = self._broods(units)
+        page = Page(units)
+        self.log.append(page.entry)
+        try:
+            yield units, broods, page
+        except BaseException:
+            self._settle(broods)
+            page.write_end([unit for brood in broods for unit in brood.units])
+            raise
+        finally:
+            self._end_round()
 
-    def _rescue(self, entry: dict[str, Any], units: Sequence[Unit], broods: Sequence[Brood]) -> None:
+    def _settle(self, broods: Sequence[Brood]) -> None:
         """After an early end: where nothing else is there to give, take networks as they stand; else leave them out."""
         stale = {unit.number for brood in broods for unit in brood.moved_on()}
         needed = not any(unit.number not in stale for unit in self.best_units())
@@ -273,7 +271,6 @@ class Search:
                 brood.assess(moved, self.metric, self.limits.threads)
                 for unit in moved:
                     unit.sample = None if unit.prediction is None else unit.prediction[self.sample_rows]
-                self._write_down(entry, units, moved, moved)
             left_out = {unit.number for unit in brood.moved_on()}
             brood.keep([unit for unit in brood.units if unit.number not in left_out])
 
