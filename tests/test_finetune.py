@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import report_browser
 from commands import run, start
 
 pytest.importorskip("transformers")
@@ -22,6 +23,7 @@ from importlib.resources import files
 
 from safetensors.numpy import load_file
 
+window = report_browser.window  # pytest finds fixtures by their names here
 PROBLEMS = files("shoal.finetune").joinpath("problems.csv")
 FOREIGN = [("Grüße auf Griechisch", 'print("Ελλάδα, Κύπρος €")'), ("数を足す", "合計 = 一 + 二  # naïve")]
 SMALL = ("--columns", "statement,solution", "--model", "tiny", "--context", 64, "--batch-size", 6, "--epochs", 4,
@@ -175,6 +177,25 @@ def test_the_screen_shows_the_format_and_what_was_cut(place, undisturbed):
     assert f"step {STEPS} (epoch 4.00): test loss {log(undisturbed)[-1]['eval_loss']:.3f}" in said
     assert "warn" not in said.lower()
     assert "it/s]" not in said
+
+
+def test_the_page_of_a_real_run_in_a_browser(window, undisturbed):
+    window.complaints.clear()
+    window.address = (undisturbed / "report.html").as_uri()
+    page = window.shared
+    page.goto(window.address)
+    last = log(undisturbed)[-1]
+    words = page.locator(".slider output").inner_text()
+    assert words.startswith(f"Step {STEPS}, epoch 4: training loss ")
+    assert words.endswith(f"evaluation loss {last['eval_loss']:.3g}")
+    captions = page.locator(".multiples figcaption").all_inner_texts()
+    assert [caption.splitlines()[0] for caption in captions] == [
+        "Learning rate", "Gradient norm", "Epoch", "Evaluation runtime", "Evaluation samples per second",
+        "Evaluation steps per second", "Training samples per second", "Training steps per second",
+        "Training tokens per second",
+    ]  # fmt: skip
+    assert page.locator(".sample .after pre").count() == 1
+    assert window.complaints == []
 
 
 def test_tensorboard_finds_the_same_numbers(undisturbed):

@@ -378,3 +378,19 @@ def test_an_error_under_torchrun_is_shown_once(tmp_path):
     assert done.returncode != 0
     assert done.stderr.count("ZeroDivisionError: row 17 is cursed") == 2  # its traceback, and the line that sums up
     assert "worker 1 of 2 failed" in done.stderr
+
+
+def test_the_first_rank_waits_for_those_who_are_a_little_later(monkeypatch):
+    from shoal.parallel.watch import Watched
+
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")):
+        monkeypatch.setenv(name, value)
+    watched, broken = Watched("torchrun"), []
+    watched.hub = Hub()
+    watched.line = Line(watched.hub.address, 0)
+    late = Line(watched.hub.address, 1, broken.append)
+    threading.Timer(0.4, lambda: (late.tell("done"), late.close())).start()
+    watched.__exit__(None, None, None)
+    time.sleep(0.1)
+    assert broken == [], "its line broke before it was done"
+    assert watched.hub.ended == {0, 1}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,16 +77,17 @@ def _measured_here(job: Job, plain: Job, model: nn.Module, feed: Feed, steps: in
     """Ways that need no other process. Where the whole run is too short to measure in, only the first."""
     cores = thread_count()
     flops = flops_per_row(model, feed, job) * min(job.batch_size, len(feed))
-    first = _measure("one process with 1 thread", replace(plain, strategy="serial"), model, feed, flops, 0.0)
+    serial = ("one process with 1 thread", replace(plain, strategy="serial"))
+    first = _race([serial], model, feed, flops, 0.0)[0]
     allowed = SHARE * first.seconds * steps
-    if cores == 1 or allowed < 4 * first.seconds:
+    if cores == 1 or allowed < 6 * first.seconds:
         return [first]
-    found = [first, _measure(f"one process with {cores} BLAS threads", plain, model, feed, flops, allowed / 4)]
+    contenders = [serial, (f"one process with {cores} BLAS threads", plain)]
     many = _workers(job)
     if job.batch_size >= 2 * many:
         threads = replace(job, strategy="allreduce", backend="threads", workers=many, mesh=None, exact=False)
-        found.append(_measure(f"{many} threads that share each batch", threads, model, feed, flops, allowed / 4))
-    return found
+        contenders.append((f"{many} threads that share each batch", threads))
+    return _race(contenders, model, feed, flops, 0.75 * allowed)
 
 
 def _workers(job: Job) -> int:
@@ -93,27 +95,48 @@ def _workers(job: Job) -> int:
 
 
 def _pick(found: list[Candidate]) -> Candidate:
-    """The fastest; but many workers only where they are clearly faster than one."""
-    single = min((c for c in found if c.job.workers == 1), key=lambda c: c.seconds)
-    best = min(found, key=lambda c: c.seconds)
-    return best if best.seconds * WORTH < single.seconds else single
+    """The fastest, where it is clearly faster than the plain loop, which has all threads."""
+    plain = next((candidate for candidate in found if candidate.job.strategy == "blas"), found[0])
+    best = min(found, key=lambda candidate: candidate.seconds)
+    return best if best.seconds * WORTH < plain.seconds else plain
 
 
-def _measure(label: str, job: Job, model: nn.Module, feed: Feed, flops: float, seconds: float) -> Candidate:
-    """The best time of a step, over so many seconds; three steps at least."""
-    torch.set_num_threads(blas_threads(job))
-    strategy = make_strategy(job, Alone(), copy.deepcopy(model), len(feed), torch.device("cpu"))
-    try:
-        best = _step_seconds(strategy, job, feed, seconds)
-    finally:
-        strategy.close()
-    return Candidate(label, job, best, flops / best / 1e9)
+def _race(
+    contenders: list[tuple[str, Job]], model: nn.Module, feed: Feed, flops: float, seconds: float, least: int = 3
+) -> list[Candidate]:
+    """The best time of a step of each, over so many seconds in all. They take turns: a busy moment hits all alike."""
+    with ExitStack() as stack:
+        lanes = []
+        for _, job in contenders:
+            strategy = make_strategy(job, Alone(), copy.deepcopy(model), len(feed), torch.device("cpu"))
+            stack.callback(strategy.close)
+            lanes.append(_stepper(strategy, job, feed))
+        best = [float("inf")] * len(lanes)
+        begun, turns = time.perf_counter(), 0
+        while turns <= least or time.perf_counter() - begun < seconds:
+            for place, step in enumerate(lanes):
+                taken = step()
+                if turns:  # the first one allocates
+                    best[place] = min(best[place], taken)
+            turns += 1
+    return [
+        Candidate(label, job, time_of_step, flops / time_of_step / 1e9)
+        for (label, job), time_of_step in zip(contenders, best, strict=True)
+    ]
 
 
-def _step_seconds(strategy: Strategy, job: Job, feed: Feed, seconds: float) -> float:
+def _stepper(strategy: Strategy, job: Job, feed: Feed) -> Callable[[], float]:
+    """A function that takes a step and says how long it took."""
     rows = epoch_order(len(feed), job.seed, 0, True)[: job.batch_size]
     items = take_all(feed, strategy.parts(rows))
-    return _best_time(lambda: strategy.round(items, len(rows), 0), seconds)
+
+    def step() -> float:
+        torch.set_num_threads(blas_threads(job))
+        start = time.perf_counter()
+        strategy.round(items, len(rows), 0)
+        return time.perf_counter() - start
+
+    return step
 
 
 def _best_time(work: Callable[[], Any], seconds: float, least: int = 3) -> float:

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,7 @@ from shoal.parallel.lifeline import Hub, Line, end_now
 from shoal.parallel.surroundings import world
 
 FIRST_WORD = 60.0  # seconds for all ranks to come up
+LAST_WORD = 10.0  # seconds for the others to be done when the first rank is
 RUNS = itertools.count()  # of this process; all ranks make the same ones in the same order
 
 
@@ -86,16 +88,23 @@ class Watched:
             return
         if error is None or isinstance(error, KeyboardInterrupt):
             self.line.tell("done")
+            if self.hub is not None and error is None:
+                self._wait_for_all()
             self.line.close()
             if self.hub is not None:
                 self.hub.close()
             return
         self._tell(error)
 
+    def _wait_for_all(self) -> None:
+        """A rank that is a little later must not find its line broken: it would take itself for the one that failed."""
+        assert self.hub is not None
+        deadline = time.monotonic() + LAST_WORD
+        while len(self.hub.ended) < self.size and time.monotonic() < deadline:
+            time.sleep(0.01)
+
     def _tell(self, error: BaseException) -> None:
         """Say what happened, and wait to be ended: the first rank shows it once for all."""
-        import time
-
         from shoal.parallel.groups import Lost
         from shoal.parallel.rank import NETWORK, describe
 
