@@ -254,16 +254,16 @@ class Session:
                 self._say_tokens(ready, content["begun"]["data"], content["begun"]["run"]["context"])
         self.screen.tell(content)
         if "record" in content:
-            self._write_page(ready.run)
+            self._write_page(ready.run, running=True)
 
-    def _write_page(self, run: Path) -> None:
+    def _write_page(self, run: Path, running: bool = False) -> None:
         from shoal.finetune.checkpoints import cannot_write
         from shoal.finetune.place import REPORT
         from shoal.finetune.session import page_data
         from shoal.report import write_finetune_page
 
         try:
-            write_finetune_page(page_data(run), run / REPORT)
+            write_finetune_page(page_data(run, running), run / REPORT)
         except OSError as error:
             raise cannot_write(run, error) from None
 

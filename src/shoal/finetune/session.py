@@ -144,7 +144,7 @@ def records(run: Path) -> list[dict[str, Any]]:
     return found
 
 
-def page_data(run: Path) -> dict[str, Any]:
+def page_data(run: Path, running: bool = False) -> dict[str, Any]:
     """What the page of a run tells, from what is in its folder."""
     content = place.read(run)
     assert content is not None
@@ -161,7 +161,7 @@ def page_data(run: Path) -> dict[str, Any]:
     samples = json.loads((run / SAMPLES).read_text(encoding="utf-8")) if (run / SAMPLES).is_file() else []
     about = content["run"] | {
         "steps": steps, "seconds": max((record.get("seconds") or 0.0 for record in log), default=None),
-        "interrupted": not (run / MODEL).is_dir(),
+        "interrupted": not running and not (run / MODEL).is_dir(),
     }  # fmt: skip
     return {
         "title": content["data"]["file"], "created": content["created"], "version": content["shoal"], "run": about,

@@ -81,7 +81,7 @@ class Rhythm(TrainerCallback):
         trainer, every = self.trainer, self.trainer.plan.settings.save_every
         trainer.count_step()
         last = state.global_step >= state.max_steps
-        due = state.global_step % every == 0 if every else trainer.late()
+        due = state.global_step % every == 0 if every else trainer.late() and trainer.order.rank == 0  # who saves
         pause, save = trainer.agree(self.wanted(), due)
         if pause and not last:
             control.should_training_stop = self.paused = True
@@ -124,7 +124,8 @@ class FineTuner(Trainer):
         )
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        self.tokens = self.tokens + num_items_in_batch
+        if num_items_in_batch is not None:  # of all workers; some models do not let it be counted
+            self.tokens = self.tokens + num_items_in_batch
         return super().training_step(model, inputs, num_items_in_batch)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
