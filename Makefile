@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find src CMakeLists.txt pyproject.toml constraints.txt -type f -not -path '*/__pycache__/*')
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compile -c constraints.txt
 
 .PHONY: demo test lint bench bench-quick sanitize wheel clean
 
