@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find src CMakeLists.txt pyproject.toml constraints.txt -type f -not -path '*/__pycache__/*')
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compile -c constraints.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
 .PHONY: demo test lint bench bench-quick sanitize wheel clean
 
@@ -45,7 +45,8 @@ $(VENV)/.demo: $(VENV)/.made $(SOURCES)
 	touch $@
 
 $(VENV)/.test: $(VENV)/.made $(SOURCES)
-	$(PIP) -C cmake.define.SHOAL_WIDE=ON '.[test]'
+	$(PIP) --no-compile -C cmake.define.SHOAL_WIDE=ON '.[test]'
+	-$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib # pip would take one core for it
 	touch $@ $(VENV)/.demo
 
 $(VENV)/.jax: $(VENV)/.test
