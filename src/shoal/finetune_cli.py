@@ -220,29 +220,21 @@ class Session:
             self.screen.say(f"  {about['cut']:,} {many} longer than {context:,} tokens and cut there")
 
     def _train(self, ready: Ready) -> dict[str, Any]:
-        """Errors of a worker that a user can mend come out as his own would."""
+        """Until the end, or until a first Ctrl-C has been heard."""
         from shoal.finetune import session
-        from shoal.parallel.launch import WorkerError, WorkerLost
+        from shoal.parallel.launch import in_words
 
-        try:
-            with interruptible() as interrupt, self.screen:
-                told = False
+        told = False
+        with in_words(), interruptible() as interrupt, self.screen:
 
-                def pause() -> bool:
-                    nonlocal told
-                    if interrupt.requested and not told:
-                        told = True
-                        self.screen.say("saving a checkpoint after this step, then ending; Ctrl-C again ends at once")
-                    return interrupt.requested
+            def pause() -> bool:
+                nonlocal told
+                if interrupt.requested and not told:
+                    told = True
+                    self.screen.say("saving a checkpoint after this step, then ending; Ctrl-C again ends at once")
+                return interrupt.requested
 
-                return session.train(ready, lambda content: self._tell(ready, content), pause)
-        except WorkerError as error:
-            if error.mendable:
-                raise ValueError(error.reason) from None
-            print(error.trace.rstrip(), file=sys.stderr)
-            raise ValueError(str(error).splitlines()[0]) from None
-        except WorkerLost as error:
-            raise ValueError(f"{error}; the same command goes on from the last checkpoint") from None
+            return session.train(ready, lambda content: self._tell(ready, content), pause)
 
     def _tell(self, ready: Ready, content: dict[str, Any]) -> None:
         from shoal.finetune.session import note

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -138,20 +137,12 @@ def _strategy(workers: int | None, checkpoint: Path | None) -> str:
 
 
 def _run(job: Job, model: nn.Sequential, sets: Data, screen: Screen) -> Result:
-    """Errors of a worker that a user can mend come out as his own would."""
-    from shoal.parallel.launch import WorkerError, WorkerLost
+    from shoal.parallel.launch import in_words
     from shoal.parallel.training import run
 
     try:
-        valid = None if job.strategy == "kfold" else sets.valid
-        return run(job, model, sets.train, valid, screen.tell)
-    except WorkerError as error:
-        if error.mendable:
-            raise ValueError(error.reason) from None
-        print(error.trace.rstrip(), file=sys.stderr)
-        raise ValueError(str(error).splitlines()[0]) from None
-    except WorkerLost as error:
-        raise ValueError(str(error)) from None
+        with in_words():
+            return run(job, model, sets.train, None if job.strategy == "kfold" else sets.valid, screen.tell)
     except KeyboardInterrupt:
         if job.checkpoint:
             screen.say(f"stopped; the same command goes on from {job.checkpoint}")

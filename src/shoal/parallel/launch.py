@@ -50,6 +50,20 @@ class WorkerLost(RuntimeError):
     """A worker is gone, and the attempts to start again are used up."""
 
 
+@contextmanager
+def in_words() -> Iterator[None]:
+    """For commands: what a user can mend of a worker comes out as his own would; for others, the trace is shown."""
+    try:
+        yield
+    except WorkerError as error:
+        if error.mendable:
+            raise ValueError(error.reason) from None
+        print(error.trace.rstrip(), file=sys.stderr)
+        raise ValueError(str(error).splitlines()[0]) from None
+    except WorkerLost as error:
+        raise ValueError(str(error)) from None
+
+
 @dataclass
 class Trouble:
     """Why an attempt ended: an error to raise, or a loss to recover from."""
