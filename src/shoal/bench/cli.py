@@ -200,6 +200,32 @@ def report(
 
 
 @app.command()
+def honest(
+    context: typer.Context,
+    only: Annotated[list[str] | None, typer.Option(help="Real tables; give it several times. [all]")] = None,
+    splits: Annotated[int | None, typer.Option(min=1, help="Splits of each real table. [3]")] = None,
+    recipes: Annotated[int | None, typer.Option(min=1, help="Recipes of a search on one. [24]")] = None,
+    rows: Annotated[int | None, typer.Option(min=200, help="Rows of generated tables to search on. [50000]")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Generated tables of each kind. [3]")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Seconds of a search on one. [15]")] = None,
+    chance: Annotated[int | None, typer.Option(min=1, help="Searches on random labels. [20]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Whether honest scores hold: the 95% intervals of about 230 searches against rows set aside; random labels."""
+    from dataclasses import replace
+
+    from shoal.bench import honest as bench
+
+    given = {
+        "only": only, "splits": splits, "recipes": recipes, "rows": rows, "seeds": seeds, "seconds": seconds,
+        "chance": chance,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
 def descent(
     context: typer.Context,
     net: Annotated[list[str] | None, typer.Option(help="net-1h, net-2h. [both]")] = None,

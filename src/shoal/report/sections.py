@@ -61,8 +61,9 @@ def interval_words(score: dict[str, Any]) -> Html:
 
 
 def correction_words(score: dict[str, Any], recipes: Any) -> Html:
-    """Why the number is lower than the one that was measured."""
+    """Why the number is not the one that was measured."""
     metric, raw, corrected = score["metric"], score.get("raw"), score.get("corrected")
+    gain = score.get("averaging") or 0.0
     if not (words.known(raw) and words.known(corrected)):
         return EMPTY
     among = f"as the best of {words.count(recipes)} recipes" if recipes and recipes > 1 else "from what was tried"
@@ -70,10 +71,15 @@ def correction_words(score: dict[str, Any], recipes: Any) -> Html:
         f"On rows it had not been trained on, the model scored {words.score(raw, metric)}. But it was chosen, {among}, "
         "because it did well on those same rows, and the best of many is always lucky too. "
     )
-    if raw > corrected:
-        said += f"Taking that luck out lowers the score by {words.difference(raw - corrected, metric)}."
+    if raw > corrected - gain:
+        said += f"Taking that luck out lowers the score by {words.difference(raw - corrected + gain, metric)}."
     else:
         said += "Here that luck turned out too small to matter."
+    if gain > 0:
+        said += (
+            " What was scored are the networks of one fold at a time. The model averages those of all folds: by "
+            f"how much folds disagree, that raises the score by {words.difference(gain, metric)}."
+        )
     return paragraph(said)
 
 

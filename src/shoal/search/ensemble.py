@@ -6,13 +6,10 @@ finds what really complements what. The weights are a blend of both.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from shoal.search.tasks import REGRESSION, Task
+from shoal.search.tasks import Task
 
-TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 STEPS = 24
 EQUAL = 20  # candidates in the equal mix, at most
 TRUST = 1000.0  # rows at which both halves of the blend have the same weight
@@ -76,13 +73,3 @@ def greedy(
         if losses[chosen] < best_loss - 1e-9:
             best_counts, best_loss = counts, losses[chosen]
     return best_counts
-
-
-def best_temperature(task: Task, prediction: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-    """The temperature with the lowest loss, one mistake more being imagined; one for regression."""
-    if task.kind == REGRESSION:
-        return 1.0
-    share = weight / weight.sum()
-    task = replace(task, doubt=max(task.doubt, 1 / (len(y) + 2)))
-    losses = [float(task.losses(task.temper(prediction, float(t)), y) @ share) for t in TEMPERATURES]
-    return float(TEMPERATURES[int(np.argmin(losses))])

@@ -4,6 +4,9 @@ The best of thousands looks better than it is, because its luck was picked with 
 Borboudakis, 2018) repeats the picking on a bootstrap sample of the rows and scores what was picked on the rows left
 out of that sample: out-of-fold predictions are all it needs, nothing is trained again. Units that were stopped early
 take part with the predictions they had, since leaving them out would hide that they had been tried.
+
+What averaging over folds adds to the score (`averaging.py`) is added at the end, so that the estimate is of the model
+that is delivered.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ BOOTSTRAPS = 200
 FEWEST_BOOTSTRAPS = 40
 ENSEMBLE_CANDIDATES = 128
 QUICK_STEPS = 10  # of greedy selection in each bootstrap sample
+GAIN_ERROR = 0.25  # standard error of what averaging adds, as a share of it
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class HonestScore:
     high: float
     confidence: float
     bootstraps: int
+    averaging: float = 0.0  # part of `corrected`: what averaging over folds adds
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -78,11 +83,12 @@ def correct(
     bootstraps: int = BOOTSTRAPS,
     seconds: float = np.inf,
     raw: float | None = None,
+    gain: float = 0.0,
 ) -> HonestScore:
     """Score of the final model, corrected for how it was picked; `final` are its out-of-fold predictions.
 
     With `ensemble` the picking is the weighing of an ensemble, without it is taking the best unit by
-    score.
+    score. `gain` is what averaging over folds adds to it.
     """
     pick = _EnsemblePick(evidence) if ensemble else _BestPick(evidence)
     generator = np.random.default_rng(seed)
@@ -91,7 +97,6 @@ def correct(
     whole = float(metric.score(task, final, y, weight))
     outside: list[float] = []
     wobble: list[float] = []
-    picking: list[float] = []
     deadline = time.monotonic() + seconds
     for _ in range(10 * bootstraps):  # a draw that leaves no row out does not count
         if len(outside) >= bootstraps or (len(outside) >= FEWEST_BOOTSTRAPS and time.monotonic() >= deadline):
@@ -102,22 +107,23 @@ def correct(
         if not len(out) or not inside.any():
             continue
         outside.append(float(metric.score(task, pick(counts)[out], y[out], weight[out])))
-        picking.append(outside[-1] - float(metric.score(task, final[out], y[out], weight[out])))
         wobble.append(float(rows @ inside / inside.sum()))
     if not outside:  # one row, or one group: nothing can be left out
         return HonestScore(metric.name, whole if raw is None else raw, whole, metric.least, metric.most, CONFIDENCE, 0)
     # What a bootstrap sample picks may be a unit that the search had dropped, or the clock cut off; what is delivered
     # is never better than it measures.
-    corrected = min(float(np.mean(outside)), whole)
-    # Two sources of doubt: which rows there were to score on, and what would have been picked with other rows.
-    doubt = np.array(wobble) - np.mean(wobble) + np.array(picking) - np.mean(picking)
+    corrected = float(np.clip(min(float(np.mean(outside)), whole) + gain, metric.least, metric.most))
+    # Which rows there were to score on, and how well the gain is known. That other rows would have led to another
+    # choice adds next to nothing to the error: the choices are about equally good.
+    spread = np.array(wobble) - np.mean(wobble)
+    spread = spread * np.sqrt(1 + (GAIN_ERROR * gain / max(float(spread.std()), 1e-12)) ** 2)
     tail = (1 - CONFIDENCE) / 2
-    low, high = corrected + np.quantile(doubt, [tail, 1 - tail])
+    low, high = corrected + np.quantile(spread, [tail, 1 - tail])
     if metric.name == "accuracy":  # a hundred right answers do not prove that there are no wrong ones
         least, most = wilson(corrected, int((weight > 0).sum()))
         low, high = min(low, least), max(high, most)
     low, high = np.clip([low, high], metric.least, metric.most).tolist()
-    return HonestScore(metric.name, whole if raw is None else raw, corrected, low, high, CONFIDENCE, len(outside))
+    return HonestScore(metric.name, whole if raw is None else raw, corrected, low, high, CONFIDENCE, len(outside), gain)
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

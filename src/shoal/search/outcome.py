@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from shoal.layout import Layout
-from shoal.search.ensemble import best_temperature, weigh
+from shoal.search.averaging import FoldPredictions, averaging_gain, best_temperature
+from shoal.search.ensemble import weigh
 from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, Evidence, HonestScore, correct
 from shoal.search.leaderboard import Leaderboard, make_leaderboard
 from shoal.search.model import Model, make_model
@@ -63,11 +64,16 @@ def conclude(
     predictions = [u.prediction for u in chosen if u.prediction is not None]
     combined = np.tensordot(shares, np.array(predictions), axes=1)
     scored = np.flatnonzero(weight > 0)
-    temperature = best_temperature(task, combined[scored], problem.y[scored], problem.judged_weight[scored])
+    folds = _fold_predictions(search, chosen, shares, averaged=refit is None)
+    temperature = best_temperature(folds, problem.judged_weight[search.sample_rows], search.limits.seed)
     combined = task.temper(combined, temperature)
     combined_score = float(metric.score(task, combined[scored], problem.y[scored], weight[scored]))
     steady = replace(metric, otherwise=combined_score)
-    honest, honest_best = _correct(search, steady, best, combined, ensemble, (seconds, bootstraps), group)
+    gain = averaging_gain(folds, steady, weight[search.sample_rows], temperature, search.limits.seed)
+    alone = _fold_predictions(search, [best], np.ones(1), averaged=refit is None)
+    gain_alone = averaging_gain(alone, steady, weight[search.sample_rows], 1.0, search.limits.seed)
+    gains = gain, gain_alone if ensemble else gain
+    honest, honest_best = _correct(search, steady, best, combined, ensemble, (seconds, bootstraps), group, gains)
     recipe_of = {unit.number: members[0].number for members in groups for unit in members}
     members = chosen
     if refit is not None:
@@ -103,6 +109,20 @@ def _choose(problem: Problem, candidates: Sequence[Unit]) -> tuple[list[Unit], n
     return [few[k] for k in taken], shares[taken]
 
 
+def _fold_predictions(search: Search, units: Sequence[Unit], shares: np.ndarray, averaged: bool) -> FoldPredictions:
+    """What the networks of each fold, weighed as in the model, say of the rows kept for honest estimates."""
+    problem, rows = search.problem, search.sample_rows
+    total = np.zeros((len(problem.folds), len(rows), problem.task.n_outputs))
+    for k in range(len(problem.folds)):
+        inputs = {view: problem.views[view][rows + k * problem.n] for view in {u.recipe.view for u in units}}
+        for unit, share in zip(units, shares, strict=True):
+            assert unit.brood is not None
+            total[k] += share * unit.brood.predict(unit, k, inputs[unit.recipe.view], search.limits.threads)
+    held_out = np.array([fold.valid[rows] > 0 for fold in problem.folds])
+    seen = np.array([fold.train[rows] > 0 for fold in problem.folds]) & ~held_out
+    return FoldPredictions(problem.task, total, held_out, seen, problem.y[rows], problem.loss_scale, averaged)
+
+
 def _correct(
     search: Search,
     metric: Metric,
@@ -111,8 +131,9 @@ def _correct(
     ensemble: bool,
     effort: tuple[float, int | None],
     group: np.ndarray | None,
+    gains: tuple[float, float],
 ) -> tuple[HonestScore, HonestScore]:
-    """The honest scores of the model and of the best unit alone.
+    """The honest scores of the model and of the best unit alone; `gains` are what averaging over folds adds to each.
 
     `metric` says what to take for the score of rows that have none, such as those of one class left out by a draw.
     """
@@ -126,10 +147,10 @@ def _correct(
     seconds, bootstraps = effort
     count, limit = (BOOTSTRAPS, seconds) if bootstraps is None else (bootstraps, np.inf)
     common: dict[str, Any] = {"seed": search.limits.seed, "bootstraps": count}
-    single = correct(evidence, _prediction(best)[rows], raw=best.score, seconds=limit / 3, **common)
+    single = correct(evidence, _prediction(best)[rows], raw=best.score, seconds=limit / 3, gain=gains[1], **common)
     if not ensemble:
         return single, single
-    return correct(evidence, combined[rows], ensemble=True, seconds=limit, **common), single
+    return correct(evidence, combined[rows], ensemble=True, seconds=limit, gain=gains[0], **common), single
 
 
 def _fitting(

@@ -285,10 +285,12 @@ def honest_words(honest: HonestScore, guess: float, target: str, recipes: int) -
     words = list(_expectation(honest, guess, target))
     if guess >= honest.low:
         words.append("That is within the interval: perhaps nothing was learned here.")
-    if honest.raw > honest.corrected:
-        words.append(
-            f"Measured before correction: {honest.raw:.4f}; part of it is the luck of the best of {recipes:,} recipes."
-        )
+    luck = honest.raw - (honest.corrected - honest.averaging)
+    words.append(
+        f"Measured on rows not trained on: {honest.raw:.4f}. Less {max(luck, 0.0):.4f}: the luck of the best of "
+        f"{recipes:,} recipes. {'Plus' if honest.averaging >= 0 else 'Less'} {abs(honest.averaging):.4f}: the model "
+        "averages the networks of all folds, and one fold at a time was measured."
+    )
     return words
 
 

@@ -124,6 +124,11 @@ class Brood:
         for u, unit in enumerate(units):
             self._note(unit, total[u], scores[u], losses[u])
 
+    def predict(self, unit: Unit, fold: int, inputs: np.ndarray, threads: int | None) -> np.ndarray:
+        """(n, n_outputs) what a unit's network of one fold says of any rows, encoded by that fold."""
+        raw = self.population.predict(inputs, [self._place(unit) * len(self.problem.folds) + fold], threads=threads)
+        return self.problem.folds[fold].target.back(self.problem.task, raw)[0]
+
     def _note(self, unit: Unit, prediction: np.ndarray, scores: np.ndarray, losses: np.ndarray) -> None:
         problem = self.problem
         weight = problem.judged_weight

@@ -1,0 +1,155 @@
+"""What averaging over folds is worth: the step from what is measured to what is delivered.
+
+An out-of-fold prediction comes from the networks of one fold (of one per repeat of the folds), since all others were
+trained on that row. The delivered model averages the networks of all folds, and an average of networks that disagree is
+better than one of them. Two steps estimate by how much, without training anything and without rows set aside:
+
+1. How much folds disagree on new rows. Folds that trained on a row disagree less about it than they would about a new
+   one, as all were pulled towards its target. The pull makes the loss on seen rows smaller, and the variance by about
+   the same factor; so the variance on seen rows is multiplied by the loss on held-out rows over the loss on seen rows.
+2. What that does to a score. Disagreement is added to the held-out predictions in two strengths, and the score is
+   extrapolated, linearly in the variance, to the variance that is left in the average (SIMEX; Cook and Stefanski,
+   1994). It works for any score. For squared errors a straight line is exact.
+
+Networks that learnt their rows by heart agree on them almost perfectly, which leaves little to go by. There the factor
+is limited, and the estimate errs towards too small a gain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, Task
+
+STRENGTHS = (0.25, 1.0)  # of the noise, in variances of one fold; none at all would keep the luck of having been chosen
+DRAWS = 16
+TEMPERATURE_DRAWS = 4
+LARGEST_FACTOR = {CLASSIFICATION: 2.0, MULTILABEL: 2.0, REGRESSION: 10.0}  # of the variance on seen rows
+LARGEST_SHARE = 0.1  # of the squared error that may be variance, where it is more than that on seen rows
+SMALLEST = 1e-6  # probability
+TEMPERATURES = np.geomspace(0.5, 4.0, 43)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldPredictions:
+    """Predictions of each fold's part of the model for the same rows, whether it was trained on them or not."""
+
+    task: Task
+    prediction: np.ndarray  # (n_folds, n, n_outputs)
+    held_out: np.ndarray  # (n_folds, n) whether a row is scored in a fold
+    seen: np.ndarray  # (n_folds, n) whether a fold was trained on a row that it is not scored on
+    y: np.ndarray
+    scale: np.ndarray | float = 1.0  # of errors
+    averaged: bool = True  # whether the model averages over folds; it does not where it was trained again on all rows
+
+    @property
+    def out_of_fold(self) -> np.ndarray:
+        """(n, n_outputs) the mean over folds that had not seen a row."""
+        return _mean_over(self.held_out, self.prediction)
+
+    @property
+    def removed(self) -> float:
+        """Share of one fold's variance that is in out-of-fold predictions and no longer in the average of all folds."""
+        if not self.averaged:
+            return 0.0
+        return float(1 / self.held_out.sum(axis=0).mean() - 1 / len(self.prediction))
+
+
+class Disagreement:
+    """Draws of how else the out-of-fold predictions might have come out, with other folds."""
+
+    def __init__(self, folds: FoldPredictions, seed: int) -> None:
+        self.task, self.folds = folds.task, folds
+        self.values = _open(self.task, folds.prediction)
+        self.centre = _open(self.task, folds.out_of_fold)
+        count = folds.seen.sum(axis=0)
+        usable = count >= 2  # of other rows nothing is known: they stay as they are
+        self.mean = _mean_over(folds.seen, self.values)
+        self.spread = np.sqrt(np.where(usable, count / np.maximum(count - 1, 1), 0.0) * self._factor(usable))[:, None]
+        self.generator = np.random.default_rng(seed)
+
+    def _factor(self, usable: np.ndarray) -> float:
+        """How much larger the variance between folds is on new rows than on seen ones."""
+        folds = self.folds
+        if not usable.any():
+            return 0.0
+        truth = np.eye(self.task.n_outputs)[folds.y] if self.task.kind == CLASSIFICATION else folds.y
+        errors = (((folds.prediction - truth) / folds.scale) ** 2).sum(axis=-1)
+        new = _mean_over(folds.held_out, errors)[usable].mean()
+        mean = _mean_over(folds.seen, folds.prediction)
+        old = (((mean - truth) / folds.scale) ** 2).sum(axis=-1)[usable].mean()
+        most = LARGEST_FACTOR[self.task.kind]
+        if self.task.kind == REGRESSION:
+            variance = _mean_over(folds.seen, (((folds.prediction - mean) / folds.scale) ** 2).sum(axis=-1))[usable]
+            most = min(most, LARGEST_SHARE * new / max(float(variance.mean()), 1e-300))
+        return float(np.clip(new / max(old, 1e-300), 1.0, max(most, 1.0)))
+
+    def draw(self, strength: float) -> np.ndarray:
+        """(n, n_outputs) out-of-fold predictions with so many variances of one fold added."""
+        folds, n = self.folds, len(self.folds.y)
+        keys = np.where(folds.seen, self.generator.random(folds.seen.shape), -1.0)
+        other = self.values[keys.argmax(axis=0), np.arange(n)] - self.mean
+        sign = self.generator.choice([-1.0, 1.0], n)[:, None]
+        return _close(self.task, self.centre + sign * np.sqrt(strength) * self.spread * other)
+
+
+def averaging_gain(folds: FoldPredictions, metric: Metric, weight: np.ndarray, temperature: float, seed: int) -> float:
+    """How much higher the score of the average over all folds is than that of out-of-fold predictions."""
+    if folds.removed <= 0:
+        return 0.0
+    disagreement = Disagreement(folds, seed)
+
+    def score(strength: float) -> float:
+        draws = (folds.task.temper(disagreement.draw(strength), temperature) for _ in range(DRAWS))
+        return float(np.mean([metric.score(folds.task, draw, folds.y, weight) for draw in draws]))
+
+    weak, strong = STRENGTHS
+    return (score(weak) - score(strong)) / (strong - weak) * folds.removed
+
+
+def best_temperature(folds: FoldPredictions, weight: np.ndarray, seed: int) -> float:
+    """The temperature with the lowest loss of the average over all folds, one mistake more being imagined.
+
+    Out-of-fold predictions are of fewer networks, so they are too sure of themselves more often than the average is.
+    """
+    task = folds.task
+    if task.kind == REGRESSION:
+        return 1.0
+    task = replace(task, doubt=max(task.doubt, 1 / (len(folds.y) + 2)))
+    share = weight / weight.sum()
+
+    def losses(prediction: np.ndarray) -> np.ndarray:
+        return np.array([float(task.losses(task.temper(prediction, float(t)), folds.y) @ share) for t in TEMPERATURES])
+
+    found = losses(folds.out_of_fold)
+    if folds.removed > 0:
+        disagreement = Disagreement(folds, seed)
+        weak, strong = (
+            np.mean([losses(disagreement.draw(strength)) for _ in range(TEMPERATURE_DRAWS)], axis=0)
+            for strength in STRENGTHS
+        )
+        found = found - (strong - weak) / (STRENGTHS[1] - STRENGTHS[0]) * folds.removed
+    return float(TEMPERATURES[int(np.argmin(found))])
+
+
+def _mean_over(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Mean of values (n_folds, n, ...) over the folds chosen for each row, (n_folds, n); zero where there is none."""
+    share = chosen / np.maximum(chosen.sum(axis=0), 1)
+    return np.asarray(np.einsum("kn,kn...->n...", share, values))
+
+
+def _open(task: Task, prediction: np.ndarray) -> np.ndarray:
+    """Predictions as numbers without bounds, to which noise can be added."""
+    if task.kind == REGRESSION:
+        return np.asarray(prediction, dtype=np.float64)
+    logs = np.log(np.maximum(prediction, SMALLEST).astype(np.float64))
+    if task.kind == MULTILABEL:
+        return np.asarray(logs - np.log(np.maximum(1.0 - prediction, SMALLEST)))
+    return np.asarray(logs - logs.mean(axis=-1, keepdims=True))
+
+
+def _close(task: Task, values: np.ndarray) -> np.ndarray:
+    """Back from `_open`."""
+    return values if task.kind == REGRESSION else task.activate(values)
