@@ -286,7 +286,7 @@ def targets(settings: Settings, found: Sequence[dict[str, Any]]) -> list[Target]
 
 def notes(settings: Settings, found: Sequence[dict[str, Any]]) -> list[str]:
     return [
-        f"Real tables: 60% of the rows, drawn at random, to search on with {settings.recipes} recipes; the rest to score.",
+        f"Real tables: 60% of the rows, drawn at random, to search on with {settings.recipes} recipes.",
         f"Generated tables: {settings.rows:,} rows to search on in {settings.seconds:g} s, as many to score on.",
         "Splits of one table share rows, so cases are not independent; with about 230 of them the share covered has a "
         "standard error of at least 1.4 points.",

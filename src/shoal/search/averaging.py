@@ -29,6 +29,7 @@ TEMPERATURE_DRAWS = 4
 LARGEST_FACTOR = {CLASSIFICATION: 2.0, MULTILABEL: 2.0, REGRESSION: 10.0}  # of the variance on seen rows
 LARGEST_SHARE = 0.1  # of the squared error that may be variance, where it is more than that on seen rows
 SMALLEST = 1e-6  # probability
+NEIGHBOURS = 20  # rows with about the same prediction
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 
 
@@ -68,6 +69,7 @@ class Disagreement:
         usable = count >= 2  # of other rows nothing is known: they stay as they are
         self.mean = _mean_over(folds.seen, self.values)
         self.spread = np.sqrt(np.where(usable, count / np.maximum(count - 1, 1), 0.0) * self._factor(usable))[:, None]
+        self.order = _alike(self.task, folds.out_of_fold)
         self.generator = np.random.default_rng(seed)
 
     def _factor(self, usable: np.ndarray) -> float:
@@ -77,22 +79,27 @@ class Disagreement:
             return 0.0
         truth = np.eye(self.task.n_outputs)[folds.y] if self.task.kind == CLASSIFICATION else folds.y
         errors = (((folds.prediction - truth) / folds.scale) ** 2).sum(axis=-1)
-        new = _mean_over(folds.held_out, errors)[usable].mean()
-        mean = _mean_over(folds.seen, folds.prediction)
-        old = (((mean - truth) / folds.scale) ** 2).sum(axis=-1)[usable].mean()
+        new, old = (_mean_over(which, errors)[usable].mean() for which in (folds.held_out, folds.seen))
         most = LARGEST_FACTOR[self.task.kind]
         if self.task.kind == REGRESSION:
+            mean = _mean_over(folds.seen, folds.prediction)
             variance = _mean_over(folds.seen, (((folds.prediction - mean) / folds.scale) ** 2).sum(axis=-1))[usable]
             most = min(most, LARGEST_SHARE * new / max(float(variance.mean()), 1e-300))
         return float(np.clip(new / max(old, 1e-300), 1.0, max(most, 1.0)))
 
     def draw(self, strength: float) -> np.ndarray:
-        """(n, n_outputs) out-of-fold predictions with so many variances of one fold added."""
+        """(n, n_outputs) out-of-fold predictions with so many variances of one fold added.
+
+        A row gets the disagreement about another row for which the model says much the same. That about the row itself
+        knows its target, as folds were pulled towards it.
+        """
         folds, n = self.folds, len(self.folds.y)
         keys = np.where(folds.seen, self.generator.random(folds.seen.shape), -1.0)
-        other = self.values[keys.argmax(axis=0), np.arange(n)] - self.mean
+        noise = self.spread * (self.values[keys.argmax(axis=0), np.arange(n)] - self.mean)
+        step = self.generator.integers(1, max(2, min(NEIGHBOURS, n)))
+        noise[self.order] = np.roll(noise[self.order], step, axis=0)
         sign = self.generator.choice([-1.0, 1.0], n)[:, None]
-        return _close(self.task, self.centre + sign * np.sqrt(strength) * self.spread * other)
+        return _close(self.task, self.centre + sign * np.sqrt(strength) * noise)
 
 
 def averaging_gain(folds: FoldPredictions, metric: Metric, weight: np.ndarray, temperature: float, seed: int) -> float:
@@ -138,6 +145,13 @@ def _mean_over(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Mean of values (n_folds, n, ...) over the folds chosen for each row, (n_folds, n); zero where there is none."""
     share = chosen / np.maximum(chosen.sum(axis=0), 1)
     return np.asarray(np.einsum("kn,kn...->n...", share, values))
+
+
+def _alike(task: Task, prediction: np.ndarray) -> np.ndarray:
+    """An order of the rows in which neighbours have about the same prediction."""
+    if task.kind == CLASSIFICATION:
+        return np.lexsort((prediction.max(axis=-1), prediction.argmax(axis=-1)))
+    return np.argsort(prediction.mean(axis=-1), kind="stable")
 
 
 def _open(task: Task, prediction: np.ndarray) -> np.ndarray:
