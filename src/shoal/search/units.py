@@ -137,8 +137,9 @@ class Brood:
             unit.fold_scores, unit.fold_losses = np.full(folds, -np.inf), np.full(folds, np.inf)
             unit.prediction = unit.sample = None
             return
-        row_losses = problem.task.losses(prediction, problem.y, problem.loss_scale)
-        unit.loss = float(weighted_mean(row_losses, weight))
+        scored = weight > 0  # zeros would change nothing but the order of the sum, and so its last bits
+        row_losses = problem.task.losses(prediction[scored], problem.y[scored], problem.loss_scale)
+        unit.loss = float(weighted_mean(row_losses, weight[scored]))
         unit.score = float(scores.mean())
         unit.fold_scores, unit.fold_losses, unit.prediction = scores, losses, prediction
         unit.train_curve = history.loss[place : place + folds, : unit.epochs].mean(axis=0)
