@@ -188,7 +188,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"there is no file {file}; --repeat takes the {SETTINGS} of an earlier run")
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError):
+    except (ValueError, UnicodeDecodeError, RecursionError):
         raise ValueError(f"{file} is truncated or is no JSON; --repeat takes the {SETTINGS} of a run") from None
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
         raise ValueError(f"{file} does not hold the settings of a run; --repeat takes the {SETTINGS} of one")
