@@ -20,7 +20,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data, parametrize_with_checks
 
 import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
@@ -191,6 +191,13 @@ def test_a_weight_of_two_is_the_row_twice_and_of_zero_no_row(iris):
     weighted.fit(X, y, sample_weight=weight)
     repeated.fit(X[twice], y[twice])
     np.testing.assert_array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
+    assert weighted.honest_score_ == repeated.honest_score_
+    assert weighted.leaderboard_["loss"].tolist() == repeated.leaderboard_["loss"].tolist()
+
+
+@pytest.mark.parametrize("kind", [ShoalClassifier, ShoalRegressor])
+def test_weights_are_repetitions_for_scikit_learn_with_default_settings_too(kind):
+    check_sample_weight_equivalence_on_dense_data(kind.__name__, kind())
 
 
 def test_balanced_classes_find_the_rare_one():

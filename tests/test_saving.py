@@ -1,9 +1,11 @@
 """Models on disk: safetensors and JSON, whole or refused."""
 
+import hashlib
 import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -33,14 +35,24 @@ def mixed():
 def test_a_model_comes_back_with_all_its_results(iris_model, tmp_path):
     X, y = load_iris(return_X_y=True)
     shoal.save(iris_model, tmp_path / "model")
-    assert {file.name for file in (tmp_path / "model").iterdir()} == {"model.json", "weights.safetensors"}
+    assert {file.name for file in (tmp_path / "model").iterdir()} == {
+        "model.json", "weights.safetensors", "timings.json"
+    }  # fmt: skip
     other = shoal.load(tmp_path / "model")
     np.testing.assert_array_equal(other.predict_proba(X), iris_model.predict_proba(X))
     assert other.score(X, y) == iris_model.score(X, y)
     assert other.leaderboard_.columns == iris_model.leaderboard_.columns
     assert other.best_member_ == iris_model.best_member_
     assert other.honest_score_ == iris_model.honest_score_
-    np.testing.assert_array_equal(other.cv_results_["mean_test_score"], iris_model.cv_results_["mean_test_score"])
+    assert other.cv_results_.keys() == iris_model.cv_results_.keys()
+    for name, column in iris_model.cv_results_.items():
+        if isinstance(column, np.ndarray):
+            np.testing.assert_array_equal(other.cv_results_[name], column)
+            assert other.cv_results_[name].dtype == column.dtype, name
+    (tmp_path / "model" / "timings.json").unlink()
+    bare = shoal.load(tmp_path / "model")
+    np.testing.assert_array_equal(bare.predict_proba(X), iris_model.predict_proba(X))
+    assert np.isnan(bare.leaderboard_["seconds"]).all()
 
 
 def test_tables_with_categories_dates_and_texts(tmp_path):
@@ -142,3 +154,122 @@ def test_500_networks_save_and_load_fast(tmp_path):
     other = shoal.load(tmp_path / "model")
     assert time.monotonic() - begun < 10, "a lax limit: it takes a tenth of a second on an idle machine"
     np.testing.assert_array_equal(other.predict_proba(X), model.predict_proba(X))
+
+
+# ---- files that were altered and sealed again ----
+
+
+def alter(folder, path, value):
+    """Give a field of model.json another value, and the file the checksum that fits it."""
+    whole = json.loads((folder / "model.json").read_text())
+    *outer, last = path
+    place = whole["body"]
+    for key in outer:
+        place = place[key]
+    place[last] = value
+    reseal(folder, whole)
+
+
+def reseal(folder, whole):
+    text = json.dumps(whole["body"], sort_keys=True, separators=(",", ":"))
+    whole["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (folder / "model.json").write_text(json.dumps(whole))
+
+
+ALTERED = [
+    *((("temperature",), value) for value in (0, -1.0, 1e300, float("nan"), float("inf"), "1", None, True)),
+    (("parts", 0, "weight"), -0.5),
+    (("parts", 0, "weight"), float("nan")),
+    (("parts", 0, "weight"), 0.9),
+    (("parts", 0, "recipe"), -1),
+    (("parts", 0, "view"), "round"),
+    (("parts", 0, "member"), {"hidden": [10**12]}),
+    (("parts",), []),
+    (("widths", "plain"), 10**9),
+    (("widths", "plain"), 0),
+    (("task", "n_outputs"), 4),
+    (("task", "kind"), "regression"),
+    (("classes", "values"), [0, 1]),
+    (("classes", "dtype"), "V8"),
+    (("classes", "values"), [[0], [1], [2]]),
+    (("encoders",), []),
+    (("encoders", 0, "missing"), ["nothing"]),
+    (("schema", "columns", 0, "kind"), "drop table"),
+    (("schema", "columns", 0, "kind"), "category"),
+    (("schema", "columns", 0, "kind"), "constant"),
+    (("results", "n_features_in_"), 5),
+    (("results", "best_index_"), 99),
+    (("leaderboard", "score"), [1.0]),
+    (("honest_score", "low"), [0]),
+    (("cv_results", "mean_test_score"), ["high"] * 9),
+    (("parameters", "n_jobs"), "all"),
+    (("parameters", "verbosity"), 1),
+    (("kind",), "oracle"),
+    (("reading",), {"missing": "NA"}),
+    (("feature_names",), ["a"]),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), ALTERED, ids=lambda part: str(part)[:30])
+def test_numbers_out_of_range_are_refused_though_the_checksum_fits(iris_model, tmp_path, path, value):
+    folder = tmp_path / "model"
+    shoal.save(iris_model, folder)
+    alter(folder, path, value)
+    with pytest.raises(ValueError, match=r"model\.json cannot be read as a model: .*use an unchanged copy") as caught:
+        shoal.load(folder)
+    assert "\n" not in str(caught.value)
+    if path == ("temperature",):
+        assert "temperature must be a" in str(caught.value)
+        assert f"got {value!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("bag.0.target.scale", np.nan), ("bag.0.target.scale", 0.0), ("bag.1.target.centre", np.inf),
+     ("bag.0.target.high", -9e9), ("bag.0.encoder.numbers.centre", np.nan), ("networks.plain", np.inf)],
+)  # fmt: skip
+def test_weights_that_no_training_gives_are_refused_though_the_checksum_fits(tmp_path, name, value):
+    from safetensors.numpy import load_file, save_file
+
+    folder = Path(tmp_path) / "model"
+    X, y = load_diabetes(return_X_y=True)
+    members = [Member(hidden=2, epochs=1)]
+    shoal.save(ShoalRegressor(members, strategy="grid", cv=2, seeds=1).fit(X, y), folder)
+    arrays = load_file(folder / "weights.safetensors")
+    arrays[name].ravel()[0] = value
+    save_file(arrays, folder / "weights.safetensors")
+    digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    alter(folder, ("weights_sha256",), digest)
+    with pytest.raises(ValueError, match=r"weights\.safetensors cannot be read as a model: .*unchanged") as caught:
+        shoal.load(folder)
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("depth", [200_000, 900])
+def test_json_nested_without_end_is_refused_in_a_sentence(iris_model, tmp_path, depth):
+    """200,000 brackets are too many to be read; 900 are read, and are too many for whoever walks through them."""
+    folder = tmp_path / "model"
+    shoal.save(iris_model, folder)
+    text = (folder / "model.json").read_text()
+    for name in ("model.json", "timings.json"):
+        (folder / name).write_text("[" * depth + "]" * depth)
+        with pytest.raises(ValueError, match=rf"{name}.*(nested too deeply|does not describe|must hold)") as caught:
+            shoal.load(folder)
+        assert "\n" not in str(caught.value)
+        (folder / "model.json").write_text(text)
+    (folder / "timings.json").unlink()
+    deep = json.loads("[" * min(depth, 900) + "]" * min(depth, 900))
+    whole = json.loads(text)
+    reseal(folder, {**whole, "body": {**whole["body"], "temperature": deep}})
+    with pytest.raises(ValueError, match=r"model\.json cannot be read as a model"):
+        shoal.load(folder)
+
+
+def test_models_of_the_first_version_are_read():
+    """Written by the code of that time: timings in model.json, scores among the weights."""
+    model = shoal.load(Path(__file__).parent / "models" / "version-1")
+    row = {"sepal length": [6.3], "sepal width": [3.3], "petal length": [6.0], "petal width": ["wide"]}
+    np.testing.assert_allclose(model.predict_proba(row), [[0.362941, 0.230311, 0.406748]], atol=1e-3)
+    assert model.leaderboard_["seconds"][0] == pytest.approx(0.016438, abs=1e-6)
+    assert model.cv_results_["mean_fit_time"][0] == pytest.approx(0.008219, abs=1e-6)
+    assert list(model.feature_names_in_) == list(row)

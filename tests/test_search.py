@@ -8,6 +8,7 @@ import scipy.stats
 from sklearn.datasets import load_digits, load_iris
 from sklearn.utils.validation import check_is_fitted
 
+import shoal
 from shoal import Member, Population, ShoalClassifier
 from shoal.search.ensemble import as_good_as_the_best, best_temperature, greedy, weigh
 from shoal.search.estimators import Hooks
@@ -181,7 +182,7 @@ CUTS = {  # the call, units done, units begun; and how many rungs the log of eac
 
 
 @pytest.mark.parametrize("name", CUTS)
-def test_a_search_ended_anywhere_in_a_round_can_be_repeated(iris, name, monkeypatch):
+def test_a_search_ended_anywhere_in_a_round_can_be_repeated(iris, name, monkeypatch, tmp_path):
     """Whose weights are there after an early end is another question than who would have gone on."""
     space = {"hidden": [4, 8, 16], "learning_rate": [1e-3, 3e-3, 1e-2, 3e-2], "encoding": ["plain", "piecewise"]}
     one, other = (ShoalClassifier(space, recipes=24, cv=3, epochs=9, seeds=2) for _ in range(2))
@@ -199,6 +200,10 @@ def test_a_search_ended_anywhere_in_a_round_can_be_repeated(iris, name, monkeypa
     assert one.leaderboard_["score"].tolist() == other.leaderboard_["score"].tolist()
     assert one.honest_score_.as_dict() == other.honest_score_.as_dict()
     assert one._run.search.log == other._run.search.log, "what was repeated can be repeated again"
+    for estimator, folder in ((one, "one"), (other, "other")):
+        shoal.save(estimator, tmp_path / folder)
+    for file in ("model.json", "weights.safetensors"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes(), file
 
 
 def test_a_repetition_that_is_ended_early_can_be_repeated_too(iris, monkeypatch):

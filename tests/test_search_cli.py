@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from commands import run, start, wait_for
 
 import shoal
 from shoal.search import rundir
-from shoal.search.estimators import Hooks
 from shoal.search.table import Table
 from shoal.search_cli import predict
 
@@ -104,7 +104,8 @@ def test_a_finished_run_is_never_overwritten(place, call):
 
 
 def test_a_repetition_has_the_same_bits(place, call):
-    call(place, "search", "--repeat", "first/settings.json", "--out", "again", "--threads", 1)
+    said = call(place, "search", "--repeat", "first/settings.json", "--out", "again", "--threads", 1, "--check").stdout
+    assert said.splitlines()[-1] == f"the same: every byte of {Path('first/model')} (its timings are not compared)"
     one, other = (answers(place / name, place / "iris.csv", proba=True) for name in ("first", "again"))
     assert one == other
     first, again = (read(place / name / "leaderboard.csv") for name in ("first", "again"))
@@ -112,6 +113,26 @@ def test_a_repetition_has_the_same_bits(place, call):
         assert {k: v for k, v in one.items() if k != "seconds"} == {k: v for k, v in other.items() if k != "seconds"}
     scores = [json.loads((place / n / "settings.json").read_text())["result"]["score"] for n in ("first", "again")]
     assert {**scores[0], "bootstraps": 0} == {**scores[1], "bootstraps": 0}
+
+
+@pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
+def test_a_check_names_the_first_file_that_differs_and_keeps_nothing(place, call, tmp_path, name):
+    shutil.copytree(place / "first", tmp_path / "run")
+    content = bytearray((tmp_path / "run" / "model" / name).read_bytes())
+    content[-9] ^= 1
+    (tmp_path / "run" / "model" / name).write_bytes(content)
+    said = call(tmp_path, "search", "--repeat", "run", "--check", code=1).stdout
+    assert said.splitlines()[-1] == f"different: {name} of the repetition is not that of {Path('run/model')}"
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_check_says_what_it_needs(place, call, tmp_path):
+    assert "--check needs the run" in call(place, "search", "iris.csv", "--target", -1, "--check", code=2).stderr
+    shutil.copytree(place / "first", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "model")
+    assert "there is no file" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
+    shutil.copytree(Path(__file__).parent / "models" / "version-1", tmp_path / "run" / "model")
+    assert "format version 2" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
 
 
 def test_the_command_gives_what_the_library_gives_and_another_seed_other_bits(place):
@@ -224,7 +245,7 @@ ENDLESS = ("--budget", 1000, "--epochs", 4, "--folds", 3)
 
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
-def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place, number, name):
+def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place, call, number, name):
     cut = place / f"cut-{name}"
     process = start(place, "search", "iris.csv", "--target", "species", *ENDLESS, "--out", cut.name)
     wait_for(process, "recipes, best")
@@ -237,11 +258,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place, number,
     settings = json.loads((cut / "settings.json").read_text())
     assert settings["result"]["ended"] == "interrupted"
     assert "was interrupted" in (cut / "report.html").read_text()
-    X, y = iris_table()
-    again = shoal.ShoalClassifier(cv=3)
-    again._hooks = Hooks(repeat=settings["log"], bootstraps=3, repeats=settings["search"]["repeats"])
-    saved = shoal.load(cut / "model")
-    np.testing.assert_array_equal(again.fit(X, y).predict_proba(X), saved.predict_proba(X))
+    assert "the same: every byte" in call(place, "search", "--repeat", cut.name, "--check").stdout
 
 
 def test_a_second_ctrl_c_quits_at_once_and_leaves_nothing(place):

@@ -26,7 +26,9 @@ shoal search german.csv --no-header --target -1 --dry-run
 
 shoal search patients.tsv.gz --target outcome --drop name --missing unknown --recipes 200 --out first-try
 
-shoal search --repeat first-try/settings.json --out again"""
+shoal search --repeat first-try/settings.json --out again
+
+shoal search --repeat first-try --check"""
 
 PREDICT_EXAMPLES = """Examples:
 
@@ -42,7 +44,7 @@ SCORING = (
     "neg_brier_score; for numbers r2 (default), neg_mean_squared_error or neg_mean_absolute_error."
 )
 
-NOT_REPEATED = {"repeat", "out", "threads", "file", "dry_run"}  # flags that go with --repeat
+NOT_REPEATED = {"repeat", "check", "out", "threads", "file", "dry_run"}  # flags that go with --repeat
 
 
 def search(
@@ -72,6 +74,12 @@ def search(
         Path | None,
         typer.Option(help="Do an earlier run again, to the bit, from its settings.json; with FILE, if the data moved."),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="With --repeat: say whether every byte of the model is the same, else exit with 1."
+        ),
+    ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Search a real data set that comes with scikit-learn.")] = False,
 ) -> None:
     """Find the best networks for a table, and how good they will be on new rows.
@@ -88,7 +96,10 @@ def search(
     earlier = None
     if repeat is not None:
         request, earlier = _repeated(context, request, repeat)
-    Session(_complete(request), earlier, repeat).run(out, dry_run)
+    elif check:
+        raise ValueError("--check needs the run to be repeated: shoal search --repeat shoal-runs/data-1 --check")
+    if not Session(_complete(request), earlier, repeat, check).run(out, dry_run):
+        raise typer.Exit(1)
 
 
 def _complete(request: Request) -> Request:

@@ -111,20 +111,25 @@ class Session:
 
     stop: Stop
 
-    def __init__(self, request: Request, earlier: dict[str, Any] | None, settings: Path | None = None) -> None:
-        """`earlier`: the run to be repeated, as read from `settings`."""
-        self.request, self.earlier, self.settings = request, earlier, settings
+    def __init__(
+        self, request: Request, earlier: dict[str, Any] | None, settings: Path | None = None, check: bool = False
+    ) -> None:
+        """`earlier`: the run to be repeated, as read from `settings`; with `check`, models are compared."""
+        self.request, self.earlier, self.settings, self.check = request, earlier, settings, check
+        self.different: str | None = None  # what of a repeated model is not as it was
         self.begun = time.monotonic()
 
     def elapsed(self) -> float:
         return time.monotonic() - self.begun
 
-    def run(self, out: Path | None, dry_run: bool) -> None:
-        from shoal.search.rundir import RunFolder, refuse_taken
+    def run(self, out: Path | None, dry_run: bool) -> bool:
+        """Whether the model is the one that it should be."""
+        from shoal.search.rundir import RunFolder, comparable_model, refuse_taken
 
         steady_output()
         if out is not None:
             refuse_taken(out)
+        self.model = comparable_model(self.settings) if self.check and self.settings is not None else None
         self._find_data()
         self.source = _read(self.request)
         if self.earlier is not None and self.earlier["data"]["sha256"] != self.source.sha256:
@@ -134,9 +139,10 @@ class Session:
         self._understand()
         self._plan()
         if dry_run:
-            return
+            return True
         with RunFolder(out, self.source.stem) as folder:
-            self._search(folder)
+            self._search(folder, keep=out is not None or not self.check)
+        return self.different is None
 
     def _find_data(self) -> None:
         """For a repetition: the data of the earlier run must be there, unchanged."""
@@ -216,8 +222,8 @@ class Session:
         if plan.memory > available_memory():
             print(f"  note: only {size_text(available_memory())} of memory are free; use fewer --folds or rows")
 
-    def _search(self, folder: RunFolder) -> None:
-        """Fit in another thread, so that this one hears Ctrl-C at once; then save."""
+    def _search(self, folder: RunFolder, keep: bool = True) -> None:
+        """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
         from shoal.search.background import two_step_interrupt
         from shoal.search.screen import Screen
 
@@ -231,16 +237,29 @@ class Session:
         try:
             with two_step_interrupt(told) as self.stop, screen:
                 estimator = self._fit(screen, budget)
-                if estimator is None:
+                if estimator is None or (self.check and self.stop.requested):
                     raise KeyboardInterrupt
                 screen.say("saving")
                 data = self._save(folder.path, estimator)
-                place = folder.finish()
+                if self.model is not None:
+                    self._compare(folder.path)
+                place = folder.finish() if keep else None
         except KeyboardInterrupt:
             folder.__exit__(None, None, None)
             print("interrupted: nothing was saved", file=sys.stderr, flush=True)
             os._exit(130)  # the thread that searches would be waited for
-        self._conclude(place, estimator, data)
+        if place is not None:
+            self._conclude(place, estimator, data)
+        if self.model is not None:
+            print(self.different or f"the same: every byte of {self.model} (its timings are not compared)")
+
+    def _compare(self, path: Path) -> None:
+        from shoal.search.rundir import MODEL, first_difference
+
+        assert self.model is not None
+        name = first_difference(self.model, path / MODEL)
+        if name is not None:
+            self.different = f"different: {name} of the repetition is not that of {self.model}"
 
     def _logged(self) -> int:
         """Units that the run to be repeated has trained."""
@@ -279,7 +298,9 @@ class Session:
             estimator._hooks.bootstraps = self.earlier["result"]["score"]["bootstraps"]
         estimator.target_name_ = question.target
         try:
-            return background.run(lambda: estimator.fit(question.X, question.y), screen.draw)
+            fitted = background.run(lambda: estimator.fit(question.X, question.y), screen.draw)
+            # What was asked for, not what the clock had left of it: a repetition saves the same.
+            return fitted.set_params(budget=request.budget, recipes=request.recipes or 1)
         except ValueError:
             if self.stop.requested:
                 return None

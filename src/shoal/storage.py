@@ -97,7 +97,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nd
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("shoal", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no dict
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(f"{os.fspath(path)} is not a complete safetensors file: {error}") from error
     if header.get("format") != FORMAT:
         raise ValueError(f"{os.fspath(path)} holds no Shoal population; save one with Population.save")

@@ -140,7 +140,8 @@ def make_problem(
             np.bincount(row_of[valid], both[valid], n),
         ))  # fmt: skip
     _check_folds(weights)
-    task = replace(task, doubt=1 / (len(np.unique(np.concatenate([valid for _, valid in pairs]))) + 2))
+    scored = np.unique(np.concatenate([valid for _, valid in pairs]))
+    task = replace(task, doubt=1 / (_rows_worth(np.bincount(row_of[scored], sample_weight[scored], n)) + 2))
     encoders = Encoder.fit_many(schema, table, [train for train, _, _ in weights])
     folds = tuple(
         Fold(train, valid, judged, encoder, Target.fit(task, targets, train))
@@ -186,6 +187,11 @@ def _check_folds(weights: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> No
                 raise ValueError(
                     f"fold {k} has no rows to {name} on (weight zero does not count); use fewer folds or more rows"
                 )
+
+
+def _rows_worth(weight: np.ndarray) -> float:
+    """How many rows these weights of distinct rows stand for; weights in a small unit count as one row each."""
+    return max(float(weight.sum()), float(np.count_nonzero(weight)))
 
 
 def _split(fold: Fold, offset: int) -> Split:

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from shoal.search.saving import model_folder
+from shoal.search.saving import DESCRIPTION, TIMINGS, model_folder, read_json
+from shoal.search.saving import VERSION as MODEL_VERSION
 
 FORMAT, VERSION = "shoal-run", 1
 SETTINGS, MODEL, REPORT, BOARD = "settings.json", "model", "report.html", "leaderboard.csv"
@@ -188,7 +189,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"there is no file {file}; --repeat takes the {SETTINGS} of an earlier run")
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError):
+    except (ValueError, UnicodeDecodeError, RecursionError):
         raise ValueError(f"{file} is truncated or is no JSON; --repeat takes the {SETTINGS} of a run") from None
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
         raise ValueError(f"{file} does not hold the settings of a run; --repeat takes the {SETTINGS} of one")
@@ -216,3 +217,29 @@ def find_model(path: Path) -> tuple[Path, dict[str, Any] | None]:
     beside = model.resolve().parent / SETTINGS
     settings = read_settings(beside) if model.name == MODEL and beside.is_file() else None
     return model, settings
+
+
+def comparable_model(settings: Path) -> Path:
+    """The model of the run with these settings, if it can be compared byte by byte."""
+    model = (settings if settings.is_dir() else settings.parent) / MODEL
+    file = model / DESCRIPTION
+    if not file.is_file():
+        raise FileNotFoundError(f"--check needs the model of the earlier run, and there is no file {file}")
+    described = read_json(file)
+    version = described.get("version") if isinstance(described, dict) else None
+    if version != MODEL_VERSION:
+        raise ValueError(
+            f"--check needs a model of format version {MODEL_VERSION}, and {file} has {version}: repeat the run "
+            "without --check, and compare with that"
+        )
+    return model
+
+
+def first_difference(one: Path, other: Path) -> str | None:
+    """The first file that is not the same in two folders of models, by name; the timings are left out."""
+    names = {file.name for folder in (one, other) for file in folder.iterdir()} - {TIMINGS}
+    for name in sorted(names):
+        contents = [(folder / name).read_bytes() if (folder / name).is_file() else None for folder in (one, other)]
+        if contents[0] != contents[1]:
+            return name
+    return None

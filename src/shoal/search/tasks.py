@@ -14,6 +14,15 @@ SMALLEST_PROBABILITY = 1e-7  # a certain mistake costs 16 in log-loss, not infin
 CLASSIFICATION, MULTILABEL, REGRESSION = "classification", "multilabel", "regression"
 
 
+def weighted_mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """(...,) means of values (..., n). No matrix product: its last bits depend on how many rows it is given at once.
+
+    >>> weighted_mean(np.array([[1.0, 4.0], [0.0, 8.0]]), np.array([1.0, 3.0])).tolist()
+    [3.25, 6.0]
+    """
+    return np.asarray((np.ascontiguousarray(values) * (weight / weight.sum())).sum(axis=-1))
+
+
 @dataclass(frozen=True)
 class Task:
     """The kind of task and the number of outputs. Targets are class numbers (n,) or values (n, n_outputs).
@@ -99,7 +108,7 @@ def _balanced_accuracy(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) 
     recall = np.zeros((*right.shape[:-1], task.n_outputs))
     present = np.flatnonzero(mass > 0)
     for k in present:
-        recall[..., k] = right[..., y == k] @ w[y == k] / mass[k]
+        recall[..., k] = weighted_mean(right[..., y == k], w[y == k])
     inverse = np.divide(w.sum(), mass * len(present), out=np.zeros_like(mass), where=mass > 0)
     influence = (right - recall[..., y]) * inverse[y]
     return np.asarray(recall.sum(axis=-1, keepdims=True) / len(present) + influence)
@@ -246,8 +255,7 @@ class Metric:
         """(...,) scores of predictions (..., n, n_outputs)."""
         if not self.defined(task, y, weight):
             return np.full(prediction.shape[:-2], self.otherwise)
-        total = weight.sum()
-        return np.asarray(self.rows(task, prediction, y, weight) @ (weight / total))
+        return weighted_mean(self.rows(task, prediction, y, weight), weight)
 
     def check(self, task: Task, y: np.ndarray, weight: np.ndarray, folds: Iterable[np.ndarray]) -> None:
         """Refuse folds (the rows that each is scored on) in which there is no such score."""

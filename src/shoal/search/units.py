@@ -12,7 +12,7 @@ from shoal.members import Member
 from shoal.population import Population
 from shoal.search.problem import Problem
 from shoal.search.space import Recipe
-from shoal.search.tasks import Metric
+from shoal.search.tasks import Metric, weighted_mean
 
 
 @dataclass(eq=False)
@@ -106,7 +106,7 @@ class Brood:
         return [unit for unit, done in zip(self.units, self.epochs(), strict=True) if (done > unit.fold_epochs).any()]
 
     def assess(self, units: Sequence[Unit], metric: Metric, threads: int | None) -> None:
-        """Predict the rows that each fold left out, and note scores."""
+        """Predict the rows that each fold left out, and note scores: the same bits in whatever company."""
         problem, task = self.problem, self.problem.task
         places = np.array([self._place(unit) for unit in units]) * len(problem.folds)
         weight = problem.valid_weight
@@ -119,7 +119,7 @@ class Brood:
             prediction = fold.target.back(task, raw)
             y, mass, judged = problem.y[rows], fold.valid[rows], fold.judged[rows]
             scores[:, k] = metric.score(task, prediction, y, mass)
-            losses[:, k] = task.losses(prediction, y, problem.loss_scale) @ (judged / judged.sum())
+            losses[:, k] = weighted_mean(task.losses(prediction, y, problem.loss_scale), judged)
             total[:, rows] += (prediction * (mass / weight[rows])[:, None]).astype(np.float32)
         for u, unit in enumerate(units):
             self._note(unit, total[u], scores[u], losses[u])
@@ -142,8 +142,9 @@ class Brood:
             unit.fold_scores, unit.fold_losses = np.full(folds, -np.inf), np.full(folds, np.inf)
             unit.prediction = unit.sample = None
             return
-        row_losses = problem.task.losses(prediction, problem.y, problem.loss_scale)
-        unit.loss = float(row_losses @ (weight / weight.sum()))
+        scored = weight > 0  # zeros would change nothing but the order of the sum, and so its last bits
+        row_losses = problem.task.losses(prediction[scored], problem.y[scored], problem.loss_scale)
+        unit.loss = float(weighted_mean(row_losses, weight[scored]))
         unit.score = float(scores.mean())
         unit.fold_scores, unit.fold_losses, unit.prediction = scores, losses, prediction
         unit.train_curve = history.loss[place : place + folds, : unit.epochs].mean(axis=0)
