@@ -284,9 +284,36 @@ def test_a_list_of_members_is_tried_as_given(iris):
     assert len(model.model_.parts) == 1
 
 
+def test_a_member_is_a_space_of_one_and_a_set_has_an_order(iris):
+    model = ShoalClassifier(Member(hidden=4, epochs=3), seeds=1, cv=3).fit(*iris)
+    assert (len(model.leaderboard_), model.best_member_.hidden) == (1, (4,))
+    space = {"hidden": (4, 4), "activation": ("relu", "tanh"), "learning_rate": {0.03, 0.01}, "epochs": 2}
+    model = ShoalClassifier(space, strategy="grid", seeds=1, cv=3).fit(*iris)
+    tried = [(unit.recipe.member.activation, unit.recipe.member.learning_rate) for unit in model._run.search.units]
+    assert tried == [("relu", 0.01), ("relu", 0.03), ("tanh", 0.01), ("tanh", 0.03)]
+    assert set(model.leaderboard_["hidden"]) == {"4x4"}
+
+
+def test_one_row_may_be_a_dict_of_values_and_equal_names_are_made_different():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(size=60), "colour": rng.choice(["red", "blue"], 60)})
+    y = (frame["colour"] == "red").astype(int)
+    model = ShoalClassifier(Member(epochs=3), seeds=1, cv=3).fit(frame, y)
+    one = model.predict_proba({"size": 0.5, "colour": "red"})
+    assert one.tolist() == model.predict_proba(pd.DataFrame({"size": [0.5], "colour": ["red"]})).tolist()
+    frame.columns = ["a", "a"]
+    with pytest.warns(UserWarning, match=r"'a' is there more than once: one is now 'a \(2\)'"):
+        model.fit(frame, y)
+    assert list(model.feature_names_in_) == ["a", "a (2)"]
+    with pytest.warns(UserWarning, match="more than once"):
+        assert model.predict(frame).shape == (60,)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ({"space": 5}, "space must be a dict of choices.*; got 5: a number of recipes is recipes=, .* budget="),
+        ({"space": {"hidden": []}}, r"a linear model, without hidden layers, is hidden=\(\)"),
         ({"strategy": "halvin"}, "did you mean 'halving'"),
         ({"scoring": "accurac"}, "did you mean 'accuracy'"),
         ({"budget": -1}, "budget must be a number of seconds above zero"),
@@ -301,7 +328,7 @@ def test_a_list_of_members_is_tried_as_given(iris):
     ],
 )
 def test_mistakes_say_the_rule_the_value_and_the_remedy(iris, arguments, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         ShoalClassifier(**{**SMALL, **arguments}).fit(*iris)
 
 

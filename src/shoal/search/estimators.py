@@ -35,7 +35,7 @@ from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe, Space, check_space, default_space
 from shoal.search.strategies import HALVING, anchors, find_strategy
-from shoal.search.table import Table
+from shoal.search.table import Table, with_unique_names
 from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, Task, find_metric
 
 STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default recipe is trained for
@@ -68,8 +68,8 @@ class Run:
 class _ShoalEstimator(BaseEstimator):
     """What both estimators share. Constructors only store; `fit` checks.
 
-    space         None: a good default; or a dict of lists and scipy distributions, by names of Member's fields (and
-                  "encoding"); or a list of Members
+    space         None: a good default; or a dict of alternatives and scipy distributions, by names of Member's fields
+                  (and "encoding"), as `shoal.grid` takes them; or a Member, or a list of them
     strategy      "halving" (survivors go on from where they stand), "random", "grid", "optuna"
     recipes       how many to try, where no budget says it
     budget        seconds for the whole fit; uses them, and ends on them
@@ -258,6 +258,7 @@ class _ShoalEstimator(BaseEstimator):
             if reset:
                 self.n_features_in_ = len(X.names)
             return X, False
+        X = with_unique_names(X)
         if hasattr(X, "columns") or type(X) is dict or has_strings(X):
             checked = X if type(X) is not dict else Table.of(X)
             if not isinstance(checked, Table):
@@ -267,7 +268,7 @@ class _ShoalEstimator(BaseEstimator):
                 raise ValueError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
             return table, False
         array = validate_data(
-            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1
+            self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2 if reset else 1
         )
         return Table.of(array), True
 
