@@ -1,6 +1,7 @@
 """The estimators as scikit-learn users meet them."""
 
 import pickle
+import sys
 
 import numpy as np
 import pandas as pd
@@ -246,7 +247,7 @@ def test_preprocessing_never_sees_the_rows_a_fold_is_scored_on(iris):
     numbers = [fit.model_.bags[0].encoder.numbers for fit in fits]
     np.testing.assert_array_equal(numbers[0].centre, numbers[1].centre)
     np.testing.assert_array_equal(numbers[0].edges, numbers[1].edges)
-    one, two = (fit.leaderboard_.columns["label"] for fit in fits)
+    one, two = (fit._board.columns["label"] for fit in fits)
     assert sorted(one) == sorted(two), "the same recipes were tried"
     # Fitted on all rows instead, as a careless pipeline would be, the scale would be another one.
     from shoal.search.numbers import Numbers
@@ -282,6 +283,48 @@ def test_a_list_of_members_is_tried_as_given(iris):
     assert set(model.leaderboard_["seeds"]) == {2}
     assert model.best_member_.replace(epochs=None) in members
     assert len(model.model_.parts) == 1
+
+
+def test_the_leaderboard_is_a_frame_that_prints_as_a_list_of_recipes(fitted, monkeypatch):
+    board = fitted.leaderboard_
+    assert isinstance(board, pd.DataFrame)
+    assert board.head(3)["rank"].tolist() == [1, 2, 3]
+    assert list(board[["score"]].columns) == ["score"]
+    assert "label" in str(board[["label", "score"]]), "parts are printed by pandas"
+    assert str(board).startswith("Leaderboard of 36 recipes\n    1  0.9")
+    assert board[0] == fitted._board[0]
+    assert board[-1]["rank"] == board.to_pandas().iloc[-1]["rank"] == 36
+    assert board.to_csv().splitlines()[0].startswith("rank,recipe,score")
+    assert pickle.loads(pickle.dumps(board)).equals(board)
+    board["score"] = 0.0
+    assert fitted.leaderboard_["score"].max() > 0.9, "it is the user's copy"
+    assert not hasattr(ShoalClassifier(), "leaderboard_")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.delitem(sys.modules, "shoal.search.board_frame")
+    assert fitted.leaderboard_ is fitted._board
+
+
+def test_the_honest_score_is_a_number(fitted):
+    score = fitted.honest_score_
+    assert float(score) == score.corrected
+    assert f"{score:.3f}" == f"{score.corrected:.3f}"
+    assert f"{score}" == str(score)
+    assert str(score).startswith("accuracy 0.")
+
+
+def test_an_estimator_writes_its_report(fitted, iris, tmp_path):
+    X, y = iris
+    page = fitted.report(tmp_path / "page.html")
+    said = page.read_text(encoding="utf-8")
+    assert "150 rows" in said
+    assert fitted._board[0]["label"].split(",")[0].split()[0] in said
+    model = ShoalClassifier(Member(epochs=2), seeds=1, cv=3).fit(X, pd.Series(y, name="kind of iris"))
+    assert "kind of iris" in model.report(tmp_path / "named.html", title="Irises & more").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="files and pickles of a model do not hold; call it after fit"):
+        pickle.loads(pickle.dumps(model)).report(tmp_path / "no.html")
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        ShoalClassifier().report(tmp_path / "no.html")
+    assert not (tmp_path / "no.html").exists()
 
 
 def test_a_member_is_a_space_of_one_and_a_set_has_an_order(iris):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from sklearn.utils.validation import (
 
 from shoal.search.arguments import (
     has_strings,
+    plain_name,
     positive,
     refuse_extreme,
     seed_of,
@@ -63,6 +66,8 @@ class Run:
     phases: dict[str, float]  # seconds
     seed: int
     repeats: int
+    table: Table  # as it was given
+    target: str  # its name
 
 
 class _ShoalEstimator(BaseEstimator):
@@ -133,7 +138,7 @@ class _ShoalEstimator(BaseEstimator):
         self._check_rows(task, target, weight)
         seed = seed_of(self.random_state)
         schema = Schema.of(table, plain=plain)
-        table = schema.check(table)
+        given, table = table, schema.check(table)
         repeats = hooks.repeats or default_repeats(len(target), clock.budget, schema)
         folds = default_folds(len(target), schema)
         pairs, cv_name = make_folds(self.cv, task, X, target, groups, seed % (1 << 32), folds, repeats)
@@ -162,7 +167,8 @@ class _ShoalEstimator(BaseEstimator):
             "search": trained - encoded,
             "ensemble and honest score": clock.elapsed() - trained,
         }
-        self._run = Run(search, outcome, cv_name, space, phases, seed, repeats)
+        target_name = plain_name(y, getattr(self, "target_name_", None)) or "y"
+        self._run = Run(search, outcome, cv_name, space, phases, seed, repeats, given, target_name)
         return self
 
     def _search(
@@ -227,7 +233,7 @@ class _ShoalEstimator(BaseEstimator):
 
     def _publish(self, search: Search, outcome: Outcome) -> None:
         self.model_ = outcome.model
-        self.leaderboard_ = outcome.board
+        self._board = outcome.board
         self.best_member_ = outcome.best.recipe.member
         self.best_index_ = outcome.place
         self.best_score_ = outcome.board[outcome.place]["score"]
@@ -237,6 +243,33 @@ class _ShoalEstimator(BaseEstimator):
         self.n_networks_ = len(search.units) * len(search.problem.folds)
         self.schema_ = outcome.model.schema
         self.ensemble_gain_ = outcome.ensemble_score - outcome.best_pooled
+
+    @property
+    def leaderboard_(self) -> Any:
+        """A row for each recipe, the best first: a pandas DataFrame where pandas is installed."""
+        board = self.__dict__.get("_board")
+        if board is None:
+            raise AttributeError(f"this {type(self).__name__} has no leaderboard_ yet: call fit first")
+        try:
+            from shoal.search.board_frame import board_frame
+        except ModuleNotFoundError:
+            return board
+        return board_frame(board)
+
+    def report(self, path: str | os.PathLike[str], title: str | None = None) -> Path:
+        """Write the report of the search as one HTML page that works offline, and say where it is."""
+        from shoal.report import write_search_page
+        from shoal.search.summary import Context, report_data
+
+        check_is_fitted(self)
+        run: Run | None = getattr(self, "_run", None)
+        if run is None:
+            raise ValueError(
+                "report needs what happened in the search, which files and pickles of a model do not hold; call it "
+                "after fit, before saving (`shoal search` writes report.html beside its model)"
+            )
+        context = Context(title or f"{len(run.table):,} rows", run.target, budget=self.budget)
+        return write_search_page(report_data(self, run.table, context), Path(path))
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles hold what prediction and reading the results need, not every network that was ever trained."""

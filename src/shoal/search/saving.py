@@ -168,7 +168,7 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "one_column": getattr(estimator, "_one_column", None),
         "feature_names": _names(estimator),
         "target_name": getattr(estimator, "target_name_", None),
-        "leaderboard": estimator.leaderboard_.columns,
+        "leaderboard": estimator._board.columns,
         "cv_results": results,
         "best_member": estimator.best_member_.as_dict(),
         "honest_score": estimator.honest_score_.as_dict(),
@@ -231,7 +231,7 @@ def _restore(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     words = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
     board = {name: [words.get(cell, cell) if name in NUMBERS else cell for cell in column]
              for name, column in body["leaderboard"].items()}  # fmt: skip
-    estimator.leaderboard_ = Leaderboard(board)
+    estimator._board = Leaderboard(board)
     estimator.cv_results_ = body["cv_results"] | _under("results.", arrays)
     estimator.cv_results_ |= param_columns(estimator.cv_results_["params"])
     estimator.best_member_ = Member.from_dict(body["best_member"])
