@@ -82,7 +82,8 @@ class _ShoalEstimator(BaseEstimator):
     scoring       what the leaderboard and the honest score show; None: accuracy or R2. Others are "balanced_accuracy",
                   "roc_auc" (the mean over classes, each against the rest), "f1" (of two classes that of the second one,
                   of more the mean), "f1_macro", "neg_log_loss", "neg_brier_score"; for numbers
-                  "neg_mean_absolute_error", "neg_mean_squared_error"
+                  "neg_mean_absolute_error", "neg_mean_squared_error"; any other name of scikit-learn, a scorer of
+                  make_scorer, or a function of (estimator, X, y) that looks at predictions only
     seeds         of each of the best recipes, to tell luck from architecture
     epochs        of the longest default recipe, and of members without epochs of their own; None: by the number of rows
     ensemble      combine the best; False: the best recipe alone
@@ -103,7 +104,7 @@ class _ShoalEstimator(BaseEstimator):
         recipes: int = 100,
         budget: float | None = None,
         cv: Any = None,
-        scoring: str | None = None,
+        scoring: Any = None,
         seeds: int = 3,
         epochs: int | None = None,
         ensemble: bool = True,
@@ -142,7 +143,7 @@ class _ShoalEstimator(BaseEstimator):
         repeats = hooks.repeats or default_repeats(len(target), clock.budget, schema)
         folds = default_folds(len(target), schema)
         pairs, cv_name = make_folds(self.cv, task, X, target, groups, seed % (1 << 32), folds, repeats)
-        metric = find_metric(self.scoring, task)
+        metric = find_metric(self.scoring, task, getattr(self, "classes_", None))
         metric.check(task, target, weight, [valid for _, valid in pairs])
         class_weight = self._class_weight(target)
         problem = make_problem(task, schema, table, target, pairs, weight, class_weight)
@@ -353,7 +354,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         recipes: int = 100,
         budget: float | None = None,
         cv: Any = None,
-        scoring: str | None = None,
+        scoring: Any = None,
         seeds: int = 3,
         epochs: int | None = None,
         ensemble: bool = True,
