@@ -230,8 +230,8 @@ def test_scorers_see_predictions_as_scikit_learn_gives_them():
     metric = find_metric("neg_root_mean_squared_error", Task(REGRESSION, 1))
     assert metric.score(Task(REGRESSION, 1), p, y, weight) == pytest.approx([-value])
     p, y, weight = drawn(MULTILABEL, 3, units=1)
-    value = sklearn_metrics.jaccard_score(y, p[0] > 0.5, average="samples", sample_weight=weight)
-    metric = find_metric("jaccard_samples", Task(MULTILABEL, 3))
+    value = sklearn_metrics.jaccard_score(y, p[0] > 0.5, average="macro", sample_weight=weight)
+    metric = find_metric("jaccard_macro", Task(MULTILABEL, 3))
     assert metric.score(Task(MULTILABEL, 3), p, y, weight) == pytest.approx([value])
 
 
