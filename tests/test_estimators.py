@@ -1,6 +1,7 @@
 """The estimators as scikit-learn users meet them."""
 
 import pickle
+import sys
 
 import numpy as np
 import pandas as pd
@@ -253,7 +254,7 @@ def test_preprocessing_never_sees_the_rows_a_fold_is_scored_on(iris):
     numbers = [fit.model_.bags[0].encoder.numbers for fit in fits]
     np.testing.assert_array_equal(numbers[0].centre, numbers[1].centre)
     np.testing.assert_array_equal(numbers[0].edges, numbers[1].edges)
-    one, two = (fit.leaderboard_.columns["label"] for fit in fits)
+    one, two = (fit._board.columns["label"] for fit in fits)
     assert sorted(one) == sorted(two), "the same recipes were tried"
     # Fitted on all rows instead, as a careless pipeline would be, the scale would be another one.
     from shoal.search.numbers import Numbers
@@ -291,9 +292,78 @@ def test_a_list_of_members_is_tried_as_given(iris):
     assert len(model.model_.parts) == 1
 
 
+def test_the_leaderboard_is_a_frame_that_prints_as_a_list_of_recipes(fitted, monkeypatch):
+    board = fitted.leaderboard_
+    assert isinstance(board, pd.DataFrame)
+    assert board.head(3)["rank"].tolist() == [1, 2, 3]
+    assert list(board[["score"]].columns) == ["score"]
+    assert "label" in str(board[["label", "score"]]), "parts are printed by pandas"
+    assert str(board).startswith("Leaderboard of 36 recipes\n    1  0.9")
+    assert board[0] == fitted._board[0]
+    assert board[-1]["rank"] == board.to_pandas().iloc[-1]["rank"] == 36
+    assert board.to_csv().splitlines()[0].startswith("rank,recipe,score")
+    assert pickle.loads(pickle.dumps(board)).equals(board)
+    board["score"] = 0.0
+    assert fitted.leaderboard_["score"].max() > 0.9, "it is the user's copy"
+    assert not hasattr(ShoalClassifier(), "leaderboard_")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.delitem(sys.modules, "shoal.search.board_frame")
+    assert fitted.leaderboard_ is fitted._board
+
+
+def test_the_honest_score_is_a_number(fitted):
+    score = fitted.honest_score_
+    assert float(score) == score.corrected
+    assert f"{score:.3f}" == f"{score.corrected:.3f}"
+    assert f"{score}" == str(score)
+    assert str(score).startswith("accuracy 0.")
+
+
+def test_an_estimator_writes_its_report(fitted, iris, tmp_path):
+    X, y = iris
+    page = fitted.report(tmp_path / "page.html")
+    said = page.read_text(encoding="utf-8")
+    assert "150 rows" in said
+    assert fitted._board[0]["label"].split(",")[0].split()[0] in said
+    model = ShoalClassifier(Member(epochs=2), seeds=1, cv=3).fit(X, pd.Series(y, name="kind of iris"))
+    assert "kind of iris" in model.report(tmp_path / "named.html", title="Irises & more").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="files and pickles of a model do not hold; call it after fit"):
+        pickle.loads(pickle.dumps(model)).report(tmp_path / "no.html")
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        ShoalClassifier().report(tmp_path / "no.html")
+    assert not (tmp_path / "no.html").exists()
+
+
+def test_a_member_is_a_space_of_one_and_a_set_has_an_order(iris):
+    model = ShoalClassifier(Member(hidden=4, epochs=3), seeds=1, cv=3).fit(*iris)
+    assert (len(model.leaderboard_), model.best_member_.hidden) == (1, (4,))
+    space = {"hidden": (4, 4), "activation": ("relu", "tanh"), "learning_rate": {0.03, 0.01}, "epochs": 2}
+    model = ShoalClassifier(space, strategy="grid", seeds=1, cv=3).fit(*iris)
+    tried = [(unit.recipe.member.activation, unit.recipe.member.learning_rate) for unit in model._run.search.units]
+    assert tried == [("relu", 0.01), ("relu", 0.03), ("tanh", 0.01), ("tanh", 0.03)]
+    assert set(model.leaderboard_["hidden"]) == {"4x4"}
+
+
+def test_one_row_may_be_a_dict_of_values_and_equal_names_are_made_different():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(size=60), "colour": rng.choice(["red", "blue"], 60)})
+    y = (frame["colour"] == "red").astype(int)
+    model = ShoalClassifier(Member(epochs=3), seeds=1, cv=3).fit(frame, y)
+    one = model.predict_proba({"size": 0.5, "colour": "red"})
+    assert one.tolist() == model.predict_proba(pd.DataFrame({"size": [0.5], "colour": ["red"]})).tolist()
+    frame.columns = ["a", "a"]
+    with pytest.warns(UserWarning, match=r"'a' is there more than once: one is now 'a \(2\)'"):
+        model.fit(frame, y)
+    assert list(model.feature_names_in_) == ["a", "a (2)"]
+    with pytest.warns(UserWarning, match="more than once"):
+        assert model.predict(frame).shape == (60,)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ({"space": 5}, "space must be a dict of choices.*; got 5: a number of recipes is recipes=, .* budget="),
+        ({"space": {"hidden": []}}, r"a linear model, without hidden layers, is hidden=\(\)"),
         ({"strategy": "halvin"}, "did you mean 'halving'"),
         ({"scoring": "accurac"}, "did you mean 'accuracy'"),
         ({"budget": -1}, "budget must be a number of seconds above zero"),
@@ -308,7 +378,7 @@ def test_a_list_of_members_is_tried_as_given(iris):
     ],
 )
 def test_mistakes_say_the_rule_the_value_and_the_remedy(iris, arguments, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         ShoalClassifier(**{**SMALL, **arguments}).fit(*iris)
 
 

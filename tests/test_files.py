@@ -127,6 +127,20 @@ def test_equal_names_are_made_different(tmp_path):
     assert any("more than once" in note for note in understood.notes)
 
 
+def test_infinities_may_be_named_as_missing(tmp_path):
+    path = written(tmp_path, "a,b\n1,inf\n2,Infinity\n3,-inf\n4,5\n")
+    with pytest.raises(ValueError, match="column 'b' has 1 infinite value"):
+        read_table(path, missing=["inf"])
+    table, understood = read_table(path, missing=["inf", "-inf"])
+    assert str(cells(table)[1]) == "[nan, nan, nan, 5.0]"
+    assert understood.missing == 3
+    pd = pytest.importorskip("pandas")
+    pd.DataFrame({"a": [1.0, np.inf]}).to_parquet(tmp_path / "t.parquet")
+    table, understood = read_table(tmp_path / "t.parquet", missing=["inf"])
+    assert str(cells(table)) == "[[1.0, nan]]"
+    assert understood.missing == 1
+
+
 def test_long_cells(tmp_path):
     table, _ = read_table(written(tmp_path, "text,y\n" + "word " * 50_000 + ",1\nshort,2\n"))
     assert len(table.columns[0][0]) > 200_000

@@ -2,6 +2,8 @@
 
 import math
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -96,11 +98,37 @@ def test_grid_takes_a_tuple_as_one_architecture_and_ranges_and_arrays_as_alterna
     assert [m.learning_rate for m in grid(learning_rate=np.array([0.1, 0.2]))] == [0.1, 0.2]
 
 
+def test_anything_that_holds_several_values_holds_alternatives():
+    pd = pytest.importorskip("pandas")
+    assert [m.activation for m in grid(activation=shoal.ACTIVATIONS)] == list(shoal.ACTIVATIONS)
+    rates = [1e-3, 1e-2]
+    for value in (tuple(rates), set(rates), pd.Series(rates), pd.Index(rates), np.array(rates), iter(rates)):
+        assert [m.learning_rate for m in grid(learning_rate=value)] == rates
+    assert [m.seed for m in grid(seed=range(2, 5))] == [2, 3, 4]
+    assert [m.learning_rate for m in grid(learning_rate=np.array(0.5))] == [0.5]
+    assert [m.features for m in grid(features=(0, 1))] == [(0, 1)]
+    assert [m.features for m in grid(features=[(0, 1), None])] == [(0, 1), None]
+    assert [m.hidden for m in grid(hidden={16, (4, 4), 8, ()})] == [(8,), (16,), (), (4, 4)]
+    drawn = sample(40, learning_rate=iter(rates), activation=("relu", "tanh"), hidden=(8, 16))
+    assert {(m.learning_rate, m.activation, m.hidden) for m in drawn} == {
+        (rate, activation, (8, 16)) for rate in rates for activation in ("relu", "tanh")
+    }
+
+
+def test_a_set_has_the_same_order_in_every_process():
+    code = "import shoal; print([m.activation for m in shoal.grid(activation=set(shoal.ACTIVATIONS))])"
+    said = [
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True)
+        for seed in ("1", "2")
+    ]
+    assert said[0].stdout == said[1].stdout == f"{sorted(shoal.ACTIVATIONS)}\n"
+
+
 @pytest.mark.parametrize("make", [grid, lambda **k: sample(3, **k)])
 def test_unknown_fields_and_empty_lists_are_refused(make):
     with pytest.raises(TypeError, match="no field 'activations'; did you mean 'activation'"):
         make(activations=["relu"])
-    with pytest.raises(ValueError, match="hidden has no alternatives"):
+    with pytest.raises(ValueError, match=r"hidden has no alternatives: .* a linear model, .* is hidden=\(\)"):
         make(hidden=[])
 
 

@@ -8,6 +8,7 @@ import pytest
 from sklearn import metrics as sklearn_metrics
 from sklearn.datasets import load_breast_cancer, load_iris
 
+import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
 from shoal.search.honest import Evidence, HonestScore, correct
 from shoal.search.problem import make_problem
@@ -198,6 +199,123 @@ def test_an_honest_area_takes_no_time_to_speak_of():
     assert score.bootstraps == 50
     assert len(calls) <= units + 2 * 50 + 2
     assert abs(score.corrected - 0.5) < 0.02
+
+
+# ---- scikit-learn's scorers ----
+
+
+def test_scorers_see_predictions_as_scikit_learn_gives_them():
+    """Names, objects and functions; labels, probabilities and thresholds; weights, and rows repeated in their place."""
+    p, y, weight = drawn(CLASSIFICATION, 2, units=1)
+    task, classes, weight = Task(CLASSIFICATION, 2), np.array(["no", "yes"]), 2 * weight
+    said, times = classes[p[0].argmax(axis=1)], weight.astype(int)
+
+    def agreement(estimator, X, y):
+        return float(np.mean(estimator.predict(X) == y))
+
+    beta = sklearn_metrics.make_scorer(sklearn_metrics.fbeta_score, beta=2, pos_label="yes")
+    expected = {
+        "precision": sklearn_metrics.precision_score(y, p[0].argmax(axis=1), sample_weight=weight),
+        "average_precision": sklearn_metrics.average_precision_score(y, p[0][:, 1], sample_weight=weight),
+        beta: sklearn_metrics.fbeta_score(classes[y], said, beta=2, pos_label="yes", sample_weight=weight),
+        agreement: float(np.average(said == classes[y], weights=times)),
+    }
+    for scoring, value in expected.items():
+        metric = find_metric(scoring, task, classes)
+        assert metric.score(task, p, y, weight) == pytest.approx([value], rel=1e-6)
+        assert metric.rows(task, p[0], y, weight) @ weight / weight.sum() == pytest.approx(value, rel=1e-6)
+    assert [find_metric(scoring, task, classes).name for scoring in (beta, agreement)] == ["fbeta_score", "agreement"]
+    p, y, weight = drawn(REGRESSION, 1, units=1)
+    value = sklearn_metrics.root_mean_squared_error(y, p[0], sample_weight=weight)
+    metric = find_metric("neg_root_mean_squared_error", Task(REGRESSION, 1))
+    assert metric.score(Task(REGRESSION, 1), p, y, weight) == pytest.approx([-value])
+    p, y, weight = drawn(MULTILABEL, 3, units=1)
+    value = sklearn_metrics.jaccard_score(y, p[0] > 0.5, average="macro", sample_weight=weight)
+    metric = find_metric("jaccard_macro", Task(MULTILABEL, 3))
+    assert metric.score(Task(MULTILABEL, 3), p, y, weight) == pytest.approx([value])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "outputs"),
+    [
+        ("matthews_corrcoef", CLASSIFICATION, 2), ("average_precision", CLASSIFICATION, 2),
+        ("precision_macro", CLASSIFICATION, 4), ("neg_root_mean_squared_error", REGRESSION, 1),
+        ("explained_variance", REGRESSION, 2), ("jaccard_samples", MULTILABEL, 3),
+    ],
+)  # fmt: skip
+def test_rows_that_are_alike_have_the_influence_that_they_have_on_the_score_of_samples(name, kind, outputs):
+    """The last of ten predictions: its influences are means over the first eight, at one evaluation."""
+    p, y, _ = drawn(kind, outputs, n=1_000, units=10)
+    task, metric = Task(kind, outputs), find_metric(name, Task(kind, outputs))
+    evaluations = []
+    ask = metric.rows.value
+    metric.rows.value = lambda *arguments: evaluations.append(1) or ask(*arguments)
+    rows = metric.rows(task, p, y, np.ones(len(y)))
+    assert len(evaluations) <= 8 * (1 + 72) + 2, "bounded, however many predictions there are"
+    rng = np.random.default_rng(1)
+    exact, quick = [], []
+    for _ in range(40):
+        counts = np.bincount(rng.integers(len(y), size=len(y)), minlength=len(y)).astype(float)
+        exact.append(float(metric.score(task, p[9], y, counts)))
+        quick.append(rows[9] @ counts / counts.sum())
+    assert np.corrcoef(exact, quick)[0, 1] > 0.85
+    assert np.std(quick) == pytest.approx(np.std(exact), rel=0.2)
+
+
+def test_a_search_with_a_scorer_is_honest_saved_and_reported(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    y = np.array(["ill", "well"])[y]
+
+    def share_found(estimator, X, y):
+        return float(np.mean(estimator.predict(X)[y == "ill"] == "ill"))
+
+    model = ShoalClassifier(MEMBERS, scoring=share_found, cv=3, seeds=1).fit(X, y)
+    honest = model.honest_score_
+    assert honest.metric == "share_found"
+    assert 0.5 < honest.low <= float(honest) <= honest.raw <= 1.0
+    assert honest.low < honest.high
+    assert "share found" in model.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    shoal.save(model, tmp_path / "model")
+    loaded = shoal.load(tmp_path / "model")
+    assert loaded.honest_score_ == honest
+    assert loaded.scoring is None, "a function cannot be saved"
+
+
+def looks_at_columns(estimator, X, y):
+    return float(X[:, 0].mean())
+
+
+def looks_at_all(estimator, X, y):
+    return float(np.asarray(X).mean())
+
+
+@pytest.mark.parametrize(
+    ("scoring", "words"),
+    [
+        (
+            looks_at_columns,
+            "'looks_at_columns' gives no number .* it looks at X, and scores here are computed from pred",
+        ),
+        (looks_at_all, "it looks at X"),
+        (sklearn_metrics.f1_score, r"f1_score takes y_true, y_pred: give sklearn.metrics.make_scorer\(f1_score\)"),
+        (lambda estimator, X, y: np.nan, "it is nan"),
+        ({"a": "f1"}, "scoring must be one score: .*; got dict"),
+        ("max_errors", "for classification, or another name"),
+        ("neg_max_error", "for classification, or another name"),
+        ("precison", "did you mean 'precision'"),
+    ],
+)
+def test_what_is_no_score_of_predictions_is_refused_before_anything_is_trained(scoring, words):
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    with pytest.raises((ValueError, TypeError), match=words):
+        ShoalClassifier(MEMBERS, scoring=scoring, cv=2).fit(X, y)
+
+
+def test_scores_without_weights_refuse_rows_with_weights():
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    weight = np.random.default_rng(0).random(40)
+    with pytest.raises(ValueError, match="it takes no sample_weight, and rows have weights here; fit without weights"):
+        ShoalClassifier(MEMBERS, scoring=lambda e, X, y: 1.0, cv=2).fit(X, y, sample_weight=weight)
 
 
 # ---- words ----

@@ -48,6 +48,29 @@ def test_as_rows_checks_members_and_row_numbers():
         rows.Rows((rows.Split([0]),), [1])
 
 
+def test_a_table_stands_for_its_number_of_rows_and_a_share_for_a_holdout():
+    pd = pytest.importorskip("pandas")
+    array = np.zeros((20, 3))
+    expected = rows.holdout(20)
+    for table in (array, pd.DataFrame(array), array.tolist(), {"a": [0.0] * 20, "b": [1] * 20}, np.int64(20)):
+        assert rows.holdout(table).valid.tolist() == expected.valid.tolist()
+    assert [len(split.valid) for split in rows.kfold(array, 5)] == [4] * 5
+    assert len(rows.bootstrap(array, 3)) == len(rows.shards(array, 3)) == 3
+    assert rows.as_rows(0.25, 2, 20).splits[0].valid.tolist() == rows.holdout(20, 0.25).valid.tolist()
+    for wrong in (20.0, "20", None, True, np.array(20.0)):
+        with pytest.raises(TypeError, match="number of rows must be a whole number, or the table itself; got "):
+            rows.holdout(wrong)
+    with pytest.raises(ValueError, match="fraction must be a number above 0 and below 1; got a ndarray"):
+        rows.holdout(array, array[:, 0])
+    with pytest.raises(TypeError, match="folds must be a whole number; got a ndarray"):
+        rows.kfold(array, array[:, 0])
+    for wrong in (5, True, "0.2", np.arange(5)):
+        with pytest.raises(TypeError, match=r"rows must be None, a share to hold out \(0.2\), a Split"):
+            rows.as_rows(wrong, 2, 20)
+    with pytest.raises(ValueError, match="fraction must be"):
+        rows.as_rows(1.5, 2, 20)
+
+
 def test_kfold_scores_every_row_once_on_members_that_did_not_see_it():
     splits = rows.kfold(23, 4, seed=1)
     assert sorted(np.concatenate([s.valid for s in splits])) == list(range(23))

@@ -139,10 +139,36 @@ def test_bad_tables_are_refused_in_one_sentence(X, error, words):
         Table.of(X)
 
 
-def test_frames_with_two_equal_names_and_sparse_matrices_are_refused():
-    pd, sparse = pytest.importorskip("pandas"), pytest.importorskip("scipy.sparse")
-    with pytest.raises(ValueError, match="'a' is there twice"):
-        Table.of(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+def test_equal_names_are_made_different_as_in_files():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame([[1, "x", 2]], columns=["a", "a", "a (2)"]).astype({"a": "category"})
+    with pytest.warns(UserWarning, match=r"the name 'a' is there more than once: one is now 'a \(3\)'"):
+        table = Table.of(frame)
+    assert table.names == ["a", "a (3)", "a (2)"]
+    assert table.declared == {"a", "a (3)"}
+    with pytest.warns(UserWarning, match="'b' is there more than once"):
+        assert Table.of(pd.DataFrame([[1.0, 2.0]], columns=["b", "b"])).names == ["b", "b (2)"]
+
+
+def test_infinities_may_be_named_as_missing():
+    X = {"a": [1.0, np.inf, -np.inf], "b": ["x", "inf", "y"]}
+    table = Table.of(X, missing=["Infinity", "-inf"])
+    assert np.isnan(table["a"]).tolist() == [False, True, True]
+    assert table["b"].tolist() == ["x", "inf", "y"]
+    with pytest.raises(ValueError, match=r"'a' has 1 infinite value .*--missing inf --missing=-inf, in Python"):
+        Table.of(X, missing=["inf"])
+
+
+def test_a_dict_of_single_values_is_one_row():
+    table = Table.of({"size": 1, "colour": "red", "gone": None})
+    assert len(table) == 1
+    assert [column[0] for column in table.columns[:2]] == [1.0, "red"]
+    with pytest.raises(ValueError, match="single value for 'b' beside columns: give it as a list too"):
+        Table.of({"a": [1, 2], "b": 3})
+
+
+def test_sparse_matrices_are_refused():
+    sparse = pytest.importorskip("scipy.sparse")
     with pytest.raises(TypeError, match="toarray"):
         Table.of(sparse.eye(3).tocsr())
 

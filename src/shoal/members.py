@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -115,13 +115,15 @@ class Member:
         return Member(**plain)
 
 
+ONE_TUPLE = ("hidden", "features")  # fields whose values are tuples themselves
 FIELDS = tuple(field.name for field in dataclasses.fields(Member))
 
 
 def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
-    """Every combination of the values given. A list holds alternatives; anything else is one fixed value.
+    """Every combination of the values given. A list, tuple, set, range, array or Series holds alternatives.
 
-    The last keyword varies fastest; with `repeats`, each recipe comes with so many consecutive seeds.
+    Only for `hidden` and `features` a tuple is one value: (32, 32) is a network of two layers. The last keyword
+    varies fastest; with `repeats`, each recipe comes with so many consecutive seeds.
 
     >>> len(grid(hidden=[8, 16, (32, 32)], activation=["relu", "tanh"], repeats=10))
     60
@@ -140,7 +142,7 @@ def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
 
 
 def sample(count: int, *, seed: int = 0, **space: Any) -> list[Member]:
-    """Draw recipes at random. Each value of the space is a list of alternatives, a scipy distribution, or fixed.
+    """Draw recipes at random. Each value of the space holds alternatives, as in `grid`, or is a scipy distribution.
 
     Every member gets a seed of its own, drawn from `seed`. Integers are wanted for some fields: a float drawn for
     one of them is rounded, so that `scipy.stats.loguniform(16, 256)` works for `batch_size` or `hidden`.
@@ -151,6 +153,7 @@ def sample(count: int, *, seed: int = 0, **space: Any) -> list[Member]:
     _check_fields(space)
     count = _integer("count", count, low=1, high=1 << 30)
     generator = np.random.default_rng(_integer("seed", seed, low=0, high=(1 << 63) - 1))
+    space = {name: value if hasattr(value, "rvs") else alternatives(name, value) for name, value in space.items()}
     members = []
     for _ in range(count):
         drawn = {name: draw_value(name, value, generator) for name, value in space.items()}
@@ -182,16 +185,30 @@ def draw_value(name: str, value: Any, generator: np.random.Generator) -> Any:
     return options[int(generator.integers(len(options)))]
 
 
-def alternatives(name: str, value: Any) -> Sequence[Any]:
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, range):
-        value = list(value)
-    if not isinstance(value, list):
+def alternatives(name: str, value: Any) -> list[Any]:
+    """The values to choose from, as a list; a single one stands for itself.
+
+    >>> alternatives("dropout", (0.0, 0.5)), alternatives("hidden", (8, 8)), alternatives("init", {"torch", "glorot"})
+    ([0.0, 0.5], [(8, 8)], ['glorot', 'torch'])
+    """
+    if isinstance(value, (str, bytes, Mapping)) or (isinstance(value, tuple) and name in ONE_TUPLE):
         return [value]
-    if not value:
-        raise ValueError(f"{name} has no alternatives: the list is empty. Give at least one value.")
-    return value
+    if hasattr(value, "tolist"):  # numpy, pandas
+        value = value.tolist()
+    if not isinstance(value, Iterable):
+        return [value]
+    options = sorted(value, key=_set_order) if isinstance(value, Set) else list(value)
+    if not options:
+        linear = "; a linear model, without hidden layers, is hidden=()" if name == "hidden" else ""
+        raise ValueError(f"{name} has no alternatives: the list is empty. Give at least one value{linear}.")
+    return options
+
+
+def _set_order(option: Any) -> tuple[int, Any]:
+    """Sets are ordered anew in every process. Here: numbers by size, words by letters, all else by its text."""
+    if isinstance(option, Real):
+        return 0, option
+    return (1, option) if isinstance(option, str) else (2, repr(option))
 
 
 def _check_fields(given: Iterable[str]) -> None:

@@ -150,7 +150,7 @@ class Population:
         engine: str = "auto",
         threads: int | None = None,
         shuffle: bool | str = True,
-        rows: Rows | Split | Sequence[Split] | None = None,
+        rows: Rows | Split | Sequence[Split] | float | None = None,
         until: int | Sequence[int] | np.ndarray | None = None,
         seed: int = 0,
         device: str = "cpu",
@@ -161,7 +161,7 @@ class Population:
 
         shuffle   True: a new order of rows each epoch, the same for all members that share their rows, like one data
                   loader for all; "each": an order of its own for each member, from its seed; False: rows in order
-        rows      which rows each member trains on and is scored on; None: all members on all rows
+        rows      which rows each member trains on and is scored on; None: all on all rows; 0.2: a fifth is held out
         until     instead of `epochs`: train each member until it has done so many in all; one number, or one per member
         seed      of the order of rows
         device    "cpu", "cuda" or "mps"
@@ -189,7 +189,7 @@ class Population:
         engine: str = "auto",
         threads: int | None = None,
         shuffle: bool | str = True,
-        rows: Rows | Split | Sequence[Split] | None = None,
+        rows: Rows | Split | Sequence[Split] | float | None = None,
         until: int | Sequence[int] | np.ndarray | None = None,
         seed: int = 0,
         device: str = "cpu",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -87,16 +88,24 @@ class Rows:
                     raise ValueError(f"split {k} names {name} row {wrong}, but the data has rows 0 to {n_rows - 1}")
 
 
-def as_rows(rows: Rows | Split | Sequence[Split] | None, n_members: int, n_rows: int) -> Rows:
-    """None: every member trains on all rows. One split: all members share it. A list: one split per member."""
+def as_rows(rows: Rows | Split | Sequence[Split] | float | None, n_members: int, n_rows: int) -> Rows:
+    """None: every member trains on all rows. One split: all members share it. A list: one split per member.
+
+    A share, such as 0.2: so much is held out, as `holdout` does it.
+    """
     if rows is None:
         rows = Split(np.arange(n_rows))
+    if isinstance(rows, Real) and not isinstance(rows, (Integral, np.bool_)):
+        rows = holdout(n_rows, float(rows))
     if isinstance(rows, Split):
         rows = Rows((rows,), np.zeros(n_members, dtype=np.int64))
     elif not isinstance(rows, Rows):
-        splits = tuple(rows)
+        splits: tuple[Any, ...] = tuple(rows) if isinstance(rows, Iterable) else (rows,)
         if not all(isinstance(split, Split) for split in splits):
-            raise TypeError("rows must be None, a Split, a list with one Split per member, or a Rows")
+            raise TypeError(
+                "rows must be None, a share to hold out (0.2), a Split, a list with one Split per member, or a Rows; "
+                f"got {_short(rows)}: make one with shoal.rows.holdout, kfold or Split"
+            )
         rows = Rows(splits, np.arange(len(splits)))
     rows.check(n_members, n_rows)
     return rows
@@ -113,14 +122,15 @@ def cross(members: Sequence[Member], splits: Sequence[Split]) -> tuple[list[Memb
     return crossed, Rows(tuple(splits), np.tile(np.arange(len(splits)), len(members)))
 
 
-def holdout(n_rows: int, fraction: float = 0.2, seed: int = 0) -> Split:
-    """A random share of the rows kept for scoring.
+def holdout(n_rows: Any, fraction: float = 0.2, seed: int = 0) -> Split:
+    """A random share of the rows kept for scoring. Here and below, for the number of rows the table itself will do.
 
     >>> holdout(10, 0.3)
     Split(train=7 rows, valid=3 rows)
     """
-    if not 0 < fraction < 1:
-        raise ValueError(f"fraction must be above 0 and below 1; got {fraction}")
+    n_rows = _row_count(n_rows)
+    if not isinstance(fraction, Real) or not 0 < fraction < 1:
+        raise ValueError(f"fraction must be a number above 0 and below 1; got {_short(fraction)}")
     if n_rows < 2:
         raise ValueError(f"a hold-out needs at least 2 rows; got {n_rows}")
     order = np.random.default_rng(seed).permutation(n_rows)
@@ -128,8 +138,9 @@ def holdout(n_rows: int, fraction: float = 0.2, seed: int = 0) -> Split:
     return Split(np.sort(order[kept:]), np.sort(order[:kept]))
 
 
-def kfold(n_rows: int, folds: int = 5, seed: int = 0) -> list[Split]:
+def kfold(n_rows: Any, folds: int = 5, seed: int = 0) -> list[Split]:
     """Each row is scored once, by the members that did not train on it."""
+    n_rows, folds = _row_count(n_rows), _whole("folds", folds)
     if not 2 <= folds <= n_rows:
         raise ValueError(f"folds must be from 2 to the number of rows, {n_rows}; got {folds}")
     order = np.random.default_rng(seed).permutation(n_rows)
@@ -137,8 +148,9 @@ def kfold(n_rows: int, folds: int = 5, seed: int = 0) -> list[Split]:
     return [Split(np.sort(np.concatenate(parts[:k] + parts[k + 1 :])), np.sort(parts[k])) for k in range(folds)]
 
 
-def bootstrap(n_rows: int, count: int, seed: int = 0) -> list[Split]:
+def bootstrap(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
     """Rows drawn with replacement, as weights; the rows never drawn are there for scoring."""
+    n_rows, count = _row_count(n_rows), _whole("count", count)
     generator = np.random.default_rng(seed)
     splits = []
     for _ in range(count):
@@ -147,8 +159,9 @@ def bootstrap(n_rows: int, count: int, seed: int = 0) -> list[Split]:
     return splits
 
 
-def shards(n_rows: int, count: int, seed: int = 0) -> list[Split]:
+def shards(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
     """The rows dealt out to `count` owners, each row to one of them."""
+    n_rows, count = _row_count(n_rows), _whole("count", count)
     if not 1 <= count <= n_rows:
         raise ValueError(f"count must be from 1 to the number of rows, {n_rows}; got {count}")
     order = np.random.default_rng(seed).permutation(n_rows)
@@ -159,6 +172,30 @@ def from_splitter(splitter: Any, X: Any, y: Any = None, groups: Any = None) -> l
     """The folds of any scikit-learn splitter, or of any iterable of (train, valid) index pairs."""
     pairs: Iterable[Any] = splitter.split(X, y, groups) if hasattr(splitter, "split") else splitter
     return [Split(train, valid) for train, valid in pairs]
+
+
+def _row_count(given: Any) -> int:
+    """A number of rows, or that of an array, a frame, a list of rows or a dict of columns."""
+    if isinstance(given, Integral) and not isinstance(given, bool):
+        return int(given)
+    if isinstance(given, Mapping) and given:
+        given = next(iter(given.values()))
+    if getattr(given, "shape", ()):
+        return int(given.shape[0])
+    if hasattr(given, "__len__") and not isinstance(given, str) and np.shape(given) != ():
+        return len(given)
+    raise TypeError(f"the number of rows must be a whole number, or the table itself; got {_short(given)}")
+
+
+def _whole(name: str, value: Any) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number; got {_short(value)}")
+    return int(value)
+
+
+def _short(value: Any) -> str:
+    """A value as errors show it: numbers and words as they are, tables by their type."""
+    return repr(value) if isinstance(value, (Real, str, type(None))) else f"a {type(value).__name__}"
 
 
 def _indices(name: str, value: Any) -> np.ndarray:

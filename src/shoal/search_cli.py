@@ -41,7 +41,8 @@ HEADER = typer.Option("--header/--no-header", help="Whether the first line holds
 MISSING = typer.Option("--missing", help="A cell that means 'not known', beside blank, NA, ? and the like; repeatable.")
 SCORING = (
     "Score to rank by. For classes accuracy (default), balanced_accuracy, roc_auc, f1, f1_macro, neg_log_loss or "
-    "neg_brier_score; for numbers r2 (default), neg_mean_squared_error or neg_mean_absolute_error."
+    "neg_brier_score; for numbers r2 (default), neg_mean_squared_error or neg_mean_absolute_error; or another name "
+    "that scikit-learn has (sklearn.metrics.get_scorer_names)."
 )
 
 NOT_REPEATED = {"repeat", "check", "out", "threads", "file", "dry_run"}  # flags that go with --repeat

@@ -319,7 +319,7 @@ class Session:
         )  # fmt: skip
         data = report_data(estimator, self.question.X, context)
         shoal.save(estimator, path / rundir.MODEL)
-        estimator.leaderboard_.to_csv(path / rundir.BOARD)
+        estimator._board.to_csv(path / rundir.BOARD)
         write_search_page(data, path / rundir.REPORT)
         rundir.write_settings(path, self._settings(estimator, data))
         return data
@@ -355,7 +355,7 @@ class Session:
         search, score = data["search"], data["score"]
         early = f", ended early by {self.stop.requested}" if search["interrupted"] else ""
         print(f"\n{search['recipes']:,} recipes, {search['networks']:,} networks in {search['seconds']:.1f} s{early}\n")
-        for line in top_table(estimator.leaderboard_, score["metric"]):
+        for line in top_table(estimator._board, score["metric"]):
             print(line)
         print()
         target = self.question.target

@@ -76,8 +76,13 @@ def target_array(y: Any, n: int, name: str) -> np.ndarray:
 
 def target_name(y: Any, known: str | None) -> str:
     """How a target is called in errors: as its column is, as the command line says, or y."""
+    name = plain_name(y, known)
+    return f"target {name!r}" if name else "target y"
+
+
+def plain_name(y: Any, known: str | None) -> str | None:
     name = getattr(y, "name", None)
-    return f"target {name!r}" if isinstance(name, str) else f"target {known!r}" if known else "target y"
+    return name if isinstance(name, str) else known
 
 
 def _refuse_missing(y: np.ndarray, name: str) -> None:

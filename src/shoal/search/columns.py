@@ -123,7 +123,8 @@ def refuse_infinite(column: np.ndarray, name: str) -> None:
     if count:
         raise ValueError(
             f"numbers must be finite; column {name!r} has {count} infinite value{'s' * (count > 1)} (inf): "
-            "replace them by NaN, which counts as missing, or by a number"
+            "take them for missing (on the command line with --missing inf --missing=-inf, in Python with "
+            "X.replace([np.inf, -np.inf], np.nan) or np.where(np.isinf(X), np.nan, X)), or replace them by numbers"
         )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from sklearn.utils.validation import (
 
 from shoal.search.arguments import (
     has_strings,
+    plain_name,
     positive,
     refuse_extreme,
     seed_of,
@@ -35,7 +38,7 @@ from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe, Space, check_space, default_space
 from shoal.search.strategies import HALVING, anchors, find_strategy
-from shoal.search.table import Table
+from shoal.search.table import Table, with_unique_names
 from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, Task, find_metric
 
 STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default recipe is trained for
@@ -63,13 +66,15 @@ class Run:
     phases: dict[str, float]  # seconds
     seed: int
     repeats: int
+    table: Table  # as it was given
+    target: str  # its name
 
 
 class _ShoalEstimator(BaseEstimator):
     """What both estimators share. Constructors only store; `fit` checks.
 
-    space         None: a good default; or a dict of lists and scipy distributions, by names of Member's fields (and
-                  "encoding"); or a list of Members
+    space         None: a good default; or a dict of alternatives and scipy distributions, by names of Member's fields
+                  (and "encoding"), as `shoal.grid` takes them; or a Member, or a list of them
     strategy      "halving" (survivors go on from where they stand), "random", "grid", "optuna"
     recipes       how many to try, where no budget says it
     budget        seconds for the whole fit; uses them, and ends on them
@@ -77,7 +82,8 @@ class _ShoalEstimator(BaseEstimator):
     scoring       what the leaderboard and the honest score show; None: accuracy or R2. Others are "balanced_accuracy",
                   "roc_auc" (the mean over classes, each against the rest), "f1" (of two classes that of the second one,
                   of more the mean), "f1_macro", "neg_log_loss", "neg_brier_score"; for numbers
-                  "neg_mean_absolute_error", "neg_mean_squared_error"
+                  "neg_mean_absolute_error", "neg_mean_squared_error"; any other name of scikit-learn, a scorer of
+                  make_scorer, or a function of (estimator, X, y) that looks at predictions only
     seeds         of each of the best recipes, to tell luck from architecture
     epochs        of the longest default recipe, and of members without epochs of their own; None: by the number of rows
     ensemble      combine the best; False: the best recipe alone
@@ -98,7 +104,7 @@ class _ShoalEstimator(BaseEstimator):
         recipes: int = 100,
         budget: float | None = None,
         cv: Any = None,
-        scoring: str | None = None,
+        scoring: Any = None,
         seeds: int = 3,
         epochs: int | None = None,
         ensemble: bool = True,
@@ -133,11 +139,11 @@ class _ShoalEstimator(BaseEstimator):
         self._check_rows(task, target, weight)
         seed = seed_of(self.random_state)
         schema = Schema.of(table, plain=plain)
-        table = schema.check(table)
+        given, table = table, schema.check(table)
         repeats = hooks.repeats or default_repeats(len(target), clock.budget, schema)
         folds = default_folds(len(target), schema)
         pairs, cv_name = make_folds(self.cv, task, X, target, groups, seed % (1 << 32), folds, repeats)
-        metric = find_metric(self.scoring, task)
+        metric = find_metric(self.scoring, task, getattr(self, "classes_", None))
         metric.check(task, target, weight, [valid for _, valid in pairs])
         class_weight = self._class_weight(target)
         problem = make_problem(task, schema, table, target, pairs, weight, class_weight)
@@ -162,7 +168,8 @@ class _ShoalEstimator(BaseEstimator):
             "search": trained - encoded,
             "ensemble and honest score": clock.elapsed() - trained,
         }
-        self._run = Run(search, outcome, cv_name, space, phases, seed, repeats)
+        target_name = plain_name(y, getattr(self, "target_name_", None)) or "y"
+        self._run = Run(search, outcome, cv_name, space, phases, seed, repeats, given, target_name)
         return self
 
     def _search(
@@ -227,7 +234,7 @@ class _ShoalEstimator(BaseEstimator):
 
     def _publish(self, search: Search, outcome: Outcome) -> None:
         self.model_ = outcome.model
-        self.leaderboard_ = outcome.board
+        self._board = outcome.board
         self.best_member_ = outcome.best.recipe.member
         self.best_index_ = outcome.place
         self.best_score_ = outcome.board[outcome.place]["score"]
@@ -237,6 +244,33 @@ class _ShoalEstimator(BaseEstimator):
         self.n_networks_ = len(search.units) * len(search.problem.folds)
         self.schema_ = outcome.model.schema
         self.ensemble_gain_ = outcome.ensemble_score - outcome.best_pooled
+
+    @property
+    def leaderboard_(self) -> Any:
+        """A row for each recipe, the best first: a pandas DataFrame where pandas is installed."""
+        board = self.__dict__.get("_board")
+        if board is None:
+            raise AttributeError(f"this {type(self).__name__} has no leaderboard_ yet: call fit first")
+        try:
+            from shoal.search.board_frame import board_frame
+        except ModuleNotFoundError:
+            return board
+        return board_frame(board)
+
+    def report(self, path: str | os.PathLike[str], title: str | None = None) -> Path:
+        """Write the report of the search as one HTML page that works offline, and say where it is."""
+        from shoal.report import write_search_page
+        from shoal.search.summary import Context, report_data
+
+        check_is_fitted(self)
+        run: Run | None = getattr(self, "_run", None)
+        if run is None:
+            raise ValueError(
+                "report needs what happened in the search, which files and pickles of a model do not hold; call it "
+                "after fit, before saving (`shoal search` writes report.html beside its model)"
+            )
+        context = Context(title or f"{len(run.table):,} rows", run.target, budget=self.budget)
+        return write_search_page(report_data(self, run.table, context), Path(path))
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles hold what prediction and reading the results need, not every network that was ever trained."""
@@ -258,6 +292,7 @@ class _ShoalEstimator(BaseEstimator):
             if reset:
                 self.n_features_in_ = len(X.names)
             return X, False
+        X = with_unique_names(X)
         if hasattr(X, "columns") or type(X) is dict or has_strings(X):
             checked = X if type(X) is not dict else Table.of(X)
             if not isinstance(checked, Table):
@@ -267,7 +302,7 @@ class _ShoalEstimator(BaseEstimator):
                 raise ValueError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
             return table, False
         array = validate_data(
-            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1
+            self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2 if reset else 1
         )
         return Table.of(array), True
 
@@ -319,7 +354,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         recipes: int = 100,
         budget: float | None = None,
         cv: Any = None,
-        scoring: str | None = None,
+        scoring: Any = None,
         seeds: int = 3,
         epochs: int | None = None,
         ensemble: bool = True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import numpy as np
 
 from shoal.members import nearest
 from shoal.search.guess import decode, guess_header, guess_quote, guess_separator
-from shoal.search.table import MISSING_MARKERS, Table
+from shoal.search.table import MISSING_MARKERS, Table, unique_names, without_infinities
 
 SEPARATOR_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "blanks"}
 MAGIC = {b"\x1f\x8b": "gzip", b"PAR1": "parquet", b"PK\x03\x04": "zip", b"%PDF": "PDF", b"\x89PNG": "PNG image"}
@@ -63,14 +64,14 @@ def read_table(
     path = Path(path)
     content = _content(path)
     if _is_parquet(content, path):
-        return _read_parquet(path)
+        return _read_parquet(path, missing)
     names, rows, understood = _read_rows(content, path, sep, header, quote)
     markers = frozenset(marker.strip() for marker in missing)
     columns = [_typed(cells, markers) for cells in zip(*rows, strict=True)]
     names, columns = _drop_nameless(names, columns, understood)
-    table = Table.of(Table(_unique(names, understood), columns))
+    table = without_infinities(Table.of(Table(_unique(names, understood), columns)), missing)
     understood.rows, understood.columns = len(table), len(table.names)
-    understood.missing = sum(_missing(column) for column in columns)
+    understood.missing = sum(_missing(column) for column in table.columns)
     return _finite(table), understood
 
 
@@ -153,9 +154,12 @@ def _unzip(content: bytes, path: Path) -> bytes:
         raise ValueError(f"{path} is a damaged or cut off gzip file: fetch it again") from None
 
 
-def _read_parquet(path: Path) -> tuple[Table, Understood]:
-    table = Table.of(_parquet(path))
+def _read_parquet(path: Path, missing: Sequence[str] = ()) -> tuple[Table, Understood]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = Table.of(_parquet(path), missing=missing)
     understood = Understood(str(path), "parquet", len(table), len(table.names))
+    understood.notes += [str(warning.message) for warning in caught if "more than once" in str(warning.message)]
     understood.missing = sum(_missing(column) for column in table.columns)
     return table, understood
 
@@ -301,17 +305,8 @@ def _drop_nameless(
 
 
 def _unique(names: list[str], understood: Understood) -> list[str]:
-    """Different names for all columns: a second "size" becomes "size (2)", one without name "column 3"."""
-    given: list[str] = []
-    for position, name in enumerate(names):
-        new = name or f"column {position + 1}"
-        count = 1
-        while new in given or (count > 1 and new in names):
-            count += 1
-            new = f"{name or f'column {position + 1}'} ({count})"
-        if count > 1:
-            understood.notes.append(f"the name {name!r} is there more than once: one is now {new!r}")
-        given.append(new)
+    given, notes = unique_names(names)
+    understood.notes += notes
     return given
 
 

@@ -45,6 +45,13 @@ class HonestScore:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def __float__(self) -> float:
+        return self.corrected
+
+    def __format__(self, form: str) -> str:
+        """The words of `str`, or with a format such as `.3f` the corrected score."""
+        return format(self.corrected, form) if form else str(self)
+
     def __str__(self) -> str:
         return (
             f"{self.metric} {self.corrected:.4f} ({self.confidence:.0%} interval {self.low:.4f} to {self.high:.4f}); "

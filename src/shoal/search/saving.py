@@ -209,7 +209,7 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], di
         "feature_names": _names(estimator),
         "target_name": getattr(estimator, "target_name_", None),
         "reading": None if reading is None else reading.as_dict(),
-        "leaderboard": estimator.leaderboard_.columns | {"seconds": None},
+        "leaderboard": estimator._board.columns | {"seconds": None},
         "cv_results": results | {"mean_fit_time": None},
         "best_member": estimator.best_member_.as_dict(),
         "honest_score": estimator.honest_score_.as_dict(),
@@ -217,7 +217,7 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], di
     }
     timings = {
         "n_jobs": body["parameters"].pop("n_jobs", None),
-        "seconds": estimator.leaderboard_.columns["seconds"],
+        "seconds": estimator._board.columns["seconds"],
         "mean_fit_time": results["mean_fit_time"],
     }
     return _as_json(body), arrays, _as_json(timings)
@@ -285,7 +285,7 @@ def _restore(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
         estimator._reading = Reading.of(body["reading"])
     board = {name: [_number(cell) if name in NUMBERS else cell for cell in column or ()]
              for name, column in body["leaderboard"].items()}  # fmt: skip
-    estimator.leaderboard_ = Leaderboard(board)
+    estimator._board = Leaderboard(board)
     estimator.cv_results_ = _restore_results(body["cv_results"]) | _under("results.", arrays)
     estimator.best_member_ = Member.from_dict(body["best_member"])
     estimator.honest_score_ = HonestScore(**{name: _number(value) for name, value in body["honest_score"].items()})
@@ -327,7 +327,7 @@ def _read_timings(file: Path) -> dict[str, Any] | None:
 
 def _restore_timings(estimator: Any, timings: dict[str, Any] | None, file: Path) -> None:
     """Seconds that a model of version 2 was made in; unknown where the file is not there."""
-    board, results = estimator.leaderboard_.columns, estimator.cv_results_
+    board, results = estimator._board.columns, estimator.cv_results_
     rows = len(board["rank"])
     try:
         jobs = None if timings is None else timings.get("n_jobs")

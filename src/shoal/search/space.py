@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ class Space:
         return [self.make(dict(zip(self.choices, values, strict=True))) for values in itertools.product(*options)]
 
     def describe(self) -> dict[str, str]:
-        return {name: _text(value) for name, value in self.choices.items()}
+        return {name: _text(name, value) for name, value in self.choices.items()}
 
 
 def tidy(member: Member) -> Member:
@@ -88,17 +88,29 @@ def check_space(space: Any, views: Sequence[str]) -> Space | list[Recipe]:
         for view in alternatives(ENCODING, space.get(ENCODING, "plain")):
             if view not in VIEWS:
                 raise ValueError(f"{ENCODING} must be one of {', '.join(VIEWS)}; got {view!r}{nearest(view, VIEWS)}")
-        kept = dict(space)
+        kept = {name: value if hasattr(value, "rvs") else alternatives(name, value) for name, value in space.items()}
         if ENCODING in kept:  # tables without numbers have no piecewise view
             kept[ENCODING] = [view for view in alternatives(ENCODING, kept[ENCODING]) if view in views] or ["plain"]
         return Space(kept)
-    recipes = list(space)
+    if isinstance(space, Member):
+        space = [space]
+    if isinstance(space, str) or not isinstance(space, Iterable):
+        raise TypeError(
+            f"space must be a dict of choices, a shoal.Member or a list of them, or None; got {space!r}: a number of "
+            "recipes is recipes=, a number of seconds budget=, a way to search strategy="
+        )
+    recipes = sorted(space, key=_set_order) if isinstance(space, Set) else list(space)
     for k, member in enumerate(recipes):
         if not isinstance(member, Member):
             raise TypeError(f"space must be a dict of choices or a list of shoal.Member; number {k} is {member!r}")
     if not recipes:
         raise ValueError("space is an empty list; give at least one shoal.Member, or None for the default space")
     return [Recipe(member) for member in recipes]
+
+
+def _set_order(member: Any) -> str:
+    """Sets have an order of their own in every process."""
+    return str(member.as_dict()) if isinstance(member, Member) else repr(member)
 
 
 def default_space(n_rows: int, classes: bool, views: Sequence[str], epochs: int) -> Space:
@@ -135,12 +147,12 @@ def default_space(n_rows: int, classes: bool, views: Sequence[str], epochs: int)
     return Space(choices)
 
 
-def _text(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     if hasattr(value, "rvs"):
-        name = getattr(getattr(value, "dist", None), "name", "distribution")
-        return f"{name}{getattr(value, 'args', '')}"
+        kind = getattr(getattr(value, "dist", None), "name", "distribution")
+        return f"{kind}{getattr(value, 'args', '')}"
     seen: list[str] = []
-    for option in alternatives("", value):
+    for option in alternatives(name, value):
         word = "linear" if option == () else "x".join(map(str, option)) if isinstance(option, tuple) else str(option)
         if word not in seen:
             seen.append(word)

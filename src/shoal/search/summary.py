@@ -323,7 +323,8 @@ def _expectation(honest: HonestScore, guess: float, target: str) -> tuple[str, s
         )
         base = f"Always predicting the median misses it by {-guess:.4g}."
     else:
-        label = METRICS[honest.metric].label
+        known = METRICS.get(honest.metric)
+        label = honest.metric.replace("_", " ") if known is None else known.label
         article = "an" if label[0] in "aeiouF" else "a"  # an F1 score
         said = (
             f"On new rows like these, expect {article} {label} of about {honest.corrected:.4g} "

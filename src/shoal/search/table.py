@@ -5,6 +5,7 @@ Everything after this module sees a `Table` only, so a numpy array, a pandas or 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -43,8 +44,11 @@ class Table:
         self._cache: dict[Any, Any] = {}  # what is worked out once and used by every fold
 
     @staticmethod
-    def of(X: Any, names: Sequence[str] | None = None) -> Table:
-        """From a 2-D array or nested list, a dict of columns, a pandas, polars or pyarrow table, or a Table."""
+    def of(X: Any, names: Sequence[str] | None = None, missing: Iterable[str] = ()) -> Table:
+        """From a 2-D array or nested list, a dict of columns, a pandas, polars or pyarrow table, or a Table.
+
+        missing: words for missing values; "inf" and "-inf" are looked for among numbers, too.
+        """
         if isinstance(X, Table):
             return X if names is None else Table(names, X._columns, block=X.block)
         table = _convert(X, names)
@@ -55,6 +59,7 @@ class Table:
         if len(set(table.names)) < len(table.names):
             twice = next(name for name in table.names if table.names.count(name) > 1)
             raise ValueError(f"columns must have different names; {twice!r} is there twice: rename one of them")
+        table = without_infinities(table, missing)
         _refuse_infinities(table)
         return table
 
@@ -147,23 +152,35 @@ def _convert(X: Any, names: Sequence[str] | None) -> Table:
         pairs = zip(X.column_names, X.itercolumns(), strict=True)
         return _from_columns([(name, *convert.from_arrow(c, name)) for name, c in pairs], names)
     if isinstance(X, dict):
+        X = _as_columns(X)
         return _from_columns([(str(name), convert.from_array(c, str(name)), False) for name, c in X.items()], names)
     if hasattr(X, "nnz") and hasattr(X, "toarray"):
         raise TypeError(f"a sparse matrix ({type(X).__name__}) is not supported: give X.toarray()")
     return _from_array(X, names)
 
 
+def _as_columns(cells: dict[Any, Any]) -> dict[Any, Any]:
+    """A dict of columns; a dict of single values is a table of one row."""
+    single = [name for name, cell in cells.items() if isinstance(cell, str) or np.ndim(cell) == 0]
+    if single and len(single) < len(cells):
+        raise ValueError(
+            f"a dict holds columns (lists of values), or one value per column for a single row; got a single value "
+            f"for {single[0]!r} beside columns: give it as a list too"
+        )
+    return {name: [cell] for name, cell in cells.items()} if single else cells
+
+
 def _from_pandas(frame: Any, names: Sequence[str] | None) -> Table:
-    found = [str(name) for name in frame.columns] if names is None else list(names)
+    found = _warned([str(name) for name in frame.columns]) if names is None else list(names)
     dtypes = list(frame.dtypes)
     if dtypes and all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in dtypes):
         return Table(found, block=np.ascontiguousarray(frame.to_numpy(dtype=np.float64)))
     parts = [(name, *convert.from_pandas(frame.iloc[:, j], name)) for j, name in enumerate(found)]
-    return _from_columns(parts, names)
+    return _from_columns(parts, found)
 
 
 def _from_columns(parts: list[tuple[str, np.ndarray, bool]], names: Sequence[str] | None) -> Table:
-    found = [name for name, _, _ in parts] if names is None else list(names)
+    found = _warned([name for name, _, _ in parts]) if names is None else list(names)
     columns = [column for _, column, _ in parts]
     if len({len(column) for column in columns}) > 1:
         lengths = ", ".join(f"{name!r} {len(column)}" for name, column in zip(found, columns, strict=True))
@@ -202,6 +219,54 @@ def _nested(rows: Sequence[Any]) -> np.ndarray:
         lengths = sorted({len(row) for row in rows if hasattr(row, "__len__")})
         raise ValueError(f"rows must be equally long; got lengths {', '.join(map(str, lengths))}") from None
     return np.array(rows, dtype=object) if array.dtype.kind in "USOMm" else array
+
+
+def unique_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Different names for all columns, and what was changed, in words: a second "size" becomes "size (2)".
+
+    One without name becomes "column 3".
+
+    >>> unique_names(["size", "size", ""])
+    (['size', 'size (2)', 'column 3'], ["the name 'size' is there more than once: one is now 'size (2)'"])
+    """
+    given: list[str] = []
+    notes: list[str] = []
+    if len(set(names)) == len(names) and all(names):
+        return list(names), notes
+    for position, name in enumerate(names):
+        new = name or f"column {position + 1}"
+        count = 1
+        while new in given or (count > 1 and new in names):
+            count += 1
+            new = f"{name or f'column {position + 1}'} ({count})"
+        if count > 1:
+            notes.append(f"the name {name!r} is there more than once: one is now {new!r}")
+        given.append(new)
+    return given, notes
+
+
+def with_unique_names(X: Any) -> Any:
+    """A pandas frame whose columns have different names, with a warning where they had not; all else as it is."""
+    if hasattr(X, "set_axis") and hasattr(X, "columns") and not X.columns.is_unique:
+        return X.set_axis(_warned([str(name) for name in X.columns]), axis=1)
+    return X
+
+
+def _warned(names: Sequence[str]) -> list[str]:
+    """The same for tables given in Python, where notes are warnings."""
+    found, notes = unique_names(names)
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return found
+
+
+def without_infinities(table: Table, missing: Iterable[str]) -> Table:
+    """Infinite numbers that are named as missing become NaN."""
+    named = [float(word) for word in missing if word.strip().lower().lstrip("+-") in ("inf", "infinity")]
+    if not named:
+        return table
+    columns = [np.where(np.isin(c, named), np.nan, c) if c.dtype == np.float64 else c for c in table.columns]
+    return Table(table.names, columns, declared=table.declared)
 
 
 def _refuse_infinities(table: Table) -> None:

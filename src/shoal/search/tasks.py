@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -290,14 +291,23 @@ ALIASES = {"roc_auc_ovr": "roc_auc"} | {
 }  # names without the sign mean the same, since all scores are shown the higher the better
 
 
-def find_metric(name: str | None, task: Task) -> Metric:
-    """The metric of that name; by default accuracy or R2, like `score` of scikit-learn's estimators."""
+def find_metric(name: Any, task: Task, classes: np.ndarray | None = None) -> Metric:
+    """The metric of that name; by default accuracy or R2, like `score` of scikit-learn's estimators.
+
+    Also any of scikit-learn's names, a scorer, or a function of (estimator, X, y), which sees `classes` as they are.
+    """
     if name is None:
         return METRICS["r2" if task.kind == REGRESSION else "accuracy"]
     fitting = [metric.name for metric in METRICS.values() if task.kind in metric.kinds]
     known = fitting + [alias for alias, meant in ALIASES.items() if meant in fitting]
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
+        from shoal.search.scorers import find_scorer, scorer_names
+
+        found = find_scorer(name, task, classes)
+        if found is not None:
+            return found
         raise ValueError(
-            f"scoring must be one of {', '.join(fitting)} for {task.kind}; got {name!r}{nearest(name, known)}"
+            f"scoring must be one of {', '.join(fitting)} for {task.kind}, or another name that scikit-learn has for "
+            f"it; got {name!r}{nearest(name, [*known, *scorer_names(task)])}"
         )
     return METRICS[ALIASES.get(name, name)]
