@@ -84,7 +84,7 @@ def train(
     from shoal.parallel.training import make_job
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
-    strategy = strategy or _strategy(workers, checkpoint)
+    strategy = strategy or _strategy(workers, checkpoint, exact)
     whole = {"average_every": _count(average_every), "checkpoint_every": _count(checkpoint_every)}
     job = make_job(
         workers=workers, loss=loss, optimizer=optimizer, learning_rate=learning_rate, momentum=momentum,
@@ -126,14 +126,14 @@ def _train(job: Job, model: nn.Sequential, sets: Data, names: tuple[str, str], o
     _conclude(screen, result, sets, job, out)
 
 
-def _strategy(workers: int | None, checkpoint: Path | None) -> str:
-    """What a run that goes on was; else all-reduce if there are workers to share a batch."""
+def _strategy(workers: int | None, checkpoint: Path | None, exact: bool | None) -> str:
+    """What a run that goes on was; else all-reduce if there are workers to share a batch, or might be: exact."""
     from shoal.parallel.checkpoint import peek
 
     earlier = {} if checkpoint is None else peek(checkpoint)
     if earlier.get("strategy", "plain") != "plain" and workers is not None:
         return str(earlier["strategy"])
-    return "auto" if workers is None else "allreduce" if workers > 1 else "blas"
+    return "auto" if workers is None else "allreduce" if workers > 1 or exact else "blas"
 
 
 def _run(job: Job, model: nn.Sequential, sets: Data, screen: Screen) -> Result:

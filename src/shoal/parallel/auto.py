@@ -24,7 +24,8 @@ from shoal.parallel.job import Job, threads_per_worker
 from shoal.parallel.learner import Learner
 from shoal.parallel.randomness import torch_as_it_was
 from shoal.parallel.strategies import Strategy
-from shoal.parallel.worker import Tell, blas_threads, flops_per_row, make_strategy
+from shoal.parallel.threads import blas_threads, use_threads
+from shoal.parallel.worker import Tell, flops_per_row, make_strategy
 
 SHARE = 0.01  # of the plain loop's time that measuring may take
 WORTH = 1.05  # how much faster than the plain loop something else must be
@@ -131,7 +132,7 @@ def _stepper(strategy: Strategy, job: Job, feed: Feed) -> Callable[[], float]:
     items = take_all(feed, strategy.parts(rows))
 
     def step() -> float:
-        torch.set_num_threads(blas_threads(job))
+        use_threads(blas_threads(job))
         start = time.perf_counter()
         strategy.round(items, len(rows), 0)
         return time.perf_counter() - start
