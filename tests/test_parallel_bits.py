@@ -11,11 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 from parallel_bits import SEVEN, WIDE
-from parallel_cases import case_data, case_network, flat, run_ranks
+from parallel_cases import SETTINGS, case_data, case_network, data, far, flat, network, plain_loop, run_ranks
+from torch import nn
 from torch.utils.data import Dataset
 
 from shoal import parallel
+from shoal.parallel.auto import choose
 from shoal.parallel.feed import to_device
+from shoal.parallel.job import Job
+from shoal.parallel.randomness import torch_as_it_was
+from shoal.parallel.threads import blas_threads
 
 HERE = Path(__file__).parent
 THREADS = {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "3", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -104,3 +109,92 @@ def test_a_run_that_goes_on_with_fewer_workers_of_more_threads_ends_with_the_sam
     assert "with 1 worker" in "\n".join(note["note"] for note in notes if "note" in note)
     alone = parallel.fit(case_network(WIDE), case_data(WIDE), backend="threads", workers=1, **job)
     assert torch.equal(flat(result.model), flat(alone.model))
+
+
+# ---- what else may not change bits ----
+
+
+def test_folds_are_exact_for_any_number_of_workers():
+    job = {**SETTINGS, "epochs": 2, "strategy": "kfold", "backend": "threads", "folds": 2, "exact": True}
+    few, many = (parallel.fit(network(), data(), workers=workers, **job) for workers in (1, 6))
+    assert [fold.metrics["workers"] for fold in many.folds] == [3, 3]
+    for one, other in zip(few.folds, many.folds, strict=True):
+        assert torch.equal(flat(one.model), flat(other.model))
+
+
+class Mixed(nn.Module):
+    """Some weights have twice the digits of others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(12, 9), nn.Linear(9, 4, dtype=torch.float64)
+
+    def forward(self, inputs):
+        return self.second(self.first(inputs).tanh().double())
+
+
+def test_weights_of_mixed_digits_have_the_same_bits_and_equal_the_plain_loop():
+    job = {**SETTINGS, "strategy": "allreduce", "backend": "threads", "exact": True}
+    found = [parallel.fit(Mixed(), data(), workers=workers, **job).model for workers in (1, 2, 3)]
+    assert torch.equal(flat(found[0]), flat(found[1]))
+    assert torch.equal(flat(found[0]), flat(found[2]))
+    plain = Mixed()
+    plain_loop(plain, data(), SETTINGS["epochs"])
+    assert far(found[0], plain) < 1e-6
+
+
+@pytest.mark.parametrize("strategy", ["serial", "blas", "allreduce", "pipeline"])
+def test_in_exact_mode_a_product_has_one_thread_whatever_was_asked_for(strategy):
+    for threads in (None, 1, 3):
+        assert blas_threads(Job(strategy=strategy, exact=True, blas_threads=threads)) == 1
+
+
+# ---- exact by default: by the arguments, not by the clock ----
+
+
+def test_all_reduce_is_exact_unless_asked_otherwise():
+    def fitted(workers, **more):
+        notes = []
+        job = {**SETTINGS, "strategy": "allreduce", "backend": "threads", "workers": workers, **more}
+        result = parallel.fit(network("random"), data(), tell=notes.append, **job)
+        return result, " ".join(note.get("note", "") for note in notes)
+
+    asked, quiet = fitted(1, exact=True)
+    assert "exact" not in quiet
+    for workers in (2, 3):
+        found, said = fitted(workers)
+        assert found.metrics["exact"]
+        assert "exact: the same weights for any number of workers (faster without: --close, exact=False)" in said
+        assert torch.equal(flat(found.model), flat(asked.model))
+    found, said = fitted(3, shards=2)
+    assert not found.metrics["exact"]
+    assert "for 3 workers that needs shards=3; got 2" in said
+    assert not fitted(2, exact=False)[0].metrics["exact"]
+
+
+@pytest.mark.parametrize(("kind", "shared"), [("plain", True), ("random", False), ("stateful", False)])
+def test_auto_measures_only_what_ends_alike_but_for_rounding(kind, shared, monkeypatch):
+    """With dropout or batch normalisation, workers that share a batch would draw and normalise otherwise."""
+    monkeypatch.setenv("SHOAL_THREADS", "2")
+    notes = []
+    with torch_as_it_was():
+        job = choose(Job(epochs=400, batch_size=32), network(kind), data(), notes.append)
+    said = [note["note"] for note in notes]
+    assert ("threads that share each batch" in said[0]) == shared
+    assert "by the clock" in said[1]
+    assert f"--strategy {job.strategy}" in said[1]
+
+
+@pytest.mark.parametrize(("kind", "job", "parts"), [
+    ("stateful", {"strategy": "allreduce", "exact": True}, 8),
+    ("stateful", {"strategy": "allreduce", "exact": False}, 2),
+    ("stateful", {"strategy": "serial", "workers": 1}, None),
+    ("random", {"strategy": "allreduce", "exact": True}, None),
+])  # fmt: skip
+def test_it_is_said_once_that_batches_are_normalised_in_parts(kind, job, parts):
+    notes = []
+    parallel.fit(network(kind), data(), tell=notes.append, **{**SETTINGS, "backend": "threads", "workers": 2, **job})
+    said = [note["note"] for note in notes if "batch normalisation" in note.get("note", "")]
+    assert len(said) == (parts is not None)
+    assert parts is None or f"up to {parts} parts" in said[0]

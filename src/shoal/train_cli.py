@@ -47,7 +47,8 @@ def train(
         str | None,
         typer.Option(
             help="serial, blas, allreduce, local_sgd, parameter_server, tensor, pipeline, data+tensor, data+pipeline, "
-            "sharded, kfold, or auto: measure and take the fastest. (default: allreduce if --workers is given, or auto)"
+            "sharded, kfold, or auto: measure and take the fastest, which may differ from run to run in the last "
+            "digits. (default: allreduce if --workers is given, or auto)"
         ),
     ] = None,
     backend: Annotated[str, typer.Option(help="threads, processes or mpi.")] = "processes",
@@ -55,7 +56,10 @@ def train(
     blas_threads: Annotated[int | None, typer.Option(help="Threads of each worker. (default: cores / workers)")] = None,
     exact: Annotated[
         bool | None,
-        typer.Option("--exact/--close", help="The same bits for any number of workers. (default: if cheap)"),
+        typer.Option(
+            "--exact/--close",
+            help="The same bits for any number of workers. (default: --exact for allreduce and pipeline on CPUs)",
+        ),
     ] = None,
     shards: Annotated[int, typer.Option(help="--exact: parts of a batch; at least as many as workers.")] = 8,
     average_every: Annotated[str, typer.Option(help="local_sgd: steps, epoch or end.")] = "epoch",
