@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -34,6 +35,22 @@ def network(kind: str = "plain") -> nn.Sequential:
         layers.append(nn.Dropout(0.3))
     layers += [nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.Identity()]
     return nn.Sequential(*layers, nn.Linear(16, CLASSES))
+
+
+def case_data(case: dict[str, Any]) -> TensorDataset:
+    generator = torch.Generator().manual_seed(case["rows"])
+    X = torch.randn(case["rows"], case["features"], generator=generator)
+    return TensorDataset(X, X[:, :CLASSES].argmax(1))
+
+
+def case_network(case: dict[str, Any]) -> nn.Sequential:
+    """Of any widths, with batch normalisation and dropout where the case has them."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for before, width in itertools.pairwise([case["features"], *case["hidden"]]):
+        layers += [nn.Linear(before, width), nn.ReLU()]
+        layers += [nn.BatchNorm1d(width)] * case["norm"] + [nn.Dropout(case["dropout"])] * (case["dropout"] > 0)
+    return nn.Sequential(*layers, nn.Linear([case["features"], *case["hidden"]][-1], CLASSES))
 
 
 def order_of(rows: int, seed: int, epoch: int) -> torch.Tensor:
@@ -70,11 +87,12 @@ SETTINGS: dict[str, Any] = {"epochs": 4, "batch_size": BATCH, "learning_rate": 0
 Jobs = dict[str, dict[str, Any]]
 
 
-def run_ranks(folder: Path, launcher: str, teams: dict[int, Jobs]) -> dict[int, dict[str, dict[str, Any]]]:
+def run_ranks(folder: Path, launcher: str, teams: dict[int, Jobs], **more: str) -> dict[int, dict[str, dict[str, Any]]]:
     """Train jobs in teams of so many ranks, one team after the other; what they found, by size and job."""
     (folder / "teams.json").write_text(json.dumps(teams))
     program = [sys.executable, str(Path(__file__).with_name("parallel_ranks.py")), str(folder)]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    env |= more
     if launcher == "mpi":
         mpiexec = Path(sys.executable).parent / "mpiexec"
         found = str(mpiexec if mpiexec.exists() else shutil.which("mpiexec"))

@@ -10,12 +10,13 @@ import os
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from parallel_cases import SETTINGS, data, network
+from parallel_cases import SETTINGS, case_data, case_network, data, network
 
-from shoal.parallel.groups import Distributed, Group, Mpi
+from shoal.parallel.groups import Alone, Distributed, Group, Mpi
 from shoal.parallel.job import Job
 from shoal.parallel.worker import Worker
 
@@ -30,12 +31,19 @@ FORKED = (
 
 def train(folder: Path, group: Group, backend: str, jobs: dict) -> None:
     for name, settings in jobs.items():
-        kind = settings.pop("network", "plain")
+        kind, case = settings.pop("network", "plain"), settings.pop("case", None)
         servers = settings["strategy"] == "parameter_server"
         job = Job(**{**SETTINGS, "backend": backend, "workers": group.size - servers, **settings})
-        result = Worker(job, group, network(kind), data(), data(40, 2), lambda content: None).run()
+        if case is None:
+            result = Worker(job, group, network(kind), data(), data(40, 2), lambda content: None).run()
+        else:
+            result = Worker(job, group, case_network(case), case_data(case), None, lambda content: None).run()
         if group.rank == 0:
             content = {"model": result.model.state_dict(), "history": result.history, "metrics": result.metrics}
+            if case is not None:  # and the same on one worker, by itself
+                alone = replace(job, backend="threads", workers=1)
+                single = Worker(alone, Alone(), case_network(case), case_data(case), None, lambda content: None).run()
+                content["alone"] = single.model.state_dict()
             torch.save(content, folder / f"{group.size}-{name}.pt")
     group.gather_objects("done")
 

@@ -47,7 +47,8 @@ def train(
         str | None,
         typer.Option(
             help="serial, blas, allreduce, local_sgd, parameter_server, tensor, pipeline, data+tensor, data+pipeline, "
-            "sharded, kfold, or auto: measure and take the fastest. (default: allreduce if --workers is given, or auto)"
+            "sharded, kfold, or auto: measure and take the fastest, which may differ from run to run in the last "
+            "digits. (default: allreduce if --workers is given, or auto)"
         ),
     ] = None,
     backend: Annotated[str, typer.Option(help="threads, processes or mpi.")] = "processes",
@@ -55,7 +56,10 @@ def train(
     blas_threads: Annotated[int | None, typer.Option(help="Threads of each worker. (default: cores / workers)")] = None,
     exact: Annotated[
         bool | None,
-        typer.Option("--exact/--close", help="The same bits for any number of workers. (default: if cheap)"),
+        typer.Option(
+            "--exact/--close",
+            help="The same bits for any number of workers. (default: --exact for allreduce and pipeline on CPUs)",
+        ),
     ] = None,
     shards: Annotated[int, typer.Option(help="--exact: parts of a batch; at least as many as workers.")] = 8,
     average_every: Annotated[str, typer.Option(help="local_sgd: steps, epoch or end.")] = "epoch",
@@ -84,7 +88,7 @@ def train(
     from shoal.parallel.training import make_job
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
-    strategy = strategy or _strategy(workers, checkpoint)
+    strategy = strategy or _strategy(workers, checkpoint, exact)
     whole = {"average_every": _count(average_every), "checkpoint_every": _count(checkpoint_every)}
     job = make_job(
         workers=workers, loss=loss, optimizer=optimizer, learning_rate=learning_rate, momentum=momentum,
@@ -126,14 +130,14 @@ def _train(job: Job, model: nn.Sequential, sets: Data, names: tuple[str, str], o
     _conclude(screen, result, sets, job, out)
 
 
-def _strategy(workers: int | None, checkpoint: Path | None) -> str:
-    """What a run that goes on was; else all-reduce if there are workers to share a batch."""
+def _strategy(workers: int | None, checkpoint: Path | None, exact: bool | None) -> str:
+    """What a run that goes on was; else all-reduce if there are workers to share a batch, or might be: exact."""
     from shoal.parallel.checkpoint import peek
 
     earlier = {} if checkpoint is None else peek(checkpoint)
     if earlier.get("strategy", "plain") != "plain" and workers is not None:
         return str(earlier["strategy"])
-    return "auto" if workers is None else "allreduce" if workers > 1 else "blas"
+    return "auto" if workers is None else "allreduce" if workers > 1 or exact else "blas"
 
 
 def _run(job: Job, model: nn.Sequential, sets: Data, screen: Screen) -> Result:

@@ -18,18 +18,17 @@ from torch import nn
 from torch.utils.data import Dataset, Subset
 
 from shoal.machine import thread_count
-from shoal.parallel.feed import Feed, epoch_order, key, take_all
+from shoal.parallel.feed import Feed, epoch_order, take_all
 from shoal.parallel.groups import Alone
-from shoal.parallel.job import Job, threads_per_worker
-from shoal.parallel.learner import Learner
-from shoal.parallel.randomness import torch_as_it_was
-from shoal.parallel.strategies import Strategy
-from shoal.parallel.worker import Tell, blas_threads, flops_per_row, make_strategy
+from shoal.parallel.job import SINGLE, Job
+from shoal.parallel.randomness import draws_random_numbers, torch_as_it_was
+from shoal.parallel.strategies import Strategy, fewest_rows
+from shoal.parallel.threads import blas_threads, use_threads
+from shoal.parallel.worker import Tell, flops_per_row, make_strategy
 
 SHARE = 0.01  # of the plain loop's time that measuring may take
 WORTH = 1.05  # how much faster than the plain loop something else must be
 LAUNCHING = 240.0  # seconds of plain training from which on starting processes to measure them is worth while
-EXACT_COST = 1.25  # exactness may cost a quarter
 
 
 @dataclass
@@ -62,7 +61,8 @@ def choose(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
     if len(found) == 1 and thread_count() > 1:
         tell({"note": f"one process with {thread_count()} BLAS threads: {steps} steps are too few to measure more"})
         return plain
-    if min(candidate.seconds for candidate in found) * steps > LAUNCHING and thread_count() > 1:
+    long = min(candidate.seconds for candidate in found) * steps > LAUNCHING
+    if long and thread_count() > 1 and _may_be_shared(model, feed):
         try:
             found.append(_launched(job, model, train, found[0].gflops * found[0].seconds))
         except (TypeError, RuntimeError) as error:
@@ -70,6 +70,9 @@ def choose(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
     chosen = _pick(found)
     others = "; ".join(str(candidate) for candidate in found if candidate is not chosen)
     tell({"note": f"chosen: {chosen}" + (f" (measured beside it: {others})" if others else "")})
+    if others:
+        tell({"note": "chosen by the clock: another run may choose otherwise and end with other last digits; "
+                      f"{_pinned(chosen.job)} is always this"})  # fmt: skip
     return chosen.job
 
 
@@ -84,10 +87,26 @@ def _measured_here(job: Job, plain: Job, model: nn.Module, feed: Feed, steps: in
         return [first]
     contenders = [serial, (f"one process with {cores} BLAS threads", plain)]
     many = _workers(job)
-    if job.batch_size >= 2 * many:
+    if job.batch_size >= 2 * many and _may_be_shared(model, feed):
         threads = replace(job, strategy="allreduce", backend="threads", workers=many, mesh=None, exact=False)
         contenders.append((f"{many} threads that share each batch", threads))
     return _race(contenders, model, feed, flops, 0.75 * allowed)
+
+
+def _may_be_shared(model: nn.Module, feed: Feed) -> bool:
+    """Whether workers that share a batch end where the plain loop does, but for rounding.
+
+    Not with batch normalisation or dropout: the result would depend on the clock in more than its last digits.
+    """
+    inputs, _ = feed.take(torch.arange(min(2, len(feed))))
+    return fewest_rows(model) == 1 and not draws_random_numbers(model, inputs)
+
+
+def _pinned(job: Job) -> str:
+    """The options that ask for what was chosen."""
+    if job.strategy in SINGLE:
+        return f"--strategy {job.strategy}"
+    return f"--strategy {job.strategy} --backend {job.backend} --workers {job.workers} --close"
 
 
 def _workers(job: Job) -> int:
@@ -131,23 +150,12 @@ def _stepper(strategy: Strategy, job: Job, feed: Feed) -> Callable[[], float]:
     items = take_all(feed, strategy.parts(rows))
 
     def step() -> float:
-        torch.set_num_threads(blas_threads(job))
+        use_threads(blas_threads(job))
         start = time.perf_counter()
         strategy.round(items, len(rows), 0)
         return time.perf_counter() - start
 
     return step
-
-
-def _best_time(work: Callable[[], Any], seconds: float, least: int = 3) -> float:
-    work()  # the first one allocates
-    best, begun, count = float("inf"), time.perf_counter(), 0
-    while count < least or time.perf_counter() - begun < seconds:
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-        count += 1
-    return best
 
 
 def _launched(job: Job, model: nn.Module, train: Dataset[Any], gigaflops: float) -> Candidate:
@@ -161,44 +169,6 @@ def _launched(job: Job, model: nn.Module, train: Dataset[Any], gigaflops: float)
     result = launch(short, copy.deepcopy(model), Subset(train, range(rows)), None, lambda content: None)
     seconds = job.batch_size / max(record["samples_per_second"] for record in result.history)
     return Candidate(f"{many} processes", trial, seconds, gigaflops / seconds)
-
-
-def exact_is_cheap(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> bool:
-    """Whether a worker computes its part nearly as fast in shards of fixed size, one thread each, as in one piece."""
-    feed = Feed(train, torch.device("cpu"))
-    size = min(job.batch_size, len(feed))
-    with torch_as_it_was():
-        cost = _exact_cost(job, copy.deepcopy(model).cpu(), feed, size)
-    percent = round(100 * (cost - 1))
-    if cost <= EXACT_COST:
-        tell({"note": f"exact: the same bits for any number of workers, for about {max(percent, 0)}% more computing"})
-        return True
-    tell({"note": f"not exact: the same bits for any number of workers would cost about {percent}% here "
-                  "(exact=True to have them)"})  # fmt: skip
-    return False
-
-
-def _exact_cost(job: Job, model: nn.Module, feed: Feed, size: int) -> float:
-    learner = Learner(model, job, 1)
-    out = learner.new_vector(learner.width)
-    mine, shards = max(1, size // job.workers), -(-job.shards // job.workers)
-    whole = feed.take(torch.arange(mine))
-    piece = feed.take(torch.arange(max(1, size // job.shards)))
-
-    def in_one_piece() -> None:
-        learner.gradient(*whole, 1.0, key(0), out)
-
-    def in_shards() -> None:
-        total = learner.gradients(*piece, 1.0, key(0))
-        for _ in range(shards - 1):
-            torch._foreach_add_(total, learner.gradients(*piece, 1.0, key(0)))
-        learner.pack(total, out)
-
-    torch.set_num_threads(threads_per_worker(job))
-    close = _best_time(in_one_piece, 0.1)
-    torch.set_num_threads(1)
-    inner = min(threads_per_worker(job), shards)
-    return _best_time(in_shards, 0.1) / inner / close
 
 
 def _accelerated() -> bool:

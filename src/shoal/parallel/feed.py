@@ -11,8 +11,10 @@ import torch
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
 from shoal.parallel.randomness import OwnGenerator
+from shoal.parallel.threads import use_threads
 
 AHEAD = 2  # batches fetched beforehand
+ALIGNMENT = 64  # bytes; torch allocates so
 WAIT = 0.2  # seconds between two looks at whether anybody still wants what was fetched
 Thing = TypeVar("Thing")
 Pair = tuple[Any, Any]
@@ -78,12 +80,23 @@ def rows_in(value: Any) -> int:
 
 def to_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, torch.Tensor):
-        return value.to(device, non_blocking=True)
+        return aligned(value.to(device, non_blocking=True))
     if isinstance(value, (list, tuple)):
         return [to_device(part, device) for part in value]
     if isinstance(value, dict):
         return {name: to_device(part, device) for name, part in value.items()}
     return value
+
+
+def aligned(value: torch.Tensor) -> torch.Tensor:
+    """The same numbers where a new tensor would have them: some matrix products depend on that in their last bit."""
+    return value.clone() if value.device.type == "cpu" and value.data_ptr() % ALIGNMENT else value
+
+
+def align(model: torch.nn.Module) -> None:
+    """Weights made elsewhere, say by numpy, lie as they would after a journey to another process."""
+    for value in (*model.parameters(), *model.buffers()):
+        value.data = aligned(value.data)
 
 
 def take_all(feed: Feed, parts: Sequence[torch.Tensor], epoch: int = 0) -> list[Pair | None]:
@@ -95,6 +108,7 @@ def ahead(things: Iterable[Thing]) -> Iterator[Thing]:
     """The same things, made in a thread a few steps ahead. An error there is raised here."""
     made: queue.Queue[tuple[str, Any]] = queue.Queue(AHEAD)
     unwanted = threading.Event()
+    threads = torch.get_num_threads()  # of whoever wants them: a data set may compute, too
 
     def put(kind: str, thing: Any) -> bool:
         while not unwanted.is_set():
@@ -106,6 +120,7 @@ def ahead(things: Iterable[Thing]) -> Iterator[Thing]:
         return False
 
     def work() -> None:
+        use_threads(threads)
         try:
             for thing in things:
                 if not put("thing", thing):

@@ -58,9 +58,9 @@ def _side_by_side(job: Job, jobs: list[Job], models: list[nn.Module], sets: list
 
     def work(k: int) -> Result:
         nonlocal done
-        kind = "allreduce" if each > 1 else "serial"
+        kind = "allreduce" if each > 1 or job.exact else "serial"
         threads = job.blas_threads or 1
-        mine = replace(jobs[k], strategy=kind, workers=each, blas_threads=threads, exact=bool(job.exact) and each > 1)
+        mine = replace(jobs[k], strategy=kind, workers=each, blas_threads=threads, exact=bool(job.exact))
         if job.backend == "threads" or (lanes == 1 and each == 1):
             result = Worker(mine, Alone(), models[k], sets[k][0], sets[k][1], quiet).run()
         else:
@@ -96,7 +96,8 @@ def _over_ranks(jobs: list[Job], models: list[nn.Module], sets: list[Any], tell:
     with own_group(patient) as group:
         mine: dict[int, Any] = {}
         for k in range(group.rank, job.folds, group.size):
-            alone = replace(jobs[k], strategy="serial", workers=1, exact=False)
+            kind = "allreduce" if job.exact else "serial"  # exact: the same shards as on several workers
+            alone = replace(jobs[k], strategy=kind, workers=1, exact=bool(job.exact))
             result = Worker(alone, Alone(), models[k], sets[k][0], sets[k][1], _quiet).run()
             mine[k] = (result.model.state_dict(), result.history, result.metrics)
         results = []

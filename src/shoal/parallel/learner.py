@@ -67,6 +67,7 @@ class Learner:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         if not self.parameters:
             raise ValueError("the model has no parameter that could be trained")
+        self.finest = max(self.parameters, key=lambda parameter: torch.finfo(parameter.dtype).bits)
         self.buffers = _averaged(model)
         self.count = sum(p.numel() for p in self.parameters)
         self.width = self.count + 1 + sum(b.numel() for b in self.buffers)
@@ -92,8 +93,7 @@ class Learner:
 
     def new_vector(self, width: int) -> torch.Tensor:
         """Zeros that can take a gradient: on its device, with as many digits as the finest parameter."""
-        finest = max(self.parameters, key=lambda parameter: torch.finfo(parameter.dtype).bits)
-        return torch.zeros(width, device=finest.device, dtype=finest.dtype)
+        return torch.zeros(width, device=self.finest.device, dtype=self.finest.dtype)
 
     def gradient(self, inputs: Any, target: Any, share: float, key: int, out: torch.Tensor) -> None:
         """Write `share` times the gradient, the loss and the buffers into `out`."""
@@ -114,7 +114,8 @@ class Learner:
             again = grad.data_ptr() in seen or not grad.is_contiguous()
             seen.add(grad.data_ptr())
             own.append(grad.clone(memory_format=torch.contiguous_format) if again else grad)
-        return [*own, loss.reshape(1), *[buffer * share for buffer in buffers]]
+        parts = [*own, loss.reshape(1), *[buffer * share for buffer in buffers]]
+        return [part.to(self.finest.dtype) for part in parts]  # sums have the digits of the vector they end in
 
     def pack(self, parts: list[torch.Tensor], out: torch.Tensor) -> None:
         """One after the other into a vector."""
@@ -139,7 +140,7 @@ class Learner:
         """Take a step along a summed gradient; the loss comes back."""
         start = 0
         for parameter in self.parameters:
-            parameter.grad = vector[start : start + parameter.numel()].view_as(parameter)
+            parameter.grad = vector[start : start + parameter.numel()].view_as(parameter).to(parameter.dtype)
             start += parameter.numel()
         loss = float(vector[start])
         start += 1

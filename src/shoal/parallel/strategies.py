@@ -11,7 +11,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from shoal.parallel.job import Job
 from shoal.parallel.learner import Learner
 from shoal.parallel.randomness import keyed
 from shoal.parallel.sums import Node, combine, cover, fold, middle, shares
+from shoal.parallel.threads import shard_pool
 
 Items = Sequence[Pair | None]
 
@@ -130,7 +130,7 @@ class AllReduce(Strategy):
         self.vectors = {node: self.learner.new_vector(self.width) for lane in self.lanes for node in lane}
         has_buffers = any(True for _ in model.buffers())
         self.models = [self.learner.replica() if threads > 1 or has_buffers else None for _ in range(threads)]
-        self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self.pool = shard_pool(threads) if threads > 1 else None
 
     def _bounds(self, rows: int) -> list[Node]:
         """Where the shards of a batch begin and end; the last ones of a small batch are empty."""

@@ -18,6 +18,7 @@ from shoal.parallel.groups import Alone, Distributed, Group, Lost, Meeting, Mpi,
 from shoal.parallel.job import MODEL, Job
 from shoal.parallel.launch import launch
 from shoal.parallel.randomness import torch_as_it_was
+from shoal.parallel.strategies import fewest_rows
 from shoal.parallel.worker import Result, Tell, Worker
 
 
@@ -95,7 +96,8 @@ def run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | N
     if surroundings.launcher() is not None:
         return _inside(job, model, train, valid, tell)
     if job.exact is None:
-        job = replace(job, exact=_exact_by_default(job, model, train, tell))
+        job = replace(job, exact=_exact_by_default(job, tell))
+    _say_what_is_normalised(job, model, tell)
     if not job.in_one_process:
         return launch(job, model, train, valid, tell)
     with torch_as_it_was():
@@ -115,15 +117,28 @@ def _as_before(job: Job, earlier: dict[str, Any]) -> Job:
     return job
 
 
-def _exact_by_default(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> bool:
-    """Pipelines are exact at no cost. All-reduce is, where that was measured to cost little."""
-    if job.strategy == "pipeline":
-        return True
-    if job.strategy != "allreduce" or job.workers > job.shards or job.device not in ("auto", "cpu"):
-        return False
-    from shoal.parallel.auto import exact_is_cheap
+def _exact_by_default(job: Job, tell: Tell) -> bool:
+    """By the arguments alone, never by the clock: pipelines, and all-reduce on CPUs with enough shards."""
+    from shoal.parallel.devices import find_device
 
-    return exact_is_cheap(job, model, train, tell)
+    if job.strategy != "allreduce":
+        return job.strategy == "pipeline"
+    if find_device(job.device).type != "cpu":
+        return False
+    if job.workers > job.shards:
+        tell({"note": f"not exact: for {job.workers} workers that needs shards={job.workers}; got {job.shards}"})
+        return False
+    tell({"note": "exact: the same weights for any number of workers (faster without: --close, exact=False)"})
+    return True
+
+
+def _say_what_is_normalised(job: Job, model: nn.Module, tell: Tell) -> None:
+    """Batch normalisation of a part of a batch is another algorithm than that of the whole."""
+    shared = job.strategy in ("allreduce", "sharded") or "pipeline" in job.strategy or job.strategy.startswith("data+")
+    parts = job.shards if job.exact else job.workers
+    if shared and parts > 1 and fewest_rows(model) > 1:
+        tell({"note": f"batch normalisation: each batch is cut into up to {parts} parts, and each has its own mean "
+                      "and variance; the result differs from that of --strategy serial"})  # fmt: skip
 
 
 def _over_threads(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
@@ -160,12 +175,16 @@ def _over_threads(job: Job, model: nn.Module, train: Dataset[Any], valid: Datase
 
 
 def _inside(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
-    """One of the processes that torchrun or mpiexec has started. The first one decides what has to be measured."""
+    """One of the processes that torchrun or mpiexec has started."""
     with own_group(job) as group:
         if job.exact is None:
-            exact = _exact_by_default(job, model, train, tell) if group.rank == 0 else None
-            job = replace(job, exact=group.first_object(exact))
+            job = replace(job, exact=_exact_by_default(job, tell if group.rank == 0 else _silent))
+        if group.rank == 0:
+            _say_what_is_normalised(job, model, tell)
         return Worker(job, group, model, train, valid, tell).run()
+
+
+def _silent(content: dict[str, Any]) -> None: ...
 
 
 @contextmanager

@@ -14,13 +14,14 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal.parallel import checkpoint
-from shoal.parallel.feed import Feed, Pair, ahead, epoch_order, rows_in, take_all
+from shoal.parallel.feed import Feed, Pair, ahead, align, epoch_order, rows_in, take_all
 from shoal.parallel.groups import Group, Mpi
-from shoal.parallel.job import MODEL, SINGLE, Job, threads_per_worker
+from shoal.parallel.job import MODEL, SINGLE, Job
 from shoal.parallel.learner import make_loss
 from shoal.parallel.randomness import OwnGenerator
 from shoal.parallel.scatter import scattered
 from shoal.parallel.strategies import AllReduce, Ddp, LocalSgd, OneWorker, Strategy
+from shoal.parallel.threads import blas_threads, shard_threads, use_threads
 
 CHUNK = 1024  # rows evaluated at a time; fixed, so that sums do not depend on the number of workers
 Tell = Callable[[dict[str, Any]], None]
@@ -43,7 +44,7 @@ def make_strategy(job: Job, group: Group, model: nn.Module, rows: int, device: t
         return OneWorker(job, group, model, rows)
     if job.strategy == "allreduce":
         if job.exact or group.size == 1 or job.backend == "mpi":
-            return AllReduce(job, group, model, rows, _shard_threads(job, group))
+            return AllReduce(job, group, model, rows, shard_threads(job, group.size))
         return Ddp(job, group, model, rows)
     if job.strategy == "local_sgd":
         return LocalSgd(job, group, model, rows, threaded)
@@ -57,24 +58,6 @@ def make_strategy(job: Job, group: Group, model: nn.Module, rows: int, device: t
     return kinds.get(job.strategy, Pipeline)(job, group, model, rows, device)
 
 
-def _shard_threads(job: Job, group: Group) -> int:
-    """Threads that compute shards within a worker: BLAS itself has one there, so that its sums have one order."""
-    if group.size == 1 and job.backend == "threads":
-        return job.workers
-    if not job.exact:
-        return 1
-    return min(threads_per_worker(job), -(-job.shards // group.size))
-
-
-def blas_threads(job: Job) -> int:
-    """Threads of matrix operations in this worker."""
-    if job.strategy == "allreduce" and (job.exact or job.backend == "threads"):
-        return 1
-    if job.strategy == "pipeline" and job.exact is not False:
-        return 1
-    return threads_per_worker(job)
-
-
 class Worker:
     """Trains a model as one of a group."""
 
@@ -85,8 +68,10 @@ class Worker:
 
         self.job, self.group, self.tell = job, group, tell
         self.device = find_device(job.device, group.rank)
-        torch.set_num_threads(blas_threads(job))
+        use_threads(blas_threads(job))
         self.model = model.to(self.device)
+        if job.exact:
+            align(self.model)
         self.train, self.valid = (
             Feed(train, self.device, job.seed),
             None if valid is None else Feed(valid, self.device, job.seed),
