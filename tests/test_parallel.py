@@ -350,7 +350,7 @@ def test_auto_says_what_it_chose_and_why():
     notes = []
     job = choose(Job(epochs=2000, batch_size=32), network(), data(), notes.append)
     assert job.strategy in ("serial", "blas", "allreduce")
-    assert len(notes) == 1
+    assert len(notes) == 2
     assert "chosen: " in notes[0]["note"]
     assert "one process with" in notes[0]["note"]
     notes.clear()
