@@ -21,6 +21,8 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal.parallel import parcel
+from shoal.parallel.checkpoint import TEMPORARY
+from shoal.parallel.divergence import Diverged
 from shoal.parallel.groups import Lost
 from shoal.parallel.job import Job, threads_per_worker
 from shoal.parallel.lifeline import STOPPED, Event, Hub
@@ -28,7 +30,6 @@ from shoal.parallel.rank import PEER_LOST
 from shoal.parallel.surroundings import OWN
 from shoal.parallel.worker import Result, Tell
 
-FOLDER = "shoal-run-"  # then the launcher's process number
 START = 120.0  # seconds for all workers to come up
 GRACE = 1.5  # seconds to hear why a worker ended
 END = 5.0  # seconds for workers to end after they were told to
@@ -88,7 +89,12 @@ def launch(
         else:
             job = replace(job, checkpoint=str(Path(job.checkpoint).absolute()))
         parcel.write(folder, job, model, train, valid)
-        supervise(job, folder, tell, stop=stop)
+        try:
+            supervise(job, folder, tell, stop=stop)
+        except WorkerError as error:
+            if error.kind == Diverged.__name__:  # of all workers, not of one
+                raise Diverged(error.reason) from None
+            raise
         return _result(folder, model)
 
 
@@ -96,7 +102,7 @@ def launch(
 def own_folder() -> Iterator[Path]:
     """A folder for what a launcher and its workers hand to each other; it goes with the launcher."""
     _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))
     try:
         yield folder
     finally:
@@ -135,8 +141,8 @@ def _sweep() -> None:
     """Remove what launchers that were killed have left: folders that bear the number of a process that is gone."""
     if not Path("/proc/self").exists():
         return
-    for place in Path(tempfile.gettempdir()).glob(f"{FOLDER}[0-9]*-*"):
-        number = place.name.removeprefix(FOLDER).split("-")[0]
+    for place in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}[0-9]*-*"):
+        number = place.name.removeprefix(TEMPORARY).split("-")[0]
         with suppress(OSError):  # another launcher may remove it at the same time
             if number.isdecimal() and not Path(f"/proc/{number}").exists() and place.stat().st_uid == os.getuid():
                 shutil.rmtree(place, ignore_errors=True)

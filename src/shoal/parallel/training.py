@@ -177,7 +177,7 @@ def own_group(job: Job) -> Iterator[Group]:
     kind = surroundings.launcher()
     assert kind is not None
     rank, size = surroundings.world()
-    with torch_as_it_was(), Watched(kind) as watched:
+    with torch_as_it_was(), Watched(kind, job.checkpoint) as watched:
         group: Group
         if kind == "mpi" and job.strategy not in MODEL:
             group = Mpi(job.timeout)
