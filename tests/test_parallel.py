@@ -69,6 +69,10 @@ def test_a_model_that_does_not_fit_the_data_is_told_by_shapes():
 def test_more_classes_than_outputs_are_told_before_training():
     with pytest.raises(ValueError, match=r"targets go from 0 to 3, and the network has 3 outputs"):
         parallel.fit(make_model("mlp:12-3"), data(), strategy="serial")
+    X, y = data().tensors
+    first = y.argsort(descending=True)  # also where rows of such a class come first
+    with pytest.raises(ValueError, match=r"targets go from 0 to 3, and the network has 3 outputs"):
+        parallel.fit(make_model("mlp:12-3"), TensorDataset(X[first], y[first]), strategy="serial")
 
 
 def test_a_pipeline_needs_layers_that_it_can_part():
@@ -450,16 +454,18 @@ def test_train_over_processes_is_the_same_as_over_threads(tmp_path, train):
         (["--net", "mlp784"], "a network is named mlp:784-256-10 or cnn; got 'mlp784'"),
         (["--strategy", "alreduce"], "did you mean 'allreduce'?"),
         (["--data", "iris", "--net", "mlp:784-10", "--strategy", "serial"], "the model does not fit the data"),
-        (["--device", "cuda", "--data", "iris", "--net", "mlp:4-3", "--strategy", "serial"], "finds no GPU"),
+        (["--device", "cuda", "--data", "iris", "--net", "mlp:4-3"], "device 'cuda' was asked for, but torch finds no"),
+        (["--device", "cuda:1", "--data", "iris", "--net", "mlp:4-3"], "device 'cuda:1' was asked for, but torch"),
         (["--epochs", "many"], "--epochs"),
     ],
 )
 def test_wrong_arguments_end_in_one_sentence(arguments, sentence, train):
-    if "cuda" in arguments and torch.cuda.is_available():
+    if "--device" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     done = train(*arguments)
     assert done.returncode == 2
     assert sentence in done.stderr
+    assert not done.stdout, "nothing is announced before"
     assert len(done.stderr.strip().splitlines()) == 1
 
 

@@ -92,9 +92,9 @@ def test_a_lost_worker_is_noticed_and_the_run_ends_with_the_same_weights(backend
 def test_losses_without_end_are_given_up(tmp_path):
     class Deadly(Trap):
         def spring(self) -> None:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os._exit(3)
 
-    with pytest.raises(parallel.WorkerLost, match=r"was killed by signal 9|is gone"):
+    with pytest.raises(parallel.WorkerLost, match=r"worker \d ended with exit code 3; started again 0 times"):
         parallel.fit(network(), Deadly(tmp_path / "x", ""), backend="processes", workers=2, restarts=0, **EXACT)
 
 

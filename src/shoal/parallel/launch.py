@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -268,7 +269,15 @@ class Attempt:
                 found = Trouble(event.rank, event.content["reason"])
             if event.kind == "progress":
                 self.tell(event.content)
-        return found or Trouble(rank, reason)
+        found = found or Trouble(rank, reason)
+        return Trouble(found.rank, self._exit_of(found.rank) or found.reason)
+
+    def _exit_of(self, rank: int) -> str | None:
+        """How a worker ended, by its own process: that of MPI is not ours."""
+        if self.job.backend == "mpi" or not 0 <= rank < len(self.processes):
+            return None
+        code = self.processes[rank].poll()
+        return None if code in (None, PEER_LOST, STOPPED) else _ending(code)
 
     def _end(self) -> None:
         """No worker is left behind."""
@@ -287,7 +296,14 @@ class Attempt:
 
 
 def _ending(code: int) -> str:
-    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    """
+    >>> _ending(3), _ending(-9)
+    ('ended with exit code 3', 'was killed by SIGKILL')
+    """
+    if code >= 0:
+        return f"ended with exit code {code}"
+    names = {int(number): number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
 def mpi_launcher() -> str:
