@@ -118,7 +118,8 @@ def train(
         momentum=momentum, weight_decay=weight_decay, schedule=schedule, epochs=epochs, batch_size=batch_size,
         strategy=strategy, backend=backend, blas_threads=blas_threads, exact=exact, shards=shards,
         asynchronous=asynchronous, folds=folds, device=device,
-        checkpoint=None if checkpoint is None else str(checkpoint), restarts=restarts, allow_fewer=allow_fewer, timeout=timeout, seed=seed, **whole,
+        checkpoint=None if checkpoint is None else str(checkpoint), restarts=restarts,
+        allow_fewer=allow_fewer, timeout=timeout, seed=seed, **whole,
     )  # fmt: skip
     _refuse_taken(out)
     asked: dict[str, Any] = {"activation": activation, "output": output, "init": init, "dropout": dropout, "seed": seed}
