@@ -10,7 +10,7 @@ import finetune_cases
 import numpy as np
 import pytest
 from finetune_cases import ROWS, worker
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from shoal.finetune import checkpoints, models, place, session, tokens
 from shoal.finetune.settings import Settings
@@ -122,6 +122,21 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_remedy(tmp_path, tiny):
     with pytest.raises(ValueError, match=r"no longer a number at step \d+"):  # found by the test at the end
         worker(tmp_path / "unseen", tiny, learning_rate=9e6, epochs=30, warmup=0.0, log_every=1000, eval_every=1000)
     assert not (tmp_path / "unseen" / "model").exists()
+    assert checkpoints.last_checkpoint(tmp_path / "unseen") is None
+
+
+def test_a_checkpoint_of_nonsense_does_not_replace_the_last_good_one(tmp_path, tiny):
+    """Weights that are none, in a step without a record: no loss is looked at before it is time to save."""
+    rare = {"log_every": 1000, "eval_every": 1000}
+    worker(tmp_path / "run", tiny, save_every=99, **rare)  # pauses after its first step
+    earlier = checkpoints.last_checkpoint(tmp_path / "run")
+    weights = load_file(earlier / "model.safetensors")
+    weights["transformer.wte.weight"][0, 0] = np.nan
+    save_file(weights, earlier / "model.safetensors", {"format": "pt"})
+    checkpoints.complete(earlier)
+    with pytest.raises(ValueError, match=r"no longer a number at step 2"):
+        worker(tmp_path / "run", tiny, save_every=2, **rare)
+    assert checkpoints.last_checkpoint(tmp_path / "run") == earlier
 
 
 def test_one_step_is_not_lost_to_the_warm_up(tmp_path, tiny):

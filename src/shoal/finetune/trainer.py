@@ -231,6 +231,9 @@ class FineTuner(Trainer):
         return time.monotonic() - self.saved > max(SAVE_AFTER, SAVE_SHARE * self.saving)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in trained):
+            self._refuse_nonsense(math.nan)  # before the last good checkpoint is replaced
         begun = time.monotonic()
         place = Path(self.plan.run) / CHECKPOINTS / f"checkpoint-{self.state.global_step}"
         try:

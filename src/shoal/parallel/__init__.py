@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shoal.parallel.divergence import Diverged as Diverged
     from shoal.parallel.launch import WorkerError as WorkerError
     from shoal.parallel.launch import WorkerLost as WorkerLost
     from shoal.parallel.training import fit as fit
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 
 from shoal.parallel.job import BACKENDS, STRATEGIES
 
-__all__ = ["BACKENDS", "STRATEGIES", "Result", "WorkerError", "WorkerLost", "fit"]
-_PLACES = {"fit": "training", "Result": "worker", "WorkerError": "launch", "WorkerLost": "launch"}
+__all__ = ["BACKENDS", "STRATEGIES", "Diverged", "Result", "WorkerError", "WorkerLost", "fit"]
+_PLACES = {
+    "fit": "training", "Result": "worker", "Diverged": "divergence", "WorkerError": "launch", "WorkerLost": "launch",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

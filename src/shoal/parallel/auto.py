@@ -1,12 +1,14 @@
 """Which way of training is the fastest here: found by measuring a few steps, never by believing.
 
-Measuring must pay for itself: it may take a hundredth of what the plain loop would take in all. Other processes take
-seconds to start, so they are tried only where training takes minutes.
+Measuring may take a hundredth of what the plain loop would take in all, set-up included: a step is measured only where
+it is expected to end within that. A run with too few steps for it takes the plain loop at once. Other processes take
+seconds to start, so they are tried only where training takes a quarter of an hour.
 """
 
 from __future__ import annotations
 
 import copy
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -24,11 +26,13 @@ from shoal.parallel.job import SINGLE, Job
 from shoal.parallel.randomness import draws_random_numbers, torch_as_it_was
 from shoal.parallel.strategies import Strategy, fewest_rows
 from shoal.parallel.threads import blas_threads, use_threads
-from shoal.parallel.worker import Tell, flops_per_row, make_strategy
+from shoal.parallel.worker import Tell, make_strategy
 
 SHARE = 0.01  # of the plain loop's time that measuring may take
 WORTH = 1.05  # how much faster than the plain loop something else must be
-LAUNCHING = 240.0  # seconds of plain training from which on starting processes to measure them is worth while
+LEAST = 3  # steps of each way: the first one allocates
+MOST = 5.0  # seconds after which more steps tell nothing new
+LAUNCHING = 1000.0  # seconds of plain training from which on starting processes to measure them is worth while
 
 
 @dataclass
@@ -38,15 +42,16 @@ class Candidate:
     label: str
     job: Job
     seconds: float  # per step
-    gflops: float
 
     def __str__(self) -> str:
-        speed = f"{self.gflops:.3g} GFLOPS" if self.gflops >= 0.01 else f"{1e3 * self.seconds:.3g} ms a step"
-        return f"{self.label}: {speed}"
+        return f"{self.label}: {1e3 * self.seconds:.3g} ms a step"
 
 
-def choose(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
+def choose(
+    job: Job, model: nn.Module, train: Dataset[Any], tell: Tell, clock: Callable[[], float] = time.perf_counter
+) -> Job:
     """The job with the strategy that was measured to be the fastest; what was measured is told."""
+    begun = clock()
     plain = replace(job, strategy="blas", backend="threads", workers=1, mesh=None, exact=None)
     if job.device not in ("auto", "cpu") or _accelerated():
         tell({"note": "one process on the accelerator: it is not shared between workers without being asked to"})
@@ -56,15 +61,20 @@ def choose(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
         return replace(job, strategy="allreduce", backend="threads", workers=min(_workers(job), job.shards), mesh=None)
     feed = Feed(train, torch.device("cpu"))
     steps = job.epochs * -(-len(feed) // job.batch_size)
-    with torch_as_it_was():
-        found = _measured_here(job, plain, model, feed, steps)
-    if len(found) == 1 and thread_count() > 1:
-        tell({"note": f"one process with {thread_count()} BLAS threads: {steps} steps are too few to measure more"})
+    contenders = _contenders(job, plain, model, feed)
+    found: list[Candidate] = []
+    if 1 < len(contenders) <= SHARE * steps / LEAST:
+        with torch_as_it_was():
+            found = _race(contenders, model, feed, steps, begun, clock)
+    if len(found) < 2:
+        many = f"{thread_count()} BLAS thread{'s' * (thread_count() > 1)}"
+        why = f"{steps:,} steps are too few to measure other ways" if len(contenders) > 1 else "there is one core"
+        tell({"note": f"one process with {many}: {why}"})
         return plain
-    long = min(candidate.seconds for candidate in found) * steps > LAUNCHING
-    if long and thread_count() > 1 and _may_be_shared(model, feed):
+    left = SHARE * found[0].seconds * steps - (clock() - begun)
+    if min(candidate.seconds for candidate in found) * steps > LAUNCHING and _may_be_shared(model, feed):
         try:
-            found.append(_launched(job, model, train, found[0].gflops * found[0].seconds))
+            found.append(_launched(job, model, train, left))
         except (TypeError, RuntimeError) as error:
             tell({"note": f"processes could not be tried: {str(error).splitlines()[0]}"})
     chosen = _pick(found)
@@ -76,21 +86,16 @@ def choose(job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
     return chosen.job
 
 
-def _measured_here(job: Job, plain: Job, model: nn.Module, feed: Feed, steps: int) -> list[Candidate]:
-    """Ways that need no other process. Where the whole run is too short to measure in, only the first."""
-    cores = thread_count()
-    flops = flops_per_row(model, feed, job) * min(job.batch_size, len(feed))
-    serial = ("one process with 1 thread", replace(plain, strategy="serial"))
-    first = _race([serial], model, feed, flops, 0.0)[0]
-    allowed = SHARE * first.seconds * steps
-    if cores == 1 or allowed < 6 * first.seconds:
-        return [first]
-    contenders = [serial, (f"one process with {cores} BLAS threads", plain)]
-    many = _workers(job)
-    if job.batch_size >= 2 * many and _may_be_shared(model, feed):
+def _contenders(job: Job, plain: Job, model: nn.Module, feed: Feed) -> list[tuple[str, Job]]:
+    """Ways that need no other process, the plain loop first."""
+    cores, many = thread_count(), _workers(job)
+    ways = [(f"one process with {cores} BLAS threads", plain)]
+    if cores > 1 and job.batch_size >= 2 * many and _may_be_shared(model, feed):
         threads = replace(job, strategy="allreduce", backend="threads", workers=many, mesh=None, exact=False)
-        contenders.append((f"{many} threads that share each batch", threads))
-    return _race(contenders, model, feed, flops, 0.75 * allowed)
+        ways.append((f"{many} threads that share each batch", threads))
+    if cores > 1:
+        ways.append(("one process with 1 thread", replace(plain, strategy="serial")))
+    return ways
 
 
 def _may_be_shared(model: nn.Module, feed: Feed) -> bool:
@@ -121,54 +126,77 @@ def _pick(found: list[Candidate]) -> Candidate:
 
 
 def _race(
-    contenders: list[tuple[str, Job]], model: nn.Module, feed: Feed, flops: float, seconds: float, least: int = 3
+    contenders: list[tuple[str, Job]],
+    model: nn.Module,
+    feed: Feed,
+    steps: int,
+    begun: float,
+    clock: Callable[[], float],
 ) -> list[Candidate]:
-    """The best time of a step of each, over so many seconds in all. They take turns: a busy moment hits all alike."""
+    """The best time of a step of each that there was time for. They take turns: a busy moment hits all alike.
+
+    A step is taken only if it is expected to end in time: as the last one did, or, of a way not tried yet, as the
+    first one of the plain loop; one thread may need as many times longer as there are cores.
+    """
     with ExitStack() as stack:
         lanes = []
         for _, job in contenders:
             strategy = make_strategy(job, Alone(), copy.deepcopy(model), len(feed), torch.device("cpu"))
             stack.callback(strategy.close)
-            lanes.append(_stepper(strategy, job, feed))
-        best = [float("inf")] * len(lanes)
-        begun, turns = time.perf_counter(), 0
-        while turns <= least or time.perf_counter() - begun < seconds:
+            lanes.append(_stepper(strategy, job, feed, clock))
+        taken: list[list[float]] = [[] for _ in lanes]
+        taken[0] = [lanes[0]() for _ in range(LEAST)]
+
+        def affordable(place: int) -> bool:
+            plain = min(taken[0][1:])
+            unknown = max(taken[0][0], plain * (thread_count() if contenders[place][1].strategy == "serial" else 2))
+            left = min(SHARE * steps * plain, MOST) - (clock() - begun)
+            tried = taken[place]
+            return (tried[-1] if tried else unknown) * max(1, LEAST - len(tried)) <= left
+
+        going = True
+        while going:
+            going = False
             for place, step in enumerate(lanes):
-                taken = step()
-                if turns:  # the first one allocates
-                    best[place] = min(best[place], taken)
-            turns += 1
-    return [
-        Candidate(label, job, time_of_step, flops / time_of_step / 1e9)
-        for (label, job), time_of_step in zip(contenders, best, strict=True)
-    ]
+                if affordable(place):
+                    taken[place].append(step())
+                    going = True
+    return [Candidate(label, job, min(times[1:])) for (label, job), times in zip(contenders, taken, strict=True)
+            if len(times) >= LEAST]  # fmt: skip
 
 
-def _stepper(strategy: Strategy, job: Job, feed: Feed) -> Callable[[], float]:
+def _stepper(strategy: Strategy, job: Job, feed: Feed, clock: Callable[[], float]) -> Callable[[], float]:
     """A function that takes a step and says how long it took."""
     rows = epoch_order(len(feed), job.seed, 0, True)[: job.batch_size]
     items = take_all(feed, strategy.parts(rows))
 
     def step() -> float:
         use_threads(blas_threads(job))
-        start = time.perf_counter()
+        start = clock()
         strategy.round(items, len(rows), 0)
-        return time.perf_counter() - start
+        return clock() - start
 
     return step
 
 
-def _launched(job: Job, model: nn.Module, train: Dataset[Any], gigaflops: float) -> Candidate:
-    """Two epochs of a few batches over real processes."""
+def _launched(job: Job, model: nn.Module, train: Dataset[Any], seconds: float) -> Candidate:
+    """Two epochs of a few batches over real processes, which are ended after so many seconds."""
     from shoal.parallel.launch import launch
 
     many = _workers(job)
     rows = min(len(train), 12 * job.batch_size)  # type: ignore[arg-type]
     trial = replace(job, strategy="allreduce", backend="processes", workers=many, mesh=None, exact=False)
     short = replace(trial, epochs=2, checkpoint=None, restarts=0)
-    result = launch(short, copy.deepcopy(model), Subset(train, range(rows)), None, lambda content: None)
-    seconds = job.batch_size / max(record["samples_per_second"] for record in result.history)
-    return Candidate(f"{many} processes", trial, seconds, gigaflops / seconds)
+    stop = threading.Event()
+    timer = threading.Timer(max(0.0, seconds), stop.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        result = launch(short, copy.deepcopy(model), Subset(train, range(rows)), None, lambda content: None, stop)
+    finally:
+        timer.cancel()
+    step = job.batch_size / max(record["samples_per_second"] for record in result.history)
+    return Candidate(f"{many} processes", trial, step)
 
 
 def _accelerated() -> bool:

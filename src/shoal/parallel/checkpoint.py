@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 NAME = "checkpoint.pt"
+TEMPORARY = "shoal-run-"  # how folders of launchers begin, which go with them; then the launcher's process number
 VERSION = 1
 
 
@@ -37,6 +38,15 @@ def peek(folder: str | os.PathLike[str]) -> dict[str, Any]:
         return dict(found["fingerprint"])
     except Exception:  # loading it will say what is wrong
         return {}
+
+
+def kept(folder: str | os.PathLike[str] | None) -> str:
+    """What an error says of the last checkpoint: where it is, or that there is none."""
+    if folder is None or Path(folder).parent.name.startswith(TEMPORARY):
+        return "no checkpoint is kept, since no folder was given for it"
+    if not (Path(folder) / NAME).exists():
+        return f"there is no checkpoint in {folder} yet"
+    return f"the last good checkpoint is {Path(folder) / NAME}"
 
 
 def make_place(folder: str | os.PathLike[str]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
+from shoal.members import nearest
 from shoal.parallel.feed import epoch_order
 from shoal.parallel.job import one_of
 
@@ -33,7 +34,11 @@ def load_data(name: str, valid: float = 1 / 6, rows: int | None = None, scale: s
     scale    "standard": columns (images: all pixels) with mean 0 and deviation 1; "unit": pixels from 0 to 1
     rows     use only so many of the training rows
     """
-    one_of("data", name, NAMES)
+    if name not in NAMES:
+        raise ValueError(
+            f"data must be one of {', '.join(NAMES)}; got {name!r}{nearest(name, NAMES)} (a table of your own: shoal "
+            "train FILE --target COLUMN; any other data: shoal.parallel.fit in Python)"
+        )
     one_of("scale", scale, SCALES)
     if not 0 < valid < 1:
         raise ValueError(f"the share kept for validation must be between 0 and 1; got {valid!r}")

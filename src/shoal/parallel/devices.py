@@ -9,10 +9,11 @@ def find_device(name: str, rank: int = 0) -> torch.device:
     """ "auto": CUDA if there is one, else Apple's MPS, else the CPU. Several workers spread over several GPUs."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    if name == "cuda":
+    kind, _, number = name.partition(":")
+    if kind == "cuda":
         if not torch.cuda.is_available():
-            raise ValueError("device 'cuda' was asked for, but torch finds no GPU; use --device auto or cpu")
-        return torch.device("cuda", rank % torch.cuda.device_count())
-    if name == "mps" and not torch.backends.mps.is_available():
-        raise ValueError("device 'mps' was asked for, but this is no Mac that has it; use --device auto or cpu")
+            raise ValueError(f"device {name!r} was asked for, but torch finds no GPU; use --device auto or cpu")
+        return torch.device("cuda", int(number) if number else rank % torch.cuda.device_count())
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"device {name!r} was asked for, but this is no Mac that has it; use --device auto or cpu")
     return torch.device(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal.parallel import parcel
+from shoal.parallel.checkpoint import TEMPORARY
+from shoal.parallel.divergence import Diverged
 from shoal.parallel.groups import Lost
 from shoal.parallel.job import Job, threads_per_worker
 from shoal.parallel.lifeline import STOPPED, Event, Hub
@@ -28,7 +31,6 @@ from shoal.parallel.rank import PEER_LOST
 from shoal.parallel.surroundings import OWN
 from shoal.parallel.worker import Result, Tell
 
-FOLDER = "shoal-run-"  # then the launcher's process number
 START = 120.0  # seconds for all workers to come up
 GRACE = 1.5  # seconds to hear why a worker ended
 END = 5.0  # seconds for workers to end after they were told to
@@ -88,7 +90,12 @@ def launch(
         else:
             job = replace(job, checkpoint=str(Path(job.checkpoint).absolute()))
         parcel.write(folder, job, model, train, valid)
-        supervise(job, folder, tell, stop=stop)
+        try:
+            supervise(job, folder, tell, stop=stop)
+        except WorkerError as error:
+            if error.kind == Diverged.__name__:  # of all workers, not of one
+                raise Diverged(error.reason) from None
+            raise
         return _result(folder, model)
 
 
@@ -96,7 +103,7 @@ def launch(
 def own_folder() -> Iterator[Path]:
     """A folder for what a launcher and its workers hand to each other; it goes with the launcher."""
     _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))
     try:
         yield folder
     finally:
@@ -135,8 +142,8 @@ def _sweep() -> None:
     """Remove what launchers that were killed have left: folders that bear the number of a process that is gone."""
     if not Path("/proc/self").exists():
         return
-    for place in Path(tempfile.gettempdir()).glob(f"{FOLDER}[0-9]*-*"):
-        number = place.name.removeprefix(FOLDER).split("-")[0]
+    for place in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}[0-9]*-*"):
+        number = place.name.removeprefix(TEMPORARY).split("-")[0]
         with suppress(OSError):  # another launcher may remove it at the same time
             if number.isdecimal() and not Path(f"/proc/{number}").exists() and place.stat().st_uid == os.getuid():
                 shutil.rmtree(place, ignore_errors=True)
@@ -262,7 +269,15 @@ class Attempt:
                 found = Trouble(event.rank, event.content["reason"])
             if event.kind == "progress":
                 self.tell(event.content)
-        return found or Trouble(rank, reason)
+        found = found or Trouble(rank, reason)
+        return Trouble(found.rank, self._exit_of(found.rank) or found.reason)
+
+    def _exit_of(self, rank: int) -> str | None:
+        """How a worker ended, by its own process: that of MPI is not ours."""
+        if self.job.backend == "mpi" or not 0 <= rank < len(self.processes):
+            return None
+        code = self.processes[rank].poll()
+        return None if code in (None, PEER_LOST, STOPPED) else _ending(code)
 
     def _end(self) -> None:
         """No worker is left behind."""
@@ -281,7 +296,14 @@ class Attempt:
 
 
 def _ending(code: int) -> str:
-    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    """
+    >>> _ending(3), _ending(-9)
+    ('ended with exit code 3', 'was killed by SIGKILL')
+    """
+    if code >= 0:
+        return f"ended with exit code {code}"
+    names = {int(number): number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
 def mpi_launcher() -> str:

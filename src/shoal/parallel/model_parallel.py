@@ -86,6 +86,7 @@ class Spread(Strategy):
         self._sum_over_replicas()
         self.schedule.set(step)
         self.optimizer.step()
+        self.see(loss * rows / max(mine, 1), step)
         return (loss * rows, mine) if self._tells() else (0.0, 0)
 
     def _tells(self) -> bool:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import itertools
+import sys
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -39,7 +44,10 @@ def make_model(
         raise ValueError(f"dropout must be from 0 to below 1; got {dropout!r}")
     kind, _, sizes = net.partition(":")
     if kind not in KINDS:
-        raise ValueError(f"a network is named mlp:784-256-10 or cnn; got {net!r}{nearest(kind, KINDS)}")
+        raise ValueError(
+            f"a network is named mlp:784-256-10 or cnn; got {net!r}{nearest(kind, KINDS)} (one of your own: "
+            "--net file.py:make_network, or shoal.parallel.fit in Python)"
+        )
     state = torch.get_rng_state()
     try:
         torch.manual_seed(seed)
@@ -52,6 +60,57 @@ def make_model(
         return model
     finally:
         torch.set_rng_state(state)
+
+
+def own_network(net: str, inputs: int, outputs: int, seed: int = 0) -> nn.Module:
+    """What a function in a file of the user's makes: `file.py:make_network`, with (inputs, outputs) if it takes two."""
+    file, _, name = net.rpartition(":")
+    if not file.endswith(".py"):
+        raise ValueError(
+            f"a network of your own is named by file and function, as in file.py:make_network; got {net!r}"
+        )
+    function = getattr(_module(Path(file)), name, None)
+    if not callable(function):
+        raise ValueError(f"--net {net}: {file} has no function {name!r}")
+    state = torch.get_rng_state()
+    try:
+        torch.manual_seed(seed)
+        model = function(inputs, outputs) if _takes_two(function) else function()
+    except Exception as error:
+        raise ValueError(f"--net {net}: {name} failed: {type(error).__name__}: {error}") from None
+    finally:
+        torch.set_rng_state(state)
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"--net {net}: {name} must return a torch.nn.Module; it returned {type(model).__name__}")
+    return model
+
+
+def _module(file: Path) -> Any:
+    """The user's file as a module that travels to workers by value: they cannot import it."""
+    import cloudpickle
+
+    if not file.is_file():
+        raise ValueError(f"--net: there is no file {file}")
+    name = f"_shoal_network_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"--net: {file} cannot be run: {type(error).__name__}: {error}") from None
+    cloudpickle.register_pickle_by_value(module)
+    return module
+
+
+def _takes_two(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind(1, 1)
+    except TypeError:
+        return False
+    return True
 
 
 def _sizes(text: str, net: str) -> list[int]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shoal.parallel.groups import Distributed
     from shoal.parallel.job import Job
 
-FAILED, PEER_LOST = 1, 3
+FAILED, PEER_LOST = 1, 76  # rare ones, beside 75 of `lifeline`: a library may end a process with 3
 MENDABLE = (ValueError, TypeError, OSError, ModuleNotFoundError, MemoryError)
 NETWORK = re.compile(r"gloo/transport|Gloo connect|ProcessGroupGloo|NCCL")  # of torch's own errors about its peers
 TELL_EVERY = 0.1  # seconds between two words about progress

@@ -74,6 +74,7 @@ class ParameterServer(Strategy):
             self.group.receive(self.message, worker)
             total += self.message[HEADER:]
         loss = self.learner.apply(total, step)
+        self.see(loss, step)
         self._write_reply()
         for worker in range(1, self.group.size):
             self.group.send(self.reply, worker)
@@ -86,7 +87,9 @@ class ParameterServer(Strategy):
             worker = self.group.receive(self.message)
             version, count = int(self.message[0]), int(self.message[1])
             staleness.append(float(self.version - version))
-            loss += self.learner.apply(self.message[HEADER:].clone(), step + k) * count
+            found = self.learner.apply(self.message[HEADER:].clone(), step + k)
+            self.see(found, step + k)
+            loss += found * count
             seen += count
             self.version += 1
             self._write_reply()

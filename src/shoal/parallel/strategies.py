@@ -10,7 +10,7 @@ import copy
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ class Strategy(ABC):
         self.job, self.group, self.rows = job, group, rows
         self.model = model
         self.notes: dict[str, list[float]] = {}  # more to tell about an epoch, as means
+        self.see: Callable[[float, int], None] = lambda loss, step: None  # told the loss of each step, to look for NaN
 
     def total_steps(self) -> int:
         """Steps of the optimiser in the whole run."""
@@ -97,7 +98,9 @@ class OneWorker(Strategy):
         loss.backward()
         learner.schedule.set(step)
         learner.optimizer.step()
-        return float(loss.detach()) * rows, rows
+        value = float(loss.detach())
+        self.see(value, step)
+        return value * rows, rows
 
     def state(self) -> dict[str, Any]:
         return self.learner.state()
@@ -151,6 +154,7 @@ class AllReduce(Strategy):
         else:
             total = self.group.tree_sum(sums, self.shards, filled, self.like)
         loss = self.learner.apply(total, step)
+        self.see(loss, step)
         self._count()
         return (loss * rows, rows) if self.group.rank == 0 else (0.0, 0)
 
@@ -252,7 +256,9 @@ class Ddp(Strategy):
         loss.backward()
         learner.schedule.set(step)
         learner.optimizer.step()
-        return float(loss.detach()) * rows, end - start
+        value = float(loss.detach()) * rows
+        self.see(value / max(end - start, 1), step)
+        return value, end - start
 
     def state(self) -> dict[str, Any]:
         return self.learner.state()
@@ -315,7 +321,9 @@ class LocalSgd(Strategy):
             seed = key(self.job.seed, step + k, 2 + self.group.rank)
             self.learner.gradient(inputs, target, 1.0, seed, self.vector)
             count = rows_in(target)
-            total += self.learner.apply(self.vector, step + k) * count
+            loss = self.learner.apply(self.vector, step + k)
+            self.see(loss, step + k)
+            total += loss * count
             seen += count
         if self.job.average_every != "end":
             self._average(seen, rows)

@@ -196,7 +196,7 @@ def own_group(job: Job) -> Iterator[Group]:
     kind = surroundings.launcher()
     assert kind is not None
     rank, size = surroundings.world()
-    with torch_as_it_was(), Watched(kind) as watched:
+    with torch_as_it_was(), Watched(kind, job.checkpoint) as watched:
         group: Group
         if kind == "mpi" and job.strategy not in MODEL:
             group = Mpi(job.timeout)
@@ -212,9 +212,11 @@ def check_fit(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[An
     """Refuse what cannot work before anything is started: no rows, shapes that do not fit."""
     import copy
 
+    from shoal.parallel.devices import find_device
     from shoal.parallel.feed import Feed
     from shoal.parallel.learner import make_loss
 
+    find_device(job.device)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module; got {type(model).__name__}")
     for name, data in (("train_set", train), ("valid_set", valid)):
@@ -236,8 +238,8 @@ def check_fit(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[An
         with torch.no_grad():
             trial = copy.deepcopy(model).cpu().eval()
             output = trial(inputs)
+            _check_classes(job, output, train)
             make_loss(job.loss)(output, target)
-        _check_classes(job, output, train)
     except Misfit:
         raise
     except Exception as error:

@@ -23,8 +23,9 @@ RUNS = itertools.count()  # of this process; all ranks make the same ones in the
 class Watched:
     """Around the work of one rank: lost ranks end all, an error of one is shown once."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, checkpoint: str | None = None) -> None:
+        self.kind, self.checkpoint = kind, checkpoint
+        self.verdict: Any = None  # of torchrun's store: why it is of no use to start this run again
         self.rank, self.size = world()
         self.hub: Hub | None = None
         self.line: Line | None = None
@@ -43,13 +44,28 @@ class Watched:
             serves = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
             host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
             store = dist.TCPStore(host, port, self.size, serves)
-            attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-            return dist.PrefixStore(f"shoal/attempt-{attempt}/run-{next(RUNS)}", store)
+            attempt, run = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), next(RUNS)
+            self.verdict = dist.PrefixStore(f"shoal/verdict/run-{run}", store)
+            if self._has_diverged():
+                if self.rank == 0:
+                    print("error: not started again, for training has diverged", file=sys.stderr, flush=True)
+                os._exit(1)
+            return dist.PrefixStore(f"shoal/attempt-{attempt}/run-{run}", store)
         server = None
         if self.rank == 0:
             server = dist.TCPStore(_own_address(self.size), 0, is_master=True, wait_for_workers=False)
         host, port = Mpi(FIRST_WORD).first_object((server.host, server.port) if server else None)
         return server or dist.TCPStore(host, port, is_master=False)
+
+    def _has_diverged(self) -> bool:
+        """In an earlier attempt: torchrun starts again after any error, and this one would come again."""
+        return bool(self.verdict.check(["diverged"]))
+
+    def _judge(self, error: BaseException) -> None:
+        from shoal.parallel.divergence import Diverged
+
+        if self.verdict is not None and isinstance(error, Diverged):
+            self.verdict.set("diverged", str(error))
 
     def join(self, group: Group) -> None:
         """All ranks have a line to the first."""
@@ -71,8 +87,8 @@ class Watched:
                 print(f"error: worker {event.rank} of {self.size} failed: {event.content['type']}: "
                       f"{event.content['message']}", file=sys.stderr, flush=True)  # fmt: skip
             elif event.kind == "lost":
-                print(f"error: worker {event.rank} {event.content['reason']}; all others end; start again with the "
-                      "same --checkpoint to go on", file=sys.stderr, flush=True)  # fmt: skip
+                print(f"error: worker {event.rank} {event.content['reason']}; all others end; {self._what_next()}",
+                      file=sys.stderr, flush=True)  # fmt: skip
             else:
                 continue
             self.hub.stop()
@@ -80,8 +96,20 @@ class Watched:
 
     def _alone(self, reason: str) -> None:
         if reason and self.rank == 1:  # the first one is gone: one of the others says so
-            print(f"error: worker 0 is gone ({reason}); all others end", file=sys.stderr, flush=True)
+            print(f"error: worker 0 is gone ({reason}); all others end; {self._what_next()}",
+                  file=sys.stderr, flush=True)  # fmt: skip
         end_now(reason)
+
+    def _what_next(self) -> str:
+        """After a loss: whether the launcher starts again, and from where."""
+        again, most = (os.environ.get(f"TORCHELASTIC_{name}", "0") for name in ("RESTART_COUNT", "MAX_RESTARTS"))
+        if self.kind == "torchrun" and again.isdecimal() and most.isdecimal() and int(again) < int(most):
+            place = "the last checkpoint" if self.checkpoint else "the beginning, since no checkpoint folder was given"
+            return f"torchrun starts them again (restart {int(again) + 1} of {most}), from {place}"
+        hint = "; torchrun --max-restarts 3 does so by itself" if self.kind == "torchrun" else ""
+        if not self.checkpoint:
+            return f"a run with a checkpoint folder could go on from there{hint}"
+        return f"the same command goes on from the last checkpoint in {self.checkpoint}{hint}"
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if self.line is None:
@@ -110,6 +138,7 @@ class Watched:
 
         assert self.line is not None
         if not isinstance(error, Lost) and not (isinstance(error, RuntimeError) and NETWORK.search(str(error))):
+            self._judge(error)
             self.line.tell("error", **describe(error))
         time.sleep(10)  # an end is put to this by the hub
         os._exit(1)

@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal.parallel import checkpoint
+from shoal.parallel.divergence import Diverged, Guard, all_finite
 from shoal.parallel.feed import Feed, Pair, ahead, align, epoch_order, rows_in, take_all
 from shoal.parallel.groups import Group, Mpi
 from shoal.parallel.job import MODEL, SINGLE, Job
@@ -80,6 +81,8 @@ class Worker:
         self._same_start()
         self.plain = copy.deepcopy(self.model) if job.strategy in MODEL else self.model  # those take it apart
         self.strategy = make_strategy(job, group, self.model, len(self.train), self.device)
+        self.guard = Guard(job)
+        self.strategy.see = self.guard.see
         self.history: list[dict[str, Any]] = []
         self.epoch, self.position, self.step = 0, 0, 0
         self.sums = [0.0, 0]
@@ -107,14 +110,14 @@ class Worker:
     # ---- training ----
 
     def _epoch(self, epoch: int) -> None:
-        self.epoch = epoch
+        self.epoch = self.guard.epoch = epoch
         if self.position == 0:
             self.sums = [0.0, 0]
         self.strategy.notes.clear()
         begun, talked, first = time.perf_counter(), self.group.seconds, self.position
         rounds = self._rounds(epoch)
         for items, count in rounds if self.train.at_hand else ahead(rounds):
-            loss, seen = self.strategy.round(items, count, self.step)
+            loss, seen = self._round(items, count)
             self.sums[0] += loss
             self.sums[1] += seen
             self.position += count
@@ -123,6 +126,14 @@ class Worker:
             self._after_round()
         seconds = time.perf_counter() - begun
         self._close_epoch(seconds, self.group.seconds - talked, len(self.train) - first)
+
+    def _round(self, items: list[Pair | None], count: int) -> tuple[float, int]:
+        try:
+            return self.strategy.round(items, count, self.step)
+        except Diverged:
+            if all_finite(items):
+                raise
+            raise self.guard.bad_rows(self.step) from None
 
     def _rounds(self, epoch: int) -> Iterator[tuple[list[Pair | None], int]]:
         """Rows of this worker, round by round, from where the epoch stands."""
@@ -138,12 +149,14 @@ class Worker:
     def _after_round(self) -> None:
         every = self.job.checkpoint_every
         if self.job.checkpoint and isinstance(every, int) and self.rounds % every == 0:
+            self.guard.check_weights(self.strategy.model.parameters(), self.step)
             self._save()
         if self.group.rank == 0:
             share = (self.epoch + self.position / len(self.train)) / self.job.epochs
             self.tell({"share": share, "epoch": self.epoch, "loss": self.sums[0] / max(self.sums[1], 1)})
 
     def _close_epoch(self, seconds: float, talked: float, rows: int) -> None:
+        self.guard.check_weights(self.strategy.model.parameters(), self.step)
         totals = self.group.gather_objects((self.sums, dict(self.strategy.notes)))
         loss, seen = (sum(part[0][k] for part in totals) for k in (0, 1))
         record: dict[str, Any] = {"epoch": self.epoch, "train_loss": loss / max(seen, 1), "seconds": seconds}
@@ -157,8 +170,6 @@ class Worker:
         if self.valid is not None:
             record |= self.evaluate(self.valid)
         self.history.append(record)
-        if record["train_loss"] != record["train_loss"] and self.group.rank == 0:
-            self.tell({"note": "the loss is not a number any more; a smaller learning rate may help"})
         self.epoch, self.position, self.sums = self.epoch + 1, 0, [0.0, 0]
         if self.job.checkpoint:
             self._save()
@@ -215,6 +226,9 @@ class Worker:
         self.epoch, self.position, self.step = content["epoch"], content["position"], content["step"]
         self.history, self.rounds = list(content["history"]), content["rounds"]
         self.sums = list(content["sums"]) if self.group.rank == 0 else [0.0, 0]
+        self.guard.go_on(self.history)
+        if self.group.rank == 0:
+            self.tell({"note": f"going on from the checkpoint after {self.step} steps (epoch {self.epoch + 1})"})
 
     def _metrics(self, seconds: float, talked: float) -> dict[str, Any]:
         job = self.job

@@ -1,0 +1,204 @@
+"""A user's own table for one network: read as `shoal search` reads it, encoded by its training rows alone.
+
+What was fitted is kept beside the weights, so that new rows can be predicted:
+
+    from shoal.parallel.tables import load
+    load("my-run").predict("new.csv")  # a file, a data frame, or a dict of columns
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from shoal.parallel.data import Data
+from shoal.parallel.models import make_model
+from shoal.search.encode import Encoder
+from shoal.search.files import read_table
+from shoal.search.problem import Target
+from shoal.search.question import Question, ask
+from shoal.search.schema import Schema
+from shoal.search.table import Table
+from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
+
+STATE, ARRAYS, WEIGHTS = "table.json", "table.safetensors", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which file, and how to read it; None means: guess."""
+
+    file: Path
+    target: str
+    task: str | None = None
+    drop: tuple[str, ...] = ()
+    sep: str | None = None
+    header: bool | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """How rows of the table become inputs, and outputs become answers: all that was fitted on training rows."""
+
+    kind: str
+    target: str
+    classes: list[Any]  # of classification
+    encoder: Encoder
+    scaling: Target
+    reading: dict[str, Any]
+
+    @property
+    def task(self) -> Task:
+        return Task(self.kind, len(self.classes) or 1)
+
+    def inputs(self, table: Table) -> torch.Tensor:
+        return torch.from_numpy(self.encoder.transform(table, ("plain",))["plain"])
+
+    def answers(self, output: torch.Tensor) -> np.ndarray:
+        """Classes, or numbers in the units of the target."""
+        raw = output.detach().cpu().numpy()
+        if self.kind == CLASSIFICATION:
+            return np.asarray(self.classes)[raw.argmax(axis=1)]
+        return (raw * self.scaling.scale + self.scaling.centre)[:, 0]
+
+    def save(self, folder: Path) -> None:
+        from safetensors.numpy import save_file
+
+        described, arrays = self.encoder.state()
+        scaling = {name: getattr(self.scaling, name).tolist() for name in ("centre", "scale", "low", "high")}
+        state = {"kind": self.kind, "target": self.target, "classes": self.classes, "reading": self.reading,
+                 "encoder": described, "scaling": scaling}  # fmt: skip
+        (folder / STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A network with what it needs to predict rows of a table."""
+
+    model: nn.Module
+    prepared: Prepared
+
+    def predict(self, rows: Any) -> np.ndarray:
+        """Of a file, a data frame or a dict of columns; columns are found by name, others are not looked at."""
+        if isinstance(rows, (str, os.PathLike)):
+            table, _ = read_table(Path(rows), **self.prepared.reading)
+        else:
+            table = Table.of(rows)
+        with torch.no_grad():
+            return self.prepared.answers(self.model(self.prepared.inputs(table)))
+
+
+def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trained:
+    """What `shoal train FILE --target ... --out FOLDER` has saved. A network of your own file has to be given."""
+    from safetensors.numpy import load_file
+    from safetensors.torch import load_file as load_weights
+
+    place = Path(folder)
+    if not (place / STATE).is_file():
+        raise ValueError(f"{place} has no {STATE}: give the --out folder of a 'shoal train FILE --target COLUMN'")
+    state = json.loads((place / STATE).read_text(encoding="utf-8"))
+    net = json.loads((place / "settings.json").read_text(encoding="utf-8"))["network"]
+    if model is None and ".py" in net["net"]:
+        raise ValueError(
+            f"this run trained {net['net']}: give what that function makes, as load({str(place)!r}, model)"
+        )
+    model = model or make_model(**net)
+    model.load_state_dict(load_weights(place / WEIGHTS))
+    scaling = Target(**{name: np.array(values) for name, values in state["scaling"].items()})
+    encoder = Encoder.from_state(state["encoder"], load_file(place / ARRAYS))
+    prepared = Prepared(state["kind"], state["target"], state["classes"], encoder, scaling, state["reading"])
+    return Trained(model.eval(), prepared)
+
+
+def load_table(
+    source: Source, valid: float = 1 / 6, test: float = 0.2, rows: int | None = None, seed: int = 0
+) -> tuple[Data, Prepared, list[str]]:
+    """The table as tensors for training, validation and test; how it was encoded; and what was understood, in words."""
+    for name, share in (("validation", valid), ("the test", test)):
+        if not 0 < share < 1:
+            raise ValueError(f"the share kept for {name} must be between 0 and 1; got {share!r}")
+    table, found = read_table(source.file, sep=source.sep, header=source.header, missing=source.missing)
+    question = ask(table, source.target, source.task, source.drop)
+    parts = _split(question, valid, test, rows, seed)
+    learned = question.X.take(parts[0])
+    schema = Schema.of(learned)
+    encoder = Encoder.fit(schema, learned, np.ones(len(learned)))
+    classes = np.unique(question.y) if question.kind == CLASSIFICATION else np.array([])
+    task = Task(question.kind, len(classes) or 1)
+    y = np.searchsorted(classes, question.y) if len(classes) else question.y.reshape(-1, 1)
+    scaling = Target.fit(task, y[parts[0]], np.ones(len(learned)))
+    reading = {"sep": source.sep, "header": found.header, "missing": list(source.missing)}
+    prepared = Prepared(question.kind, question.target, classes.tolist(), encoder, scaling, reading)
+    sets = [
+        TensorDataset(prepared.inputs(question.X.take(part)), torch.from_numpy(scaling.forward(task, y[part])))
+        for part in parts
+    ]
+    words = [*found.describe(), *question.notes, f"columns: {schema.describe()[0]}", f"target: {question.describe()}",
+             f"task: {question.kind} ({question.why})"]  # fmt: skip
+    return Data(sets[0], sets[1], sets[2], sets[0].tensors[0].shape[1], task.n_outputs), prepared, words
+
+
+def _split(question: Question, valid: float, test: float, rows: int | None, seed: int) -> list[np.ndarray]:
+    """Rows to train on, to validate and to test; classes in equal shares where each has rows enough."""
+    from sklearn.model_selection import train_test_split
+
+    def held_back(among: np.ndarray, share: float) -> list[np.ndarray]:
+        labels = question.y[among] if question.kind == CLASSIFICATION else None
+        if labels is not None:
+            counts = np.unique(labels, return_counts=True)[1]
+            if counts.min() < 2 or round(share * len(among)) < len(counts):
+                labels = None
+        return list(train_test_split(among, test_size=share, random_state=seed, stratify=labels))
+
+    learning, tested = held_back(np.arange(len(question.y)), test)
+    if rows is not None:
+        if not 2 <= rows <= len(learning):
+            raise ValueError(f"--rows must be from 2 to the {len(learning):,} that are not for the test; got {rows}")
+        learning = learning[:rows]
+    trained, validated = held_back(learning, valid)
+    return [trained, validated, tested]
+
+
+def check_sizes(net: str, data: Data, what: str) -> None:
+    """Sizes of an mlp against the data: the error names the right ones."""
+    sizes: Sequence[str] = net.partition(":")[2].split("-")
+    right = [str(data.features), *sizes[1:-1], str(data.classes)]
+    if net.startswith("mlp:") and len(sizes) > 1 and all(map(str.isdigit, sizes)) and list(sizes) != right:
+        raise ValueError(
+            f"--net {net} has {sizes[0]} inputs and {sizes[-1]} outputs; the table has {data.features} inputs once "
+            f"encoded and needs {data.classes} outputs ({what}): use --net mlp:{'-'.join(right)}"
+        )
+
+
+def score(prepared: Prepared, model: nn.Module, test: TensorDataset) -> tuple[dict[str, float], str]:
+    """How good the answers are on rows held back: numbers, and a sentence."""
+    inputs, target = test.tensors
+    with torch.no_grad():
+        output = model(inputs)
+    if prepared.kind == CLASSIFICATION:
+        right = float((output.argmax(1) == target).float().mean())
+        return {"test_accuracy": right}, f"test: {right:.2%} right"
+    spread = float(((target - target.mean(0)) ** 2).sum())
+    r2 = 1 - float(((output - target) ** 2).sum()) / spread if spread else float("nan")
+    error = float((output - target).abs().mean()) * float(prepared.scaling.scale[0])
+    return {"test_r2": r2, "test_absolute_error": error}, f"test: R2 {r2:.4f}, mean absolute error {error:.4g}"
+
+
+def default_loss(kind: str, loss: str | None) -> str:
+    """What fits the kind of target, unless another was asked for that fits as well."""
+    if kind == REGRESSION and loss not in (None, "mse"):
+        raise ValueError(
+            f"--loss {loss} is for classes, and the target holds numbers; use mse, or --task classification"
+        )
+    return loss or ("mse" if kind == REGRESSION else "cross_entropy")
