@@ -28,7 +28,15 @@ from shoal import Member, ShoalClassifier, ShoalRegressor
 SMALL = {"recipes": 6, "seeds": 1, "epochs": 20}
 
 
-@parametrize_with_checks([ShoalClassifier(recipes=4, seeds=1), ShoalRegressor(recipes=4, seeds=1)])
+EXPECTED_FAILURES = {  # marked as scikit-learn marks those of its own estimators
+    "check_dataframe_column_names_consistency": "columns are found by name, in any order, as on the command line",
+}
+
+
+@parametrize_with_checks(
+    [ShoalClassifier(recipes=4, seeds=1), ShoalRegressor(recipes=4, seeds=1)],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
 def test_scikit_learns_own_checks(estimator, check, monkeypatch):
     monkeypatch.setattr("shoal.search.estimators.BOOTSTRAPS", 40)  # no check looks at the interval
     check(estimator)

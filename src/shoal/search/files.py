@@ -16,6 +16,7 @@ import numpy as np
 
 from shoal.members import nearest
 from shoal.search.guess import decode, guess_header, guess_quote, guess_separator
+from shoal.search.reading import Reading
 from shoal.search.table import MISSING_MARKERS, Table
 
 SEPARATOR_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "blanks"}
@@ -63,7 +64,7 @@ def read_table(
     path = Path(path)
     content = _content(path)
     if _is_parquet(content, path):
-        return _read_parquet(path)
+        return _read_parquet(path, missing)
     names, rows, understood = _read_rows(content, path, sep, header, quote)
     markers = frozenset(marker.strip() for marker in missing)
     columns = [_typed(cells, markers) for cells in zip(*rows, strict=True)]
@@ -153,8 +154,8 @@ def _unzip(content: bytes, path: Path) -> bytes:
         raise ValueError(f"{path} is a damaged or cut off gzip file: fetch it again") from None
 
 
-def _read_parquet(path: Path) -> tuple[Table, Understood]:
-    table = Table.of(_parquet(path))
+def _read_parquet(path: Path, missing: Sequence[str] = ()) -> tuple[Table, Understood]:
+    table = Reading(tuple(missing)).without_marks(Table.of(_parquet(path)))
     understood = Understood(str(path), "parquet", len(table), len(table.names))
     understood.missing = sum(_missing(column) for column in table.columns)
     return table, understood
