@@ -39,8 +39,8 @@ def test_scikit_learns_own_checks(estimator, check, monkeypatch):
 
 
 def test_another_order_of_columns_is_no_error_as_it_is_in_scikit_learn():
-    """A check that scikit-learn keeps for its own estimators: all of it holds up to where names come in another order."""
-    with pytest.raises(AssertionError, match="^predict did not raise$"):
+    """A check that scikit-learn keeps for its own estimators; it holds up to where names come in another order."""
+    with pytest.raises(AssertionError, match=r"^predict did not raise$"):
         check_dataframe_column_names_consistency("ShoalRegressor", ShoalRegressor(recipes=1, seeds=1, epochs=1))
 
 

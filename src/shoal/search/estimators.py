@@ -15,6 +15,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
     validate_data,
 )
+from threadpoolctl import threadpool_limits
 
 from shoal.search.arguments import (
     has_strings,
@@ -156,7 +157,8 @@ class _ShoalEstimator(BaseEstimator):
         elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
             bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), 40, BOOTSTRAPS))
         group = _group_of(groups, problem)
-        outcome = conclude(search, ensemble, seconds, refit, group, bootstraps)
+        with threadpool_limits(1, "blas"):  # several threads sum in another order: bits would depend on their number
+            outcome = conclude(search, ensemble, seconds, refit, group, bootstraps)
         self._publish(search, outcome)
         phases = {
             "encoding": encoded,
