@@ -21,7 +21,11 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data, parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_sample_weight_equivalence_on_dense_data,
+    parametrize_with_checks,
+)
 
 import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
@@ -33,6 +37,12 @@ SMALL = {"recipes": 6, "seeds": 1, "epochs": 20}
 def test_scikit_learns_own_checks(estimator, check, monkeypatch):
     monkeypatch.setattr("shoal.search.estimators.BOOTSTRAPS", 40)  # no check looks at the interval
     check(estimator)
+
+
+def test_another_order_of_columns_is_no_error_as_it_is_in_scikit_learn():
+    """A check that scikit-learn keeps for its own estimators; it holds up to where names come in another order."""
+    with pytest.raises(AssertionError, match=r"^predict did not raise$"):
+        check_dataframe_column_names_consistency("ShoalRegressor", ShoalRegressor(recipes=1, seeds=1, epochs=1))
 
 
 @pytest.fixture(scope="module")

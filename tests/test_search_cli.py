@@ -228,12 +228,15 @@ def test_a_file_without_names_is_known_by_the_places_of_its_columns(tmp_path, ca
     assert len(with_target.split()) == 151
 
 
-def test_missing_and_unknown_columns_are_named_with_the_nearest_match(place, call):
+def test_missing_columns_are_named_with_the_nearest_match_and_more_columns_are_ignored(place, call):
     names, columns = iris_columns()
     write(place / "renamed.csv", ["sepal_length", *names[1:]], columns)
     error = call(place, "predict", "first", "renamed.csv", code=2).stderr
-    assert "'sepal_length'" in error
-    assert "did you mean 'sepal length'?" in error
+    assert "'sepal length' is missing; did you mean 'sepal_length'?" in error
+    write(place / "more.csv", ["garden", *names], [columns[0], *columns])
+    said = call(place, "predict", "first", "more.csv", "--proba")
+    assert said.stderr == "note: more.csv: columns that the training data did not have are ignored: 'garden'\n"
+    assert said.stdout == answers(place / "first", place / "iris.csv", proba=True)
     write(place / "fewer.csv", names[1:], columns[1:])
     with pytest.raises(ValueError, match="'sepal length' is missing"):
         answers(place / "first", place / "fewer.csv")

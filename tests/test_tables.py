@@ -324,10 +324,12 @@ def test_new_data_are_found_by_name_and_read_as_the_training_data():
     assert checked["level"].tolist() == schema.check(table)["level"][:2].tolist()
     assert checked["open"].tolist() == [1.0, 0.0]
     assert schema.check(checked) is checked
-    with pytest.raises(ValueError, match="'extra' is not"):
-        schema.check(new, strict=True)
+    assert schema.unknown(new) == ["extra"]
+    assert schema.unknown(new, ["extra"]) == []
     with pytest.raises(ValueError, match="'size' is missing; did you mean 'sise'"):
         schema.check(Table.of({"sise": [1.0], "level": ["1"], "open": [True]}))
+    with pytest.raises(ValueError, match="'size' and 'open' are missing; the table has others: 'a' and 'b'"):
+        schema.check(Table.of({"a": [1.0], "level": ["1"], "b": [True]}))
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes, load_iris
+from threadpoolctl import threadpool_limits
 
-from shoal import Member
+import shoal
+from shoal import Member, ShoalRegressor
+from shoal.search.estimators import Hooks
 from shoal.search.problem import make_folds, make_problem
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe
@@ -54,3 +57,18 @@ def test_scores_do_not_depend_on_who_is_scored_together(kind, name, order, ends,
     for start, end in itertools.pairwise(cuts):
         brood.assess([brood.units[k] for k in order[start:end]], METRICS[name], threads)
     assert [noted(unit) for unit in brood.units] == together
+
+
+def test_the_model_does_not_depend_on_the_threads_of_blas(tmp_path):
+    """Long sums over several threads are cut at other places."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(12_000, 2))
+    members = [Member(hidden=2, epochs=1, learning_rate=rate) for rate in (0.003, 0.01, 0.03)]
+    files = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, "blas"):
+            model = ShoalRegressor(members, strategy="grid", cv=2, seeds=1)
+            model._hooks = Hooks(bootstraps=5)
+            shoal.save(model.fit(X, X[:, 0] * X[:, 1]), tmp_path / str(threads))
+        files.append((tmp_path / str(threads) / "model.json").read_bytes())
+    assert files[0] == files[1]

@@ -17,6 +17,7 @@ from shoal.progress import steady_output
 if TYPE_CHECKING:
     from shoal.search.background import Stop
     from shoal.search.question import Question
+    from shoal.search.reading import Reading
     from shoal.search.rundir import RunFolder
     from shoal.search.screen import Screen
     from shoal.search.table import Table
@@ -299,12 +300,20 @@ class Session:
         estimator.target_name_ = question.target
         try:
             fitted = background.run(lambda: estimator.fit(question.X, question.y), screen.draw)
+            fitted._reading = self._reading()
             # What was asked for, not what the clock had left of it: a repetition saves the same.
             return fitted.set_params(budget=request.budget, recipes=request.recipes or 1)
         except ValueError:
             if self.stop.requested:
                 return None
             raise
+
+    def _reading(self) -> Reading:
+        """How to read new rows, wherever the model will be."""
+        from shoal.search.reading import Reading
+
+        source = self.source
+        return Reading(self.request.missing, tuple(source.table.names), source.header, source.separator)
 
     def _save(self, path: Path, estimator: Any) -> dict[str, Any]:
         import shoal

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from shoal.search.files import read_table
+from shoal.search.inputs import ignored
+from shoal.search.reading import Reading
 from shoal.search.schema import Schema
 from shoal.search.table import Table
 
@@ -26,29 +28,36 @@ def read_new_rows(
 ) -> Table:
     """The columns that a model knows. Files are read as the training data were, unless told otherwise.
 
-    The target may be there; with the `settings` of the run, so may columns that were dropped.
+    How those were read is in the model; for older ones, in the `settings` of the run.
     """
     schema: Schema = estimator.schema_
     data = {} if settings is None else settings["data"]
-    header = data.get("header") if header is None else header
-    table, _ = read_table(path, sep=sep, header=header, missing=[*data.get("missing", ()), *missing])
-    known = [column.name for column in schema.columns]
+    reading: Reading = getattr(estimator, "_reading", None) or Reading.of(data)
+    header = reading.header if header is None else header
+    marks = [*reading.missing, *missing]
+    table, _ = read_table(path, sep=sep, header=header, missing=marks)
     if header is False:
-        table = _named(table, known, data.get("columns", ()))
-    unused = {*data.get("columns", ()), getattr(estimator, "target_name_", None)} - set(
-        known
-    )  # the target, and columns left out on request
-    kept = [j for j, name in enumerate(table.names) if name not in unused]
-    table = table.select(kept)
-    schema.check(table, strict=True)
-    return table
+        table = _named(table, [column.name for column in schema.columns], reading.columns, path)
+    elif sep is None and reading.sep is not None and schema.missing(table):  # the separator was guessed wrongly
+        again, _ = read_table(path, sep=reading.sep, header=header, missing=marks)
+        table = table if schema.missing(again) else again
+    schema.refuse_missing(table)
+    extra = schema.unknown(table, {*reading.columns, getattr(estimator, "target_name_", None)})
+    if extra:
+        print(f"note: {path}: {ignored(extra)}", file=sys.stderr)
+    known = {column.name for column in schema.columns}
+    return table.select([j for j, name in enumerate(table.names) if name in known])
 
 
-def _named(table: Table, known: Sequence[str], all_names: Sequence[str]) -> Table:
+def _named(table: Table, known: Sequence[str], all_names: Sequence[str], path: Path) -> Table:
     """Columns without names are known by their place: with the target and all others, or with the model's alone."""
-    if len(table.names) == len(known) != len(all_names):
-        return Table(known, table.columns)
-    return table
+    count = len(table.names)
+    if all_names and count not in (len(known), len(all_names)):
+        raise ValueError(
+            f"a file without names must have the {len(all_names)} columns of the training file, or the {len(known)} "
+            f"that the model knows; {path} has {count}: give it the same columns, or names"
+        )
+    return Table(known, table.columns) if count == len(known) != len(all_names) else table
 
 
 def answer(estimator: Any, table: Table, proba: bool) -> tuple[list[str], Iterable[Sequence[Any]]]:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
     validate_data,
 )
+from threadpoolctl import threadpool_limits
 
 from shoal.search.arguments import (
     has_strings,
@@ -31,6 +32,7 @@ from shoal.search.arguments import (
     yes_or_no,
 )
 from shoal.search.honest import BOOTSTRAPS
+from shoal.search.inputs import has_names, new_table
 from shoal.search.leaderboard import variance_shares
 from shoal.search.outcome import Outcome, conclude
 from shoal.search.problem import Problem, default_folds, default_repeats, make_folds, make_problem
@@ -133,7 +135,7 @@ class _ShoalEstimator(BaseEstimator):
         clock = Clock(positive("budget", self.budget))
         ensemble = yes_or_no("ensemble", self.ensemble)
         hooks: Hooks = getattr(self, "_hooks", Hooks())
-        table, plain = self._table(X, reset=True)
+        table, plain = self._table(X)
         task, target = self._encode_target(y, len(table))
         weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)
         self._check_rows(task, target, weight)
@@ -161,7 +163,8 @@ class _ShoalEstimator(BaseEstimator):
         elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
             bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), 40, BOOTSTRAPS))
         group = _group_of(groups, problem)
-        outcome = conclude(search, ensemble, seconds, refit, group, bootstraps)
+        with threadpool_limits(1, "blas"):  # several threads sum in another order: bits would depend on their number
+            outcome = conclude(search, ensemble, seconds, refit, group, bootstraps)
         self._publish(search, outcome)
         phases = {
             "encoding": encoded,
@@ -283,26 +286,25 @@ class _ShoalEstimator(BaseEstimator):
 
     def _raw(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        table, _ = self._table(X, reset=False)
-        return self.model_.predict(table, threads=threads_of(self.n_jobs))
+        return self.model_.predict(new_table(self, X), threads=threads_of(self.n_jobs))
 
-    def _table(self, X: Any, reset: bool) -> tuple[Table, bool]:
-        """Frames keep their columns' types; arrays are numbers, checked as scikit-learn checks them."""
-        if isinstance(X, Table):
-            if reset:
-                self.n_features_in_ = len(X.names)
-            return X, False
+    def _table(self, X: Any) -> tuple[Table, bool]:
+        """Of training data. Frames keep their columns' types; arrays are numbers, checked as scikit-learn does."""
+        self.__dict__.pop("_reading", None)  # of the file of an earlier fit
+        if isinstance(X, Table) or type(X) is dict:
+            table = Table.of(X)
+            self.n_features_in_ = len(table.names)
+            self.feature_names_in_ = np.array(table.names, dtype=object)
+            return table, False
         X = with_unique_names(X)
-        if hasattr(X, "columns") or type(X) is dict or has_strings(X):
-            checked = X if type(X) is not dict else Table.of(X)
-            if not isinstance(checked, Table):
-                validate_data(self, checked, reset=reset, skip_check_array=True)
+        if has_names(X) or has_strings(X):
+            validate_data(self, X, reset=True, skip_check_array=True)
             table = Table.of(X)
             if len(table) == 0:
                 raise ValueError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
             return table, False
         array = validate_data(
-            self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2 if reset else 1
+            self, X, reset=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
         )
         return Table.of(array), True
 

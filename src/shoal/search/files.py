@@ -17,6 +17,7 @@ import numpy as np
 
 from shoal.members import nearest
 from shoal.search.guess import decode, guess_header, guess_quote, guess_separator
+from shoal.search.reading import Reading
 from shoal.search.table import MISSING_MARKERS, Table, unique_names, without_infinities
 
 SEPARATOR_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "blanks"}
@@ -158,6 +159,7 @@ def _read_parquet(path: Path, missing: Sequence[str] = ()) -> tuple[Table, Under
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         table = Table.of(_parquet(path), missing=missing)
+    table = Reading(tuple(missing)).without_marks(table)
     understood = Understood(str(path), "parquet", len(table), len(table.names))
     understood.notes += [str(warning.message) for warning in caught if "more than once" in str(warning.message)]
     understood.missing = sum(_missing(column) for column in table.columns)

@@ -57,9 +57,9 @@ class Model:
     def parameters(self) -> int:
         return sum(int(population.layout.counts.sum()) for population in self.networks.values())
 
-    def predict(self, table: Table, threads: int | None = None, strict: bool = False) -> np.ndarray:
+    def predict(self, table: Table, threads: int | None = None) -> np.ndarray:
         """(n, n_outputs): probabilities, or values in the units of the target."""
-        table = self.schema.check(table, strict=strict)
+        table = self.schema.check(table)
         most = max(1, CELLS_AT_ONCE // (self.task.n_outputs * max(len(self), 1)))
         pieces = [
             self._predict(table.take(np.arange(start, min(start + most, len(table)))), threads)

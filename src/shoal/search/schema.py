@@ -6,7 +6,7 @@ way. Every decision carries a note in words: it is shown to the user, who can ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,6 +27,16 @@ TEXT_WORDS, NAME_WORDS = 5.0, 2.0  # mean words of a text; of a name or title, w
 IDENTIFIER_ROWS = 50
 IDENTIFIER_DENSITY = 0.5  # whole numbers, all different, that fill half of their range: a numbering, or a part of one
 IDENTIFIER_NAMES = ("id", "index", "uuid", "guid", "key", "rownames", "rowid", "unnamed: 0", "column 0", "")
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """
+    >>> listed(["a", "b", "c"]), listed(["a", "b", "c"], most=2)
+    ("'a', 'b' and 'c'", "'a', 'b' and 1 more")
+    """
+    shown = [repr(name) for name in names[:most]]
+    last = f"{len(names) - most} more" if len(names) > most else shown.pop()
+    return f"{', '.join(shown)} and {last}" if shown else last
 
 
 @dataclass(frozen=True)
@@ -73,14 +83,12 @@ class Schema:
     def dropped(self) -> list[Column]:
         return [column for column in self.columns if column.kind not in USED]
 
-    def check(self, table: Table, strict: bool = False) -> Table:
+    def check(self, table: Table) -> Table:
         """The used columns of a table, found by name, each in the form of its kind.
 
         Numbers and booleans are float64, dates datetime64[us], categories and texts str or None. Columns that the
-        schema drops need not be there.
+        schema drops need not be there, and others than the schema's are not looked at.
         """
-        if strict:
-            self._refuse_unknown(table)
         done = table._cache.get("checked")
         if done is not None and done[0] == self.columns:
             return done[1]
@@ -103,20 +111,30 @@ class Schema:
     def from_dict(state: Mapping[str, Any]) -> Schema:
         return Schema(tuple(Column(**column) for column in state["columns"]))
 
-    def _refuse_unknown(self, table: Table) -> None:
-        known = [column.name for column in self.columns]
-        for name in table.names:
-            if name not in known:
-                raise ValueError(f"columns must be those of the training data; {name!r} is not{nearest(name, known)}")
+    def missing(self, table: Table) -> list[str]:
+        """Columns that are needed, and not there."""
+        there = set(table.names)
+        return [column.name for column in self.used if column.name not in there]
+
+    def unknown(self, table: Table, expected: Iterable[str | None] = ()) -> list[str]:
+        """Columns that are neither the schema's nor expected beside them, as the target is."""
+        known = {column.name for column in self.columns} | set(expected)
+        return [name for name in table.names if name not in known]
+
+    def refuse_missing(self, table: Table) -> None:
+        """Name the columns that are needed and not there."""
+        missing = self.missing(table)
+        if len(missing) == 1:
+            hint = nearest(missing[0], self.unknown(table))
+            raise ValueError(f"every column of the training data must be there; {missing[0]!r} is missing{hint}")
+        if missing:
+            others = self.unknown(table)
+            hint = f"; the table has others: {listed(others)}" if others else ""
+            raise ValueError(f"every column of the training data must be there; {listed(missing)} are missing{hint}")
 
     def _convert(self, table: Table) -> Table:
+        self.refuse_missing(table)
         position = {name: j for j, name in enumerate(table.names)}
-        for column in self.used:
-            if column.name not in position:
-                raise ValueError(
-                    f"every column of the training data must be there; {column.name!r} is missing"
-                    f"{nearest(column.name, [n for n in table.names if n not in {c.name for c in self.columns}])}"
-                )
         found = [position[column.name] for column in self.used]
         if table.block is not None and all(column.kind in ("number", "boolean") for column in self.used):
             return table if found == list(range(len(table.names))) else table.select(found)

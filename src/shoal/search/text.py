@@ -255,7 +255,7 @@ def _directions(matrix: Any, mass: np.ndarray, documents: list[str]) -> np.ndarr
     order, does not matter.
     """
     from scipy.linalg import eigh
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     if matrix.shape[0] > MOST_DOCUMENTS:
         order = sorted(range(len(documents)), key=lambda j: (zlib.crc32(documents[j].encode()), documents[j]))
