@@ -165,6 +165,11 @@ def ensemble_story(ensemble: dict[str, Any], metric: str) -> Html:
             )
             said += f": a gain of {words.difference(gain, metric)}. " if words.known(gain) and gain > 0 else ". "
             said += "Both numbers are as measured, before the correction above."
+            if words.known(gain) and gain < 0:
+                said += (
+                    " The ensemble is delivered all the same: the best one was picked by this very score, so that part "
+                    "of its lead is luck, and on new rows an average of good recipes is usually at least as good."
+                )
     return paragraph(said)
 
 

@@ -190,7 +190,8 @@ class _ShoalEstimator(BaseEstimator):
                 search.repeat(hooks.repeat)
             else:
                 search.run(find_strategy(self.strategy, space, seed, first, problem.n_rows))
-        words = space.describe() if isinstance(space, Space) else {"members": f"{len(space)} given"}
+        tried = [unit.recipe for unit in search.units]
+        words = space.describe(tried) if isinstance(space, Space) else {"members": f"{len(space)} given"}
         return search, words
 
     def _space(self, search: Search, epochs: int, warm_up: bool) -> tuple[Space | list[Recipe], list[Recipe]]:
