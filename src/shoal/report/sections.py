@@ -154,6 +154,8 @@ def ensemble_story(ensemble: dict[str, Any], metric: str) -> Html:
     single, score, gain = (ensemble.get(key) for key in ("best_single", "score", "gain"))
     if not ensemble.get("used"):
         said = "The final model is the best single recipe; no ensemble was used."
+    elif ensemble.get("recipes") == 1:
+        said = f"The final model is one recipe, {words.count(ensemble.get('networks'), 'network')} in all."
     else:
         said = (
             f"The final model lets {words.count(ensemble.get('recipes'), 'recipe')} vote, "
