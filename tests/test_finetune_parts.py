@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import shutil
 import signal
 from itertools import chain
@@ -305,3 +306,19 @@ def test_sigterm_is_heard_where_ctrl_c_is_ignored():
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_the_phrase_for_the_demo_has_the_form_of_its_texts_and_survives_a_shell():
+    from shoal.finetune_cli import DEMO_PHRASE, GENERATE_EXAMPLES
+
+    table = Path(texts.__file__).parent / "problems.csv"
+    with open(table, encoding="utf-8", newline="") as file:
+        statements = [row["statement"] for row in csv.DictReader(file)]
+    form = re.compile(r"Write a (function|generator|class) `\w+` .*\.")
+    assert all(form.fullmatch(statement.split("\n")[0]) for statement in statements)
+    assert form.fullmatch(DEMO_PHRASE)
+    assert DEMO_PHRASE not in statements
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    for text in (readme, GENERATE_EXAMPLES):
+        (command,) = re.findall(r"^shoal generate shoal-runs/problems-tiny-1 .*$", text, re.MULTILINE)
+        assert f"'{DEMO_PHRASE}'" in command, "between single quotes: in double ones a shell runs what is in backticks"

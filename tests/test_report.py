@@ -429,3 +429,39 @@ def test_many_classes_and_columns_stay_readable(visit):
     assert page.locator("#confusion tbody tr").count() == 15
     assert page.locator("#columns tbody tr").count() == 25
     assert "2,000 columns more are not listed" in page.locator("#data").inner_text()
+
+
+# ---- sentences that agree with the numbers ----
+
+
+def test_the_page_agrees_with_its_leaderboard_about_the_first_and_says_why_others_come_last():
+    data = search_data()
+    board = data["leaderboard"]
+    keys = [one["key"] for one in board["columns"]]
+    score, activation, stopped, width = (keys.index(key) for key in ("score", "activation", "stopped", "width"))
+    board["rows"] = board["rows"][:4]
+    cases = [(0.7, "tanh", "", 8), (0.6, "elu", "", 16), (0.9, "elu", "yes", 32), (0.95, "gelu", "yes", 64)]
+    for row, (value, name, end, neurons) in zip(board["rows"], cases, strict=True):
+        row[score], row[activation], row[stopped], row[width] = value, name, end, neurons
+    page = search_page(data)
+    assert "The first recipe of the leaderboard is tanh with 8 hidden neurons." in page
+    assert "others were ahead or the time was up (2 here), come last, whatever their score" in page
+    table = page[page.index('id="activations"') :]
+    assert (
+        table.index("tanh")
+        < table.index("elu")
+        < table.index("60.0%")
+        < table.index("gelu")
+        < table.index("95.0% (stopped)")
+    )
+    for row in board["rows"]:
+        row[stopped] = ""
+    assert "come last" not in search_page(data)
+
+
+def test_an_ensemble_that_measured_less_than_the_best_recipe_is_explained():
+    data = search_data()
+    data["ensemble"] |= {"used": True, "best_single": 0.8, "score": 0.79, "gain": -0.01}
+    assert "The ensemble is delivered all the same" in search_page(data)
+    data["ensemble"] |= {"score": 0.81, "gain": 0.01}
+    assert "The ensemble is delivered all the same" not in search_page(data)

@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 
 import shoal
+from shoal import Member
 from shoal.search import rundir
+from shoal.search.honest import HonestScore
 from shoal.search.question import ask
+from shoal.search.space import Recipe, Space
+from shoal.search.summary import honest_words
 from shoal.search.table import Table
 from shoal.search.tasks import METRICS
 
@@ -180,3 +184,29 @@ def test_report_data_are_complete_and_agree_with_the_estimator(task):
         assert all(0 <= one["observed"] <= 1 for one in bins)
     json.dumps(data, allow_nan=True)
     assert "iris" in search_page(data)
+
+
+def test_the_space_in_words_has_what_was_tried_beside_it():
+    from scipy import stats
+
+    space = Space({
+        "hidden": [(), (16,), (8, 8)], "batch_size": [128, 256], "learning_rate": stats.loguniform(1e-3, 3e-2),
+        "dropout": stats.uniform(0, 0.5), "weight_decay": [0.0, 3.0], "warmup": stats.norm(), "activation": ["relu"],
+    })  # fmt: skip
+    anchor = Recipe(Member(hidden=(16,), batch_size=32, learning_rate=0.1, dropout=0.1, activation="mish"))
+    assert space.describe([anchor]) == {
+        "hidden": "linear, 16, 8x8",
+        "batch_size": "32, 128, 256",
+        "learning_rate": "0.001 to 0.03, drawn evenly on a logarithmic scale, 0.1",
+        "dropout": "0 to 0.5, drawn evenly",
+        "weight_decay": "0, 3",
+        "warmup": "drawn from the distribution norm",
+        "activation": "relu, mish",
+    }
+
+
+def test_one_time_is_not_one_times():
+    honest = HonestScore("accuracy", 0.012, 0.01, 0.005, 0.02, 0.95, 200)
+    said = honest_words(honest, 0.01, "y", 10)
+    assert "about 1 right answer in 100" in said[0]
+    assert "is right 1 time in 100" in said[1]

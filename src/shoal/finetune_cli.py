@@ -29,9 +29,11 @@ shoal finetune problems.csv --columns statement,solution --model gpt2 --workers 
 
 shoal finetune letters.csv --model ./my-model --epochs 1 --lora 8 --out letters-run"""
 
-GENERATE_EXAMPLES = """Examples:
+DEMO_PHRASE = "Write a function `count_words` that returns the number of words in a text."  # in the form of its texts
 
-shoal generate shoal-runs/problems-gpt2-1 "Write a function that adds two numbers."
+GENERATE_EXAMPLES = f"""Examples:
+
+shoal generate shoal-runs/problems-tiny-1 '{DEMO_PHRASE}'
 
 shoal generate letters-run "Dear Sir" --temperature 0.8 --samples 3"""
 
@@ -125,7 +127,7 @@ def finetune(
     else:
         assert file is not None
         found = _read(file, tuple(columns or ()), sep, header)
-    Session(settings, found, out, fresh).run(dry_run)
+    Session(settings, found, out, fresh, demo).run(dry_run)
 
 
 def _read(path: Path, columns: tuple[str, ...], sep: str | None, header: bool) -> Texts:
@@ -158,8 +160,9 @@ def _refuse_launchers() -> None:
 class Session:
     """One call of the command."""
 
-    def __init__(self, settings: Settings, found: Texts, out: Path | None, fresh: bool) -> None:
+    def __init__(self, settings: Settings, found: Texts, out: Path | None, fresh: bool, demo: bool) -> None:
         self.settings, self.found, self.out, self.fresh = settings, found, out, fresh
+        self.demo = demo
         self.screen = Screen(_line)
         self.counted = False  # whether the tokens have been told
 
@@ -273,7 +276,10 @@ class Session:
         if scores["loss_lowest"] < after - 0.01:
             advice = "fewer epochs would have done" if scores["step_lowest"] else "try a smaller --learning-rate"
             say(f"  it was lowest, {scores['loss_lowest']:.3f}, at step {scores['step_lowest']:,}: {advice}")
-        say(f'the model is in {run / "model"}; try it: shoal generate {shlex.quote(str(run))} "..."')
+        phrase = shlex.quote(DEMO_PHRASE) if self.demo else '"..."'
+        say(f"the model is in {run / 'model'}; try it: shoal generate {shlex.quote(str(run))} {phrase}")
+        if self.demo:
+            say("  so small a model learns what a solution looks like, not how to solve a problem")
         say(f"report: {run / REPORT}")
 
 

@@ -188,7 +188,7 @@ def curve_figure(place: int, curve: dict[str, Any], limits: tuple[float, float])
 
 
 def calibration_figure(bins: list[dict[str, Any]]) -> Html:
-    """What it said against what happened; the diagonal is a model that can be taken at its word."""
+    """What it said against what happened; the diagonal is a model whose probabilities are right."""
     across, up = Axis(0, 1, 46, 346), Axis(0, 1, 300, 26)
     parts = [grid(across, up, "what the model said", "how often it was so", "%")]
     parts.append(line(across(0), up(0), across(1), up(1), "ideal"))

@@ -10,7 +10,7 @@ from typing import Any
 # Numbers that readers compare digit by digit get the same decimals in every row.
 ALIGNED = frozenset({"score", "fold_spread", "seed_spread", "loss"})
 # What a recipe is must be seen on a phone without scrolling sideways; the other columns keep their order.
-FIRST = ["rank", "recipe", "score", "hidden", "activation"]
+FIRST = ["rank", "recipe", "score", "hidden", "activation", "stopped"]
 LONGEST_CURVE = 400
 
 
@@ -106,20 +106,31 @@ def column_values(columns: list[dict[str, Any]], key: str) -> list[Any]:
 
 
 def by_activation(columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What each activation reached, best first: the scatter plot in words, for those who cannot see it."""
-    groups: dict[str, list[tuple[float, Any]]] = {}
-    rows = zip(*(column_values(columns, key) for key in ("activation", "score", "width")), strict=False)
-    for activation, score, width in rows:
+    """What each activation reached, best first: the scatter plot in words, for those who cannot see it.
+
+    As in the leaderboard, recipes that were trained to their end come before those that were stopped.
+    """
+    groups: dict[str, list[tuple[bool, float, Any]]] = {}
+    stopped = column_values(columns, "stopped") or [""] * len(column_values(columns, "score"))
+    rows = zip(*(column_values(columns, key) for key in ("activation", "score", "width")), stopped, strict=False)
+    for activation, score, width, end in rows:
         if activation is not None and score is not None:
-            groups.setdefault(activation, []).append((score, width))
+            groups.setdefault(activation, []).append((end != "yes", score, width))
     summary = []
     for activation, members in groups.items():
-        best, width = max(members, key=lambda member: member[0])
-        middle = median(score for score, _ in members)
+        finished, best, width = max(members, key=lambda member: member[:2])
+        middle = median(score for _, score, _ in members)
         summary.append(
-            {"activation": activation, "count": len(members), "best": best, "median": middle, "width": width}
+            {
+                "activation": activation,
+                "count": len(members),
+                "best": best,
+                "median": middle,
+                "width": width,
+                "finished": finished,
+            }
         )
-    return sorted(summary, key=lambda group: -group["best"])
+    return sorted(summary, key=lambda group: (not group["finished"], -group["best"]))
 
 
 def thinned(curve: dict[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,22 @@ from typing import Any
 from shoal.report import words
 from shoal.report.figures import calibration_figure, curve_figure, curve_range, residual_figure, share_bar
 from shoal.report.markup import Html, Section, cell, column_head, join, paragraph, row_head, strong, table, tag
-from shoal.report.prepare import by_activation, cell_value
+from shoal.report.prepare import by_activation, cell_value, column_values
 
 PAGE_OF_ROWS = 25
 CLASSES_AS_MATRIX = 20
 MISTAKES_LISTED = 15
+
+
+def order_words(columns: list[dict[str, Any]]) -> str:
+    """How the leaderboard is sorted; recipes that were stopped come last, also those with a high score."""
+    stopped = sum(value == "yes" for value in column_values(columns, "stopped"))
+    if not stopped:
+        return "Every recipe that was tried, best first. "
+    return (
+        "Every recipe that was tried, best first. Those that were stopped before the end of their training, because "
+        f"others were ahead or the time was up ({words.count(stopped)} here), come last, whatever their score. "
+    )
 
 
 def leaderboard(columns: list[dict[str, Any]], rows: int) -> Section | None:
@@ -29,9 +40,10 @@ def leaderboard(columns: list[dict[str, Any]], rows: int) -> Section | None:
             cells.append(row_head(value, numeric) if place == 0 else cell(value, numeric))
         body.append(tag("tr", *cells))
     intro = paragraph(
-        "Every recipe that was tried, best first. The spread over folds says how much the score depends on which rows "
+        order_words(columns),
+        "The spread over folds says how much the score depends on which rows "
         "were held out, the spread over seeds how much on the luck of the first weights: two recipes closer than that "
-        "are not really different."
+        "are not really different.",
     )
     board = table("Leaderboard", head, body, id="leaderboard", class_="board")
     first = "" if rows <= PAGE_OF_ROWS else f"The first {PAGE_OF_ROWS} of {words.count(rows)}. "
@@ -47,7 +59,7 @@ def scatter(columns: list[dict[str, Any]], metric: str) -> Section | None:
     if not groups:
         return None
     best = groups[0]
-    said = f"The highest score comes from {best['activation']}"
+    said = f"The first recipe of the leaderboard is {best['activation']}"
     if words.known(best["width"]) and best["width"] > 0:
         said += f" with {words.count(best['width'], 'hidden neuron')}"
     said += ". A column of dots that reaches as high as its neighbours means that width hardly matters here."
@@ -58,7 +70,7 @@ def scatter(columns: list[dict[str, Any]], metric: str) -> Section | None:
             "tr",
             row_head(group["activation"]),
             cell(words.count(group["count"]), numeric=True),
-            cell(words.score(group["best"], metric), numeric=True),
+            cell(words.score(group["best"], metric) + ("" if group["finished"] else " (stopped)"), numeric=True),
             cell(words.score(group["median"], metric), numeric=True),
             cell(words.count(group["width"]), numeric=True),
         )
@@ -181,7 +193,7 @@ def calibration(part: dict[str, Any] | None) -> Section | None:
     ]
     if not part or not bins:
         return None
-    said = "When the model says 80%, is it so in 80 cases of 100? On the diagonal it can be taken at its word"
+    said = "When the model says 80%, is it so in 80 cases of 100? On the diagonal it is, exactly"
     if words.known(part.get("error")):
         said += f"; on average it is {words.difference(part['error'], 'accuracy')} off"
     said += ". Larger dots stand for more rows."
@@ -203,7 +215,7 @@ def calibration(part: dict[str, Any] | None) -> Section | None:
     more = tag("details", tag("summary", "The same as a table"), numbers)
     return Section(
         "calibration",
-        "Can it be taken at its word?",
+        "Are its probabilities right?",
         "Calibration",
         join([paragraph(said), tag("figure", calibration_figure(bins), class_="square"), more]),
     )

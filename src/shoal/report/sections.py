@@ -160,6 +160,8 @@ def ensemble_story(ensemble: dict[str, Any], metric: str) -> Html:
     single, score, gain = (ensemble.get(key) for key in ("best_single", "score", "gain"))
     if not ensemble.get("used"):
         said = "The final model is the best single recipe; no ensemble was used."
+    elif ensemble.get("recipes") == 1:
+        said = f"The final model is one recipe, {words.count(ensemble.get('networks'), 'network')} in all."
     else:
         said = (
             f"The final model lets {words.count(ensemble.get('recipes'), 'recipe')} vote, "
@@ -171,6 +173,11 @@ def ensemble_story(ensemble: dict[str, Any], metric: str) -> Html:
             )
             said += f": a gain of {words.difference(gain, metric)}. " if words.known(gain) and gain > 0 else ". "
             said += "Both numbers are as measured, before the correction above."
+            if words.known(gain) and gain < 0:
+                said += (
+                    " The ensemble is delivered all the same: the best one was picked by this very score, so that part "
+                    "of its lead is luck, and on new rows an average of good recipes is usually at least as good."
+                )
     return paragraph(said)
 
 

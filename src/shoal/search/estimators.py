@@ -193,7 +193,8 @@ class _ShoalEstimator(BaseEstimator):
                 search.repeat(hooks.repeat)
             else:
                 search.run(find_strategy(self.strategy, space, seed, first, problem.n_rows))
-        words = space.describe() if isinstance(space, Space) else {"members": f"{len(space)} given"}
+        tried = [unit.recipe for unit in search.units]
+        words = space.describe(tried) if isinstance(space, Space) else {"members": f"{len(space)} given"}
         return search, words
 
     def _space(self, search: Search, epochs: int, warm_up: bool) -> tuple[Space | list[Recipe], list[Recipe]]:
@@ -303,9 +304,7 @@ class _ShoalEstimator(BaseEstimator):
             if len(table) == 0:
                 raise ValueError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
             return table, False
-        array = validate_data(
-            self, X, reset=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2
-        )
+        array = validate_data(self, X, reset=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
         return Table.of(array), True
 
     def _class_weight(self, target: np.ndarray) -> np.ndarray:

@@ -67,8 +67,16 @@ class Space:
         options = [alternatives(name, value) for name, value in self.choices.items()]
         return [self.make(dict(zip(self.choices, values, strict=True))) for values in itertools.product(*options)]
 
-    def describe(self) -> dict[str, str]:
-        return {name: _text(name, value) for name, value in self.choices.items()}
+    def describe(self, tried: Sequence[Recipe] = ()) -> dict[str, str]:
+        """Each choice in words, with values of recipes that were tried though no draw could have given them."""
+        return {name: _text(name, value, [_value(name, recipe) for recipe in tried])
+                for name, value in self.choices.items()}  # fmt: skip
+
+
+def _value(name: str, recipe: Recipe) -> Any:
+    """A recipe's value of a choice; a single hidden layer is its width."""
+    value = recipe.view if name == ENCODING else getattr(recipe.member, name)
+    return value[0] if name == "hidden" and len(value) == 1 else value
 
 
 def tidy(member: Member) -> Member:
@@ -147,13 +155,29 @@ def default_space(n_rows: int, classes: bool, views: Sequence[str], epochs: int)
     return Space(choices)
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: Any, tried: Sequence[Any] = ()) -> str:
+    """Alternatives, or the range of a distribution, in words; and what was tried beside them."""
     if hasattr(value, "rvs"):
-        kind = getattr(getattr(value, "dist", None), "name", "distribution")
-        return f"{kind}{getattr(value, 'args', '')}"
-    seen: list[str] = []
-    for option in alternatives(name, value):
-        word = "linear" if option == () else "x".join(map(str, option)) if isinstance(option, tuple) else str(option)
-        if word not in seen:
-            seen.append(word)
-    return ", ".join(seen)
+        low, high = value.support() if hasattr(value, "support") else (-np.inf, np.inf)
+        kind = str(getattr(getattr(value, "dist", None), "name", "a distribution"))
+        how = {"uniform": "evenly", "randint": "evenly", "loguniform": "evenly on a logarithmic scale"}.get(kind)
+        how = how or f"from the distribution {kind}"
+        drawn = f"{low:g} to {high:g}, drawn {how}" if np.isfinite([low, high]).all() else f"drawn {how}"
+        other = dict.fromkeys(_word(one) for one in tried if not low <= one <= high)
+        return ", ".join([drawn, *other])
+    options = list(dict.fromkeys(tuple(one) if isinstance(one, list) else one for one in alternatives(name, value)))
+    options += [one for one in dict.fromkeys(tried) if one not in options and (one,) not in options]
+    if not all(isinstance(one, (int, float)) for one in options):
+        options = [one[0] if isinstance(one, tuple) and len(one) == 1 else one for one in options]
+        return ", ".join(dict.fromkeys(map(_word, options)))
+    return ", ".join(map(_word, sorted(options)))
+
+
+def _word(value: Any) -> str:
+    """
+    >>> [_word(value) for value in ((), (8, 8), 0.0, 3.0, "relu")]
+    ['linear', '8x8', '0', '3', 'relu']
+    """
+    if isinstance(value, (tuple, list)):
+        return "x".join(map(str, value)) if value else "linear"
+    return f"{value:g}" if isinstance(value, float) else str(value)

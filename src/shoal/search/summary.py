@@ -299,10 +299,10 @@ def _expectation(honest: HonestScore, guess: float, target: str) -> tuple[str, s
     low, high = honest.low, honest.high
     if honest.metric == "accuracy":
         said = (
-            f"On new rows like these, expect about {_of_100(honest.corrected)} right answers in 100 "
+            f"On new rows like these, expect about {_in_100(honest.corrected, 'right answer')} "
             f"({honest.confidence:.0%} confidence: {_of_100(low)} to {_of_100(high)})."
         )
-        base = f"Always giving the commonest answer is right {_of_100(guess)} times in 100."
+        base = f"Always giving the commonest answer is right {_in_100(guess, 'time')}."
     elif honest.metric == "r2":
         said = (
             f"On new rows like these, expect about {max(honest.corrected, 0):.0%} of the differences in {target} to be "
@@ -312,7 +312,7 @@ def _expectation(honest: HonestScore, guess: float, target: str) -> tuple[str, s
     elif honest.metric == "roc_auc":
         said = (
             f"Of two new rows like these, one of a class and one of another, expect the right one to get the higher "
-            f"probability {_of_100(honest.corrected)} times in 100 (area under the ROC curve {honest.corrected:.3f}; "
+            f"probability {_in_100(honest.corrected, 'time')} (area under the ROC curve {honest.corrected:.3f}; "
             f"{honest.confidence:.0%} confidence: {low:.3f} to {high:.3f})."
         )
         base = "Guessing does so 50 times in 100."
@@ -332,6 +332,15 @@ def _expectation(honest: HonestScore, guess: float, target: str) -> tuple[str, s
         )
         base = f"Always giving the same answer scores {guess:.4g}."
     return said, base
+
+
+def _in_100(share: float, noun: str) -> str:
+    """
+    >>> _in_100(0.931, "time"), _in_100(0.01, "time")
+    ('93.1 times in 100', '1 time in 100')
+    """
+    number = _of_100(share)
+    return f"{number} {noun}{'' if number == '1' else 's'} in 100"
 
 
 def _of_100(share: float) -> str:
