@@ -16,7 +16,10 @@ from shoal.search.model import Model, make_model
 from shoal.search.problem import Problem
 from shoal.search.run import Search
 from shoal.search.tasks import Metric
+from shoal.search.timing import Effort
 from shoal.search.units import Brood, Unit, unit_cost
+
+FULL = Effort()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +47,7 @@ def conclude(
     refit: Problem | None = None,
     group: np.ndarray | None = None,
     bootstraps: int | None = None,
+    effort: Effort = FULL,
 ) -> Outcome:
     """Pick, weigh, correct.
 
@@ -51,6 +55,7 @@ def conclude(
     refit       the whole data as one fold, to train the picked recipes on anew
     group       of each distinct row
     bootstraps  that the honest score takes, whatever time that needs; for a run to be repeated
+    effort      candidates and rows to be content with, where time is short
     """
     problem, task, metric = search.problem, search.problem.task, search.metric
     candidates = search.best_units()
@@ -59,15 +64,18 @@ def conclude(
     weight = problem.valid_weight
     board, groups = make_leaderboard(search.units, _parameter_counts(search))
     place, best = _first_with_weights(groups, candidates)
-    chosen, shares = _choose(problem, candidates) if ensemble else ([best], np.ones(1))
+    chosen, shares = _choose(problem, candidates, effort) if ensemble else ([best], np.ones(1))
     predictions = [u.prediction for u in chosen if u.prediction is not None]
     combined = np.tensordot(shares, np.array(predictions), axes=1)
     scored = np.flatnonzero(weight > 0)
-    temperature = best_temperature(task, combined[scored], problem.y[scored], problem.judged_weight[scored])
+    judged = spread(scored, effort.judged)
+    temperature = best_temperature(task, combined[judged], problem.y[judged], problem.judged_weight[judged])
     combined = task.temper(combined, temperature)
     combined_score = float(metric.score(task, combined[scored], problem.y[scored], weight[scored]))
     steady = replace(metric, otherwise=combined_score)
-    honest, honest_best = _correct(search, steady, best, combined, ensemble, (seconds, bootstraps), group)
+    honest, honest_best = _correct(
+        search, steady, best, combined, ensemble, (seconds, bootstraps), group, effort.sampled
+    )
     recipe_of = {unit.number: members[0].number for members in groups for unit in members}
     members = chosen
     if refit is not None:
@@ -92,11 +100,16 @@ def _first_with_weights(groups: Sequence[Sequence[Unit]], candidates: Sequence[U
     raise AssertionError("candidates are units, and every unit with a result has a row")
 
 
-def _choose(problem: Problem, candidates: Sequence[Unit]) -> tuple[list[Unit], np.ndarray]:
+def spread(rows: np.ndarray, count: int | None) -> np.ndarray:
+    """So many of the rows, evenly taken; all of them for None. Their order is that of a hash, so they are as drawn."""
+    return rows if count is None else rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
+
+
+def _choose(problem: Problem, candidates: Sequence[Unit], effort: Effort) -> tuple[list[Unit], np.ndarray]:
     """An ensemble of the candidates with the lowest loss."""
-    few = candidates[:ENSEMBLE_CANDIDATES]
+    few = candidates[: effort.candidates or ENSEMBLE_CANDIDATES]
     weight = problem.judged_weight
-    scored = np.flatnonzero(weight > 0)
+    scored = spread(np.flatnonzero(weight > 0), effort.judged)
     essence = np.array([problem.task.essence(_prediction(u)[scored], problem.y[scored]) for u in few])
     shares = weigh(problem.task, essence, problem.y[scored], weight[scored], problem.loss_scale)
     taken = np.flatnonzero(shares).tolist()
@@ -111,15 +124,17 @@ def _correct(
     ensemble: bool,
     effort: tuple[float, int | None],
     group: np.ndarray | None,
+    sampled: int | None,
 ) -> tuple[HonestScore, HonestScore]:
     """The honest scores of the model and of the best unit alone.
 
     `metric` says what to take for the score of rows that have none, such as those of one class left out by a draw.
     """
-    problem, rows = search.problem, search.sample_rows
-    known = [unit for unit in search.units if unit.sample is not None]
+    problem, places = search.problem, spread(np.arange(len(search.sample_rows)), sampled)
+    rows = search.sample_rows[places]
+    samples = [unit.sample[places] for unit in search.units if unit.sample is not None]
     evidence = Evidence(
-        problem.task, metric, np.array([unit.sample for unit in known]), problem.y[rows],
+        problem.task, metric, np.array(samples), problem.y[rows],
         problem.valid_weight[rows], problem.judged_weight[rows], problem.loss_scale,
         None if group is None else group[rows],
     )  # fmt: skip

@@ -127,8 +127,12 @@ def make_problem(
     pairs: Sequence[tuple[np.ndarray, np.ndarray]],
     sample_weight: np.ndarray,
     class_weight: np.ndarray,
+    forms: Sequence[str] = FORMS,
 ) -> Problem:
-    """`sample_weight` counts everywhere; `class_weight` (one per row) in training and in losses, but not in scores."""
+    """`sample_weight` counts everywhere; `class_weight` (one per row) in training and in losses, but not in scores.
+
+    `forms` of numbers: each is a view, if it is not too large.
+    """
     first, row_of = distinct_rows(table, y)
     table, targets = table.take(first), y[first]
     n = len(first)
@@ -148,7 +152,7 @@ def make_problem(
     )
     splits = tuple(_split(fold, k * n) for k, fold in enumerate(folds))
     stacked = np.concatenate([fold.target.forward(task, targets) for fold in folds])
-    return Problem(task, schema, targets, folds, _stack(table, folds), stacked, splits, row_of)
+    return Problem(task, schema, targets, folds, _stack(table, folds, forms), stacked, splits, row_of)
 
 
 def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -174,10 +178,10 @@ def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _cells(table: Table, y: np.ndarray) -> Iterator[np.ndarray]:
     """Every column and the target as numbers that are equal where cells are; one at a time, since tables are long."""
-    parts = [(table.code, j) for j in range(len(table.names))]
-    parts += [(y.reshape(len(y), -1).T.__getitem__, j) for j in range(y[:1].size)]
-    for part, j in parts:
-        column = np.asarray(part(j), dtype=np.float64)
+    targets = y.reshape(len(y), -1).T
+    for j in range(len(table.names) + len(targets)):
+        found = table.code(j) if j < len(table.names) else targets[j - len(table.names)]
+        column = np.asarray(found, dtype=np.float64)
         yield np.where(np.isnan(column), 0.0, column + 0.0)  # missing cells have codes of their own; -0.0 becomes 0.0
 
 
@@ -206,10 +210,10 @@ def _split(fold: Fold, offset: int) -> Split:
     return Split(train + offset, np.flatnonzero(fold.valid > 0) + offset, np.maximum(weight, 1e-20))
 
 
-def _stack(table: Table, folds: Sequence[Fold]) -> dict[str, np.ndarray]:
+def _stack(table: Table, folds: Sequence[Fold], forms: Sequence[str]) -> dict[str, np.ndarray]:
     """One tall matrix per view; folds may differ in width (in categories seen), so narrower ones get zeros."""
     wide = len(folds[0].encoder.number_names) > MOST_PIECEWISE  # too few bins each to be worth their time
-    wanted = FORMS[:1] if wide else FORMS
+    wanted = FORMS[:1] if wide else forms
     views: dict[str, np.ndarray] = {}
     for name in wanted:
         width = max(fold.encoder.width(name) for fold in folds)
