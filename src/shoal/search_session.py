@@ -342,7 +342,10 @@ class Session:
                 "task": self.question.kind, "seed": run.seed, "repeats": run.repeats,
                 "effort": run.effort.as_dict(),
             },
-            "result": {"ended": run.search.ended, "score": estimator.honest_score_.as_dict()},
+            "result": {
+                "ended": run.search.ended, "score": estimator.honest_score_.as_dict(),
+                "phases": {"reading and planning": self.reading} | run.phases,
+            },
             "log": run.search.log,
         }  # fmt: skip
 

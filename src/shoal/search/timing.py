@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-AFTER_INTERRUPT = 2.2  # seconds from Ctrl-C to the end
+AFTER_INTERRUPT = 1.5  # seconds from Ctrl-C to the end
 SEARCH_SHARE = 0.5  # of the time after reading that is the search's, if anything else can give way
 FIRST_LOOK = 0.25  # of that time, for one epoch of the first recipes
 FEWEST_ROWS = 2_000
@@ -23,7 +23,7 @@ PASSES_TO_REPORT = 25  # the same for the tables and figures of a report
 CHOOSING, SCORING = 0.3, 0.45  # shares of the time for the end: ensemble, honest score; the rest is for surprises
 FEWEST_CANDIDATES, MOST_CANDIDATES = 16, 128
 FEWEST_JUDGED = 500  # rows that an ensemble is chosen on
-FEWEST_SCORED = 200  # rows of the honest score
+FEWEST_SCORED = 1_000  # rows of the honest score
 CHOOSING_STEPS, CHOOSING_PASSES = 30, 130  # of weighing and over predictions: the temperature tries many
 FEWEST_BOOTSTRAPS = 40
 SCORING_STEPS, SCORING_PASSES = 14, 8  # of weighing and over predictions, in a bootstrap sample
