@@ -152,7 +152,7 @@ def table(measured: dict[str, dict[str, Any]]) -> Table:
 def notes() -> list[str]:
     return [
         f"A command may be late by {LATE:g} s, or by {LATE_SHARE:.0%} of its budget if that is more.",
-        "Reading includes the start of Python and loading libraries; the end is ensemble, honest score, report and files.",
+        "Reading includes the start of Python and libraries; the end is ensemble, honest score, report and files.",
         "The load is what the machine had to do at the end of each command, this one included (1 for each busy core).",
     ]
 

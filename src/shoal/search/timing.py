@@ -1,7 +1,7 @@
 """How the seconds of a budget are shared out, and what is left out where they are too few.
 
 Reading is measured. What encoding and a first look at the networks will take is predicted from a trial on some rows
-(`Pace`), and folds, forms and rows are given up until at least half of the time left is the search's (`begin`). What
+(`Pace`), and folds, forms and rows are given up until more than half of the time left is the search's (`begin`). What
 the end will take is predicted from what one pass over the predictions takes, measured during the search (`Passes`),
 and kept back. When the search is over, ensemble and honest score get what there is (`finish`): also after Ctrl-C, which
 is a budget of a few more seconds. All that was left out is an `Effort`, which is written down for `--repeat`.
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 AFTER_INTERRUPT = 1.5  # seconds from Ctrl-C to the end
-SEARCH_SHARE = 0.5  # of the time after reading that is the search's, if anything else can give way
+SEARCH_SHARE = 0.6  # of the time after reading that is the search's, if anything else can give way
 FIRST_LOOK = 0.25  # of that time, for one epoch of the first recipes
 FEWEST_ROWS = 2_000
 PASSES_TO_FINISH = 12  # over all predictions of a recipe: combining, scores
@@ -155,8 +155,11 @@ class Passes:
     def reserve(self, budget: float, report: bool, candidates: int, sampled: int) -> float:
         """To be kept back for the end: what cannot be left out, and as much of the rest as is worth its time."""
         known = min(candidates, MOST_CANDIDATES)
+        least = self.choosing(min(known, FEWEST_CANDIDATES)) * min(self.rows, FEWEST_JUDGED)
+        least += self.scoring(known) * min(sampled, FEWEST_SCORED)
         wanted = (self.choosing(known) * self.rows + self.scoring(known) * sampled) / (CHOOSING + SCORING)
-        return SURPRISES * self.fixed(report) + min(max(wanted, LEAST_END * budget), MOST_END * budget)
+        more = min(max(wanted, LEAST_END * budget), MOST_END * budget)
+        return SURPRISES * self.fixed(report) + max(SURPRISES * least, more)
 
 
 def finish(passes: Passes, left: float, report: bool, candidates: int, rows: int, sampled: int) -> tuple[Effort, float]:
