@@ -22,7 +22,7 @@ def folds_of(task, y, truth, noise, folds, pull, generator, repeats=1, new=False
         target = np.eye(task.n_outputs)[y] if task.kind == CLASSIFICATION else y
         pulled = values + pull * (target - task.activate(values))
         values = np.where(held_out[..., None], values, pulled)
-    return FoldPredictions(task, task.activate(values), held_out, ~held_out, y)
+    return FoldPredictions(task, task.activate(values), held_out, ~held_out, y, np.ones(n), np.ones(n))
 
 
 def world(kind, n, generator):
@@ -55,7 +55,7 @@ def test_squared_errors_shrink_by_the_variance_that_averaging_removes(folds, noi
     generator = np.random.default_rng(seed)
     task, truth, y = world(REGRESSION, 4000, generator)
     seen = folds_of(task, y, truth, noise, folds, pull, generator, repeats)
-    found = averaging_gain(seen, METRICS["neg_mean_squared_error"], np.ones(len(y)), 1.0, seed)
+    found = averaging_gain(seen, METRICS["neg_mean_squared_error"], 1.0, seed)
     if folds * repeats - repeats < 2:
         assert found == 0  # one other fold: nothing to disagree with
         return
@@ -74,7 +74,7 @@ def test_any_score_is_extrapolated_to_that_of_the_average(kind, name, pull):
     task, truth, y = world(kind, 6000, generator)
     metric = METRICS[name]
     seen = folds_of(task, y, truth, noise, 5, pull, generator)
-    found = averaging_gain(seen, metric, np.ones(len(y)), 1.0, 0)
+    found = averaging_gain(seen, metric, 1.0, 0)
     wanted = np.mean([true_gain(task, metric, y, truth, noise, 5, generator) for _ in range(5)])
     assert wanted > 0.01
     assert found == pytest.approx(wanted, rel=0.4)
@@ -85,11 +85,11 @@ def test_folds_that_agree_and_models_that_are_not_averages_gain_nothing():
     task, truth, y = world(CLASSIFICATION, 500, generator)
     metric, even = METRICS["accuracy"], np.ones(500)
     same = folds_of(task, y, truth, 0.0, 5, 0.0, generator)
-    assert averaging_gain(same, metric, even, 1.0, 0) == 0
+    assert averaging_gain(same, metric, 1.0, 0) == 0
     other = folds_of(task, y, truth, 0.8, 5, 0.0, generator)
-    once = FoldPredictions(task, other.prediction, other.held_out, other.seen, y, averaged=False)
-    assert averaging_gain(once, metric, even, 1.0, 0) == 0
-    assert averaging_gain(other, metric, even, 1.0, 0) > 0
+    once = FoldPredictions(task, other.prediction, other.held_out, other.seen, y, even, even, averaged=False)
+    assert averaging_gain(once, metric, 1.0, 0) == 0
+    assert averaging_gain(other, metric, 1.0, 0) > 0
 
 
 def test_where_there_is_nothing_to_learn_averaging_gains_nothing():
@@ -102,8 +102,8 @@ def test_where_there_is_nothing_to_learn_averaging_gains_nothing():
         folds = folds_of(task, y, truth, 0.8, 5, 0.0, generator)
         learnt = folds.prediction + 0.3 * (np.eye(3)[y] - folds.prediction)
         prediction = np.where(folds.held_out[..., None], folds.prediction, learnt)
-        knowing = FoldPredictions(task, prediction, folds.held_out, folds.seen, y)
-        gains.append(averaging_gain(knowing, METRICS["accuracy"], np.ones(300), 1.0, seed))
+        knowing = FoldPredictions(task, prediction, folds.held_out, folds.seen, y, np.ones(300), np.ones(300))
+        gains.append(averaging_gain(knowing, METRICS["accuracy"], 1.0, seed))
     error = np.std(gains) / np.sqrt(len(gains))
     assert abs(np.mean(gains)) < 3 * error + 0.002
 
@@ -118,8 +118,8 @@ def test_the_temperature_is_that_of_the_average():
     def loss(temperature):
         return -float(METRICS["neg_log_loss"].score(task, task.temper(new, temperature), y, even))
 
-    once = FoldPredictions(task, seen.prediction, seen.held_out, seen.seen, y, averaged=False)
-    of_one, of_all = best_temperature(once, even, 0), best_temperature(seen, even, 0)
+    once = FoldPredictions(task, seen.prediction, seen.held_out, seen.seen, y, even, even, averaged=False)
+    of_one, of_all = best_temperature(once, 0), best_temperature(seen, 0)
     best = min(np.geomspace(0.5, 4.0, 43), key=loss)
     assert of_all < of_one  # an average is less sure of itself than its parts are
     assert abs(np.log(of_all / best)) < 0.5 * abs(np.log(of_one / best))
@@ -130,5 +130,7 @@ def test_rows_that_are_held_out_everywhere_stay_as_they_are():
     generator = np.random.default_rng(0)
     task, truth, y = world(REGRESSION, 200, generator)
     folds = folds_of(task, y, truth, 0.5, 4, 0.0, generator)
-    nobody = FoldPredictions(task, folds.prediction, np.ones_like(folds.held_out), np.zeros_like(folds.seen), y)
-    assert averaging_gain(nobody, METRICS["r2"], np.ones(200), 1.0, 0) == 0
+    nobody = FoldPredictions(
+        task, folds.prediction, np.ones_like(folds.held_out), np.zeros_like(folds.seen), y, np.ones(200), np.ones(200)
+    )
+    assert averaging_gain(nobody, METRICS["r2"], 1.0, 0) == 0

@@ -22,7 +22,7 @@ LEVELS = [
     {"memory", "progress", "history", "extract", "torch"},
     {"engines"},
     {"rows", "layout", "machine", "datasets"},
-    {"members", "_native"},
+    {"members", "_native", "early"},
 ]
 LEVEL_OF = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 # `machine.describe` is asked by the command line what the package has; `engines` use the paper's module; an estimator

@@ -173,7 +173,7 @@ def test_a_dry_run_plans_and_leaves_nothing_behind(tmp_path, call):
 def test_numbers_are_predicted_within_a_budget_and_get_a_folder_of_their_own(tmp_path, call):
     names, columns = iris_columns()
     write(tmp_path / "flowers.csv", names, columns)
-    result = call(tmp_path, "search", "flowers.csv", "--target", "petal length", "--budget", 2, "--no-ensemble")
+    result = call(tmp_path, "search", "flowers.csv", "--target", "petal length", "--budget", 4, "--no-ensemble")
     assert "task: regression" in result.stdout
     assert "of the differences in petal length to be explained" in result.stdout
     assert (tmp_path / "shoal-runs" / "flowers-1" / "report.html").is_file()

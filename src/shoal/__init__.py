@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from shoal import rows
-from shoal.members import ACTIVATIONS, Member, grid, sample
-from shoal.population import Population
+from shoal import early
+
+early.listen()  # before numpy is loaded
+
+from shoal import rows  # noqa: E402
+from shoal.members import ACTIVATIONS, Member, grid, sample  # noqa: E402
+from shoal.population import Population  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = [

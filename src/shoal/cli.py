@@ -8,12 +8,16 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from shoal import early
 from shoal.bench.cli import app as bench_app
 from shoal.export_cli import EPILOG as EXPORT_EXAMPLES
 from shoal.export_cli import export
 from shoal.finetune_cli import FINETUNE_EXAMPLES, GENERATE_EXAMPLES, finetune, generate
+from shoal.progress import count_from_process_start
 from shoal.search_cli import PREDICT_EXAMPLES, SEARCH_EXAMPLES, predict, search
 from shoal.train_cli import TRAIN_EXAMPLES, train
+
+INTERRUPTED = 130  # exit code
 
 app = typer.Typer(
     help="Train thousands of neural networks as one.",
@@ -63,11 +67,16 @@ def info() -> None:
 
 def main() -> None:
     """Entry point: errors that a user can mend end in one sentence and exit code 2, Ctrl-C in exit code 130."""
+    early.loaded()
+    if early.is_command():
+        count_from_process_start()
     try:
         code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # typer has turned Ctrl-C into it, without a word
+            raise KeyboardInterrupt
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # somebody reads only the first lines of what we print
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -3,13 +3,61 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
+
+
+def started() -> float:
+    """When this command began, on time.monotonic()'s clock; for other programs that use its parts: now.
+
+    The process is older than its first line of Python: the interpreter and libraries were loaded.
+    """
+    now = time.monotonic()
+    return now if _age is None else now - _age()
+
+
+def count_from_process_start() -> None:
+    """The process is one of our commands from its beginning, so its budget begins with the process."""
+    global _age
+    born = _process_start()
+    _age = None if born is None else lambda: time.clock_gettime(time.CLOCK_BOOTTIME) - born
+
+
+_age: Callable[[], float] | None = None
+
+
+def _process_start() -> float | None:
+    """Seconds between the start of the machine and that of this process; None where the system does not tell."""
+    try:
+        ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+        return float(ticks) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+
+
+@contextmanager
+def sigterm_is_interrupt() -> Iterator[None]:
+    """While inside, SIGTERM raises KeyboardInterrupt, as Ctrl-C does; where it had its default meaning."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class Interrupt:

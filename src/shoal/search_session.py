@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.progress import steady_output
+from shoal.progress import sigterm_is_interrupt, started, steady_output
 
 if TYPE_CHECKING:
     from shoal.search.background import Stop
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from shoal.search.table import Table
 
 DEMO = "breast-cancer-wisconsin"
-LEAST_SHARE = 0.5  # of the budget that is left to the search, however long reading took
-SAVING = 0.4  # seconds, for what comes after the fit
+READING_SHARE = 0.5  # of the budget that reading may take
+LEAST_SHARE = 0.35  # of the budget that is left to the search, however long reading took
 NOTES_SHOWN = 20
 FEWEST_ROWS = 20
 READING = ("sep", "header", "missing", "target", "drop")
@@ -118,21 +118,26 @@ class Session:
         """`earlier`: the run to be repeated, as read from `settings`; with `check`, models are compared."""
         self.request, self.earlier, self.settings, self.check = request, earlier, settings, check
         self.different: str | None = None  # what of a repeated model is not as it was
-        self.begun = time.monotonic()
+        self.begun = started()
 
     def elapsed(self) -> float:
         return time.monotonic() - self.begun
 
     def run(self, out: Path | None, dry_run: bool) -> bool:
-        """Whether the model is the one that it should be."""
+        """Whether the model is the one that it should be. Until there is something to keep, Ctrl-C ends it at once."""
+        steady_output()
+        with sigterm_is_interrupt():
+            return self._run(out, dry_run)
+
+    def _run(self, out: Path | None, dry_run: bool) -> bool:
         from shoal.search.rundir import RunFolder, comparable_model, refuse_taken
 
-        steady_output()
         if out is not None:
             refuse_taken(out)
         self.model = comparable_model(self.settings) if self.check and self.settings is not None else None
         self._find_data()
         self.source = _read(self.request)
+        self._check_budget()
         if self.earlier is not None and self.earlier["data"]["sha256"] != self.source.sha256:
             raise ValueError(
                 f"--repeat needs the data of the earlier run, and {self.source.name} of this scikit-learn is another"
@@ -144,6 +149,18 @@ class Session:
         with RunFolder(out, self.source.stem) as folder:
             self._search(folder, keep=out is not None or not self.check)
         return self.different is None
+
+    def _check_budget(self) -> None:
+        """A table that takes more than half of the budget to be read: say what is possible."""
+        self.budget = budget = None if self.earlier is not None else self.request.budget
+        took = self.elapsed()
+        if budget is None or took <= READING_SHARE * budget:
+            return
+        self.budget = max(budget, took + LEAST_SHARE * budget)
+        print(
+            f"note: starting and reading took {took:.1f} s, more than half of the budget of {budget:g} s; this will "
+            f"end after about {self.budget:.0f} s; --budget {max(4 * took, budget):.0f} would leave enough for a search"
+        )
 
     def _find_data(self) -> None:
         """For a repetition: the data of the earlier run must be there, unchanged."""
@@ -218,7 +235,11 @@ class Session:
         print(
             f"plan: {amount} x {plan.folds} folds ({plan.cv}) = {plan.networks:,} networks, up to {plan.epochs} epochs"
         )
-        takes = f"about {clock(plan.seconds)}" if request.budget is None else f"{clock(plan.seconds)}, as asked"
+        takes = f"about {clock(plan.seconds)}"
+        if self.budget is not None:
+            takes = (
+                f"{clock(plan.seconds)}, as asked" if self.budget == request.budget else f"about {clock(self.budget)}"
+            )
         print(f"  strategy: {request.strategy}; time: {takes}; memory: about {size_text(plan.memory)}")
         if plan.memory > available_memory():
             print(f"  note: only {size_text(available_memory())} of memory are free; use fewer --folds or rows")
@@ -228,16 +249,18 @@ class Session:
         from shoal.search.background import two_step_interrupt
         from shoal.search.screen import Screen
 
-        budget = self._budget_left()
-        screen = Screen(self.request.scoring or _default_score(self.question), budget)
         self.reading = self.elapsed()
+        budget = None if self.budget is None else self.budget - self.reading
+        screen = Screen(self.request.scoring or _default_score(self.question), budget)
 
         def told() -> None:
+            if screen.latest is None:  # nothing was trained yet: there is nothing to keep
+                raise KeyboardInterrupt
             screen.say("ending the search, keeping the best so far (Ctrl-C again quits at once)")
 
         try:
             with two_step_interrupt(told) as self.stop, screen:
-                estimator = self._fit(screen, budget)
+                estimator = self._fit(screen)
                 if estimator is None or (self.check and self.stop.requested):
                     raise KeyboardInterrupt
                 screen.say("saving")
@@ -266,36 +289,32 @@ class Session:
         """Units that the run to be repeated has trained."""
         return 0 if self.earlier is None else sum(len(entry["recipes"]) for entry in self.earlier["log"])
 
-    def _budget_left(self) -> float | None:
-        """Reading and planning have used some of the time, and saving will."""
-        budget = self.request.budget
-        if budget is None or self.earlier is not None:
-            return None
-        return max(budget - self.elapsed() - SAVING, LEAST_SHARE * budget)
-
-    def _fit(self, screen: Screen, budget: float | None) -> Any:
+    def _fit(self, screen: Screen) -> Any:
         """A fitted estimator, or None where the user ended the search before there was anything to keep."""
         from shoal.search import background
         from shoal.search.estimators import Hooks, ShoalClassifier, ShoalRegressor
         from shoal.search.problem import default_repeats
+        from shoal.search.timing import Clock, Effort
 
         request, question = self.request, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
         estimator = kind(
-            strategy=request.strategy, recipes=self._logged() or request.recipes or 1, budget=budget, cv=request.folds,
-            scoring=request.scoring, seeds=request.seeds, epochs=request.epochs, ensemble=request.ensemble,
-            n_jobs=request.threads, random_state=request.seed,
+            strategy=request.strategy, recipes=self._logged() or request.recipes or 1, budget=self.budget,
+            cv=request.folds, scoring=request.scoring, seeds=request.seeds, epochs=request.epochs,
+            ensemble=request.ensemble, n_jobs=request.threads, random_state=request.seed,
         )  # fmt: skip
 
         def watch(progress: Any) -> bool:
             screen.watch(progress)
             return bool(self.stop.requested)
 
-        estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True)
+        estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True, report=True, say=screen.say)
+        estimator._hooks.clock = Clock(self.budget, self.begun)
         estimator._hooks.repeats = default_repeats(len(question.y), request.budget, self.schema)
         if self.earlier is not None:
             estimator._hooks.repeats = self.earlier["search"]["repeats"]
             estimator._hooks.repeat = self.earlier["log"]
+            estimator._hooks.effort = Effort.from_dict(self.earlier["search"].get("effort", {}))
             estimator._hooks.bootstraps = self.earlier["result"]["score"]["bootstraps"]
         estimator.target_name_ = question.target
         try:
@@ -350,8 +369,12 @@ class Session:
             },
             "search": {name: asked[name] for name in SEARCHING} | {
                 "task": self.question.kind, "seed": run.seed, "repeats": run.repeats,
+                "effort": run.effort.as_dict(),
             },
-            "result": {"ended": run.search.ended, "score": estimator.honest_score_.as_dict()},
+            "result": {
+                "ended": run.search.ended, "score": estimator.honest_score_.as_dict(),
+                "phases": {"reading and planning": self.reading} | run.phases,
+            },
             "log": run.search.log,
         }  # fmt: skip
 

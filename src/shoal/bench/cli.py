@@ -322,6 +322,24 @@ def ranks(
     _finish(context, lambda: bench.run(settings), out)
 
 
+@app.command()
+def budget(
+    context: typer.Context,
+    case: Annotated[list[str] | None, typer.Option(help="long, classes, wide, adult. [all]")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Budget of each command. [60 or 20]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Is a budget a budget? `shoal search` on tables that are hard to fit into it, whole commands."""
+    from dataclasses import replace
+
+    from shoal.bench import budget as bench
+
+    given = {"cases": case, "budget": seconds}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
 @app.command(name="all")
 def everything(context: typer.Context, repeats: Repeats = None, quick: Quick = False, out: Out = None) -> None:
     """The engine's benchmarks, one after the other: table1, shapes, scaling, mnist."""

@@ -24,13 +24,14 @@ import numpy as np
 from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, Task
 
 STRENGTHS = (0.25, 1.0)  # of the noise, in variances of one fold; none at all would keep the luck of having been chosen
-DRAWS = 16
+DRAWS = 24
 TEMPERATURE_DRAWS = 4
 LARGEST_FACTOR = {CLASSIFICATION: 2.0, MULTILABEL: 2.0, REGRESSION: 10.0}  # of the variance on seen rows
 LARGEST_SHARE = 0.1  # of the squared error that may be variance, where it is more than that on seen rows
 SMALLEST = 1e-6  # probability
 NEIGHBOURS = 20  # rows with about the same prediction
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
+COARSE = 6  # every so many of these are tried first, then those around the best
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,8 @@ class FoldPredictions:
     held_out: np.ndarray  # (n_folds, n) whether a row is scored in a fold
     seen: np.ndarray  # (n_folds, n) whether a fold was trained on a row that it is not scored on
     y: np.ndarray
+    weight: np.ndarray  # (n,) in scores
+    judged: np.ndarray  # (n,) in losses
     scale: np.ndarray | float = 1.0  # of errors
     averaged: bool = True  # whether the model averages over folds; it does not where it was trained again on all rows
 
@@ -102,7 +105,7 @@ class Disagreement:
         return _close(self.task, self.centre + sign * np.sqrt(strength) * noise)
 
 
-def averaging_gain(folds: FoldPredictions, metric: Metric, weight: np.ndarray, temperature: float, seed: int) -> float:
+def averaging_gain(folds: FoldPredictions, metric: Metric, temperature: float, seed: int) -> float:
     """How much higher the score of the average over all folds is than that of out-of-fold predictions."""
     if folds.removed <= 0:
         return 0.0
@@ -110,35 +113,36 @@ def averaging_gain(folds: FoldPredictions, metric: Metric, weight: np.ndarray, t
 
     def score(strength: float) -> float:
         draws = (folds.task.temper(disagreement.draw(strength), temperature) for _ in range(DRAWS))
-        return float(np.mean([metric.score(folds.task, draw, folds.y, weight) for draw in draws]))
+        return float(np.mean([metric.score(folds.task, draw, folds.y, folds.weight) for draw in draws]))
 
     weak, strong = STRENGTHS
     return (score(weak) - score(strong)) / (strong - weak) * folds.removed
 
 
-def best_temperature(folds: FoldPredictions, weight: np.ndarray, seed: int) -> float:
+def best_temperature(folds: FoldPredictions, seed: int) -> float:
     """The temperature with the lowest loss of the average over all folds, one mistake more being imagined.
 
     Out-of-fold predictions are of fewer networks, so they are too sure of themselves more often than the average is.
     """
-    task = folds.task
-    if task.kind == REGRESSION:
+    if folds.task.kind == REGRESSION:
         return 1.0
-    task = replace(task, doubt=max(task.doubt, 1 / (len(folds.y) + 2)))
-    share = weight / weight.sum()
-
-    def losses(prediction: np.ndarray) -> np.ndarray:
-        return np.array([float(task.losses(task.temper(prediction, float(t)), folds.y) @ share) for t in TEMPERATURES])
-
-    found = losses(folds.out_of_fold)
+    task = replace(folds.task, doubt=max(folds.task.doubt, 1 / (len(folds.y) + 2)))
+    share = folds.judged / folds.judged.sum()
+    parts = [(1.0, folds.out_of_fold)]
     if folds.removed > 0:
         disagreement = Disagreement(folds, seed)
-        weak, strong = (
-            np.mean([losses(disagreement.draw(strength)) for _ in range(TEMPERATURE_DRAWS)], axis=0)
-            for strength in STRENGTHS
-        )
-        found = found - (strong - weak) / (STRENGTHS[1] - STRENGTHS[0]) * folds.removed
-    return float(TEMPERATURES[int(np.argmin(found))])
+        slope = folds.removed / (STRENGTHS[1] - STRENGTHS[0]) / TEMPERATURE_DRAWS
+        for sign, strength in zip((1, -1), STRENGTHS, strict=True):
+            parts += [(sign * slope, disagreement.draw(strength)) for _ in range(TEMPERATURE_DRAWS)]
+
+    def loss(place: int) -> float:
+        temperature = float(TEMPERATURES[place])
+        losses = [(task.losses(task.temper(part, temperature), folds.y) * share).sum() for _, part in parts]
+        return float(sum(factor * value for (factor, _), value in zip(parts, losses, strict=True)))
+
+    rough = min(range(0, len(TEMPERATURES), COARSE), key=loss)
+    near = range(max(0, rough - COARSE + 1), min(len(TEMPERATURES), rough + COARSE))
+    return float(TEMPERATURES[min(near, key=loss)])
 
 
 def _mean_over(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:

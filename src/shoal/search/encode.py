@@ -7,14 +7,14 @@ does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from shoal.search.dates import DateParts
-from shoal.search.numbers import Numbers
+from shoal.search.numbers import Numbers, sorted_order
 from shoal.search.schema import Schema
 from shoal.search.table import Table
 
@@ -109,17 +109,39 @@ class Encoder:
     def fit_many(schema: Schema, table: Table, weights: Sequence[np.ndarray]) -> list[Encoder]:
         """One encoder per fold. What does not depend on the fold, such as cutting texts into words, is done once."""
         table = schema.check(table)
-        return [_fit(schema, table, _checked_weight(weight, len(table))) for weight in weights]
+        made = [_fit(schema, table, _checked_weight(weight, len(table))) for weight in weights]
+        table.forget("order")
+        return made
 
     def transform(self, table: Table, forms: Sequence[str] = FORMS) -> dict[str, np.ndarray]:
         """Matrices (n, width) float32, C-ordered: "plain" and, where the table has numbers, "piecewise"."""
+        made = {
+            form: np.zeros((len(table), self.width(form)), dtype=np.float32)
+            for form in forms
+            if form == "plain" or (form == "piecewise" and len(self.numbers.centre))
+        }
+        self.write(table, made)
+        return made
+
+    def width(self, form: str) -> int:
+        """Columns of one form."""
+        parts = [*self.categories.values(), *self.texts.values()]
+        return self.numbers.width(form) + len(self.missing) + sum(part.width for part in parts)
+
+    def write(self, table: Table, out: Mapping[str, np.ndarray]) -> None:
+        """Fill one matrix (n, width) of zeros for each form."""
         table = self.schema.check(table)
         values = self._values(table)
-        made = {}
-        for form in forms:
-            if form == "plain" or (form == "piecewise" and values.shape[1]):
-                made[form] = self._matrix(table, values, getattr(self.numbers, form)(values))
-        return made
+        rest = len(self.missing) + sum(part.width for part in [*self.categories.values(), *self.texts.values()])
+        first: np.ndarray | None = None  # all but the numbers is the same in every form
+        for form, matrix in out.items():
+            at = self.numbers.width(form)
+            self.numbers.write(form, values, matrix[:, :at])
+            if first is None:
+                first = matrix[:, at : at + rest]
+                self._write_rest(table, first)
+            else:
+                matrix[:, at : at + rest] = first
 
     @property
     def number_names(self) -> list[str]:
@@ -179,18 +201,10 @@ class Encoder:
 
     def _values(self, table: Table) -> np.ndarray:
         """(n, d) float64 with NaN: what goes through `numbers`."""
-        if table.block is not None and not self.categories:
-            return table.block
-        return _number_matrix(self.schema, table, self.dates, self.categories)
+        return _number_values(self.schema, table, self.dates, self.categories)
 
-    def _matrix(self, table: Table, values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        parts = [*self.categories.values(), *self.texts.values()]
-        width = numbers.shape[1] + len(self.missing) + sum(part.width for part in parts)
-        if width == numbers.shape[1]:
-            return np.ascontiguousarray(numbers, dtype=np.float32)
-        matrix = np.zeros((len(table), width), dtype=np.float32)
-        matrix[:, : numbers.shape[1]] = numbers
-        at = numbers.shape[1]
+    def _write_rest(self, table: Table, matrix: np.ndarray) -> None:
+        at = 0
         for name in self.missing:
             matrix[:, at] = _is_missing(table[name])
             at += 1
@@ -200,7 +214,6 @@ class Encoder:
         for name, text in self.texts.items():
             matrix[:, at : at + text.width] = text.transform(table, table.names.index(name))
             at += text.width
-        return matrix
 
 
 def _fit(schema: Schema, table: Table, weight: np.ndarray) -> Encoder:
@@ -214,12 +227,38 @@ def _fit(schema: Schema, table: Table, weight: np.ndarray) -> Encoder:
     }
     columns = [name for name, kind in kinds.items() if kind in ("number", "boolean", "date")]
     missing = [name for name in columns if _sometimes_missing(table[name], weight)]
-    if table.block is not None and not categories:
-        values = table.block
-    else:
-        values = _number_matrix(schema, table, dates, categories)
+    values = _number_values(schema, table, dates, categories)
+    order = None if _differs(dates, categories) else _shared_order(table, values)
     texts = {name: _fit_text(table, position[name], weight) for name, kind in kinds.items() if kind == "text"}
-    return Encoder(schema, Numbers.fit(values, weight), dates, tuple(missing), categories, texts)
+    return Encoder(schema, Numbers.fit(values, weight, order), dates, tuple(missing), categories, texts)
+
+
+def _differs(dates: Mapping[str, DateParts], categories: Mapping[str, Categories]) -> bool:
+    """Whether columns of numbers depend on the fold: parts of dates and frequencies are fitted."""
+    return bool(dates) or any(part.frequent is not None for part in categories.values())
+
+
+def _shared_order(table: Table, values: np.ndarray) -> Callable[[int], np.ndarray]:
+    """The sorted order of each column, worked out once for all folds."""
+    known: dict[int, np.ndarray] = table.remember("order", dict)
+
+    def order(j: int) -> np.ndarray:
+        if j not in known:
+            known[j] = sorted_order(np.ascontiguousarray(values[:, j]))
+        return known[j]
+
+    return order
+
+
+def _number_values(
+    schema: Schema, table: Table, dates: Mapping[str, DateParts], categories: Mapping[str, Categories]
+) -> np.ndarray:
+    """(n, d) float64 with NaN: what goes through `numbers`; one matrix for all folds, where it is the same."""
+    if table.block is not None and not categories:
+        return table.block
+    if _differs(dates, categories):
+        return _number_matrix(schema, table, dates, categories)
+    return table.remember("numbers", lambda: _number_matrix(schema, table, dates, categories))
 
 
 def _number_matrix(
@@ -234,7 +273,8 @@ def _number_matrix(
     for name, part in categories.items():
         if part.frequent is not None:
             blocks.append(part.frequency(*table.factor(table.names.index(name)))[:, None])
-    return np.concatenate(blocks, axis=1)
+    matrix = np.empty((len(table), sum(block.shape[1] for block in blocks)), order="F")
+    return np.concatenate(blocks, axis=1, out=matrix)  # columns are what it is read by
 
 
 def _is_missing(column: np.ndarray) -> np.ndarray:

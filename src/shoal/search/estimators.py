@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,11 @@ from shoal.search.arguments import (
     whole,
     yes_or_no,
 )
+from shoal.search.encode import FORMS
 from shoal.search.honest import BOOTSTRAPS
 from shoal.search.inputs import has_names, new_table
 from shoal.search.leaderboard import variance_shares
+from shoal.search.measuring import Data, draw_rows, measure_passes, what_to_leave_out
 from shoal.search.outcome import Outcome, conclude
 from shoal.search.problem import Problem, default_folds, default_repeats, make_folds, make_problem
 from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
@@ -42,7 +44,9 @@ from shoal.search.space import Recipe, Space, check_space, default_space
 from shoal.search.strategies import HALVING, anchors, find_strategy
 from shoal.search.table import Table, with_unique_names
 from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, Task, find_metric
+from shoal.search.timing import Effort, finish
 
+Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
 STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default recipe is trained for
 
 
@@ -55,6 +59,10 @@ class Hooks:
     repeat: list[dict[str, Any]] | None = None  # the log of an earlier run, to be done again
     bootstraps: int | None = None  # of its honest score
     repeats: int | None = None  # how often rows are dealt into folds; None: by rows and budget
+    clock: Clock | None = None  # that began with the command
+    report: bool = False  # files will be written after the fit, within the budget
+    effort: Effort | None = None  # of the earlier run
+    say: Callable[[str], None] | None = None  # a line for the user
 
 
 @dataclass(eq=False)
@@ -70,6 +78,7 @@ class Run:
     repeats: int
     table: Table  # as it was given
     target: str  # its name
+    effort: Effort = field(default_factory=Effort)
 
 
 class _ShoalEstimator(BaseEstimator):
@@ -132,9 +141,10 @@ class _ShoalEstimator(BaseEstimator):
     # ---- fitting ----
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
-        clock = Clock(positive("budget", self.budget))
-        ensemble = yes_or_no("ensemble", self.ensemble)
         hooks: Hooks = getattr(self, "_hooks", Hooks())
+        clock = hooks.clock or Clock(positive("budget", self.budget))
+        begun = clock.elapsed()
+        yes_or_no("ensemble", self.ensemble)
         table, plain = self._table(X)
         task, target = self._encode_target(y, len(table))
         weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)
@@ -142,53 +152,74 @@ class _ShoalEstimator(BaseEstimator):
         seed = seed_of(self.random_state)
         schema = Schema.of(table, plain=plain)
         given, table = table, schema.check(table)
-        repeats = hooks.repeats or default_repeats(len(target), clock.budget, schema)
-        folds = default_folds(len(target), schema)
-        pairs, cv_name = make_folds(self.cv, task, X, target, groups, seed % (1 << 32), folds, repeats)
         metric = find_metric(self.scoring, task, getattr(self, "classes_", None))
-        metric.check(task, target, weight, [valid for _, valid in pairs])
-        class_weight = self._class_weight(target)
-        problem = make_problem(task, schema, table, target, pairs, weight, class_weight)
+        data = Data(task, schema, table, target, weight, groups)
+        folds = default_folds(len(target), schema)
+        repeats = hooks.repeats or default_repeats(len(target), clock.budget, schema)
+        effort = self._begin(data, metric, clock, hooks, (folds, repeats))
+        if effort.rows is not None:
+            data = data.take(draw_rows(target, task, effort.rows, seed))
+        if effort.folds is not None:
+            folds, repeats = effort.folds, 1
+        rows = X if effort.rows is None else data.table
+        pairs, cv_name = make_folds(self.cv, task, rows, data.target, groups, seed % (1 << 32), folds, repeats)
+        metric.check(task, data.target, data.weight, [valid for _, valid in pairs])
+        problem = self._problem(data, pairs, effort.forms)
         encoded = clock.elapsed()
         wants_refit = self._wants_refit(pairs)
         search, space = self._search(problem, metric, clock, seed, hooks, wants_refit)
         trained = clock.elapsed()
-        refit = None
-        if wants_refit:
-            everything = np.arange(len(table))
-            refit = make_problem(task, schema, table, target, [(everything, everything)], weight, class_weight)
-        bootstraps, seconds = hooks.bootstraps, 0.0
-        if clock.budget is not None:
-            seconds = min(5.0, 0.7 * max(clock.budget - clock.elapsed(), 0.2))
-        elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
-            bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), 40, BOOTSTRAPS))
-        group = _group_of(groups, problem)
-        with threadpool_limits(1, "blas"):  # several threads sum in another order: bits would depend on their number
-            outcome = conclude(search, ensemble, seconds, refit, group, bootstraps)
+        everything = np.arange(len(data.target))
+        refit = self._problem(data, [(everything, everything)], effort.forms) if wants_refit else None
+        outcome, effort = self._conclude(search, hooks, effort, refit, _group_of(groups, problem))
         self._publish(search, outcome)
         phases = {
-            "encoding": encoded,
+            "encoding": encoded - begun,
             "search": trained - encoded,
             "ensemble and honest score": clock.elapsed() - trained,
         }
         target_name = plain_name(y, getattr(self, "target_name_", None)) or "y"
-        self._run = Run(search, outcome, cv_name, space, phases, seed, repeats, given, target_name)
+        self._run = Run(search, outcome, cv_name, space, phases, seed, repeats, given, target_name, effort)
         return self
+
+    def _problem(self, data: Data, pairs: list[Pair], forms: tuple[str, ...] | None) -> Problem:
+        given = (data.task, data.schema, data.table, data.target, pairs, data.weight, self._class_weight(data.target))
+        return make_problem(*given, forms or FORMS)
+
+    def _begin(self, data: Data, metric: Metric, clock: Clock, hooks: Hooks, usual: tuple[int, int]) -> Effort:
+        """What to go without, where the time is short; as an earlier run did, if that is repeated."""
+        if hooks.effort is not None or hooks.repeat is not None or clock.budget is None:
+            return hooks.effort or Effort()
+        limits = self._limits(default_epochs(len(data.target)), seed_of(self.random_state))
+        return what_to_leave_out(data, self.cv, usual, metric, limits, clock, hooks.report, hooks.say)
+
+    def _limits(self, epochs: int, seed: int) -> Limits:
+        return Limits(
+            recipes=whole("recipes", self.recipes, 1) or 1, seeds=whole("seeds", self.seeds, 1) or 1,
+            finalists=FINALISTS, default_epochs=epochs, threads=threads_of(self.n_jobs), seed=seed,
+        )  # fmt: skip
 
     def _search(
         self, problem: Problem, metric: Metric, clock: Clock, seed: int, hooks: Hooks, refit: bool
     ) -> tuple[Search, dict[str, str]]:
         """Run the strategy, or an earlier run again; and the space in words."""
         epochs = whole("epochs", self.epochs, 1) or default_epochs(problem.n_rows)
-        limits = Limits(
-            recipes=whole("recipes", self.recipes, 1) or 1, seeds=whole("seeds", self.seeds, 1) or 1,
-            finalists=FINALISTS, default_epochs=epochs, threads=threads_of(self.n_jobs), seed=seed,
-        )  # fmt: skip
-        if clock.budget is not None:
-            clock.reserve = min(0.25 * clock.budget, 0.5 + 0.025 * clock.budget) + (0.2 * clock.budget if refit else 0)
-        with self._watching(hooks, metric.name, clock.budget) as watcher:
-            search = Search(problem, metric, limits, clock, watcher, hooks.keep_on_interrupt)
-            space, first = self._space(search, epochs, warm_up=clock.budget is not None and hooks.repeat is None)
+        budget = clock.budget
+        again = 0.2 * budget if budget is not None and refit else 0.0
+        if budget is not None:
+            clock.reserve = min(0.25 * budget, 0.5 + 0.025 * budget) + again
+        with self._watching(hooks, metric.name, budget) as watcher:
+            search = Search(problem, metric, self._limits(epochs, seed), clock, watcher, hooks.keep_on_interrupt)
+
+            def keep_back() -> None:
+                passes = measure_passes(search, hooks.report)
+                if passes is not None:
+                    known, rows = len(search.best_units()), len(search.sample_rows)
+                    clock.reserve = again + passes.reserve(clock.budget or 0.0, hooks.report, known, rows)
+
+            if budget is not None and hooks.repeat is None:
+                search.keep_back = keep_back
+            space, first = self._space(search, epochs, warm_up=budget is not None and hooks.repeat is None)
             if hooks.repeat is not None:
                 search.repeat(hooks.repeat)
             else:
@@ -196,6 +227,21 @@ class _ShoalEstimator(BaseEstimator):
         tried = [unit.recipe for unit in search.units]
         words = space.describe(tried) if isinstance(space, Space) else {"members": f"{len(space)} given"}
         return search, words
+
+    def _conclude(
+        self, search: Search, hooks: Hooks, effort: Effort, refit: Problem | None, group: np.ndarray | None
+    ) -> tuple[Outcome, Effort]:
+        """Ensemble and honest score, with as much effort as there is time for; and that effort."""
+        bootstraps, seconds, clock = hooks.bootstraps, 0.0, search.clock
+        passes = measure_passes(search, hooks.report) if clock.budget is not None and hooks.repeat is None else None
+        if passes is not None:
+            rows, sampled = int((search.problem.judged_weight > 0).sum()), len(search.sample_rows)
+            last, seconds = finish(passes, clock.time_left(), hooks.report, len(search.best_units()), rows, sampled)
+            effort = replace(effort, candidates=last.candidates, judged=last.judged, sampled=last.sampled)
+        elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
+            bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), 40, BOOTSTRAPS))
+        with threadpool_limits(1, "blas"):  # several threads sum in another order: bits would depend on their number
+            return conclude(search, self.ensemble, seconds, refit, group, bootstraps, effort), effort
 
     def _space(self, search: Search, epochs: int, warm_up: bool) -> tuple[Space | list[Recipe], list[Recipe]]:
         """Where recipes come from, and those to be tried first."""
@@ -227,7 +273,7 @@ class _ShoalEstimator(BaseEstimator):
 
             yield watch
 
-    def _wants_refit(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> bool:
+    def _wants_refit(self, pairs: list[Pair]) -> bool:
         """By default only where folds train on very different parts of the data, as those of time series do."""
         if self.refit in (True, False):
             return bool(self.refit)

@@ -5,24 +5,27 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shoal.members import nearest
+from shoal.search.cells import Unlike, all_numbers, read_columns, typed
 from shoal.search.guess import decode, guess_header, guess_quote, guess_separator
 from shoal.search.reading import Reading
-from shoal.search.table import MISSING_MARKERS, Table, unique_names, without_infinities
+from shoal.search.table import Table, unique_names, without_infinities
 
 SEPARATOR_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "blanks"}
 MAGIC = {b"\x1f\x8b": "gzip", b"PAR1": "parquet", b"PK\x03\x04": "zip", b"%PDF": "PDF", b"\x89PNG": "PNG image"}
 SAMPLE = 1_000_000  # characters that guesses look at
+HEAD = 1_200  # rows from which it is told what the first line is and what each column holds
 
 
 @dataclass
@@ -66,9 +69,15 @@ def read_table(
     content = _content(path)
     if _is_parquet(content, path):
         return _read_parquet(path, missing)
-    names, rows, understood = _read_rows(content, path, sep, header, quote)
     markers = frozenset(marker.strip() for marker in missing)
-    columns = [_typed(cells, markers) for cells in zip(*rows, strict=True)]
+    content, text, understood = _begin(content, path, sep, quote)
+    quick = _read_columns(content, "_" in text, understood, header, markers)
+    if quick is not None:
+        del text
+        names, columns, understood = quick
+    else:  # rows of different lengths, or nearly so: what is wrong with them is said where all are at hand
+        names, rows = _read_rows(text, header, understood)
+        columns = [typed(cells, markers) for cells in zip(*rows, strict=True)]
     names, columns = _drop_nameless(names, columns, understood)
     table = without_infinities(Table.of(Table(_unique(names, understood), columns)), missing)
     understood.rows, understood.columns = len(table), len(table.names)
@@ -89,7 +98,8 @@ def read_texts(
         table, understood = _read_parquet(path)
         columns = [["" if _gone(cell) else str(cell) for cell in column] for column in table.columns]
         return table.names, [list(row) for row in zip(*columns, strict=True)], understood
-    names, rows, understood = _read_rows(content, path, sep, header, None)
+    _, text, understood = _begin(content, path, sep, None)
+    names, rows = _read_rows(text, header, understood)
     understood.rows, understood.columns = len(rows), len(names)
     return _unique(names, understood), rows, understood
 
@@ -181,10 +191,8 @@ def _parquet(path: Path) -> Any:
     raise ModuleNotFoundError("reading Parquet needs one more library: pip install pyarrow")
 
 
-def _read_rows(
-    content: bytes, path: Path, sep: str | None, header: bool | None, quote: str | None
-) -> tuple[list[str], list[list[str]], Understood]:
-    """Names and rows of a text file, and what was understood of it so far."""
+def _begin(content: bytes, path: Path, sep: str | None, quote: str | None) -> tuple[bytes, str, Understood]:
+    """The bytes and the text of a file, and what its first lines tell of it."""
     understood = Understood(str(path), "text")
     if content[:2] == b"\x1f\x8b":
         content, understood.compressed = _unzip(content, path), True
@@ -194,12 +202,57 @@ def _read_rows(
     sample = text[:SAMPLE]
     understood.quote = quote or guess_quote(sample)
     understood.separator = _separator(sep) if sep else guess_separator(sample, understood.quote)
+    return content, text, understood
+
+
+def _read_columns(
+    content: bytes, underscores: bool, understood: Understood, header: bool | None, markers: frozenset[str]
+) -> tuple[list[str], list[np.ndarray], Understood] | None:
+    """Names and columns of a file whose rows are all alike, read block by block; None if they are not."""
+    understood = replace(understood, notes=list(understood.notes))
+
+    def lines() -> Iterator[str]:
+        return io.TextIOWrapper(io.BytesIO(content), encoding=understood.encoding, newline="")
+
+    try:
+        with _long_fields():
+            reader = _reader(lines(), understood)
+            head, numbers = _real_rows(itertools.islice(reader, HEAD), reader)
+            if len(set(map(len, head[1:]))) != 1:
+                return None
+            names, body = _header(head, numbers, header, understood)
+            skip = numbers[len(numbers) - len(body) - 1] if len(body) < len(numbers) else 0
+            if not body or len(body[0]) != len(names):
+                return None
+            if not markers and not underscores and understood.separator not in (None, " "):
+                try:
+                    return (
+                        names,
+                        all_numbers(lines(), understood.separator or ",", understood.quote, skip, len(names)),
+                        understood,
+                    )
+                except ValueError:
+                    pass
+
+            def rest() -> Iterator[list[str]]:
+                again = _reader(lines(), understood)
+                for _ in itertools.islice(again, HEAD):
+                    pass
+                return filter(_is_row, again)
+
+            return names, read_columns(body, rest, markers, underscores), understood
+    except (csv.Error, Unlike):
+        return None
+
+
+def _read_rows(text: str, header: bool | None, understood: Understood) -> tuple[list[str], list[list[str]]]:
+    """Names and rows of a text file."""
     rows, lines = _rows(text, understood)
     names, rows = _header(rows, lines, header, understood)
     _refuse_ragged(rows, lines[len(lines) - len(rows) :], len(names), understood.path)
     if not rows:
         raise ValueError(f"{understood.path} has a header line and no rows: give a file with data")
-    return names, rows, understood
+    return names, rows
 
 
 def _separator(sep: str) -> str:
@@ -212,22 +265,33 @@ def _separator(sep: str) -> str:
 
 def _rows(text: str, understood: Understood) -> tuple[list[list[str]], list[int]]:
     """Rows of cells without blank ones, and the last line of each in the file."""
-    lines: Iterator[str] = io.StringIO(text, newline="")  # str.splitlines would also cut at a form feed in a cell
-    if understood.separator == " ":
-        lines = (line.replace("\t", " ").strip() for line in lines)
-    rows, numbers = [], []
     with _long_fields():
-        reader = csv.reader(
-            lines, delimiter=understood.separator or ",", quotechar=understood.quote, skipinitialspace=True
-        )
+        # str.splitlines would also cut at a form feed in a cell
+        reader = _reader(io.StringIO(text, newline=""), understood)
         try:
-            for row in reader:
-                if row and (len(row) > 1 or row[0].strip()):
-                    rows.append(row)
-                    numbers.append(reader.line_num)
+            return _real_rows(reader, reader)
         except csv.Error as error:
             raise ValueError(f"{understood.path} is not a table: line {reader.line_num}: {error}") from None
-    return rows, numbers
+
+
+def _reader(lines: Iterator[str], understood: Understood) -> Any:
+    if understood.separator == " ":
+        lines = (line.replace("\t", " ").strip() for line in lines)
+    return csv.reader(lines, delimiter=understood.separator or ",", quotechar=understood.quote, skipinitialspace=True)
+
+
+def _real_rows(rows: Iterator[list[str]], reader: Any) -> tuple[list[list[str]], list[int]]:
+    """Rows without blank ones, and the last line of each."""
+    found, numbers = [], []
+    for row in rows:
+        if _is_row(row):
+            found.append(row)
+            numbers.append(reader.line_num)
+    return found, numbers
+
+
+def _is_row(row: list[str]) -> bool:
+    return bool(row) and (len(row) > 1 or bool(row[0].strip()))
 
 
 @contextmanager
@@ -268,32 +332,6 @@ def _refuse_ragged(rows: list[list[str]], lines: list[int], width: int, path: st
         f"every line must have {width} cells, as the first; line {lines[bad]} of {path} has {len(rows[bad])}: "
         "correct it, or say the separator or quote character if they were guessed wrong"
     )
-
-
-def _typed(cells: Sequence[str], markers: frozenset[str]) -> np.ndarray:
-    """float64 where every cell is a number or missing, else strings and None."""
-    if not markers:
-        try:
-            return np.array(_floats(cells), dtype=np.float64)
-        except ValueError:
-            pass
-    different = {cell: cell.strip() for cell in set(cells)}
-    gone = {cell for cell, bare in different.items() if bare.lower() in MISSING_MARKERS or bare in markers}
-    try:
-        value = dict(zip(different, _floats(["nan" if cell in gone else cell for cell in different]), strict=True))
-        return np.array([value[cell] for cell in cells], dtype=np.float64)
-    except ValueError:
-        column = np.empty(len(cells), dtype=object)
-        column[:] = [None if cell in gone else different[cell] for cell in cells]
-        return column
-
-
-def _floats(cells: Sequence[str]) -> list[float]:
-    """Numbers as Python reads them, but for the underscore: "1_2" is a code, not twelve."""
-    numbers = list(map(float, cells))
-    if any("_" in cell for cell in cells):
-        raise ValueError("underscore")
-    return numbers
 
 
 def _drop_nameless(

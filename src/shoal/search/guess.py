@@ -73,6 +73,8 @@ def guess_header(rows: list[list[str]]) -> bool:
 
 def _vote(first: str, others: list[str]) -> int:
     """1 for a name, -1 for data, 0 for no opinion."""
+    if _all_numbers(others):
+        return 0 if parse.is_marker(first) else -1 if _is_number(first) else 1
     rest = [cell.strip() for cell in others if not parse.is_marker(cell)]
     if not rest or parse.is_marker(first):
         return 0
@@ -85,6 +87,14 @@ def _vote(first: str, others: list[str]) -> int:
     repeated = len(set(rest)) <= len(rest) / 2
     lengthy = sum(map(len, rest)) / len(rest) > 4 * max(len(first), 5)
     return 1 if repeated or lengthy or (parse.date_style(rest[:50]) and not parse.date_style([first])) else 0
+
+
+def _all_numbers(cells: list[str]) -> bool:
+    """Whether all are plain numbers and none is missing: most columns of long tables, told quickly."""
+    try:
+        return bool(cells) and all(value == value for value in map(float, cells)) and "_" not in "".join(cells)
+    except ValueError:
+        return False
 
 
 def _is_number(cell: str) -> bool:

@@ -70,7 +70,7 @@ class Model:
     def _predict(self, table: Table, threads: int | None) -> np.ndarray:
         total = np.zeros((len(table), self.task.n_outputs))
         for k, bag in enumerate(self.bags):
-            inputs = bag.encoder.transform(table)
+            inputs = bag.encoder.transform(table, list(self.networks))
             for view, population in self.networks.items():
                 weights = [part.weight for part in self.parts if part.view == view]
                 members = np.arange(len(weights)) * len(self.bags) + k

@@ -17,7 +17,12 @@ from shoal.search.model import Model, make_model
 from shoal.search.problem import Problem
 from shoal.search.run import Search
 from shoal.search.tasks import Metric
+from shoal.search.timing import Effort
 from shoal.search.units import Brood, Unit, unit_cost
+
+FULL = Effort()
+
+AVERAGING_ROWS, FEWEST_AVERAGING_ROWS = 1 << 14, 500  # times folds, of the estimate of what averaging adds
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,7 @@ def conclude(
     refit: Problem | None = None,
     group: np.ndarray | None = None,
     bootstraps: int | None = None,
+    effort: Effort = FULL,
 ) -> Outcome:
     """Pick, weigh, correct.
 
@@ -52,6 +58,7 @@ def conclude(
     refit       the whole data as one fold, to train the picked recipes on anew
     group       of each distinct row
     bootstraps  that the honest score takes, whatever time that needs; for a run to be repeated
+    effort      candidates and rows to be content with, where time is short
     """
     problem, task, metric = search.problem, search.problem.task, search.metric
     candidates = search.best_units()
@@ -60,20 +67,23 @@ def conclude(
     weight = problem.valid_weight
     board, groups = make_leaderboard(search.units, _parameter_counts(search))
     place, best = _first_with_weights(groups, candidates)
-    chosen, shares = _choose(problem, candidates) if ensemble else ([best], np.ones(1))
+    chosen, shares = _choose(problem, candidates, effort) if ensemble else ([best], np.ones(1))
     predictions = [u.prediction for u in chosen if u.prediction is not None]
     combined = np.tensordot(shares, np.array(predictions), axes=1)
     scored = np.flatnonzero(weight > 0)
-    folds = _fold_predictions(search, chosen, shares, averaged=refit is None)
-    temperature = best_temperature(folds, problem.judged_weight[search.sample_rows], search.limits.seed)
+    folds = _fold_predictions(search, chosen, shares, effort, averaged=refit is None)
+    temperature = best_temperature(folds, search.limits.seed)
     combined = task.temper(combined, temperature)
     combined_score = float(metric.score(task, combined[scored], problem.y[scored], weight[scored]))
     steady = replace(metric, otherwise=combined_score)
-    gain = averaging_gain(folds, steady, weight[search.sample_rows], temperature, search.limits.seed)
-    alone = _fold_predictions(search, [best], np.ones(1), averaged=refit is None)
-    gain_alone = averaging_gain(alone, steady, weight[search.sample_rows], 1.0, search.limits.seed)
-    gains = gain, gain_alone if ensemble else gain
-    honest, honest_best = _correct(search, steady, best, combined, ensemble, (seconds, bootstraps), group, gains)
+    alone = _fold_predictions(search, [best], np.ones(1), effort, averaged=refit is None)
+    gains = (
+        averaging_gain(folds, steady, temperature, search.limits.seed),
+        averaging_gain(alone, steady, temperature if not ensemble else 1.0, search.limits.seed),
+    )
+    honest, honest_best = _correct(
+        search, steady, best, combined, ensemble, (seconds, bootstraps), group, effort.sampled, gains
+    )
     recipe_of = {unit.number: members[0].number for members in groups for unit in members}
     members = chosen
     if refit is not None:
@@ -98,21 +108,31 @@ def _first_with_weights(groups: Sequence[Sequence[Unit]], candidates: Sequence[U
     raise AssertionError("candidates are units, and every unit with a result has a row")
 
 
-def _choose(problem: Problem, candidates: Sequence[Unit]) -> tuple[list[Unit], np.ndarray]:
+def spread(rows: np.ndarray, count: int | None) -> np.ndarray:
+    """So many of the rows, evenly taken; all of them for None. Their order is that of a hash, so they are as drawn."""
+    return rows if count is None else rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
+
+
+def _choose(problem: Problem, candidates: Sequence[Unit], effort: Effort) -> tuple[list[Unit], np.ndarray]:
     """An ensemble of the candidates with the lowest loss."""
-    few = candidates[:ENSEMBLE_CANDIDATES]
+    few = candidates[: effort.candidates or ENSEMBLE_CANDIDATES]
     weight = problem.judged_weight
-    scored = np.flatnonzero(weight > 0)
+    scored = spread(np.flatnonzero(weight > 0), effort.judged)
     essence = np.array([problem.task.essence(_prediction(u)[scored], problem.y[scored]) for u in few])
     shares = weigh(problem.task, essence, problem.y[scored], weight[scored], problem.loss_scale)
     taken = np.flatnonzero(shares).tolist()
     return [few[k] for k in taken], shares[taken]
 
 
-def _fold_predictions(search: Search, units: Sequence[Unit], shares: np.ndarray, averaged: bool) -> FoldPredictions:
-    """What the networks of each fold, weighed as in the model, say of the rows kept for honest estimates."""
-    problem, rows = search.problem, search.sample_rows
-    total = np.zeros((len(problem.folds), len(rows), problem.task.n_outputs))
+def _fold_predictions(
+    search: Search, units: Sequence[Unit], shares: np.ndarray, effort: Effort, averaged: bool
+) -> FoldPredictions:
+    """What the networks of each fold, weighed as in the model, say of some of the rows kept for honest estimates."""
+    problem, task = search.problem, search.problem.task
+    most = max(AVERAGING_ROWS // len(problem.folds), FEWEST_AVERAGING_ROWS)
+    count = min(effort.sampled or most, most, len(search.sample_rows))
+    rows = spread(search.sample_rows, count)
+    total = np.zeros((len(problem.folds), len(rows), task.n_outputs))
     for k in range(len(problem.folds)):
         inputs = {view: problem.views[view][rows + k * problem.n] for view in {u.recipe.view for u in units}}
         for unit, share in zip(units, shares, strict=True):
@@ -120,7 +140,10 @@ def _fold_predictions(search: Search, units: Sequence[Unit], shares: np.ndarray,
             total[k] += share * unit.brood.predict(unit, k, inputs[unit.recipe.view], search.limits.threads)
     held_out = np.array([fold.valid[rows] > 0 for fold in problem.folds])
     seen = np.array([fold.train[rows] > 0 for fold in problem.folds]) & ~held_out
-    return FoldPredictions(problem.task, total, held_out, seen, problem.y[rows], problem.loss_scale, averaged)
+    return FoldPredictions(
+        task, total, held_out, seen, problem.y[rows], problem.valid_weight[rows], problem.judged_weight[rows],
+        problem.loss_scale, averaged,
+    )  # fmt: skip
 
 
 def _correct(
@@ -131,16 +154,18 @@ def _correct(
     ensemble: bool,
     effort: tuple[float, int | None],
     group: np.ndarray | None,
+    sampled: int | None,
     gains: tuple[float, float],
 ) -> tuple[HonestScore, HonestScore]:
     """The honest scores of the model and of the best unit alone; `gains` are what averaging over folds adds to each.
 
     `metric` says what to take for the score of rows that have none, such as those of one class left out by a draw.
     """
-    problem, rows = search.problem, search.sample_rows
-    known = [unit for unit in search.units if unit.sample is not None]
+    problem, places = search.problem, spread(np.arange(len(search.sample_rows)), sampled)
+    rows = search.sample_rows[places]
+    samples = [unit.sample[places] for unit in search.units if unit.sample is not None]
     evidence = Evidence(
-        problem.task, metric, np.array([unit.sample for unit in known]), problem.y[rows],
+        problem.task, metric, np.array(samples), problem.y[rows],
         problem.valid_weight[rows], problem.judged_weight[rows], problem.loss_scale,
         None if group is None else group[rows],
     )  # fmt: skip

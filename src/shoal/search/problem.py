@@ -10,7 +10,7 @@ the result does not depend on the order of the rows.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -127,8 +127,12 @@ def make_problem(
     pairs: Sequence[tuple[np.ndarray, np.ndarray]],
     sample_weight: np.ndarray,
     class_weight: np.ndarray,
+    forms: Sequence[str] = FORMS,
 ) -> Problem:
-    """`sample_weight` counts everywhere; `class_weight` (one per row) in training and in losses, but not in scores."""
+    """`sample_weight` counts everywhere; `class_weight` (one per row) in training and in losses, but not in scores.
+
+    `forms` of numbers: each is a view, if it is not too large.
+    """
     first, row_of = distinct_rows(table, y)
     table, targets = table.take(first), y[first]
     n = len(first)
@@ -149,7 +153,7 @@ def make_problem(
     )
     splits = tuple(_split(fold, k * n) for k, fold in enumerate(folds))
     stacked = np.concatenate([fold.target.forward(task, targets) for fold in folds])
-    return Problem(task, schema, targets, folds, _stack(table, folds), stacked, splits, row_of)
+    return Problem(task, schema, targets, folds, _stack(table, folds, forms), stacked, splits, row_of)
 
 
 def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -159,23 +163,34 @@ def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> len(first), bool(row_of[0] == row_of[2])
     (2, True)
     """
-    cells = np.column_stack([table.codes(), y.reshape(len(y), -1)]).astype(np.float64)
-    cells = np.where(np.isnan(cells), 0.0, cells + 0.0)  # missing cells are marked by the codes; -0.0 becomes 0.0
-    key = _mix(np.ascontiguousarray(cells).view(np.uint64))
+    key = _mix(_cells(table, y), len(y))
     order = np.argsort(key, kind="stable")
-    sorted_cells = cells[order]
+    ranked = key[order]
     new = np.ones(len(order), dtype=bool)
-    new[1:] = (key[order][1:] != key[order][:-1]) | (sorted_cells[1:] != sorted_cells[:-1]).any(axis=1)
+    new[1:] = ranked[1:] != ranked[:-1]
+    alike = np.flatnonzero(~new)  # as the row before, by the hash: mostly, but not surely, the same row
+    if len(alike):
+        for column in _cells(table, y):
+            new[alike] |= column[order[alike]] != column[order[alike - 1]]
     row_of = np.empty(len(order), dtype=np.int64)
     row_of[order] = np.cumsum(new) - 1
     return order[new], row_of
 
 
-def _mix(words: np.ndarray) -> np.ndarray:
-    """A hash of each row of 64-bit words."""
-    key = np.full(len(words), 0x9E3779B97F4A7C15, dtype=np.uint64)
-    for column in words.T:
-        key = (key ^ column) * np.uint64(0xBF58476D1CE4E5B9)
+def _cells(table: Table, y: np.ndarray) -> Iterator[np.ndarray]:
+    """Every column and the target as numbers that are equal where cells are; one at a time, since tables are long."""
+    targets = y.reshape(len(y), -1).T
+    for j in range(len(table.names) + len(targets)):
+        found = table.code(j) if j < len(table.names) else targets[j - len(table.names)]
+        column = np.asarray(found, dtype=np.float64)
+        yield np.where(np.isnan(column), 0.0, column + 0.0)  # missing cells have codes of their own; -0.0 becomes 0.0
+
+
+def _mix(columns: Iterable[np.ndarray], rows: int) -> np.ndarray:
+    """A hash of each row."""
+    key = np.full(rows, 0x9E3779B97F4A7C15, dtype=np.uint64)
+    for column in columns:
+        key = (key ^ column.view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
         key ^= key >> np.uint64(29)
     return key
 
@@ -201,23 +216,21 @@ def _split(fold: Fold, offset: int) -> Split:
     return Split(train + offset, np.flatnonzero(fold.valid > 0) + offset, np.maximum(weight, 1e-20))
 
 
-def _stack(table: Table, folds: Sequence[Fold]) -> dict[str, np.ndarray]:
+def _stack(table: Table, folds: Sequence[Fold], forms: Sequence[str]) -> dict[str, np.ndarray]:
     """One tall matrix per view; folds may differ in width (in categories seen), so narrower ones get zeros."""
     wide = len(folds[0].encoder.number_names) > MOST_PIECEWISE  # too few bins each to be worth their time
-    wanted = FORMS[:1] if wide else FORMS
-    encoded = [fold.encoder.transform(table, wanted) for fold in folds]
+    wanted = FORMS[:1] if wide else forms
     views: dict[str, np.ndarray] = {}
     for name in wanted:
-        if any(name not in matrices for matrices in encoded):
+        width = max(fold.encoder.width(name) for fold in folds)
+        if name != "plain" and (
+            not folds[0].encoder.number_names or 4 * width * len(table) * len(folds) > LARGEST_VIEW
+        ):
             continue
-        width = max(matrices[name].shape[1] for matrices in encoded)
-        if name != "plain" and 4 * width * len(table) * len(folds) > LARGEST_VIEW:
-            continue
-        tall = np.zeros((len(folds) * len(table), max(width, 1)), dtype=np.float32)
-        for k, matrices in enumerate(encoded):
-            matrix = matrices[name]
-            tall[k * len(table) : (k + 1) * len(table), : matrix.shape[1]] = matrix
-        views[name] = tall
+        views[name] = np.zeros((len(folds) * len(table), max(width, 1)), dtype=np.float32)
+    for k, fold in enumerate(folds):
+        rows = slice(k * len(table), (k + 1) * len(table))
+        fold.encoder.write(table, {name: tall[rows, : fold.encoder.width(name)] for name, tall in views.items()})
     return views
 
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from shoal.search.problem import Problem
 from shoal.search.space import Recipe
 from shoal.search.strategies import TO_THE_END, Listed, Rung, Strategy
 from shoal.search.tasks import Metric
+from shoal.search.timing import Clock
 from shoal.search.units import Brood, Unit, unit_cost
 
 LARGEST_ROUND = 1 << 31  # bytes of weights and moments that a round may take
@@ -33,26 +34,8 @@ SAMPLE_CELLS = 1 << 15  # rows times outputs of each unit's predictions kept for
 SEEDS_SHARE = 0.15  # of the time, for more seeds of the best
 MORE_SEEDS = "more seeds"
 FINALISTS = 6  # recipes that get more seeds
-
-
-@dataclass
-class Clock:
-    """Seconds since the start, and when training has to end."""
-
-    budget: float | None = None
-    start: float = field(default_factory=time.monotonic)
-    reserve: float = 0.0  # for what comes after training
-
-    def elapsed(self) -> float:
-        return time.monotonic() - self.start
-
-    def left(self) -> float:
-        """Seconds of searching left."""
-        return self.time_left() - self.reserve
-
-    def time_left(self) -> float:
-        """Seconds left in all."""
-        return np.inf if self.budget is None else self.budget - self.elapsed()
+ASSESSED_CELLS = 1 << 24  # rows times outputs times units that are assessed at a time
+LATE_SHARE = 0.3  # of the time kept back that assessing may use up
 
 
 @dataclass
@@ -94,6 +77,7 @@ class Search:
     ) -> None:
         self.problem, self.metric, self.limits, self.clock = problem, metric, limits, clock
         self.watcher, self.keep_on_interrupt = watcher, keep_on_interrupt
+        self.keep_back: Callable[[], None] | None = None  # asked after each round to set the clock's reserve
         self.units: list[Unit] = []
         self.log: list[dict[str, Any]] = []
         self.rate = 0.0  # seconds per unit of cost, as measured last
@@ -107,9 +91,11 @@ class Search:
     # ---- the whole ----
 
     def warm_up(self, recipes: Sequence[Recipe]) -> None:
-        """One epoch of a few recipes, whatever the clock says: to learn the speed, and to have something to give."""
+        """One epoch of a few recipes to learn the speed; of the first, whatever the clock says, to have a result."""
         with self._early_end():
-            self.round(recipes, ONE_EPOCH, "measuring", must=True)
+            self.round(recipes[:1], ONE_EPOCH, "measuring", must=True)
+            if len(recipes) > 1:
+                self.round(recipes[1:], ONE_EPOCH, "measuring")
 
     def fitting_epochs(self, epochs: int, rungs: Sequence[Rung]) -> int:
         """As many of these epochs as leave time for enough recipes; known after a warm-up."""
@@ -260,6 +246,8 @@ class Search:
             raise
         finally:
             self._end_round()
+            if self.keep_back is not None and not self.ended:
+                self.keep_back()
 
     def _settle(self, broods: Sequence[Brood]) -> None:
         """After an early end: where nothing else is there to give, take networks as they stand; else leave them out."""
@@ -298,13 +286,24 @@ class Search:
             begun = time.monotonic()
             before = {unit.number: unit.epochs for unit in brood.units}
             ended = brood.train(mine, self.limits.threads, self.limits.seed, lambda: self._ask(stage, must))
+            ended = self._assess(brood, ended, must or not self.best_units())
             if ended:
-                brood.assess(ended, self.metric, self.limits.threads)
                 self._account(ended, before, time.monotonic() - begun)
             done.extend(ended)
             if self.ended or (self.clock.left() <= 0 and not must):
                 break
         return sorted(done, key=lambda unit: unit.number)
+
+    def _assess(self, brood: Brood, units: Sequence[Unit], must: bool) -> list[Unit]:
+        """Assess units, a few at a time, for they take memory and time; some are left out when that is up."""
+        rows = self.problem.n * self.problem.task.n_outputs
+        step = max(1, ASSESSED_CELLS // rows)
+        late = -LATE_SHARE * self.clock.reserve
+        for start in range(0, len(units), step):
+            if start and not must and self.clock.left() < late:
+                return list(units[:start])
+            brood.assess(units[start : start + step], self.metric, self.limits.threads)
+        return list(units)
 
     def _account(self, units: Sequence[Unit], before: dict[int, int], seconds: float) -> None:
         """Share out the time by work: an engine trains many networks at a time and cannot say what each one took."""
@@ -356,6 +355,7 @@ class Search:
         """Asked by the engine: should training end? Tells the watcher how far things are."""
         if self.watcher is not None and self.watcher(self._progress(stage)):
             self.ended = "interrupted"
+            self.clock.hurry()
             return True
         return self.clock.left() <= 0 and not must
 

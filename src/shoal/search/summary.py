@@ -119,7 +119,8 @@ def chance(problem: Any, metric: Any) -> float:
     y = problem.y.reshape(problem.n, -1)
     if task.kind == CLASSIFICATION:
         shares = np.bincount(problem.y, weights=share, minlength=task.n_outputs)
-        answers = [shares, *np.eye(task.n_outputs)]
+        kept = slice(None) if task.n_outputs == 2 else [int(shares.argmax())]  # no score prefers a rarer one of many
+        answers = [shares, *np.eye(task.n_outputs)[kept]]
     elif task.kind == MULTILABEL:
         answers = [share @ y, np.ones(task.n_outputs)]
     else:

@@ -42,6 +42,7 @@ class Table:
         self._columns = None if columns is None else list(columns)
         self._length = len(block) if block is not None else len(self.columns[0]) if self._columns else 0
         self._cache: dict[Any, Any] = {}  # what is worked out once and used by every fold
+        self._places = {name: j for j, name in reversed(list(enumerate(self.names)))}
 
     @staticmethod
     def of(X: Any, names: Sequence[str] | None = None, missing: Iterable[str] = ()) -> Table:
@@ -77,7 +78,7 @@ class Table:
         return f"Table({len(self)} rows, {len(self.names)} columns)"
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self.columns[self.names.index(name)]
+        return self.columns[self._places[name]]
 
     def take(self, rows: np.ndarray | slice) -> Table:
         """The rows with these numbers, or where a mask is true."""
@@ -106,6 +107,10 @@ class Table:
             self._cache[key] = work()
         return self._cache[key]
 
+    def forget(self, key: Any) -> None:
+        """Free what was remembered."""
+        self._cache.pop(key, None)
+
     def factor(self, position: int) -> tuple[np.ndarray, list[str | None]]:
         """A column of strings as codes (n,) int64 and its sorted different values, None last, if there."""
         return self.remember(("factor", position), lambda: factorise(self.columns[position]))
@@ -115,9 +120,14 @@ class Table:
         if self.block is not None:
             return np.where(np.isnan(self.block), -np.inf, self.block) + 0.0  # minus zero equals zero
         coded = np.empty((len(self), len(self.names)))
-        for j, column in enumerate(self.columns):
-            coded[:, j] = _codes(column) if column.dtype != object else self.factor(j)[0]
+        for j in range(len(self.names)):
+            coded[:, j] = self.code(j)
         return coded
+
+    def code(self, position: int) -> np.ndarray:
+        """One column of `codes`."""
+        column = self.columns[position]
+        return _codes(column) if column.dtype != object else self.factor(position)[0].astype(np.float64)
 
 
 def factorise(column: np.ndarray) -> tuple[np.ndarray, list[str | None]]:

@@ -1,0 +1,35 @@
+"""The first moments of a `shoal` command: libraries are being loaded, and Ctrl-C already has to be understood."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import NoReturn
+
+
+def is_command() -> bool:
+    """Whether this process was started as `shoal ...` or `python -m shoal ...`."""
+    words = sys.orig_argv[1:3]
+    return words == ["-m", "shoal"] or os.path.basename(words[0] if words else "") in ("shoal", "shoal-script.py")
+
+
+def _quit(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Not an exception: libraries that are half loaded turn that into errors of their own."""
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
+
+def listen() -> None:
+    """From now on Ctrl-C ends the command with one word, if it is one of ours."""
+    ours = is_command() and threading.current_thread() is threading.main_thread()
+    if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _quit)
+
+
+def loaded() -> None:
+    """All is there: Ctrl-C is an exception again."""
+    if signal.getsignal(signal.SIGINT) is _quit:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

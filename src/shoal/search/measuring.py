@@ -1,0 +1,155 @@
+"""What things take here and now: short trials that the plan of a budget is made from (see `timing`)."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from shoal.layout import Layout
+from shoal.search.ensemble import weigh
+from shoal.search.problem import has_texts, make_folds, make_problem
+from shoal.search.run import Clock, Limits, Search
+from shoal.search.schema import Schema
+from shoal.search.strategies import anchors
+from shoal.search.table import Table
+from shoal.search.tasks import CLASSIFICATION, Metric, Task
+from shoal.search.timing import Effort, Pace, Passes, begin, needed
+
+TRIAL_ROWS, TRIAL_TEXTS = 2_000, 400
+TRIAL_FOLDS = 2
+CHEAP_CELLS = 20_000  # that the slowest machine encodes in a second
+TRIAL_STEPS = 3
+SURE = 10  # classes keep so many rows, however few are drawn
+HASHED = 1 << 23  # bytes
+SAVED_PARTS = 30  # recipes in an ensemble, about
+FORWARD_ROWS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """What a fit was given."""
+
+    task: Task
+    schema: Schema
+    table: Table
+    target: np.ndarray
+    weight: np.ndarray
+    groups: Any
+
+    def take(self, rows: np.ndarray) -> Data:
+        return replace(self, table=self.table.take(rows), target=self.target[rows], weight=self.weight[rows])
+
+
+def what_to_leave_out(
+    data: Data,
+    cv: Any,
+    usual: tuple[int, int],
+    metric: Metric,
+    limits: Limits,
+    clock: Clock,
+    report: bool,
+    say: Callable[[str], None] | None,
+) -> Effort:
+    """Folds, forms and rows that there is no time for; `usual` are the folds and how often rows are dealt into them.
+
+    Folds that the user has chosen stay as they are; so do rows, where other arguments speak of them by number.
+    """
+    rows, ours = len(data.target), cv is None or isinstance(cv, (int, np.integer))
+    if cv is None:
+        most = usual[0] * usual[1]
+        folds = [most, *(k for k in dict.fromkeys((usual[0], 3, 2)) if k < most)]
+    else:
+        folds = [int(cv) if ours else usual[0]]
+    if rows * len(data.schema.used) * folds[0] < CHEAP_CELLS * clock.time_left():
+        return Effort()
+    pace = measure_pace(data.table, data.schema, data.task, data.target, metric, limits, report)
+    effort = begin(pace, clock.time_left(), rows, folds, ours and data.groups is None)
+    words = effort.describe(rows)
+    if words and say is not None:
+        budget = needed(clock.elapsed(), pace, rows, folds[0])
+        say(f"{words} (nothing is left out with a budget of about {budget:.0f} s)")
+    return effort
+
+
+def measure_pace(
+    table: Table, schema: Schema, task: Task, y: np.ndarray, metric: Metric, limits: Limits, report: bool
+) -> Pace:
+    """Encode some rows, and train the first recipes on them for an epoch; encode more, where there are more."""
+    most = TRIAL_TEXTS if has_texts(schema) else TRIAL_ROWS
+    seconds, problems = {}, []
+    for count in (most // 4, most) if len(y) > most else (len(y),):
+        rows = draw_rows(y, task, count, limits.seed)
+        part, some, ones = table.take(rows), y[rows], np.ones(len(rows))
+        pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((len(rows), 0)), some, None, limits.seed)
+        begun = time.monotonic()
+        problems.append(make_problem(task, schema, schema.check(part), some, pairs, ones, ones))
+        seconds[len(rows)] = (time.monotonic() - begun) / TRIAL_FOLDS
+    problem = problems[0]
+    few, many = min(seconds), max(seconds)
+    row = max(seconds[many] - seconds[few], 0.0) / max(many - few, 1)
+    fixed = max(seconds[many] - row * many, 0.0)
+    search = Search(problem, metric, limits, Clock())
+    search.warm_up(anchors(limits.default_epochs, min(32, max(8, problem.n_rows // 8)), list(problem.views)))
+    passes = measure_passes(search, report=False)
+    end = 0.0 if passes is None else passes.fixed(report) / problem.n
+    return Pace(fixed, row, search.training_seconds / (TRIAL_FOLDS * problem.n), end)
+
+
+def draw_rows(y: np.ndarray, task: Task, count: int, seed: int) -> np.ndarray:
+    """So many rows at random, in order; a few of every class are among them."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    if task.kind == CLASSIFICATION and task.n_outputs * SURE <= count:
+        by_class = order[np.argsort(y[order], kind="stable")]
+        ranks = np.arange(len(y)) - np.searchsorted(y[by_class], y[by_class])
+        rank = np.empty(len(y), dtype=np.int64)
+        rank[by_class] = ranks
+        order = order[np.argsort(rank[order] >= SURE, kind="stable")]
+    return np.sort(order[:count])
+
+
+def measure_passes(search: Search, report: bool) -> Passes | None:
+    """From the recipes that have a result so far; None, while there are none."""
+    units = search.best_units()[:4]
+    if not units:
+        return None
+    problem, task = search.problem, search.problem.task
+    predictions = [unit.prediction for unit in units if unit.prediction is not None]
+    begun = time.monotonic()
+    search.metric.score(task, predictions[0], problem.y, problem.valid_weight)
+    task.losses(predictions[0], problem.y, problem.loss_scale)
+    whole = time.monotonic() - begun
+    rows = np.flatnonzero(problem.judged_weight > 0)[:2_000]
+    essence = np.array([task.essence(prediction[rows], problem.y[rows]) for prediction in predictions])
+    begun = time.monotonic()
+    weigh(task, essence, problem.y[rows], problem.judged_weight[rows], problem.loss_scale, TRIAL_STEPS)
+    cell = (time.monotonic() - begun) / (len(predictions) * len(rows) * TRIAL_STEPS)
+    return Passes(problem.n, whole, cell, _saving(search) if report else 0.0, _forward(search))
+
+
+def _forward(search: Search) -> float:
+    """Seconds that all networks of an ensemble take for a row."""
+    units, problem = search.best_units()[:4], search.problem
+    begun = time.monotonic()
+    rows = search.sample_rows[:FORWARD_ROWS]
+    for unit in units:
+        assert unit.brood is not None
+        unit.brood.predict(unit, 0, problem.views[unit.recipe.view][rows], search.limits.threads)
+    each = (time.monotonic() - begun) / len(units) / len(rows)
+    return each * len(problem.folds) * min(len(search.best_units()), SAVED_PARTS)
+
+
+def _saving(search: Search) -> float:
+    """Seconds to write the weights of an ensemble: about what it takes to add up their checksum three times."""
+    begun = time.monotonic()
+    hashlib.sha256(bytes(HASHED)).digest()
+    each = (time.monotonic() - begun) / HASHED
+    units = search.best_units()[:SAVED_PARTS]
+    widths = {view: matrix.shape[1] for view, matrix in search.problem.views.items()}
+    outputs, folds = search.problem.task.n_outputs, len(search.problem.folds)
+    counts = [int(Layout([u.recipe.member], widths[u.recipe.view], outputs).counts.sum()) for u in units]
+    return 0.3 + 3 * each * 4 * folds * SAVED_PARTS * float(np.mean(counts))
