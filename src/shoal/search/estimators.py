@@ -31,6 +31,7 @@ from shoal.search.arguments import (
     whole,
     yes_or_no,
 )
+from shoal.search.cv_results import cv_results
 from shoal.search.encode import FORMS
 from shoal.search.honest import BOOTSTRAPS
 from shoal.search.inputs import has_names, new_table
@@ -289,7 +290,7 @@ class _ShoalEstimator(BaseEstimator):
         self.best_index_ = outcome.place
         self.best_score_ = outcome.board[outcome.place]["score"]
         self.honest_score_ = outcome.honest
-        self.cv_results_ = _cv_results(outcome)
+        self.cv_results_ = cv_results(outcome)
         self.luck_ = variance_shares(outcome.groups)
         self.n_networks_ = len(search.units) * len(search.problem.folds)
         self.schema_ = outcome.model.schema
@@ -492,30 +493,6 @@ class ShoalRegressor(RegressorMixin, _ShoalEstimator):
 def default_epochs(n_rows: int) -> int:
     """Enough steps for the longest recipes, few enough for long tables."""
     return int(np.clip(STEPS_OF_DEFAULT * 32 / n_rows, 12, 100))
-
-
-def _cv_results(outcome: Outcome) -> dict[str, Any]:
-    """In scikit-learn's form: one entry per recipe, in the order of the leaderboard."""
-    board = outcome.board
-    scores = np.array([np.mean([u.fold_scores for u in units], axis=0) for units in outcome.groups])
-    results: dict[str, Any] = {f"split{k}_test_score": scores[:, k] for k in range(scores.shape[1])}
-    results["mean_test_score"] = board["score"]
-    finite = np.isfinite(scores).all(axis=1)
-    results["std_test_score"] = np.where(finite, np.where(finite[:, None], scores, 0.0).std(axis=1), np.nan)
-    results["rank_test_score"] = board["rank"].astype(np.int32)
-    results["mean_fit_time"] = board["seconds"] / (board["seeds"] * scores.shape[1])
-    chosen = [units[0] if place != outcome.place else outcome.best for place, units in enumerate(outcome.groups)]
-    results["params"] = [unit.recipe.member.as_dict() | {"encoding": unit.recipe.view} for unit in chosen]
-    return results | param_columns(results["params"])
-
-
-def param_columns(params: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """`param_hidden` and the like: a column of `cv_results_` for each field."""
-    columns = {}
-    for name in params[0]:
-        columns[f"param_{name}"] = column = np.empty(len(params), dtype=object)
-        column[:] = [recipe[name] for recipe in params]
-    return columns
 
 
 def _group_of(groups: Any, problem: Problem) -> np.ndarray | None:

@@ -22,8 +22,9 @@ import numpy as np
 from shoal.layout import Layout
 from shoal.members import Member
 from shoal.search import sealed
+from shoal.search.cv_results import param_columns
 from shoal.search.encode import Encoder
-from shoal.search.estimators import ShoalClassifier, ShoalRegressor, param_columns
+from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.honest import HonestScore
 from shoal.search.leaderboard import Leaderboard
 from shoal.search.model import Bag, Model, Part, empty_networks
