@@ -168,9 +168,7 @@ def test_a_run_that_went_without_is_repeated_to_the_bit(tmp_path: Path, call: Ca
 
 # ---- files are read in another way, with the same result ----
 
-cell = st.sampled_from(
-    ["1", "2.5", "-1e3", "", "NA", "?", "x", " 7 ", '"3"', "1_2", "nan", "0x1", "\u0661", "a b", "-0"]
-)
+cell = st.sampled_from(["1", "2.5", "-1e3", "", "NA", "?", "x", " 7 ", '"3"', "1_2", "nan", "0x1", "\u0661", "-0"])
 
 
 @settings(max_examples=150, deadline=None)

@@ -65,10 +65,13 @@ def what_to_leave_out(
         folds = [most, *(k for k in dict.fromkeys((usual[0], 3, 2)) if k < most)]
     else:
         folds = [int(cv) if ours else usual[0]]
-    if rows * len(data.schema.used) * folds[0] < CHEAP_CELLS * clock.time_left():
+    cheap = not has_texts(data.schema)  # texts take long, and are as long as they please
+    if cheap and rows * len(data.schema.used) * folds[0] < CHEAP_CELLS * clock.time_left():
         return Effort()
     pace = measure_pace(data.table, data.schema, data.task, data.target, metric, limits, report)
     effort = begin(pace, clock.time_left(), rows, folds, ours and data.groups is None)
+    if not any(column.kind in ("number", "boolean", "date") for column in data.schema.used):
+        effort = replace(effort, forms=None)
     words = effort.describe(rows)
     if words and say is not None:
         budget = needed(clock.elapsed(), pace, rows, folds[0])
