@@ -38,7 +38,7 @@ from shoal.search.inputs import has_names, new_table
 from shoal.search.leaderboard import variance_shares
 from shoal.search.measuring import Data, draw_rows, measure_passes, what_to_leave_out
 from shoal.search.outcome import Outcome, conclude
-from shoal.search.problem import Problem, default_folds, default_repeats, make_folds, make_problem
+from shoal.search.problem import Problem, default_folds, default_repeats, group_of_rows, make_folds, make_problem
 from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe, Space, check_space, default_space
@@ -157,7 +157,7 @@ class _ShoalEstimator(BaseEstimator):
         data = Data(task, schema, table, target, weight, groups)
         folds = default_folds(len(target), schema)
         repeats = hooks.repeats or default_repeats(len(target), clock.budget, schema)
-        effort = self._begin(data, metric, clock, hooks, (folds, repeats))
+        effort = self._begin(data, metric, clock, hooks, (folds, repeats), seed)
         if effort.rows is not None:
             data = data.take(draw_rows(target, task, effort.rows, seed))
         if effort.folds is not None:
@@ -172,7 +172,7 @@ class _ShoalEstimator(BaseEstimator):
         trained = clock.elapsed()
         everything = np.arange(len(data.target))
         refit = self._problem(data, [(everything, everything)], effort.forms) if wants_refit else None
-        outcome, effort = self._conclude(search, hooks, effort, refit, _group_of(groups, problem))
+        outcome, effort = self._conclude(search, hooks, effort, refit, group_of_rows(groups, problem))
         self._publish(search, outcome)
         phases = {
             "encoding": encoded - begun,
@@ -187,11 +187,13 @@ class _ShoalEstimator(BaseEstimator):
         given = (data.task, data.schema, data.table, data.target, pairs, data.weight, self._class_weight(data.target))
         return make_problem(*given, forms or FORMS)
 
-    def _begin(self, data: Data, metric: Metric, clock: Clock, hooks: Hooks, usual: tuple[int, int]) -> Effort:
+    def _begin(
+        self, data: Data, metric: Metric, clock: Clock, hooks: Hooks, usual: tuple[int, int], seed: int
+    ) -> Effort:
         """What to go without, where the time is short; as an earlier run did, if that is repeated."""
         if hooks.effort is not None or hooks.repeat is not None or clock.budget is None:
             return hooks.effort or Effort()
-        limits = self._limits(default_epochs(len(data.target)), seed_of(self.random_state))
+        limits = self._limits(default_epochs(len(data.target)), seed)
         return what_to_leave_out(data, self.cv, usual, metric, limits, clock, hooks.report, hooks.say)
 
     def _limits(self, epochs: int, seed: int) -> Limits:
@@ -493,13 +495,3 @@ class ShoalRegressor(RegressorMixin, _ShoalEstimator):
 def default_epochs(n_rows: int) -> int:
     """Enough steps for the longest recipes, few enough for long tables."""
     return int(np.clip(STEPS_OF_DEFAULT * 32 / n_rows, 12, 100))
-
-
-def _group_of(groups: Any, problem: Problem) -> np.ndarray | None:
-    """(n,) a number for each distinct row's group, or None."""
-    if groups is None:
-        return None
-    _, codes = np.unique(np.asarray(groups), return_inverse=True)
-    of_row = np.zeros(problem.n, dtype=np.int64)
-    of_row[problem.row_of] = codes
-    return of_row

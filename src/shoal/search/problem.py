@@ -318,3 +318,13 @@ def _pairs(cv: Any, X: Any, y: np.ndarray, groups: Any) -> list[tuple[np.ndarray
     if not found:
         raise ValueError("cv gave no folds; give a splitter, a number of folds, or pairs of row numbers")
     return [tuple(np.flatnonzero(part) if part.dtype == bool else part for part in pair) for pair in found]  # type: ignore[misc]
+
+
+def group_of_rows(groups: Any, problem: Problem) -> np.ndarray | None:
+    """(n,) a number for each distinct row's group, or None."""
+    if groups is None:
+        return None
+    _, codes = np.unique(np.asarray(groups), return_inverse=True)
+    of_row = np.zeros(problem.n, dtype=np.int64)
+    of_row[problem.row_of] = codes
+    return of_row
