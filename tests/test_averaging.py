@@ -134,3 +134,21 @@ def test_rows_that_are_held_out_everywhere_stay_as_they_are():
         task, folds.prediction, np.ones_like(folds.held_out), np.zeros_like(folds.seen), y, np.ones(200), np.ones(200)
     )
     assert averaging_gain(nobody, METRICS["r2"], 1.0, 0) == 0
+
+
+def test_the_temperature_of_one_network_undoes_what_it_is_too_sure_of():
+    generator = np.random.default_rng(0)
+    task = Task(CLASSIFICATION, 2)
+    logit = generator.normal(size=5000)
+    y = (generator.random(5000) < 1 / (1 + np.exp(-logit))).astype(int)
+    over = 1 / (1 + np.exp(-3 * logit))
+
+    def found(prediction, y):
+        n = len(y)
+        once = np.ones((1, n), dtype=bool)
+        folds = FoldPredictions(task, prediction[None], once, ~once, y, np.ones(n), np.ones(n), averaged=False)
+        return best_temperature(folds, 0)
+
+    assert found(np.column_stack([1 - over, over]), y) == pytest.approx(3, rel=0.15)
+    sure = np.tile([0.9, 0.1], (50, 1))
+    assert found(sure, np.zeros(50, int)) > 0.5, "fifty right answers prove no certainty"

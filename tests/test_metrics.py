@@ -352,7 +352,9 @@ def test_guessing_is_the_best_answer_that_needs_no_columns(name, task, y, expect
     ],
 )
 def test_scores_in_words(metric, score, guess, words):
-    honest = HonestScore(metric, score, score, score - 0.05, score + 0.05, 0.95, 200)
+    honest = HonestScore(metric, score + 0.01, score, score - 0.05, score + 0.05, 0.95, 200, averaging=0.02)
     said = honest_words(honest, guess, "price", 10)
     assert words in said[0]
-    assert len(said) == 2
+    assert len(said) == 3
+    assert f"Measured on rows not trained on: {score + 0.01:.4f}. Less 0.0300: the luck" in said[2]
+    assert "Plus 0.0200: the model averages the networks of all folds" in said[2]

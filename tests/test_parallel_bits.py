@@ -16,10 +16,8 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal import parallel
-from shoal.parallel.auto import choose
 from shoal.parallel.feed import to_device
 from shoal.parallel.job import Job
-from shoal.parallel.randomness import torch_as_it_was
 from shoal.parallel.threads import blas_threads
 
 HERE = Path(__file__).parent
@@ -171,19 +169,6 @@ def test_all_reduce_is_exact_unless_asked_otherwise():
     assert not found.metrics["exact"]
     assert "for 3 workers that needs shards=3; got 2" in said
     assert not fitted(2, exact=False)[0].metrics["exact"]
-
-
-@pytest.mark.parametrize(("kind", "shared"), [("plain", True), ("random", False), ("stateful", False)])
-def test_auto_measures_only_what_ends_alike_but_for_rounding(kind, shared, monkeypatch):
-    """With dropout or batch normalisation, workers that share a batch would draw and normalise otherwise."""
-    monkeypatch.setenv("SHOAL_THREADS", "2")
-    notes = []
-    with torch_as_it_was():
-        job = choose(Job(epochs=400, batch_size=32), network(kind), data(), notes.append)
-    said = [note["note"] for note in notes]
-    assert ("threads that share each batch" in said[0]) == shared
-    assert "by the clock" in said[1]
-    assert f"--strategy {job.strategy}" in said[1]
 
 
 @pytest.mark.parametrize(("kind", "job", "parts"), [

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import shoal
 from shoal import Member, Population, ShoalClassifier
-from shoal.search.ensemble import as_good_as_the_best, best_temperature, greedy, weigh
+from shoal.search.ensemble import as_good_as_the_best, greedy, weigh
 from shoal.search.estimators import Hooks
 from shoal.search.leaderboard import variance_shares
 from shoal.search.numbers import Numbers
@@ -304,18 +304,6 @@ def test_weights_follow_the_best_only_as_far_as_the_rows_can_tell():
     assert len(near[20]) > 3
     assert shares[20].max() < 0.5, "on twenty rows nobody is the best"
     assert near[20_000].tolist() == [3]
-
-
-def test_temperature_finds_overconfidence_and_fears_perfection():
-    generator = np.random.default_rng(0)
-    task = Task(CLASSIFICATION, 2)
-    logit = generator.normal(size=5000)
-    y = (generator.random(5000) < 1 / (1 + np.exp(-logit))).astype(int)
-    over = 1 / (1 + np.exp(-3 * logit))
-    found = best_temperature(task, np.column_stack([1 - over, over]), y, np.ones(5000))
-    assert found == pytest.approx(3, rel=0.15)
-    sure = np.tile([0.9, 0.1], (50, 1))
-    assert best_temperature(task, sure, np.zeros(50, int), np.ones(50)) > 0.5, "fifty right answers prove no certainty"
 
 
 # ---- drawing recipes ----
