@@ -29,6 +29,7 @@ TEMPERATURE_DRAWS = 4
 LARGEST_FACTOR = {CLASSIFICATION: 2.0, MULTILABEL: 2.0, REGRESSION: 10.0}  # of the variance on seen rows
 LARGEST_SHARE = 0.1  # of the squared error that may be variance, where it is more than that on seen rows
 SMALLEST = 1e-6  # probability
+SMALLEST_DIVISOR = 0.3  # networks that learnt their rows by heart leave nothing to divide by
 NEIGHBOURS = 20  # rows with about the same prediction
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 COARSE = 6  # every so many of these are tried first, then those around the best
@@ -70,19 +71,46 @@ class Disagreement:
         self.centre = _open(self.task, folds.out_of_fold)
         count = folds.seen.sum(axis=0)
         usable = count >= 2  # of other rows nothing is known: they stay as they are
-        self.mean = _mean_over(folds.seen, self.values)
-        self.spread = np.sqrt(np.where(usable, count / np.maximum(count - 1, 1), 0.0) * self._factor(usable))[:, None]
+        if usable.any():
+            self.mean = _mean_over(folds.seen, self.values)
+            square = np.where(usable, count / np.maximum(count - 1, 1), 0.0) * self._factor(usable)
+        else:  # two folds: one has seen a row, and the other one has not
+            self.mean = self.centre
+            square = np.where(count == 1, self._share_of_difference(count == 1), 0.0)
+        self.spread = np.sqrt(square)[:, None]
         self.order = _alike(self.task, folds.out_of_fold)
         self.generator = np.random.default_rng(seed)
+
+    def _errors(self, usable: np.ndarray) -> tuple[float, float]:
+        """Mean squared errors of one fold on rows that are new to it, and on rows that it has seen."""
+        folds = self.folds
+        truth = np.eye(self.task.n_outputs)[folds.y] if self.task.kind == CLASSIFICATION else folds.y
+        errors = (((folds.prediction - truth) / folds.scale) ** 2).sum(axis=-1)
+        new, old = (_mean_over(which, errors)[usable].mean() for which in (folds.held_out, folds.seen))
+        return float(new), float(old)
+
+    def _share_of_difference(self, usable: np.ndarray) -> float:
+        """Variance on new rows, as a share of the squared difference between a fold that has seen a row and one that
+        has not.
+
+        Of the variance v and the error e on new rows, a fold that is pulled towards the target by a share s of the way
+        has (1 - s)^2 of both on seen rows. The squared difference is v + (1 - s)^2 v + s^2 (e - v): solved for v.
+        """
+        folds = self.folds
+        if not usable.any():
+            return 0.0
+        new, old = self._errors(usable)
+        seen = _mean_over(folds.seen, folds.prediction)
+        difference = float((((seen - folds.out_of_fold) / folds.scale) ** 2).sum(axis=-1)[usable].mean())
+        left = min(old / max(new, 1e-300), 1.0)
+        pull = (1 - np.sqrt(left)) ** 2
+        variance = (difference - pull * new) / max(1 + left - pull, SMALLEST_DIVISOR)
+        return float(np.clip(variance / max(difference, 1e-300), 0.0, 0.5))
 
     def _factor(self, usable: np.ndarray) -> float:
         """How much larger the variance between folds is on new rows than on seen ones."""
         folds = self.folds
-        if not usable.any():
-            return 0.0
-        truth = np.eye(self.task.n_outputs)[folds.y] if self.task.kind == CLASSIFICATION else folds.y
-        errors = (((folds.prediction - truth) / folds.scale) ** 2).sum(axis=-1)
-        new, old = (_mean_over(which, errors)[usable].mean() for which in (folds.held_out, folds.seen))
+        new, old = self._errors(usable)
         most = LARGEST_FACTOR[self.task.kind]
         if self.task.kind == REGRESSION:
             mean = _mean_over(folds.seen, folds.prediction)
