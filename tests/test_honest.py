@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss
 
 from shoal import ShoalClassifier, ShoalRegressor
 from shoal.search.honest import Evidence, correct
@@ -108,3 +109,32 @@ def test_numbers_have_honest_scores_too():
     assert noise.honest_score_.corrected < 0.1
     real = ShoalRegressor(recipes=30, seeds=1).fit(X, X[:, 0] + 0.1 * generator.normal(size=120))
     assert real.honest_score_.corrected > 0.9
+
+
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_the_score_is_of_the_tempered_model(ensemble):
+    """Networks that were stopped early are far too unsure of themselves; the model's temperature mends it."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(20_400, 4))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    model = ShoalClassifier(
+        recipes=4, seeds=1, epochs=8, cv=3, scoring="neg_log_loss", ensemble=ensemble, random_state=0
+    ).fit(X[:400], y[:400])
+    assert model.model_.temperature < 0.7
+    fresh = -float(log_loss(y[400:], model.predict_proba(X[400:])))
+    flat = model.model_.task.temper(model.predict_proba(X[400:]), 1 / model.model_.temperature)
+    untempered = -float(log_loss(y[400:], flat))
+    found = model.honest_score_
+    assert abs(found.corrected - fresh) < 0.5 * abs(found.corrected - untempered)
+    assert found.low < fresh < found.high
+
+
+def test_a_score_that_no_prediction_has_is_said():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(60, 3))
+    y = np.exp(X[:, 0]) + 1e-6
+    model = ShoalRegressor(
+        {"hidden": [()], "epochs": [2]}, strategy="grid", cv=3, seeds=1, scoring="neg_mean_gamma_deviance"
+    )
+    with pytest.warns(UserWarning, match="no recipe's predictions have a finite"):
+        model.fit(X, y)

@@ -75,10 +75,10 @@ def correction_words(score: dict[str, Any], recipes: Any) -> Html:
         said += f"Taking that luck out lowers the score by {words.difference(raw - corrected + gain, metric)}."
     else:
         said += "Here that luck turned out too small to matter."
-    if gain > 0:
+    if gain:
         said += (
-            " What was scored are the networks of one fold at a time. The model averages those of all folds: by "
-            f"how much folds disagree, that raises the score by {words.difference(gain, metric)}."
+            " What was scored are the networks of one fold at a time. The model averages those of all folds: as they "
+            f"disagree, that {'raises' if gain > 0 else 'lowers'} the score by {words.difference(abs(gain), metric)}."
         )
     return paragraph(said)
 

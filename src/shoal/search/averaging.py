@@ -144,7 +144,9 @@ def averaging_gain(folds: FoldPredictions, metric: Metric, temperature: float, s
         return float(np.mean([metric.score(folds.task, draw, folds.y, folds.weight) for draw in draws]))
 
     weak, strong = STRENGTHS
-    return (score(weak) - score(strong)) / (strong - weak) * folds.removed
+    with np.errstate(invalid="ignore"):
+        gain = (score(weak) - score(strong)) / (strong - weak) * folds.removed
+    return float(gain) if np.isfinite(gain) else 0.0  # a score that some predictions do not have
 
 
 def best_temperature(folds: FoldPredictions, seed: int) -> float:

@@ -91,11 +91,12 @@ def correct(
     seconds: float = np.inf,
     raw: float | None = None,
     gain: float = 0.0,
+    temperature: float = 1.0,
 ) -> HonestScore:
     """Score of the final model, corrected for how it was picked; `final` are its out-of-fold predictions.
 
     With `ensemble` the picking is the weighing of an ensemble, without it is taking the best unit by
-    score. `gain` is what averaging over folds adds to it.
+    score. `gain` is what averaging over folds adds to it; `temperature` is that of the final model.
     """
     pick = _EnsemblePick(evidence) if ensemble else _BestPick(evidence)
     generator = np.random.default_rng(seed)
@@ -113,13 +114,15 @@ def correct(
         inside = counts * weight
         if not len(out) or not inside.any():
             continue
-        outside.append(float(metric.score(task, pick(counts)[out], y[out], weight[out])))
+        picked = task.temper(pick(counts)[out], temperature)
+        outside.append(float(metric.score(task, picked, y[out], weight[out])))
         wobble.append(float(rows @ inside / inside.sum()))
     if not outside:  # one row, or one group: nothing can be left out
         return HonestScore(metric.name, whole if raw is None else raw, whole, metric.least, metric.most, CONFIDENCE, 0)
     # What a bootstrap sample picks may be a unit that the search had dropped, or the clock cut off; what is delivered
     # is never better than it measures.
-    corrected = float(np.clip(min(float(np.mean(outside)), whole) + gain, metric.least, metric.most))
+    before = min(float(np.mean(outside)), whole)
+    corrected = float(np.clip(before + gain, metric.least, metric.most))
     # Which rows there were to score on, and how well the gain is known. That other rows would have led to another
     # choice adds next to nothing to the error: the choices are about equally good.
     spread = np.array(wobble) - np.mean(wobble)
@@ -130,7 +133,9 @@ def correct(
         least, most = wilson(corrected, int((weight > 0).sum()))
         low, high = min(low, least), max(high, most)
     low, high = np.clip([low, high], metric.least, metric.most).tolist()
-    return HonestScore(metric.name, whole if raw is None else raw, corrected, low, high, CONFIDENCE, len(outside), gain)
+    return HonestScore(
+        metric.name, whole if raw is None else raw, corrected, low, high, CONFIDENCE, len(outside), corrected - before
+    )
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from shoal.search.encode import Encoder
 from shoal.search.problem import Problem, Target
 from shoal.search.schema import Schema
 from shoal.search.table import Table
-from shoal.search.tasks import Task
+from shoal.search.tasks import CLASSIFICATION, Task
 from shoal.search.units import Unit
 
 CELLS_AT_ONCE = 1 << 24  # predictions held in memory at a time
@@ -77,7 +77,10 @@ class Model:
                 raw = population.predict(widen(inputs[view], population.n_features), members, threads=threads)
                 prediction = bag.target.back(self.task, raw)
                 total += np.tensordot(np.array(weights), prediction, axes=1)
-        return self.task.temper(total / len(self.bags), self.temperature)
+        total /= len(self.bags)
+        if self.task.kind == CLASSIFICATION:  # float32 probabilities sum to one only nearly
+            total /= total.sum(axis=-1, keepdims=True)
+        return self.task.temper(total, self.temperature)
 
 
 def widen(matrix: np.ndarray, width: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -82,8 +83,14 @@ def conclude(
         averaging_gain(alone, steady, temperature if not ensemble else 1.0, search.limits.seed),
     )
     honest, honest_best = _correct(
-        search, steady, best, combined, ensemble, (seconds, bootstraps), group, effort.sampled, gains
+        search, steady, best, (combined, temperature), ensemble, (seconds, bootstraps), group, effort.sampled, gains
     )
+    if not np.isfinite(honest.corrected):
+        warnings.warn(
+            f"no recipe's predictions have a finite {metric.label}, so there is no honest score; use another scoring",
+            UserWarning,
+            stacklevel=2,
+        )
     recipe_of = {unit.number: members[0].number for members in groups for unit in members}
     members = chosen
     if refit is not None:
@@ -150,7 +157,7 @@ def _correct(
     search: Search,
     metric: Metric,
     best: Unit,
-    combined: np.ndarray,
+    final: tuple[np.ndarray, float],
     ensemble: bool,
     effort: tuple[float, int | None],
     group: np.ndarray | None,
@@ -159,7 +166,8 @@ def _correct(
 ) -> tuple[HonestScore, HonestScore]:
     """The honest scores of the model and of the best unit alone; `gains` are what averaging over folds adds to each.
 
-    `metric` says what to take for the score of rows that have none, such as those of one class left out by a draw.
+    `final` are the model's out-of-fold predictions and its temperature. `metric` says what to take for the score of
+    rows that have none, such as those of one class left out by a draw.
     """
     problem, places = search.problem, spread(np.arange(len(search.sample_rows)), sampled)
     rows = search.sample_rows[places]
@@ -172,10 +180,13 @@ def _correct(
     seconds, bootstraps = effort
     count, limit = (BOOTSTRAPS, seconds) if bootstraps is None else (bootstraps, np.inf)
     common: dict[str, Any] = {"seed": search.limits.seed, "bootstraps": count}
-    single = correct(evidence, _prediction(best)[rows], raw=best.score, seconds=limit / 3, gain=gains[1], **common)
+    combined, common["temperature"] = final
     if not ensemble:
+        single = correct(evidence, combined[rows], raw=best.score, seconds=limit, gain=gains[0], **common)
         return single, single
-    return correct(evidence, combined[rows], ensemble=True, seconds=limit, gain=gains[0], **common), single
+    model = correct(evidence, combined[rows], ensemble=True, seconds=limit, gain=gains[0], **common)
+    common["temperature"] = 1.0
+    return model, correct(evidence, _prediction(best)[rows], raw=best.score, seconds=limit / 3, gain=gains[1], **common)
 
 
 def _fitting(
