@@ -465,3 +465,16 @@ def test_an_ensemble_that_measured_less_than_the_best_recipe_is_explained():
     assert "The ensemble is delivered all the same" in search_page(data)
     data["ensemble"] |= {"score": 0.81, "gain": 0.01}
     assert "The ensemble is delivered all the same" not in search_page(data)
+
+
+@pytest.mark.parametrize(
+    ("gain", "said"),
+    [(0.0123, "that raises the score by 1.2 points"), (-0.004, "that lowers the score by 0.4 points"), (0.0001, None)],
+)
+def test_what_averaging_over_folds_adds_is_said_where_it_shows(gain, said):
+    from shoal.report.sections import correction_words
+
+    score = {"metric": "accuracy", "raw": 0.9, "corrected": 0.89 + gain, "averaging": gain}
+    text = str(correction_words(score, 100))
+    assert "Taking that luck out lowers the score by 1.0 points" in text
+    assert (said in text) if said else ("one fold at a time" not in text)

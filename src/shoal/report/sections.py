@@ -75,10 +75,11 @@ def correction_words(score: dict[str, Any], recipes: Any) -> Html:
         said += f"Taking that luck out lowers the score by {words.difference(raw - corrected + gain, metric)}."
     else:
         said += "Here that luck turned out too small to matter."
-    if gain:
+    shown = words.difference(abs(gain), metric)
+    if shown != words.difference(0.0, metric):
         said += (
             " What was scored are the networks of one fold at a time. The model averages those of all folds: as they "
-            f"disagree, that {'raises' if gain > 0 else 'lowers'} the score by {words.difference(abs(gain), metric)}."
+            f"disagree, that {'raises' if gain > 0 else 'lowers'} the score by {shown}."
         )
     return paragraph(said)
 
