@@ -103,6 +103,17 @@ def test_a_file_without_names_must_have_as_many_columns(place, call):
     assert "must have the 5 columns of the training file, or the 3 that the model knows; plain.csv has 4" in error
 
 
+def test_a_file_without_names_may_have_all_columns_of_a_training_file_with_names(place):
+    """Or those that the model knows, alone."""
+    model, frame = shoal.load(place / "alone"), houses()
+    assert model._reading.header
+    for part in (frame, frame[["size", "colour", "door"]]):
+        part.to_csv(place / "bare.csv", index=False, header=False)
+        table = read_new_rows(place / "bare.csv", model, None, header=False)
+        assert table.names == ["size", "colour", "door"]
+        np.testing.assert_array_equal(model.predict(table), model.predict(frame))
+
+
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas, lambda frame: frame.to_dict("list")])
 def test_columns_with_names_come_in_any_order_and_more_are_ignored_with_a_warning(fitted, make):
     model, frame = fitted
