@@ -115,17 +115,8 @@ class Table:
         """A column of strings as codes (n,) int64 and its sorted different values, None last, if there."""
         return self.remember(("factor", position), lambda: factorise(self.columns[position]))
 
-    def codes(self) -> np.ndarray:
-        """(n, columns) float64 in which equal cells have equal numbers, missing ones too: to find equal rows."""
-        if self.block is not None:
-            return np.where(np.isnan(self.block), -np.inf, self.block) + 0.0  # minus zero equals zero
-        coded = np.empty((len(self), len(self.names)))
-        for j in range(len(self.names)):
-            coded[:, j] = self.code(j)
-        return coded
-
     def code(self, position: int) -> np.ndarray:
-        """One column of `codes`."""
+        """(n,) float64 of one column, in which equal cells have equal numbers, missing ones too: to find equal rows."""
         column = self.columns[position]
         return _codes(column) if column.dtype != object else self.factor(position)[0].astype(np.float64)
 
