@@ -57,6 +57,10 @@ def seed_of(random_state: Any) -> int:
 
 
 def has_strings(X: Any) -> bool:
+    """Whether there are words in a matrix or in a list of rows."""
+    if isinstance(X, (list, tuple)):
+        rows = (row if isinstance(row, (list, tuple)) else (row,) for row in X)
+        return any(isinstance(cell, str) for row in rows for cell in row)
     return isinstance(X, np.ndarray) and X.ndim == 2 and (
         X.dtype.kind in "US" or (X.dtype == object and any(isinstance(cell, str) for cell in X.ravel()))
     )  # fmt: skip
