@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.search import cells, files
+from shoal.search.honest import ENSEMBLE_CANDIDATES
 from shoal.search.measuring import draw_rows
 from shoal.search.tasks import Task
 from shoal.search.timing import (
     AFTER_INTERRUPT,
     FIRST_LOOK,
-    MOST_CANDIDATES,
     SEARCH_SHARE,
     Clock,
     Effort,
@@ -99,7 +99,7 @@ def test_a_run_ends_in_time_on_any_machine_that_may_become_twice_as_slow(
         machine.time += max(min(clock.left(), budget / 10), 0.1)
     passes = measured(machine, rows, whole, cell)
     last, seconds = finish(passes, clock.time_left(), True, candidates, rows, min(rows, 16_000))
-    known = min(candidates, MOST_CANDIDATES)
+    known = min(candidates, ENSEMBLE_CANDIDATES)
     machine.work(passes.choosing(last.candidates or known) * (last.judged or rows) / machine.speed())
     sampled = last.sampled or min(rows, 16_000)
     at_least = machine.now() + seconds  # more samples than the fewest are drawn until the clock says so

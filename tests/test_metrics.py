@@ -13,6 +13,7 @@ from shoal import Member, ShoalClassifier, ShoalRegressor
 from shoal.search.honest import Evidence, HonestScore, correct
 from shoal.search.problem import make_problem
 from shoal.search.schema import Schema
+from shoal.search.scorers import _partly_wrong, scorer_names
 from shoal.search.summary import chance, honest_words
 from shoal.search.table import Table
 from shoal.search.tasks import ALIASES, CLASSIFICATION, METRICS, MULTILABEL, REGRESSION, Task, find_metric
@@ -309,6 +310,57 @@ def test_what_is_no_score_of_predictions_is_refused_before_anything_is_trained(s
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
     with pytest.raises((ValueError, TypeError), match=words):
         ShoalClassifier(MEMBERS, scoring=scoring, cv=2).fit(X, y)
+
+
+def test_scores_are_cut_off_only_at_the_best_value_that_they_can_have():
+    """A ratio of 18 was shown as 1."""
+    two, number = Task(CLASSIFICATION, 2), Task(REGRESSION, 1)
+    make = sklearn_metrics.make_scorer
+    best = {
+        "positive_likelihood_ratio": np.inf, "neg_negative_likelihood_ratio": 0, "mutual_info_score": np.inf,
+        "jaccard": 1, "neg_log_loss": 0, make(sklearn_metrics.fbeta_score, beta=2): 1,
+        make(sklearn_metrics.cohen_kappa_score, greater_is_better=False): np.inf,
+    }  # fmt: skip
+    assert [find_metric(scoring, two, np.arange(2)).most for scoring in best] == list(best.values())
+    best = {
+        make(sklearn_metrics.mean_squared_error): np.inf, "neg_max_error": 0, "explained_variance": 1,
+        make(sklearn_metrics.r2_score, greater_is_better=False): np.inf,
+    }  # fmt: skip
+    assert [find_metric(scoring, number).most for scoring in best] == list(best.values())
+    X, y = load_breast_cancer(return_X_y=True)
+    model = ShoalClassifier(MEMBERS, scoring="positive_likelihood_ratio", cv=3, seeds=1).fit(X, y)
+    assert model.honest_score_.raw > 2
+    assert model.honest_score_.corrected > 2
+
+
+SUMS = {
+    CLASSIFICATION: [
+        lambda e, X, y: float((e.predict(X) == y).sum()), lambda e, X, y: -float((e.predict(X) != y).sum()),
+        lambda e, X, y: float(np.log(e.predict_proba(X)[np.arange(len(y)), y]).sum()),
+        sklearn_metrics.make_scorer(sklearn_metrics.accuracy_score, normalize=False),
+    ],
+    REGRESSION: [
+        lambda e, X, y: -float(((e.predict(X) - y) ** 2).sum()),
+        lambda e, X, y: -float(np.sqrt(((e.predict(X) - y) ** 2).sum())),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SUMS)
+def test_sums_over_rows_are_refused_and_scores_of_any_number_of_rows_are_not(kind):
+    """Folds, bootstrap samples and all rows would be on three scales."""
+    task = Task(kind, 2 if kind == CLASSIFICATION else 1)
+    _, y, weight = drawn(kind, task.n_outputs, n=40)
+    y, folds = np.abs(y), [np.arange(20), np.arange(20, 40)]
+    for scoring in SUMS[kind]:
+        with pytest.raises(ValueError, match=r"must not grow with the number of rows; .* 40 rows .*: divide it by len"):
+            find_metric(scoring, task, np.arange(2)).check(task, y, np.ones(40), folds)
+    corrected = sklearn_metrics.make_scorer(lambda y, p: (y - p).std(ddof=1) + (y - p).mean())
+    fine = [name for name in scorer_names(task) if not name.endswith("samples")]
+    for scoring in [corrected, *fine]:
+        metric = find_metric(scoring, task, np.arange(2))
+        assert np.isfinite(metric.score(task, _partly_wrong(task, y), y, weight)), scoring
+        metric.check(task, y, weight, folds)
 
 
 def test_scores_without_weights_refuse_rows_with_weights():

@@ -103,6 +103,17 @@ def test_a_file_without_names_must_have_as_many_columns(place, call):
     assert "must have the 5 columns of the training file, or the 3 that the model knows; plain.csv has 4" in error
 
 
+def test_a_file_without_names_may_have_all_columns_of_a_training_file_with_names(place):
+    """Or those that the model knows, alone."""
+    model, frame = shoal.load(place / "alone"), houses()
+    assert model._reading.header
+    for part in (frame, frame[["size", "colour", "door"]]):
+        part.to_csv(place / "bare.csv", index=False, header=False)
+        table = read_new_rows(place / "bare.csv", model, None, header=False)
+        assert table.names == ["size", "colour", "door"]
+        np.testing.assert_array_equal(model.predict(table), model.predict(frame))
+
+
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas, lambda frame: frame.to_dict("list")])
 def test_columns_with_names_come_in_any_order_and_more_are_ignored_with_a_warning(fitted, make):
     model, frame = fitted
@@ -122,6 +133,28 @@ def test_arrays_have_the_columns_of_the_training_data_in_their_order(fitted):
     np.testing.assert_array_equal(model.predict(frame.to_numpy()), model.predict(frame))
     with pytest.raises(ValueError, match="X has 2 features, but ShoalRegressor is expecting 3 features as input"):
         model.predict(frame.to_numpy()[:, :2])
+
+
+def test_lists_of_rows_with_words_are_taken_by_place_and_lists_of_dicts_by_name(fitted):
+    model, frame = fitted
+    expected, rows = model.predict(frame), frame.to_numpy(dtype=object).tolist()
+    np.testing.assert_array_equal(model.predict(rows), expected)
+    np.testing.assert_array_equal(model.predict([tuple(row) for row in rows]), expected)
+    records = frame[["door", "colour", "size"]].to_dict("records")
+    np.testing.assert_array_equal(model.predict(records), expected)
+    one = {"size": 40.0, "colour": "red", "door": 0.5}
+    left_out = {name: one[name] for name in ("size", "door")}
+    assert model.predict([one, left_out])[1] == model.predict([one | {"colour": None}])[0]
+    for bad, words in (
+        ([row[:2] for row in rows], "X has 2 features, but ShoalRegressor is expecting 3 features"),
+        ([[40.0, "red", 0.5], [1.0, "red"]], "rows must be equally long; got lengths 2, 3"),
+        (["red", "blue"], "Expected 2D array, got 1D array"),
+        ([one, [40.0, "red", 0.5]], "must hold dicts or lists, not both; got list beside dict"),
+        ([{"size": 1.0}], "'colour' and 'door' are missing"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            model.predict(bad)
+    np.testing.assert_array_equal(ShoalRegressor(MEMBERS, **QUICK).fit(rows, houses()["price"]).predict(rows), expected)
 
 
 def test_frames_for_a_model_without_names_are_taken_by_place(fitted):

@@ -135,6 +135,52 @@ def test_a_check_says_what_it_needs(place, call, tmp_path):
     assert "format version 2" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
 
 
+ALTERED = {
+    "search.effort must be an object; got None": lambda s: s["search"].update(effort=None),
+    "a field of search.effort must be one of forms, folds": lambda s: s["search"].update(effort={"speed": 3}),
+    "search.effort.rows must be a whole number": lambda s: s["search"].update(effort={"rows": "x"}),
+    "search.effort.rows must not be more than the 150 rows": lambda s: s["search"].update(effort={"rows": 1_000_000}),
+    "search.effort.judged must not be more": lambda s: s["search"].update(effort={"judged": 151}),
+    "search.effort.forms.0 must be one of plain": lambda s: s["search"].update(effort={"forms": ["round"]}),
+    "log.0.recipes.1.0 must be one of plain; got": lambda s: s["search"].update(effort={"forms": ["plain"]}),
+    "search.seeds is missing": lambda s: s["search"].pop("seeds"),
+    "search.recipes is missing": lambda s: s["search"].pop("recipes"),
+    "search.seed must be a whole number": lambda s: s["search"].update(seed=None),
+    "search.budget must be above zero": lambda s: s["search"].update(budget=0),
+    "result.score must be an object": lambda s: s["result"].update(score=None),
+    "result.score.bootstraps is missing": lambda s: s["result"]["score"].pop("bootstraps"),
+    "data.missing must be a list; got None": lambda s: s["data"].update(missing=None),
+    "data.missing.0 must be a string": lambda s: s["data"].update(missing=[3]),
+    "data.sep must be one character": lambda s: s["data"].update(sep="ab"),
+    "data.path must be a string": lambda s: s["data"].update(path=None),
+    "versions must be an object": lambda s: s.update(versions=None),
+    "log must not be empty": lambda s: s.update(log=[]),
+    "log.0.rungs is missing": lambda s: s["log"][0].pop("rungs"),
+    "log.0.recipes.0.1 must be an object": lambda s: s["log"][0]["recipes"][0].__setitem__(1, None),
+    "log.0.rungs.0.kept.0 must be a whole number": lambda s: s["log"][0]["rungs"][0].update(kept=[99]),
+    "log.0.rungs.0.epochs must be as many": lambda s: s["log"][0]["rungs"][0]["epochs"].pop(),
+    "learning_rate": lambda s: s["log"][0]["recipes"][0][1].update(learning_rate="fast"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ALTERED)
+def test_altered_settings_are_refused_by_the_name_of_the_field(words, place, tmp_path, call):
+    settings = json.loads((place / "first/settings.json").read_text())
+    ALTERED[words](settings)
+    (tmp_path / "settings.json").write_text(json.dumps(settings))
+    said = call(tmp_path, "search", "--repeat", ".", "--dry-run", code=2).stderr
+    assert "settings.json was altered: " in said
+    assert words in said
+    assert "repeat from an unchanged copy" in said
+    assert len(said.strip().splitlines()) == 1, said
+
+
+def test_a_check_is_no_dry_run(place, call):
+    said = call(place, "search", "--repeat", "first", "--check", "--dry-run", code=2)
+    assert "--dry-run makes none; leave out one of them" in said.stderr
+    assert said.stdout == ""
+
+
 def test_the_command_gives_what_the_library_gives_and_another_seed_other_bits(place):
     saved = shoal.load(place / "first" / "model")
     X, y = iris_table()

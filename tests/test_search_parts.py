@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal import Member
+from shoal import Member, ShoalClassifier
 from shoal.search import rundir
+from shoal.search.arguments import threads_of
 from shoal.search.honest import HonestScore
 from shoal.search.question import ask
 from shoal.search.space import Recipe, Space
@@ -210,3 +211,15 @@ def test_one_time_is_not_one_times():
     said = honest_words(honest, 0.01, "y", 10)
     assert "about 1 right answer in 100" in said[0]
     assert "is right 1 time in 100" in said[1]
+
+
+@pytest.mark.parametrize("jobs", [0, 5000, True, "2", 1.5])
+def test_wrong_numbers_of_jobs_are_named_as_the_user_gave_them(jobs):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    with pytest.raises(ValueError, match=rf"^n_jobs must be a number of threads from 1 to 4096, .* got {jobs!r}$"):
+        ShoalClassifier(n_jobs=jobs).fit(X, X[:, 0] > 0)
+
+
+def test_minus_one_is_all_cores(monkeypatch):
+    monkeypatch.setenv("SHOAL_THREADS", "4")
+    assert [threads_of(jobs) for jobs in (None, 3, -1, -2, -9)] == [4, 3, 4, 3, 1]

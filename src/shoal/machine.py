@@ -8,6 +8,8 @@ import platform
 
 import numpy as np
 
+MOST_THREADS = 4096
+
 
 def thread_count(threads: int | None = None) -> int:
     """Threads to use: what was asked for, else SHOAL_THREADS, else the cores this process may run on."""
@@ -16,8 +18,8 @@ def thread_count(threads: int | None = None) -> int:
         threads = int(named) if named.isdigit() else -1
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not 1 <= threads <= 4096:
-        raise ValueError(f"threads must be a whole number from 1 to 4096; got {named or threads!r}")
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not 1 <= threads <= MOST_THREADS:
+        raise ValueError(f"threads must be a whole number from 1 to {MOST_THREADS}; got {named or threads!r}")
     return int(threads)
 
 

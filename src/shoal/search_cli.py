@@ -97,6 +97,8 @@ def search(
     earlier = None
     if repeat is not None:
         request, earlier = _repeated(context, request, repeat)
+        if check and dry_run:
+            raise ValueError("--check compares the models of two runs, and --dry-run makes none; leave out one of them")
     elif check:
         raise ValueError("--check needs the run to be repeated: shoal search --repeat shoal-runs/data-1 --check")
     if not Session(_complete(request), earlier, repeat, check).run(out, dry_run):
@@ -131,7 +133,8 @@ def _complete(request: Request) -> Request:
 
 def _repeated(context: typer.Context, request: Request, path: Path) -> tuple[Request, dict[str, Any]]:
     """The request of an earlier run, and that run."""
-    from shoal.search.rundir import different_versions, read_settings
+    from shoal.search.repeating import check_repeatable
+    from shoal.search.rundir import different_versions, read_settings, settings_file
 
     for name in context.params:
         source = context.get_parameter_source(name)
@@ -139,6 +142,7 @@ def _repeated(context: typer.Context, request: Request, path: Path) -> tuple[Req
             flag = "--" + name.replace("_", "-")
             raise ValueError(f"--repeat takes all settings from {path}; leave out {flag}")
     earlier = read_settings(path)
+    check_repeatable(earlier, settings_file(path))
     data = earlier["data"]
     for change in different_versions(earlier.get("versions", {})):
         print(f"note: {change}, so the last digits may differ", file=sys.stderr)

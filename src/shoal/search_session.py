@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shoal.search.rundir import RunFolder
     from shoal.search.screen import Screen
     from shoal.search.table import Table
+    from shoal.search.timing import Effort
 
 DEMO = "breast-cancer-wisconsin"
 READING_SHARE = 0.5  # of the budget that reading may take
@@ -111,6 +112,7 @@ class Session:
     """One run of `shoal search`, from the file to the folder with the results."""
 
     stop: Stop
+    effort: Effort  # of the run to be repeated
 
     def __init__(
         self, request: Request, earlier: dict[str, Any] | None, settings: Path | None = None, check: bool = False
@@ -143,6 +145,7 @@ class Session:
                 f"--repeat needs the data of the earlier run, and {self.source.name} of this scikit-learn is another"
             )
         self._understand()
+        self._check_effort()
         self._plan()
         if dry_run:
             return True
@@ -179,6 +182,17 @@ class Session:
                 f"--repeat needs the data of the earlier run, and {file} has changed since (another checksum); if "
                 f"there is an unchanged copy, {remedy}"
             )
+
+    def _check_effort(self) -> None:
+        """For a repetition: what the earlier run went without must fit the data."""
+        from shoal.search.repeating import check_effort_fits
+        from shoal.search.rundir import settings_file
+        from shoal.search.timing import Effort
+
+        if self.earlier is not None:
+            assert self.settings is not None
+            self.effort = Effort.from_dict(self.earlier["search"].get("effort", {}))
+            check_effort_fits(self.effort, len(self.question.y), settings_file(self.settings))
 
     def _understand(self) -> None:
         """Say what the data are taken for."""
@@ -294,7 +308,7 @@ class Session:
         from shoal.search import background
         from shoal.search.estimators import Hooks, ShoalClassifier, ShoalRegressor
         from shoal.search.problem import default_repeats
-        from shoal.search.timing import Clock, Effort
+        from shoal.search.timing import Clock
 
         request, question = self.request, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
@@ -314,7 +328,7 @@ class Session:
         if self.earlier is not None:
             estimator._hooks.repeats = self.earlier["search"]["repeats"]
             estimator._hooks.repeat = self.earlier["log"]
-            estimator._hooks.effort = Effort.from_dict(self.earlier["search"].get("effort", {}))
+            estimator._hooks.effort = self.effort
             estimator._hooks.bootstraps = self.earlier["result"]["score"]["bootstraps"]
         estimator.target_name_ = question.target
         try:

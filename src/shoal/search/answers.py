@@ -57,7 +57,9 @@ def _named(table: Table, known: Sequence[str], all_names: Sequence[str], path: P
             f"a file without names must have the {len(all_names)} columns of the training file, or the {len(known)} "
             f"that the model knows; {path} has {count}: give it the same columns, or names"
         )
-    return Table(known, table.columns) if count == len(known) != len(all_names) else table
+    if count == len(known) != len(all_names):
+        return Table(known, table.columns)
+    return Table(all_names, table.columns) if all_names else table
 
 
 def answer(estimator: Any, table: Table, proba: bool) -> tuple[list[str], Iterable[Sequence[Any]]]:

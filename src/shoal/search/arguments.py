@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.machine import thread_count
+from shoal.machine import MOST_THREADS, thread_count
 
 LARGEST_TARGET = 1e37  # predictions are kept in single precision, which ends at 3e38
 SMALLEST_TARGET = 1e-30
@@ -37,9 +37,15 @@ def yes_or_no(name: str, value: Any) -> bool:
 
 
 def threads_of(n_jobs: int | None) -> int:
-    if isinstance(n_jobs, Integral) and n_jobs < 0:
-        return max(1, thread_count() + 1 + int(n_jobs))
-    return thread_count(n_jobs)
+    """None: what SHOAL_THREADS says, or all cores; -1: all cores, -2: all but one, and so on."""
+    if n_jobs is None:
+        return thread_count()
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0 or n_jobs > MOST_THREADS:
+        raise ValueError(
+            f"n_jobs must be a number of threads from 1 to {MOST_THREADS}, -1 (all cores) or below, or None; got "
+            f"{n_jobs!r}"
+        )
+    return int(n_jobs) if n_jobs > 0 else max(1, thread_count() + 1 + int(n_jobs))
 
 
 def seed_of(random_state: Any) -> int:
@@ -51,6 +57,10 @@ def seed_of(random_state: Any) -> int:
 
 
 def has_strings(X: Any) -> bool:
+    """Whether there are words in a matrix or in a list of rows."""
+    if isinstance(X, (list, tuple)):
+        rows = (row if isinstance(row, (list, tuple)) else (row,) for row in X)
+        return any(isinstance(cell, str) for row in rows for cell in row)
     return isinstance(X, np.ndarray) and X.ndim == 2 and (
         X.dtype.kind in "US" or (X.dtype == object and any(isinstance(cell, str) for cell in X.ravel()))
     )  # fmt: skip

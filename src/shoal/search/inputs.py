@@ -1,7 +1,8 @@
 """New rows, in whatever form they come, as a table with the columns of the training data.
 
 One rule for Python and the command line: columns with names are found by them, in any order; more columns than the
-training data had are ignored, with a note; arrays have the columns of the training data, in their order.
+training data had are ignored, with a note; arrays and lists of lists have the columns of the training data, in their
+order; a list of dicts is rows with names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_array
 from shoal.search.arguments import has_strings
 from shoal.search.reading import Reading
 from shoal.search.schema import Schema, listed
-from shoal.search.table import Table, with_unique_names
+from shoal.search.table import Table, nested, rows_as_columns, with_unique_names
 
 
 def has_names(X: Any) -> bool:
@@ -27,6 +28,7 @@ def new_table(estimator: Any, X: Any) -> Table:
     """The table that a fitted estimator predicts."""
     schema: Schema = estimator.schema_
     reading: Reading = getattr(estimator, "_reading", None) or Reading()
+    X = rows_as_columns(X)
     if not has_names(X):
         return reading.without_marks(_by_place(estimator, X, reading))
     table = Table.of(with_unique_names(X), missing=reading.missing)
@@ -53,7 +55,10 @@ def _by_place(estimator: Any, X: Any, reading: Reading) -> Table:
     names = [column.name for column in estimator.schema_.columns]
     if not has_strings(X):
         X = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
-    _check_width(estimator, X.shape[1])
+    elif isinstance(X, (list, tuple)):
+        X = nested(X)
+    if X.ndim == 2:
+        _check_width(estimator, X.shape[1])
     return Table.of(X, names, missing=reading.missing)
 
 

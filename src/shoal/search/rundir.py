@@ -182,9 +182,14 @@ def write_settings(folder: Path, settings: dict[str, Any]) -> None:
     settings["log"] = log
 
 
+def settings_file(path: Path) -> Path:
+    """That of the folder of a run, or the file itself."""
+    return path / SETTINGS if path.is_dir() else path
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """From settings.json or the folder of a run."""
-    file = path / SETTINGS if path.is_dir() else path
+    file = settings_file(path)
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}; --repeat takes the {SETTINGS} of an earlier run")
     try:
@@ -195,20 +200,27 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise ValueError(f"{file} does not hold the settings of a run; --repeat takes the {SETTINGS} of one")
     if settings.get("version") != VERSION:
         raise ValueError(f"{file} has format version {settings.get('version')}; this Shoal reads version {VERSION}")
-    if not all(isinstance(settings.get(part), dict) for part in ("data", "search", "result")) or "log" not in settings:
-        raise ValueError(f"{file} was altered: parts of the settings are missing; repeat from an unchanged copy")
-    needed = {
-        "data": DATA_KEYS,
-        "search": SEARCH_KEYS,
-        "result": ("score",),
-    }
-    whole = all(name in settings[part] for part, names in needed.items() for name in names)
-    rounds = isinstance(settings["log"], list) and all(
-        isinstance(entry, dict) and {"recipes", "rungs"} <= set(entry) for entry in settings["log"]
-    )
-    if not whole or not rounds:
-        raise ValueError(f"{file} was altered: parts of the settings are missing; repeat from an unchanged copy")
+    missing = _missing_field(settings)
+    if missing:
+        raise ValueError(f"{file} was altered: {missing} is missing; repeat from an unchanged copy")
     return settings
+
+
+def _missing_field(settings: dict[str, Any]) -> str:
+    """The first part or field that all runs have and these settings have not; empty where there is none."""
+    for part, names in {"data": DATA_KEYS, "search": SEARCH_KEYS, "result": ("score",)}.items():
+        if not isinstance(settings.get(part), dict):
+            return part
+        for name in names:
+            if name not in settings[part]:
+                return f"{part}.{name}"
+    if not isinstance(settings.get("log"), list):
+        return "log"
+    for k, entry in enumerate(settings["log"]):
+        for name in ("recipes", "rungs"):
+            if not isinstance(entry, dict) or name not in entry:
+                return f"log.{k}.{name}"
+    return ""
 
 
 def find_model(path: Path) -> tuple[Path, dict[str, Any] | None]:

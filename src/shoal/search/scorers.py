@@ -25,6 +25,16 @@ SIZES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.87, 0.92, 0.95, 0.975, 0.99)  # of er
 FAR = (0.5, 0.85)
 HOPELESS = -1e30  # the value of rows of predictions that cannot be scored; a product with zero must not be NaN
 MOST_REPEATS = 1000
+MOST_GROWTH = 0.1  # of a score whose rows are there twice; what is divided by n - 1 changes less, sums change more
+AT_MOST_ONE = (
+    "accuracy_score", "balanced_accuracy_score", "top_k_accuracy_score", "f1_score", "fbeta_score", "precision_score",
+    "recall_score", "jaccard_score", "roc_auc_score", "average_precision_score", "matthews_corrcoef",
+    "cohen_kappa_score", "r2_score", "explained_variance_score", "d2_absolute_error_score", "d2_pinball_score",
+    "d2_tweedie_score", "d2_log_loss_score", "d2_brier_score", "rand_score", "adjusted_rand_score",
+    "adjusted_mutual_info_score", "normalized_mutual_info_score", "homogeneity_score", "completeness_score",
+    "v_measure_score", "fowlkes_mallows_score",
+)  # fmt: skip
+NEVER_NEGATIVE = ("_error", "_loss", "_deviance", "_likelihood_ratio")  # how scikit-learn's errors are called
 Cells = tuple[np.ndarray, int, np.ndarray]
 Value = Callable[[Task, np.ndarray, np.ndarray, np.ndarray], float]
 
@@ -54,6 +64,19 @@ class Scored(Metric):
                 raise ValueError(
                     f"scoring {self.name!r} gives no number for the predictions of this {task.kind} on fold {k}: {said}"
                 )
+        self._refuse_sums(task, _partly_wrong(task, y), y)
+
+    def _refuse_sums(self, task: Task, p: np.ndarray, y: np.ndarray) -> None:
+        """Folds and samples differ in size: a sum over rows would be on another scale in each of them."""
+        one, two = np.ones(len(y)), np.ones(2 * len(y))
+        once = self.value(task, p, y, one)
+        twice = self.value(task, np.concatenate([p, p]), np.concatenate([y, y]), two)
+        rounding = 1e-12 * max(1.0, float(np.abs(y).max()))
+        if abs(twice - once) > max(MOST_GROWTH * max(abs(once), abs(twice)), rounding):  # not where one of them is NaN
+            raise ValueError(
+                f"scoring {self.name!r} must not grow with the number of rows; it gives {once:g} for {len(y)} rows and "
+                f"{twice:g} for the same rows twice: divide it by len(y)"
+            )
 
 
 def find_scorer(scoring: Any, task: Task, classes: np.ndarray | None) -> Scored | None:
@@ -68,11 +91,9 @@ def find_scorer(scoring: Any, task: Task, classes: np.ndarray | None) -> Scored 
         call, name = scoring, _name(scoring)
         _refuse_metric(call, name)
     ask = _Question(call, classes)
-    sign = getattr(call, "_sign", None)
-    most = np.inf if not _module(call).startswith("sklearn.") else 1.0 if sign == 1 else 0.0
     label = name.removeprefix("neg_").replace("_", " ") + (" (negative)" if name.startswith("neg_") else "")
     return Scored(
-        name, label, (task.kind,), _Influence(ask.value), most=most, value=ask.value, complaint=ask.complaint
+        name, label, (task.kind,), _Influence(ask.value), most=_most(call), value=ask.value, complaint=ask.complaint
     )  # fmt: skip
 
 
@@ -87,6 +108,16 @@ def _fits(call: Any, task: Task) -> bool:
 
 def _module(call: Any) -> str:
     return str(getattr(getattr(call, "_score_func", None), "__module__", ""))
+
+
+def _most(call: Any) -> float:
+    """The best value that a score can have, where it is known."""
+    if not _module(call).startswith("sklearn."):
+        return float("inf")
+    name = str(getattr(call._score_func, "__name__", ""))
+    if call._sign > 0:
+        return 1.0 if name in AT_MOST_ONE else float("inf")
+    return 0.0 if name.endswith(NEVER_NEGATIVE) else float("inf")
 
 
 def _name(call: Any) -> str:
@@ -243,6 +274,13 @@ def _reference(task: Task, y: np.ndarray) -> np.ndarray:
         return np.asarray(0.2 + 0.4 * y + 0.2 * other)
     one = np.eye(task.n_outputs)
     return np.asarray(0.5 * one[y] + 0.3 * one[other] + 0.2 / task.n_outputs)
+
+
+def _partly_wrong(task: Task, y: np.ndarray) -> np.ndarray:
+    """The same with every third row's prediction that of another row, so that errors can be counted."""
+    p = _reference(task, y)
+    wrong = np.arange(len(y)) % 3 == 0
+    return np.where(wrong[:, None], np.roll(p, 1, axis=0), p)
 
 
 # ---- values per row ----

@@ -30,14 +30,14 @@ def check_body(body: Mapping[str, Any], parameters: Iterable[str]) -> None:
     if missing:
         raise ValueError(f"the field {missing[0]} is missing")
     _refuse_infinite("", body)
-    unknown = set(_a("parameters", body["parameters"], dict)) - set(parameters)
+    unknown = set(a("parameters", body["parameters"], dict)) - set(parameters)
     if unknown:
         raise ValueError(f"parameters must be those of an estimator; got {_shown(min(unknown))}")
     jobs = body["parameters"].get("n_jobs")
     if jobs is not None:
         whole("parameters.n_jobs", jobs, -LARGEST)
     one_of("kind", body["kind"], KINDS)
-    task = _a("task", body["task"], dict)
+    task = a("task", body["task"], dict)
     one_of("task.kind", task.get("kind"), KINDS[body["kind"]])
     whole("task.n_outputs", task.get("n_outputs"), 1)
     number("temperature", body["temperature"], *TEMPERATURE)
@@ -48,37 +48,37 @@ def check_body(body: Mapping[str, Any], parameters: Iterable[str]) -> None:
 
 
 def _check_schema(body: Mapping[str, Any]) -> None:
-    columns = _a("schema.columns", _a("schema", body["schema"], dict).get("columns"), list)
+    columns = a("schema.columns", a("schema", body["schema"], dict).get("columns"), list)
     for j, column in enumerate(columns):
-        one_of(f"schema.columns.{j}.kind", _a(f"schema.columns.{j}", column, dict).get("kind"), (*USED, *DROPPED))
-        _a(f"schema.columns.{j}.name", column.get("name"), str)
-    count = whole("results.n_features_in_", _a("results", body["results"], dict).get("n_features_in_"), 1)
+        one_of(f"schema.columns.{j}.kind", a(f"schema.columns.{j}", column, dict).get("kind"), (*USED, *DROPPED))
+        a(f"schema.columns.{j}.name", column.get("name"), str)
+    count = whole("results.n_features_in_", a("results", body["results"], dict).get("n_features_in_"), 1)
     if count != len(columns):
         raise ValueError(f"results.n_features_in_ must be the number of columns, {len(columns)}; got {count}")
     names = body["feature_names"]
     if names is not None and (not isinstance(names, list) or names != [column["name"] for column in columns]):
         raise ValueError(f"feature_names must be null or the names of the columns; got {_shown(names)}")
     if body["one_column"] is not None:
-        _a("one_column", body["one_column"], bool)
+        a("one_column", body["one_column"], bool)
     if body["target_name"] is not None:
-        _a("target_name", body["target_name"], str)
+        a("target_name", body["target_name"], str)
 
 
 def _check_parts(body: Mapping[str, Any]) -> None:
-    if not _a("encoders", body["encoders"], list):
+    if not a("encoders", body["encoders"], list):
         raise ValueError("encoders must not be empty; got []")
-    widths = _a("widths", body["widths"], dict)
+    widths = a("widths", body["widths"], dict)
     for view, width in widths.items():
         whole(f"widths.{view}", width, 1)
-    if not _a("parts", body["parts"], list):
+    if not a("parts", body["parts"], list):
         raise ValueError("parts must not be empty; got []")
     for k, part in enumerate(body["parts"]):
-        _a(f"parts.{k}", part, dict)
+        a(f"parts.{k}", part, dict)
         number(f"parts.{k}.weight", part.get("weight"), 0.0, 1.0 + UNEVEN)
         whole(f"parts.{k}.recipe", part.get("recipe"), 0)
         one_of(f"parts.{k}.view", part.get("view"), widths)
-        _a(f"parts.{k}.label", part.get("label"), str)
-        _a(f"parts.{k}.member", part.get("member"), dict)
+        a(f"parts.{k}.label", part.get("label"), str)
+        a(f"parts.{k}.member", part.get("member"), dict)
     total = math.fsum(part["weight"] for part in body["parts"])
     if abs(total - 1.0) > UNEVEN:
         raise ValueError(f"the weights of parts must sum to 1; they sum to {total:.6g}")
@@ -93,10 +93,10 @@ def _check_classes(body: Mapping[str, Any]) -> None:
         if classes is not None:
             raise ValueError(f"classes must be null for a regressor; got {_shown(classes)}")
         return
-    values = _a("classes.values", _a("classes", classes, dict).get("values"), list)
+    values = a("classes.values", a("classes", classes, dict).get("values"), list)
     if len(values) != body["task"]["n_outputs"]:
         raise ValueError(f"classes must be as many as task.n_outputs, {body['task']['n_outputs']}; got {len(values)}")
-    kind = _a("classes.dtype", classes.get("dtype"), str).lstrip("<>=|")
+    kind = a("classes.dtype", classes.get("dtype"), str).lstrip("<>=|")
     if kind != "object" and (not kind[:1] or kind[0] not in "biufUS" or not kind[1:].isdigit()):
         raise ValueError(f"classes.dtype must be one of numbers or strings; got {_shown(classes['dtype'])}")
     if not all(isinstance(value, (str, int, float)) for value in values):
@@ -104,21 +104,21 @@ def _check_classes(body: Mapping[str, Any]) -> None:
 
 
 def _check_results(body: Mapping[str, Any]) -> None:
-    board = _a("leaderboard", body["leaderboard"], dict)
-    lengths = {len(_a(f"leaderboard.{name}", column, list)) for name, column in board.items() if column is not None}
+    board = a("leaderboard", body["leaderboard"], dict)
+    lengths = {len(a(f"leaderboard.{name}", column, list)) for name, column in board.items() if column is not None}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(f"columns of leaderboard must be equally long, and not empty; got lengths {sorted(lengths)}")
     rows = lengths.pop()
     whole("results.best_index_", body["results"].get("best_index_"), 0, rows - 1)
     whole("results.n_networks_", body["results"].get("n_networks_"), 1)
-    params = _a("cv_results.params", _a("cv_results", body["cv_results"], dict).get("params"), list)
+    params = a("cv_results.params", a("cv_results", body["cv_results"], dict).get("params"), list)
     for name, column in [("params", params), *body["cv_results"].items()]:
-        if column is not None and len(_a(f"cv_results.{name}", column, list)) != rows:
+        if column is not None and len(a(f"cv_results.{name}", column, list)) != rows:
             raise ValueError(f"cv_results.{name} must have {rows} rows, as leaderboard; got {len(column)}")
-    for name, value in _a("honest_score", body["honest_score"], dict).items():
+    for name, value in a("honest_score", body["honest_score"], dict).items():
         if name != "metric" and WORDS.get(str(value)) is None:
             number(f"honest_score.{name}", value)
-    _a("best_member", body["best_member"], dict)
+    a("best_member", body["best_member"], dict)
 
 
 def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, bags: int) -> None:
@@ -177,13 +177,14 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> None:
 
 def numbers(name: str, values: Any) -> np.ndarray:
     """(n,) of a list in which words stand for what JSON cannot write."""
-    found = [WORDS.get(value, value) if isinstance(value, str) else value for value in _a(name, values, list)]
+    found = [WORDS.get(value, value) if isinstance(value, str) else value for value in a(name, values, list)]
     for value in found:
         number(name, 0.0 if isinstance(value, float) else value)
     return np.array(found, dtype=np.float64)
 
 
-def _a(name: str, value: Any, kind: type) -> Any:
+def a(name: str, value: Any, kind: type) -> Any:
+    """The value, which must be of this kind: an object, a list, a string, or true or false."""
     if not isinstance(value, kind):
         words = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
         raise ValueError(f"{name} must be {words[kind]}; got {_shown(value)}")

@@ -46,7 +46,7 @@ class Table:
 
     @staticmethod
     def of(X: Any, names: Sequence[str] | None = None, missing: Iterable[str] = ()) -> Table:
-        """From a 2-D array or nested list, a dict of columns, a pandas, polars or pyarrow table, or a Table.
+        """From a 2-D array or nested list, a dict of columns, a list of dicts, a Table, or a frame of another library.
 
         missing: words for missing values; "inf" and "-inf" are looked for among numbers, too.
         """
@@ -115,17 +115,8 @@ class Table:
         """A column of strings as codes (n,) int64 and its sorted different values, None last, if there."""
         return self.remember(("factor", position), lambda: factorise(self.columns[position]))
 
-    def codes(self) -> np.ndarray:
-        """(n, columns) float64 in which equal cells have equal numbers, missing ones too: to find equal rows."""
-        if self.block is not None:
-            return np.where(np.isnan(self.block), -np.inf, self.block) + 0.0  # minus zero equals zero
-        coded = np.empty((len(self), len(self.names)))
-        for j in range(len(self.names)):
-            coded[:, j] = self.code(j)
-        return coded
-
     def code(self, position: int) -> np.ndarray:
-        """One column of `codes`."""
+        """(n,) float64 of one column, in which equal cells have equal numbers, missing ones too: to find equal rows."""
         column = self.columns[position]
         return _codes(column) if column.dtype != object else self.factor(position)[0].astype(np.float64)
 
@@ -161,12 +152,27 @@ def _convert(X: Any, names: Sequence[str] | None) -> Table:
     if hasattr(X, "column_names") and hasattr(X, "itercolumns"):
         pairs = zip(X.column_names, X.itercolumns(), strict=True)
         return _from_columns([(name, *convert.from_arrow(c, name)) for name, c in pairs], names)
+    X = rows_as_columns(X)
     if isinstance(X, dict):
         X = _as_columns(X)
         return _from_columns([(str(name), convert.from_array(c, str(name)), False) for name, c in X.items()], names)
     if hasattr(X, "nnz") and hasattr(X, "toarray"):
         raise TypeError(f"a sparse matrix ({type(X).__name__}) is not supported: give X.toarray()")
     return _from_array(X, names)
+
+
+def rows_as_columns(X: Any) -> Any:
+    """A list of dicts, which are rows with names, as a dict of columns; all else as it is.
+
+    >>> rows_as_columns([{"size": 1.5, "colour": "red"}, {"colour": "blue"}])
+    {'size': [1.5, None], 'colour': ['red', 'blue']}
+    """
+    if not isinstance(X, (list, tuple)) or not any(isinstance(row, dict) for row in X):
+        return X
+    other = next((row for row in X if not isinstance(row, dict)), None)
+    if other is not None:
+        raise ValueError(f"a list of rows must hold dicts or lists, not both; got {type(other).__name__} beside dict")
+    return {name: [row.get(name) for row in X] for name in dict.fromkeys(name for row in X for name in row)}
 
 
 def _as_columns(cells: dict[Any, Any]) -> dict[Any, Any]:
@@ -202,7 +208,7 @@ def _from_columns(parts: list[tuple[str, np.ndarray, bool]], names: Sequence[str
 
 
 def _from_array(X: Any, names: Sequence[str] | None) -> Table:
-    array = _nested(X) if isinstance(X, (list, tuple)) else np.asanyarray(X)
+    array = nested(X) if isinstance(X, (list, tuple)) else np.asanyarray(X)
     if isinstance(array, np.matrix):
         array = np.asarray(array)
     if array.ndim != 2:
@@ -221,7 +227,7 @@ def _from_array(X: Any, names: Sequence[str] | None) -> Table:
     return _from_columns([(name, column, False) for name, column in zip(found, columns, strict=True)], found)
 
 
-def _nested(rows: Sequence[Any]) -> np.ndarray:
+def nested(rows: Sequence[Any]) -> np.ndarray:
     """A list of rows. Cells stay what they are: numpy alone would make strings of the numbers next to a string."""
     try:
         array = np.array(rows)

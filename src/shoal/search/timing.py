@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from shoal.search.honest import ENSEMBLE_CANDIDATES, FEWEST_BOOTSTRAPS
+
 AFTER_INTERRUPT = 1.5  # seconds from Ctrl-C to the end
 SEARCH_SHARE = 0.6  # of the time after reading that is the search's, if anything else can give way
 FIRST_LOOK = 0.25  # of that time, for one epoch of the first recipes
@@ -21,12 +23,11 @@ FEWEST_ROWS = 2_000
 PASSES_TO_FINISH = 12  # over all predictions of a recipe: combining, scores
 PASSES_TO_REPORT = 25  # the same for the tables and figures of a report
 CHOOSING, SCORING = 0.3, 0.45  # shares of the time for the end: ensemble, honest score; the rest is for surprises
-FEWEST_CANDIDATES, MOST_CANDIDATES = 16, 128
+FEWEST_CANDIDATES = 16
 FEWEST_JUDGED = 500  # rows that an ensemble is chosen on
 FEWEST_SCORED = 1_000  # rows of the honest score
 CHOOSING_STEPS, CHOOSING_PASSES = 30, 10  # of weighing and over predictions
 AVERAGING_PASSES = 250  # over predictions: the temperature tries many
-FEWEST_BOOTSTRAPS = 40
 SCORING_STEPS, SCORING_PASSES = 14, 8  # of weighing and over predictions, in a bootstrap sample
 SURPRISES = 1.5  # times what cannot be left out is kept back
 LEAST_END, MOST_END = 0.03, 0.08  # of the budget, for ensemble and honest score
@@ -157,7 +158,7 @@ class Passes:
 
     def reserve(self, budget: float, report: bool, candidates: int, sampled: int) -> float:
         """To be kept back for the end: what cannot be left out, and as much of the rest as is worth its time."""
-        known = min(candidates, MOST_CANDIDATES)
+        known = min(candidates, ENSEMBLE_CANDIDATES)
         least = self.choosing(min(known, FEWEST_CANDIDATES)) * min(self.rows, FEWEST_JUDGED)
         least += self.scoring(known) * min(sampled, FEWEST_SCORED)
         wanted = (self.choosing(known) * self.rows + self.scoring(known) * sampled) / (CHOOSING + SCORING)
@@ -171,7 +172,7 @@ def finish(passes: Passes, left: float, report: bool, candidates: int, rows: int
     `candidates` of the ensemble, `rows` to choose it on, `sampled` rows of the honest score.
     """
     there = max(left - passes.fixed(report), 0.1)
-    known = min(candidates, MOST_CANDIDATES)
+    known = min(candidates, ENSEMBLE_CANDIDATES)
     each = CHOOSING_STEPS * passes.cell * rows
     few = int(min(known, max(FEWEST_CANDIDATES, CHOOSING * there / each)))
     judged = int(min(rows, max(FEWEST_JUDGED, CHOOSING * there / passes.choosing(few))))
