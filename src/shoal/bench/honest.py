@@ -28,6 +28,7 @@ SCORES = {"classification": ("accuracy", "neg_log_loss"), "regression": ("r2", "
 GENERATED = ("clusters", "noisy clusters", "products", "curves")
 LEAST, MOST = 0.92, 0.98
 CHANCE_ROWS = 200
+FIRST_SEED = 100  # the width of intervals was chosen on splits 0 to 2
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def real(settings: Settings) -> Iterator[Case]:
         if settings.only and entry["name"] not in settings.only:
             continue
         path = index.parent / f"{entry['name']}.csv.gz"
-        for seed in range(settings.splits):
+        for seed in range(FIRST_SEED, FIRST_SEED + settings.splits):
             for scoring in SCORES[entry["task"]]:
                 options = {"recipes": settings.recipes, "seeds": 2}
                 yield Case("real", entry["name"], entry["task"], scoring, seed, options, _split(path, seed))
@@ -109,7 +110,7 @@ def _split(path: Any, seed: int) -> Callable[[], tuple[Any, Any, Any, Any]]:
 def generated(settings: Settings) -> Iterator[Case]:
     for name in GENERATED:
         task = "regression" if name == "curves" else "classification"
-        for seed in range(settings.seeds):
+        for seed in range(FIRST_SEED, FIRST_SEED + settings.seeds):
             for scoring in SCORES[task]:
                 options = {"budget": settings.seconds}
                 yield Case("generated", name, task, scoring, seed, options, _generate(name, settings.rows, seed))
@@ -139,7 +140,7 @@ def _generate(name: str, rows: int, seed: int) -> Callable[[], tuple[Any, Any, A
 
 
 def random_labels(settings: Settings) -> Iterator[Case]:
-    for seed in range(settings.chance):
+    for seed in range(FIRST_SEED, FIRST_SEED + settings.chance):
 
         def load(seed: int = seed) -> tuple[Any, Any, Any, Any]:
             X = np.random.default_rng(seed).normal(size=(CHANCE_ROWS, 6))
@@ -288,6 +289,8 @@ def notes(settings: Settings, found: Sequence[dict[str, Any]]) -> list[str]:
     return [
         f"Real tables: 60% of the rows, drawn at random, to search on with {settings.recipes} recipes.",
         f"Generated tables: {settings.rows:,} rows to search on in {settings.seconds:g} s, as many to score on.",
+        "Intervals were made 1.3 times as wide after a run on other splits of the same tables (seeds 0 to 2), in which 91% "
+        "were covered; these splits have the seeds 100 to 102.",
         "Splits of one table share rows, so cases are not independent; with about 230 of them the share covered has a "
         "standard error of at least 1.4 points.",
         f"Random labels: {CHANCE_ROWS} rows, two equally frequent classes; the truth is 0.5.",
