@@ -136,7 +136,8 @@ def correct(
     # Networks of one fold err together, and folds share training rows: out-of-fold errors are not independent, and
     # vary more than independent ones would (Bates, Hastie and Tibshirani, 2024). By how much was measured
     # (`shoal bench honest`).
-    low, high = corrected + WIDER * (low - corrected), corrected + WIDER * (high - corrected)
+    if np.isfinite([low, high]).all():
+        low, high = corrected + WIDER * (low - corrected), corrected + WIDER * (high - corrected)
     low, high = np.clip([low, high], metric.least, metric.most).tolist()
     return HonestScore(
         metric.name, whole if raw is None else raw, corrected, low, high, CONFIDENCE, len(outside), corrected - before
