@@ -203,7 +203,7 @@ def _train(job: Job, subject: Subject, asked: dict[str, Any], out: Path | None) 
     from shoal.parallel.training import check_fit
 
     model, sets, net = _network(subject, asked), subject.sets, subject.net
-    check_fit(job, model, sets.train, sets.valid)
+    check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
     _make_place(out)
     screen = Screen(_epoch_line, quiet=world()[0] != 0)
     parameters = sum(p.numel() for p in model.parameters())

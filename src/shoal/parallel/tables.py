@@ -95,8 +95,9 @@ class Trained:
             table, _ = read_table(Path(rows), **self.prepared.reading)
         else:
             table = Table.of(rows)
+        inputs = self.prepared.inputs(table)
         with torch.no_grad():
-            return self.prepared.answers(self.model(self.prepared.inputs(table)))
+            return self.prepared.answers(_by_rows(self.model(inputs), len(inputs)))
 
 
 def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trained:
@@ -185,7 +186,7 @@ def score(prepared: Prepared, model: nn.Module, test: TensorDataset) -> tuple[di
     """How good the answers are on rows held back: numbers, and a sentence."""
     inputs, target = test.tensors
     with torch.no_grad():
-        output = model(inputs)
+        output = _by_rows(model(inputs), len(inputs))
     if prepared.kind == CLASSIFICATION:
         right = float((output.argmax(1) == target).float().mean())
         return {"test_accuracy": right}, f"test: {right:.2%} right"
@@ -193,6 +194,11 @@ def score(prepared: Prepared, model: nn.Module, test: TensorDataset) -> tuple[di
     r2 = 1 - float(((output - target) ** 2).sum()) / spread if spread else float("nan")
     error = float((output - target).abs().mean()) * float(prepared.scaling.scale[0])
     return {"test_r2": r2, "test_absolute_error": error}, f"test: R2 {r2:.4f}, mean absolute error {error:.4g}"
+
+
+def _by_rows(output: torch.Tensor, rows: int) -> torch.Tensor:
+    """(rows, outputs), also where a network returns one number a row, without a second dimension."""
+    return output.reshape(rows, -1)
 
 
 def default_loss(kind: str, loss: str | None) -> str:

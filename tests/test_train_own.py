@@ -1,0 +1,112 @@
+"""`shoal train` with networks and tables that do not fit: told before training, in one sentence."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from commands import call  # noqa: F401, a fixture
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from shoal.parallel.job import Job
+from shoal.parallel.models import own_network
+from shoal.parallel.tables import load
+from shoal.parallel.training import check_fit
+
+NETWORKS = """
+import sys
+from torch import nn
+
+class Squeezed(nn.Module):
+    def __init__(self, inputs):
+        super().__init__()
+        self.first, self.last = nn.Linear(inputs, 16), nn.Linear(16, 1)
+
+    def forward(self, rows):
+        return self.last(self.first(rows).relu()).squeeze()
+
+class Pair(nn.Linear):
+    def forward(self, rows):
+        return super().forward(rows), rows
+
+class Sum(nn.Linear):
+    def forward(self, rows):
+        return super().forward(rows).sum(0)
+
+def squeezed(inputs, outputs): return Squeezed(inputs)
+def pair(inputs, outputs): return Pair(inputs, outputs)
+def summed(inputs, outputs): return Sum(inputs, outputs)
+def one(inputs, outputs): return nn.Linear(inputs, 1)
+def thirty(inputs, outputs): return nn.Linear(inputs, 30)
+def lazy(inputs, outputs): return nn.Sequential(nn.LazyLinear(8), nn.Linear(8, outputs))
+def nothing(inputs, outputs): return nn.Identity()
+def quits(inputs, outputs): sys.exit(4)
+"""
+SERIAL = ("--strategy", "serial", "--epochs", "1")
+
+
+@pytest.fixture(autouse=True)
+def _handler():
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def points(folder: Path, count: int = 120) -> None:
+    """sums.csv has a number to predict, signs.csv one of two words."""
+    (folder / "own.py").write_text(NETWORKS)
+    rows = np.random.default_rng(1).normal(size=(count, 2)).round(3).tolist()
+    (folder / "sums.csv").write_text("a,b,y\n" + "".join(f"{a},{b},{100 + 10 * a - 5 * b:.4f}\n" for a, b in rows))
+    words = "".join(f"{a},{b},{'yes' if a > b else 'no'}\n" for a, b in rows)
+    (folder / "signs.csv").write_text("a,b,y\n" + words)
+
+
+def test_one_number_a_row_is_scored_and_predicted_as_one_output(tmp_path, call):  # noqa: F811
+    points(tmp_path)
+    done = call(tmp_path, "train", "sums.csv", "--target", "y", "--net", "own.py:squeezed", "--epochs", "60", "--lr",
+                "0.02", "--batch-size", "32", "--strategy", "serial", "--out", "run")  # fmt: skip
+    assert float(done.stdout.split("test: R2 ")[1].split(",")[0]) > 0.9
+    run = load(tmp_path / "run", own_network(f"{tmp_path / 'own.py'}:squeezed", 2, 1))
+    assert run.predict({"a": [1.0, -1.0], "b": [0.0, 0.0]}) == pytest.approx([110, 90], abs=4)
+    assert run.predict({"a": [1.0], "b": [0.0]}) == pytest.approx([110], abs=4)
+
+
+@pytest.mark.parametrize(
+    ("file", "net", "loss", "sentence"),
+    [
+        ("signs.csv", "one", "bce", "the network returns 1 output a row, the data need 2: change its last layer"),
+        ("signs.csv", "one", "mse", "the network returns 1 output a row, the data need 2"),
+        ("signs.csv", "thirty", "cross_entropy", "the network returns 30 outputs a row, the data need 2"),
+        ("sums.csv", "thirty", "mse", "the network returns 30 outputs a row, the data need 1"),
+        ("sums.csv", "summed", "mse", "must return one row of outputs a row; for 2 rows it returns"),
+        ("signs.csv", "pair", "cross_entropy", "must return one tensor for the loss 'cross_entropy'; it returns a tup"),
+        ("signs.csv", "lazy", "mse", "the size of '0.weight' is not known before the model has seen rows"),
+        ("signs.csv", "nothing", "mse", "the model has no parameter that could be trained"),
+    ],
+)
+def test_a_network_that_does_not_fit_the_table(file, net, loss, sentence, tmp_path, call):  # noqa: F811
+    points(tmp_path)
+    arguments = ("--target", "y", "--net", f"own.py:{net}", "--loss", loss, *SERIAL)
+    refused(call(tmp_path, "train", file, *arguments, code=2), sentence)
+
+
+def refused(done, sentence: str) -> None:
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not done.stdout
+
+
+def test_fewer_outputs_than_classes_whatever_the_loss(tmp_path, call):  # noqa: F811
+    done = call(tmp_path, "train", "--data", "digits", "--net", "mlp:64-32-5", "--loss", "mse", *SERIAL, code=2)
+    refused(done, "the network returns 5 outputs a row, the data need 10")
+    data = TensorDataset(torch.randn(20, 3), torch.arange(20) % 4)
+    for loss in ("mse", "bce", "cross_entropy"):
+        with pytest.raises(ValueError, match=r"targets go from 0 to 3, and the network has 2 outputs"):
+            check_fit(Job(loss=loss), nn.Linear(3, 2), data, None)
+    check_fit(Job(loss="mse"), nn.Linear(3, 1), data, None)  # classes as numbers
+    paired = nn.LSTM(3, 4)  # returns a tuple, which a loss of one's own may take
+    check_fit(Job(loss=lambda output, target: output[0].mean()), paired, data, None)
