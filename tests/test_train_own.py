@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from commands import call  # noqa: F401, a fixture
@@ -110,3 +112,31 @@ def test_fewer_outputs_than_classes_whatever_the_loss(tmp_path, call):  # noqa: 
     check_fit(Job(loss="mse"), nn.Linear(3, 1), data, None)  # classes as numbers
     paired = nn.LSTM(3, 4)  # returns a tuple, which a loss of one's own may take
     check_fit(Job(loss=lambda output, target: output[0].mean()), paired, data, None)
+
+
+def test_new_rows_are_read_as_the_training_file_was(tmp_path, call, recwarn):  # noqa: F811
+    rows = np.random.default_rng(2).normal(size=(100, 2)).round(3)
+    rows[::10, 0] = -999
+    lines = "".join(f"{a};{b};x;{5 * b:.3f}\n" for a, b in rows.tolist())
+    (tmp_path / "marked.csv").write_text("a;b;note;y\n" + lines)
+    call(tmp_path, "train", "marked.csv", "--target", "y", "--missing", "-999", "--drop", "note", *SERIAL, "--out", "o")
+    run = load(tmp_path / "o")
+    (tmp_path / "new.csv").write_text("b;a\n0.5;-999\n0.5;1\n")
+    right = run.predict({"a": [np.nan, 1.0], "b": [0.5, 0.5]})
+    assert right[0] != right[1]
+    given = [tmp_path / "new.csv", {"b": [0.5, 0.5], "a": [-999, 1]}, {"b": ["0.5", "0.5"], "a": ["-999", "1"]},
+             pd.DataFrame({"a": [-999.0, 1.0], "y": 0.0, "note": "x", "b": 0.5}),
+             np.array([[-999, 0.5], [1, 0.5]])]  # fmt: skip
+    for new in given:
+        assert run.predict(new).tolist() == right.tolist()
+    assert not [one for one in recwarn if "ignored" in str(one.message)]
+    with pytest.warns(UserWarning, match="columns that the training data did not have are ignored: 'more'"):
+        assert run.predict({"more": [1, 1], "a": [-999, 1], "b": [0.5, 0.5]}).tolist() == right.tolist()
+    with pytest.raises(ValueError, match="every column of the training data must be there; 'a' is missing"):
+        run.predict({"b": [0.5]})
+    with pytest.raises(ValueError, match="X has 3 features, but Trained is expecting 2"):
+        run.predict(np.zeros((1, 3)))
+    state = json.loads((tmp_path / "o" / "table.json").read_text())
+    state["reading"] = {"sep": None, "header": True, "missing": ["-999"]}  # as an earlier version wrote it
+    (tmp_path / "o" / "table.json").write_text(json.dumps(state))
+    assert load(tmp_path / "o").predict(given[0]).tolist() == right.tolist()

@@ -3,7 +3,7 @@
 What was fitted is kept beside the weights, so that new rows can be predicted:
 
     from shoal.parallel.tables import load
-    load("my-run").predict("new.csv")  # a file, a data frame, or a dict of columns
+    load("my-run").predict("new.csv")  # a file, a data frame, a dict of columns or an array
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from torch.utils.data import TensorDataset
 
 from shoal.parallel.data import Data
 from shoal.parallel.models import make_model
+from shoal.search.answers import read_new_rows
 from shoal.search.encode import Encoder
 from shoal.search.files import read_table
+from shoal.search.inputs import new_table
 from shoal.search.problem import Target
 from shoal.search.question import Question, ask
+from shoal.search.reading import Reading
 from shoal.search.schema import Schema
 from shoal.search.table import Table
 from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
@@ -55,7 +58,7 @@ class Prepared:
     classes: list[Any]  # of classification
     encoder: Encoder
     scaling: Target
-    reading: dict[str, Any]
+    reading: Reading
 
     @property
     def task(self) -> Task:
@@ -76,8 +79,8 @@ class Prepared:
 
         described, arrays = self.encoder.state()
         scaling = {name: getattr(self.scaling, name).tolist() for name in ("centre", "scale", "low", "high")}
-        state = {"kind": self.kind, "target": self.target, "classes": self.classes, "reading": self.reading,
-                 "encoder": described, "scaling": scaling}  # fmt: skip
+        state = {"kind": self.kind, "target": self.target, "classes": self.classes,
+                 "reading": self.reading.as_dict(), "encoder": described, "scaling": scaling}  # fmt: skip
         (folder / STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS)
 
@@ -90,14 +93,37 @@ class Trained:
     prepared: Prepared
 
     def predict(self, rows: Any) -> np.ndarray:
-        """Of a file, a data frame or a dict of columns; columns are found by name, others are not looked at."""
-        if isinstance(rows, (str, os.PathLike)):
-            table, _ = read_table(Path(rows), **self.prepared.reading)
-        else:
-            table = Table.of(rows)
-        inputs = self.prepared.inputs(table)
+        """Of a file, a data frame, a dict of columns or an array; the rules are those of `shoal.search.inputs`."""
+        inputs = self.prepared.inputs(self._table(rows))
         with torch.no_grad():
             return self.prepared.answers(_by_rows(self.model(inputs), len(inputs)))
+
+    def _table(self, rows: Any) -> Table:
+        if isinstance(rows, (str, os.PathLike)):
+            rows = read_new_rows(Path(rows), self, None)
+        return new_table(self, rows)
+
+    # ---- what `read_new_rows` and `new_table` ask of a fitted estimator ----
+
+    @property
+    def schema_(self) -> Schema:
+        return self.prepared.encoder.schema
+
+    @property
+    def feature_names_in_(self) -> list[str]:
+        return [column.name for column in self.schema_.columns]
+
+    @property
+    def n_features_in_(self) -> int:
+        return len(self.schema_.columns)
+
+    @property
+    def target_name_(self) -> str:
+        return self.prepared.target
+
+    @property
+    def _reading(self) -> Reading:
+        return self.prepared.reading
 
 
 def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trained:
@@ -118,7 +144,8 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trai
     model.load_state_dict(load_weights(place / WEIGHTS))
     scaling = Target(**{name: np.array(values) for name, values in state["scaling"].items()})
     encoder = Encoder.from_state(state["encoder"], load_file(place / ARRAYS))
-    prepared = Prepared(state["kind"], state["target"], state["classes"], encoder, scaling, state["reading"])
+    reading = Reading.of(state["reading"])
+    prepared = Prepared(state["kind"], state["target"], state["classes"], encoder, scaling, reading)
     return Trained(model.eval(), prepared)
 
 
@@ -139,7 +166,7 @@ def load_table(
     task = Task(question.kind, len(classes) or 1)
     y = np.searchsorted(classes, question.y) if len(classes) else question.y.reshape(-1, 1)
     scaling = Target.fit(task, y[parts[0]], np.ones(len(learned)))
-    reading = {"sep": source.sep, "header": found.header, "missing": list(source.missing)}
+    reading = Reading(tuple(source.missing), tuple(table.names), found.header, found.separator)
     prepared = Prepared(question.kind, question.target, classes.tolist(), encoder, scaling, reading)
     sets = [
         TensorDataset(prepared.inputs(question.X.take(part)), torch.from_numpy(scaling.forward(task, y[part])))
