@@ -140,3 +140,24 @@ def test_new_rows_are_read_as_the_training_file_was(tmp_path, call, recwarn):  #
     state["reading"] = {"sep": None, "header": True, "missing": ["-999"]}  # as an earlier version wrote it
     (tmp_path / "o" / "table.json").write_text(json.dumps(state))
     assert load(tmp_path / "o").predict(given[0]).tolist() == right.tolist()
+
+
+def test_a_target_that_two_columns_are_called_is_asked_for_by_number(tmp_path, call):  # noqa: F811
+    lines = "".join(f"{k},{k % 7},{k * 2.5},{k % 3}.5\n" for k in range(40))
+    (tmp_path / "twice.csv").write_text("a,b,y,y\n" + lines)
+    done = call(tmp_path, "train", "twice.csv", "--target", "y", *SERIAL, code=2)
+    refused(done, "the target 'y' is the name of 2 columns; give its number: --target 2 or --target 3")
+    assert "target: y, numbers from 0 to 97.5" in call(tmp_path, "train", "twice.csv", "--target", "2", *SERIAL).stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [
+        (("--test", "0.9"), "--test"), (("--task", "regression"), "--task"), (("--drop", "x"), "--drop"),
+        (("--sep", ";"), "--sep"), (("--no-header",), "--header/--no-header"), (("--missing", "?"), "--missing"),
+        (("--target", "y", "--drop", "x"), "--target, --drop"),
+    ],
+)  # fmt: skip
+def test_options_of_a_file_without_one(option, named, tmp_path, call):  # noqa: F811
+    done = call(tmp_path, "train", "--data", "iris", *option, *SERIAL, code=2)
+    refused(done, f"error: {named}: only for a file of your own")

@@ -157,7 +157,7 @@ def load_table(
         if not 0 < share < 1:
             raise ValueError(f"the share kept for {name} must be between 0 and 1; got {share!r}")
     table, found = read_table(source.file, sep=source.sep, header=source.header, missing=source.missing)
-    question = ask(table, source.target, source.task, source.drop)
+    question = ask(table, source.target, source.task, source.drop, found.ambiguous(table))
     parts = _split(question, valid, test, rows, seed)
     learned = question.X.take(parts[0])
     schema = Schema.of(learned)
