@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from commands import call  # noqa: F401, a fixture
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from shoal.parallel import parcel
 from shoal.parallel.job import Job
 from shoal.parallel.models import own_network
 from shoal.parallel.tables import load
@@ -161,3 +164,40 @@ def test_a_target_that_two_columns_are_called_is_asked_for_by_number(tmp_path, c
 def test_options_of_a_file_without_one(option, named, tmp_path, call):  # noqa: F811
     done = call(tmp_path, "train", "--data", "iris", *option, *SERIAL, code=2)
     refused(done, f"error: {named}: only for a file of your own")
+
+
+def test_files_beside_that_of_the_network_are_imported_and_travel_with_it(tmp_path):
+    folder = tmp_path / "mine"
+    (folder / "pack_beside").mkdir(parents=True)
+    (folder / "pack_beside" / "__init__.py").write_text("")
+    (folder / "pack_beside" / "deep.py").write_text("def twice(rows): return rows * 2\n")
+    (folder / "layer_beside.py").write_text(
+        "import pack_beside.deep\nfrom torch import nn\n"
+        "class Layer(nn.Linear):\n    def forward(self, rows):\n"
+        "        return pack_beside.deep.twice(super().forward(rows))\n"
+    )
+    (folder / "net.py").write_text(
+        "from layer_beside import Layer\ndef make(inputs, outputs):\n    import pack_beside\n"
+        "    return Layer(inputs, outputs)\n"
+    )
+    path = list(sys.path)
+    model = own_network(f"{folder / 'net.py'}:make", 3, 2)
+    assert sys.path == path
+    rows = torch.ones(2, 3)
+    parcel.write(tmp_path, Job(), model, TensorDataset(rows, rows), None)
+    torch.save((rows, model(rows)), tmp_path / "expected.pt")
+    code = (
+        "import sys, torch; from pathlib import Path; from shoal.parallel import parcel; here = Path(sys.argv[1])\n"
+        "rows, right = torch.load(here / 'expected.pt'); print(torch.equal(parcel.read(here)[1](rows), right))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_network_file_that_ends_the_program_is_told(tmp_path):
+    points(tmp_path)
+    with pytest.raises(ValueError, match=r"own.py:quits: quits failed: SystemExit: 4"):
+        own_network(f"{tmp_path / 'own.py'}:quits", 2, 1)
+    (tmp_path / "ends.py").write_text("raise SystemExit('bye')\n")
+    with pytest.raises(ValueError, match=r"ends.py cannot be run: SystemExit: bye"):
+        own_network(f"{tmp_path / 'ends.py'}:make", 2, 1)
