@@ -16,10 +16,10 @@ from commands import call  # noqa: F401, a fixture
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from shoal.parallel import parcel
+from shoal.parallel import checkpoint, parcel
 from shoal.parallel.job import Job
 from shoal.parallel.models import own_network
-from shoal.parallel.tables import load
+from shoal.parallel.tables import Source, load, load_table
 from shoal.parallel.training import check_fit
 
 NETWORKS = """
@@ -201,3 +201,50 @@ def test_a_network_file_that_ends_the_program_is_told(tmp_path):
     (tmp_path / "ends.py").write_text("raise SystemExit('bye')\n")
     with pytest.raises(ValueError, match=r"ends.py cannot be run: SystemExit: bye"):
         own_network(f"{tmp_path / 'ends.py'}:make", 2, 1)
+
+
+def test_shares_that_leave_nothing_to_train_on(tmp_path):
+    points(tmp_path, 9)
+    with pytest.raises(ValueError, match=r"of 9 rows, 0.95 for the test and 0.5 of the rest .* fewer than 2 to train"):
+        load_table(Source(tmp_path / "sums.csv", "y"), 0.5, 0.95)
+    with pytest.raises(ValueError, match=r"of 9 rows, 0.2 for the test and 0.8 of the rest .* a smaller --test or"):
+        load_table(Source(tmp_path / "sums.csv", "y"), 0.8, 0.2)
+    rows = "".join(f"{k},{'abc'[k % 3]}\n" for k in range(40))
+    (tmp_path / "classes.csv").write_text("x,y\n" + rows)
+    sets = load_table(Source(tmp_path / "classes.csv", "y"), 0.1, 0.9)[0]  # fewer rows to train on than would hold all
+    assert (len(sets.train), len(sets.valid), len(sets.test)) == (3, 1, 36)
+
+
+def test_another_network_than_that_of_the_run_is_named_with_its_sizes(tmp_path, call):  # noqa: F811
+    points(tmp_path)
+    call(tmp_path, "train", "sums.csv", "--target", "y", "--net", "own.py:one", *SERIAL, "--out", "o")
+    settings = json.loads((tmp_path / "o" / "settings.json").read_text())
+    assert (settings["inputs"], settings["outputs"]) == (2, 1)
+    with pytest.raises(ValueError, match=r"load\(.*, model\), where the model is one\(2, 1\), of inputs and outputs"):
+        load(tmp_path / "o")
+    told = r"not that of the run, own.py:one: 'weight' is \(1, 2\) in the run and \(1, 5\) in .*; give one\(2, 1\)"
+    with pytest.raises(ValueError, match=told):
+        load(tmp_path / "o", nn.Linear(5, 1))
+    with pytest.raises(ValueError, match=r"'bias' is \(1,\) in the run and missing in the network"):
+        load(tmp_path / "o", nn.Sequential(nn.Linear(2, 1)))
+    assert load(tmp_path / "o", nn.Linear(2, 1)).predict({"a": [1.0], "b": [1.0]}).shape == (1,)
+
+
+def test_a_folder_for_checkpoints_may_have_any_name(tmp_path):
+    mine, passing = tmp_path / "shoal-run-7" / "kept", tmp_path / "shoal-run-8"
+    assert checkpoint.kept(mine) == f"there is no checkpoint in {mine} yet"
+    checkpoint.save(mine, {})
+    assert checkpoint.kept(mine) == f"the last good checkpoint is {mine / 'checkpoint.pt'}"
+    checkpoint.save(checkpoint.passing_place(passing), {})
+    assert (
+        checkpoint.kept(passing) == checkpoint.kept(None) == "no checkpoint is kept, since no folder was given for it"
+    )
+
+
+@pytest.mark.parametrize("device", ["cpu:3", "auto:1"])
+def test_only_gpus_have_numbers(device):
+    with pytest.raises(
+        ValueError, match=f"only GPUs have numbers, as in cuda:0; got device '{device}': use '{device[:3]}"
+    ):
+        Job(device=device)
+    assert Job(device="cuda:1").device == "cuda:1"

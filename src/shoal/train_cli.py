@@ -231,7 +231,7 @@ def _train(job: Job, subject: Subject, asked: dict[str, Any], out: Path | None) 
         result = _run(job, model, sets, screen)
     _conclude(screen, result, subject, job)
     if out is not None and not screen.quiet:
-        _save(out, result, job, {"net": net, **asked})
+        _save(out, result, job, {"net": net, **asked}, sets)
         if subject.prepared is not None:
             subject.prepared.save(out)
         screen.say(f"saved to {out}")
@@ -304,7 +304,7 @@ def _conclude(screen: Screen, result: Result, subject: Subject, job: Job) -> Non
     screen.say(words)
 
 
-def _save(out: Path, result: Result, job: Job, network: dict[str, Any]) -> None:
+def _save(out: Path, result: Result, job: Job, network: dict[str, Any], sets: Data) -> None:
     from dataclasses import asdict
 
     from safetensors.torch import save_file
@@ -315,7 +315,7 @@ def _save(out: Path, result: Result, job: Job, network: dict[str, Any]) -> None:
     history = {"history": result.history, "metrics": result.metrics}
     (out / "history.json").write_text(json.dumps(_without_nan(history), indent=1) + "\n")
     settings = {name: value if not callable(value) else str(value) for name, value in asdict(job).items()}
-    settings["network"] = network
+    settings |= {"network": network, "inputs": sets.features, "outputs": sets.classes}
     (out / "settings.json").write_text(json.dumps(settings, indent=1) + "\n")
 
 

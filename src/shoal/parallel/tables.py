@@ -9,6 +9,7 @@ What was fitted is kept beside the weights, so that new rows can be predicted:
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from shoal.search.table import Table
 from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
 
 STATE, ARRAYS, WEIGHTS = "table.json", "table.safetensors", "model.safetensors"
+FEWEST = 2  # rows to train on
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,19 @@ class Trained:
         return self.prepared.reading
 
 
+def _fill(model: nn.Module, weights: dict[str, torch.Tensor], net: str, made: str) -> None:
+    """Weights of a run into a network, which has to be the one that was trained."""
+    mine = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    kept = {name: tuple(value.shape) for name, value in weights.items()}
+    if mine != kept:
+        name = next(name for name in (*kept, *mine) if mine.get(name) != kept.get(name))
+        raise ValueError(
+            f"the network is not that of the run, {net}: {name!r} is {kept.get(name, 'missing')} in the run and "
+            f"{mine.get(name, 'missing')} in the network; give {made}"
+        )
+    model.load_state_dict(weights)
+
+
 def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trained:
     """What `shoal train FILE --target ... --out FOLDER` has saved. A network of your own file has to be given."""
     from safetensors.numpy import load_file
@@ -136,16 +151,19 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trai
         raise ValueError(f"{place} has no {STATE}: give the --out folder of a 'shoal train FILE --target COLUMN'")
     state = json.loads((place / STATE).read_text(encoding="utf-8"))
     net = json.loads((place / "settings.json").read_text(encoding="utf-8"))["network"]
-    if model is None and ".py" in net["net"]:
-        raise ValueError(
-            f"this run trained {net['net']}: give what that function makes, as load({str(place)!r}, model)"
-        )
-    model = model or make_model(**net)
-    model.load_state_dict(load_weights(place / WEIGHTS))
     scaling = Target(**{name: np.array(values) for name, values in state["scaling"].items()})
     encoder = Encoder.from_state(state["encoder"], load_file(place / ARRAYS))
     reading = Reading.of(state["reading"])
     prepared = Prepared(state["kind"], state["target"], state["classes"], encoder, scaling, reading)
+    function = net["net"].rpartition(":")[2] if ".py" in net["net"] else "make_network"
+    made = f"{function}({len(encoder.feature_names)}, {prepared.task.n_outputs}), of inputs and outputs"
+    if model is None and ".py" in net["net"]:
+        raise ValueError(
+            f"this run trained {net['net']}: give what that function makes, as load({str(place)!r}, model), where the "
+            f"model is {made}"
+        )
+    model = model if model is not None else make_model(**net)
+    _fill(model, load_weights(place / WEIGHTS), net["net"], made)
     return Trained(model.eval(), prepared)
 
 
@@ -182,10 +200,16 @@ def _split(question: Question, valid: float, test: float, rows: int | None, seed
     from sklearn.model_selection import train_test_split
 
     def held_back(among: np.ndarray, share: float) -> list[np.ndarray]:
+        left = len(among) - math.ceil(share * len(among))
+        if left < FEWEST:
+            raise ValueError(
+                f"of {len(question.y):,} rows, {test:g} for the test and {valid:g} of the rest for validation leave "
+                f"fewer than {FEWEST} to train on: give a smaller --test or --valid"
+            )
         labels = question.y[among] if question.kind == CLASSIFICATION else None
         if labels is not None:
             counts = np.unique(labels, return_counts=True)[1]
-            if counts.min() < 2 or round(share * len(among)) < len(counts):
+            if counts.min() < 2 or min(round(share * len(among)), left) < len(counts):
                 labels = None
         return list(train_test_split(among, test_size=share, random_state=seed, stratify=labels))
 
