@@ -81,11 +81,10 @@ def _read(request: Request) -> Source:
     assert request.file is not None
     assert request.target is not None
     table, found = read_table(request.file, sep=request.sep, header=request.header, missing=request.missing)
-    twice = tuple(name for name in table.names if any(f"the name {name!r} is there more" in n for n in found.notes))
     stem = request.file.name.split(".")[0] or "run"
     return Source(
         request.file.name, stem, table, request.target, file_hash(request.file), found.describe(), found.header,
-        found.separator, twice,
+        found.separator, found.ambiguous(table),
     )  # fmt: skip
 
 

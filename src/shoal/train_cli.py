@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from shoal.parallel.tables import Prepared
     from shoal.parallel.worker import Result
 
+TEST = 0.2  # share of the rows of a file
+
 TRAIN_EXAMPLES = """Examples:
 
 shoal train --data mnist --net mlp:784-1024-10 --strategy allreduce --workers 2
@@ -88,7 +90,9 @@ def train(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     rows: Annotated[int | None, typer.Option(help="Use only so many training rows.")] = None,
     valid: Annotated[float, typer.Option(help="Share of the training rows kept for validation.")] = 1 / 6,
-    test: Annotated[float, typer.Option(help="FILE: share of the rows held back for the score at the end.")] = 0.2,
+    test: Annotated[
+        float | None, typer.Option(help="FILE: share of the rows held back for the score at the end. (default: 0.2)")
+    ] = None,
     task: Annotated[str | None, typer.Option(help="FILE: classification or regression. (default: guessed)")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="FILE: leave this column out; repeatable.")] = None,
     sep: Annotated[str | None, typer.Option(help="FILE: separator. (default: guessed)")] = None,
@@ -116,7 +120,9 @@ def train(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     strategy = strategy or _strategy(workers, checkpoint, exact)
     whole = {"average_every": _count(average_every), "checkpoint_every": _count(checkpoint_every)}
-    _check_source(file, target, data)
+    of_file = {"target": target, "test": test, "task": task, "drop": drop, "sep": sep, "header": header,
+               "missing": missing}  # fmt: skip
+    _check_source(file, data, of_file)
     job = make_job(
         workers=workers, loss=loss or "cross_entropy", optimizer=optimizer, learning_rate=learning_rate,
         momentum=momentum, weight_decay=weight_decay, schedule=schedule, epochs=epochs, batch_size=batch_size,
@@ -130,7 +136,7 @@ def train(
     if net is not None and ".py" not in net:
         make_model(net, **asked)  # a name that is none is told before data are loaded
     reading = (task, tuple(drop or ()), sep, header, tuple(missing or ()))
-    subject = _subject(file, target, reading, data or "mnist", net, (valid, test, rows, seed))
+    subject = _subject(file, target, reading, data or "mnist", net, (valid, TEST if test is None else test, rows, seed))
     if subject.prepared is not None:
         from shoal.parallel.tables import default_loss
 
@@ -149,13 +155,20 @@ class Subject:
     words: list[str] = field(default_factory=list)  # what was understood of it
 
 
-def _check_source(file: Path | None, target: str | None, data: str | None) -> None:
+def _check_source(file: Path | None, data: str | None, of_file: dict[str, Any]) -> None:
+    """A file or --data; `of_file`: options that only a file has, with their values."""
     if file is not None and data is not None:
         raise ValueError("give a file of your own or --data, not both")
-    if file is not None and target is None:
+    if file is not None and of_file["target"] is None:
         raise ValueError("say which column to predict: --target with a name or a number (-1 is the last column)")
-    if file is None and target is not None:
+    given = [f"--{name}" for name, value in of_file.items() if value not in (None, [])]
+    if file is None and given == ["--target"]:
         raise ValueError("--target names a column of a file of your own, as in 'shoal train data.csv --target price'")
+    if file is None and given:
+        names = ", ".join("--header/--no-header" if name == "--header" else name for name in given)
+        raise ValueError(
+            f"{names}: only for a file of your own, as in 'shoal train data.csv --target price', and no file is given"
+        )
 
 
 def _subject(
@@ -203,7 +216,7 @@ def _train(job: Job, subject: Subject, asked: dict[str, Any], out: Path | None) 
     from shoal.parallel.training import check_fit
 
     model, sets, net = _network(subject, asked), subject.sets, subject.net
-    check_fit(job, model, sets.train, sets.valid)
+    check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
     _make_place(out)
     screen = Screen(_epoch_line, quiet=world()[0] != 0)
     parameters = sum(p.numel() for p in model.parameters())
@@ -218,7 +231,7 @@ def _train(job: Job, subject: Subject, asked: dict[str, Any], out: Path | None) 
         result = _run(job, model, sets, screen)
     _conclude(screen, result, subject, job)
     if out is not None and not screen.quiet:
-        _save(out, result, job, {"net": net, **asked})
+        _save(out, result, job, {"net": net, **asked}, sets)
         if subject.prepared is not None:
             subject.prepared.save(out)
         screen.say(f"saved to {out}")
@@ -291,7 +304,7 @@ def _conclude(screen: Screen, result: Result, subject: Subject, job: Job) -> Non
     screen.say(words)
 
 
-def _save(out: Path, result: Result, job: Job, network: dict[str, Any]) -> None:
+def _save(out: Path, result: Result, job: Job, network: dict[str, Any], sets: Data) -> None:
     from dataclasses import asdict
 
     from safetensors.torch import save_file
@@ -302,7 +315,7 @@ def _save(out: Path, result: Result, job: Job, network: dict[str, Any]) -> None:
     history = {"history": result.history, "metrics": result.metrics}
     (out / "history.json").write_text(json.dumps(_without_nan(history), indent=1) + "\n")
     settings = {name: value if not callable(value) else str(value) for name, value in asdict(job).items()}
-    settings["network"] = network
+    settings |= {"network": network, "inputs": sets.features, "outputs": sets.classes}
     (out / "settings.json").write_text(json.dumps(settings, indent=1) + "\n")
 
 

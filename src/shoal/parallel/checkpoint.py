@@ -11,6 +11,7 @@ import torch
 
 NAME = "checkpoint.pt"
 TEMPORARY = "shoal-run-"  # how folders of launchers begin, which go with them; then the launcher's process number
+PASSING = ".passing"  # a file that marks the folder of a checkpoint that goes with its launcher
 VERSION = 1
 
 
@@ -42,11 +43,18 @@ def peek(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 def kept(folder: str | os.PathLike[str] | None) -> str:
     """What an error says of the last checkpoint: where it is, or that there is none."""
-    if folder is None or Path(folder).parent.name.startswith(TEMPORARY):
+    if folder is None or (Path(folder) / PASSING).exists():
         return "no checkpoint is kept, since no folder was given for it"
     if not (Path(folder) / NAME).exists():
         return f"there is no checkpoint in {folder} yet"
     return f"the last good checkpoint is {Path(folder) / NAME}"
+
+
+def passing_place(folder: Path) -> str:
+    """A folder for checkpoints that nobody asked for: they are for starting again, and go with the launcher."""
+    folder.mkdir()
+    (folder / PASSING).touch()
+    return str(folder)
 
 
 def make_place(folder: str | os.PathLike[str]) -> None:

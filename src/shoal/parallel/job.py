@@ -61,6 +61,8 @@ class Job:
         one_of("device", kind, DEVICES)
         if number and not number.isdecimal():
             raise ValueError(f"the number of a device is whole, as in cuda:0; got {self.device!r}")
+        if number and kind in ("cpu", "auto"):
+            raise ValueError(f"only GPUs have numbers, as in cuda:0; got device {self.device!r}: use {kind!r}")
         one_of("schedule", self.schedule, SCHEDULES)
         if not callable(self.loss):
             one_of("loss", self.loss, LOSSES)

@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal.parallel import parcel
-from shoal.parallel.checkpoint import TEMPORARY
+from shoal.parallel.checkpoint import TEMPORARY, passing_place
 from shoal.parallel.divergence import Diverged
 from shoal.parallel.groups import Lost
 from shoal.parallel.job import Job, threads_per_worker
@@ -86,7 +86,7 @@ def launch(
     """Train with workers of our own. Losses are survived `restarts` times. `stop` ends it from outside."""
     with own_folder() as folder:
         if job.checkpoint is None:
-            job = replace(job, checkpoint=str(folder / "checkpoint"))
+            job = replace(job, checkpoint=passing_place(folder / "checkpoint"))
         else:
             job = replace(job, checkpoint=str(Path(job.checkpoint).absolute()))
         parcel.write(folder, job, model, train, valid)

@@ -6,6 +6,8 @@ import importlib.util
 import inspect
 import itertools
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,20 +71,43 @@ def own_network(net: str, inputs: int, outputs: int, seed: int = 0) -> nn.Module
         raise ValueError(
             f"a network of your own is named by file and function, as in file.py:make_network; got {net!r}"
         )
-    function = getattr(_module(Path(file)), name, None)
-    if not callable(function):
-        raise ValueError(f"--net {net}: {file} has no function {name!r}")
-    state = torch.get_rng_state()
-    try:
-        torch.manual_seed(seed)
-        model = function(inputs, outputs) if _takes_two(function) else function()
-    except Exception as error:
-        raise ValueError(f"--net {net}: {name} failed: {type(error).__name__}: {error}") from None
-    finally:
-        torch.set_rng_state(state)
+    with _folder_importable(Path(file)):
+        function = getattr(_module(Path(file)), name, None)
+        if not callable(function):
+            raise ValueError(f"--net {net}: {file} has no function {name!r}")
+        state = torch.get_rng_state()
+        try:
+            torch.manual_seed(seed)
+            model = function(inputs, outputs) if _takes_two(function) else function()
+        except (Exception, SystemExit) as error:
+            raise ValueError(f"--net {net}: {name} failed: {type(error).__name__}: {error}") from None
+        finally:
+            torch.set_rng_state(state)
     if not isinstance(model, nn.Module):
         raise ValueError(f"--net {net}: {name} must return a torch.nn.Module; it returned {type(model).__name__}")
     return model
+
+
+@contextmanager
+def _folder_importable(file: Path) -> Iterator[None]:
+    """The modules beside the user's file can be imported, as in a script; they travel to workers by value, too."""
+    import cloudpickle
+
+    folder, before = file.absolute().parent, set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+    for name in set(sys.modules) - before:
+        if "." not in name and _lies_in(sys.modules[name], folder):
+            cloudpickle.register_pickle_by_value(sys.modules[name])
+
+
+def _lies_in(module: Any, folder: Path) -> bool:
+    """Whether a module is a file or a package of the folder itself: not of an environment somewhere below."""
+    places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
+    return any(Path(place).parent == folder for place in places)
 
 
 def _module(file: Path) -> Any:
@@ -99,7 +124,7 @@ def _module(file: Path) -> Any:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"--net: {file} cannot be run: {type(error).__name__}: {error}") from None
     cloudpickle.register_pickle_by_value(module)
     return module

@@ -3,12 +3,13 @@
 What was fitted is kept beside the weights, so that new rows can be predicted:
 
     from shoal.parallel.tables import load
-    load("my-run").predict("new.csv")  # a file, a data frame, or a dict of columns
+    load("my-run").predict("new.csv")  # a file, a data frame, a dict of columns or an array
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,15 +23,19 @@ from torch.utils.data import TensorDataset
 
 from shoal.parallel.data import Data
 from shoal.parallel.models import make_model
+from shoal.search.answers import read_new_rows
 from shoal.search.encode import Encoder
 from shoal.search.files import read_table
+from shoal.search.inputs import new_table
 from shoal.search.problem import Target
 from shoal.search.question import Question, ask
+from shoal.search.reading import Reading
 from shoal.search.schema import Schema
 from shoal.search.table import Table
 from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
 
 STATE, ARRAYS, WEIGHTS = "table.json", "table.safetensors", "model.safetensors"
+FEWEST = 2  # rows to train on
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Prepared:
     classes: list[Any]  # of classification
     encoder: Encoder
     scaling: Target
-    reading: dict[str, Any]
+    reading: Reading
 
     @property
     def task(self) -> Task:
@@ -76,8 +81,8 @@ class Prepared:
 
         described, arrays = self.encoder.state()
         scaling = {name: getattr(self.scaling, name).tolist() for name in ("centre", "scale", "low", "high")}
-        state = {"kind": self.kind, "target": self.target, "classes": self.classes, "reading": self.reading,
-                 "encoder": described, "scaling": scaling}  # fmt: skip
+        state = {"kind": self.kind, "target": self.target, "classes": self.classes,
+                 "reading": self.reading.as_dict(), "encoder": described, "scaling": scaling}  # fmt: skip
         (folder / STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS)
 
@@ -90,13 +95,50 @@ class Trained:
     prepared: Prepared
 
     def predict(self, rows: Any) -> np.ndarray:
-        """Of a file, a data frame or a dict of columns; columns are found by name, others are not looked at."""
-        if isinstance(rows, (str, os.PathLike)):
-            table, _ = read_table(Path(rows), **self.prepared.reading)
-        else:
-            table = Table.of(rows)
+        """Of a file, a data frame, a dict of columns or an array; the rules are those of `shoal.search.inputs`."""
+        inputs = self.prepared.inputs(self._table(rows))
         with torch.no_grad():
-            return self.prepared.answers(self.model(self.prepared.inputs(table)))
+            return self.prepared.answers(_by_rows(self.model(inputs), len(inputs)))
+
+    def _table(self, rows: Any) -> Table:
+        if isinstance(rows, (str, os.PathLike)):
+            rows = read_new_rows(Path(rows), self, None)
+        return new_table(self, rows)
+
+    # ---- what `read_new_rows` and `new_table` ask of a fitted estimator ----
+
+    @property
+    def schema_(self) -> Schema:
+        return self.prepared.encoder.schema
+
+    @property
+    def feature_names_in_(self) -> list[str]:
+        return [column.name for column in self.schema_.columns]
+
+    @property
+    def n_features_in_(self) -> int:
+        return len(self.schema_.columns)
+
+    @property
+    def target_name_(self) -> str:
+        return self.prepared.target
+
+    @property
+    def _reading(self) -> Reading:
+        return self.prepared.reading
+
+
+def _fill(model: nn.Module, weights: dict[str, torch.Tensor], net: str, made: str) -> None:
+    """Weights of a run into a network, which has to be the one that was trained."""
+    mine = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    kept = {name: tuple(value.shape) for name, value in weights.items()}
+    if mine != kept:
+        name = next(name for name in (*kept, *mine) if mine.get(name) != kept.get(name))
+        raise ValueError(
+            f"the network is not that of the run, {net}: {name!r} is {kept.get(name, 'missing')} in the run and "
+            f"{mine.get(name, 'missing')} in the network; give {made}"
+        )
+    model.load_state_dict(weights)
 
 
 def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trained:
@@ -109,15 +151,19 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trai
         raise ValueError(f"{place} has no {STATE}: give the --out folder of a 'shoal train FILE --target COLUMN'")
     state = json.loads((place / STATE).read_text(encoding="utf-8"))
     net = json.loads((place / "settings.json").read_text(encoding="utf-8"))["network"]
-    if model is None and ".py" in net["net"]:
-        raise ValueError(
-            f"this run trained {net['net']}: give what that function makes, as load({str(place)!r}, model)"
-        )
-    model = model or make_model(**net)
-    model.load_state_dict(load_weights(place / WEIGHTS))
     scaling = Target(**{name: np.array(values) for name, values in state["scaling"].items()})
     encoder = Encoder.from_state(state["encoder"], load_file(place / ARRAYS))
-    prepared = Prepared(state["kind"], state["target"], state["classes"], encoder, scaling, state["reading"])
+    reading = Reading.of(state["reading"])
+    prepared = Prepared(state["kind"], state["target"], state["classes"], encoder, scaling, reading)
+    function = net["net"].rpartition(":")[2] if ".py" in net["net"] else "make_network"
+    made = f"{function}({len(encoder.feature_names)}, {prepared.task.n_outputs}), of inputs and outputs"
+    if model is None and ".py" in net["net"]:
+        raise ValueError(
+            f"this run trained {net['net']}: give what that function makes, as load({str(place)!r}, model), where the "
+            f"model is {made}"
+        )
+    model = model if model is not None else make_model(**net)
+    _fill(model, load_weights(place / WEIGHTS), net["net"], made)
     return Trained(model.eval(), prepared)
 
 
@@ -129,7 +175,7 @@ def load_table(
         if not 0 < share < 1:
             raise ValueError(f"the share kept for {name} must be between 0 and 1; got {share!r}")
     table, found = read_table(source.file, sep=source.sep, header=source.header, missing=source.missing)
-    question = ask(table, source.target, source.task, source.drop)
+    question = ask(table, source.target, source.task, source.drop, found.ambiguous(table))
     parts = _split(question, valid, test, rows, seed)
     learned = question.X.take(parts[0])
     schema = Schema.of(learned)
@@ -138,7 +184,7 @@ def load_table(
     task = Task(question.kind, len(classes) or 1)
     y = np.searchsorted(classes, question.y) if len(classes) else question.y.reshape(-1, 1)
     scaling = Target.fit(task, y[parts[0]], np.ones(len(learned)))
-    reading = {"sep": source.sep, "header": found.header, "missing": list(source.missing)}
+    reading = Reading(tuple(source.missing), tuple(table.names), found.header, found.separator)
     prepared = Prepared(question.kind, question.target, classes.tolist(), encoder, scaling, reading)
     sets = [
         TensorDataset(prepared.inputs(question.X.take(part)), torch.from_numpy(scaling.forward(task, y[part])))
@@ -154,10 +200,16 @@ def _split(question: Question, valid: float, test: float, rows: int | None, seed
     from sklearn.model_selection import train_test_split
 
     def held_back(among: np.ndarray, share: float) -> list[np.ndarray]:
+        left = len(among) - math.ceil(share * len(among))
+        if left < FEWEST:
+            raise ValueError(
+                f"of {len(question.y):,} rows, {test:g} for the test and {valid:g} of the rest for validation leave "
+                f"fewer than {FEWEST} to train on: give a smaller --test or --valid"
+            )
         labels = question.y[among] if question.kind == CLASSIFICATION else None
         if labels is not None:
             counts = np.unique(labels, return_counts=True)[1]
-            if counts.min() < 2 or round(share * len(among)) < len(counts):
+            if counts.min() < 2 or min(round(share * len(among)), left) < len(counts):
                 labels = None
         return list(train_test_split(among, test_size=share, random_state=seed, stratify=labels))
 
@@ -185,7 +237,7 @@ def score(prepared: Prepared, model: nn.Module, test: TensorDataset) -> tuple[di
     """How good the answers are on rows held back: numbers, and a sentence."""
     inputs, target = test.tensors
     with torch.no_grad():
-        output = model(inputs)
+        output = _by_rows(model(inputs), len(inputs))
     if prepared.kind == CLASSIFICATION:
         right = float((output.argmax(1) == target).float().mean())
         return {"test_accuracy": right}, f"test: {right:.2%} right"
@@ -193,6 +245,11 @@ def score(prepared: Prepared, model: nn.Module, test: TensorDataset) -> tuple[di
     r2 = 1 - float(((output - target) ** 2).sum()) / spread if spread else float("nan")
     error = float((output - target).abs().mean()) * float(prepared.scaling.scale[0])
     return {"test_r2": r2, "test_absolute_error": error}, f"test: R2 {r2:.4f}, mean absolute error {error:.4g}"
+
+
+def _by_rows(output: torch.Tensor, rows: int) -> torch.Tensor:
+    """(rows, outputs), also where a network returns one number a row, without a second dimension."""
+    return output.reshape(rows, -1)
 
 
 def default_loss(kind: str, loss: str | None) -> str:

@@ -208,17 +208,22 @@ def own_group(job: Job) -> Iterator[Group]:
         group.close()
 
 
-def check_fit(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None) -> None:
-    """Refuse what cannot work before anything is started: no rows, shapes that do not fit."""
-    import copy
+def check_fit(
+    job: Job,
+    model: nn.Module,
+    train: Dataset[Any],
+    valid: Dataset[Any] | None,
+    fewest: int = 0,
+    most: int | None = None,
+) -> None:
+    """Refuse what cannot work before anything is started: no rows, shapes that do not fit.
 
+    fewest, most: outputs that the data need, where that is known.
+    """
     from shoal.parallel.devices import find_device
-    from shoal.parallel.feed import Feed
-    from shoal.parallel.learner import make_loss
 
     find_device(job.device)
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module; got {type(model).__name__}")
+    _check_parameters(model)
     for name, data in (("train_set", train), ("valid_set", valid)):
         if data is None:
             continue
@@ -232,17 +237,42 @@ def check_fit(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[An
         from shoal.parallel.model_parallel import check_model
 
         check_model(job, model)
-    inputs, target = Feed(train, torch.device("cpu")).take(torch.arange(min(2, len(train))))  # type: ignore[arg-type]
+    _try(job, model, train, fewest, most)
+
+
+def _check_parameters(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module; got {type(model).__name__}")
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise ValueError(
+                f"the size of {name!r} is not known before the model has seen rows: use a layer with a given number of "
+                "inputs, such as nn.Linear for nn.LazyLinear, or call the model once on some rows"
+            )
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError("the model has no parameter that could be trained")
+
+
+def _try(job: Job, model: nn.Module, train: Dataset[Any], fewest: int, most: int | None) -> None:
+    """Two rows through a copy of the model and the loss."""
+    import copy
+
+    from shoal.parallel.feed import Feed
+    from shoal.parallel.learner import make_loss
+
+    rows = min(2, len(train))  # type: ignore[arg-type]
+    inputs, target = Feed(train, torch.device("cpu")).take(torch.arange(rows))
     state = torch.get_rng_state()
     try:
         with torch.no_grad():
             trial = copy.deepcopy(model).cpu().eval()
             output = trial(inputs)
+            _check_output(job, output, rows, fewest, most)
             _check_classes(job, output, train)
             make_loss(job.loss)(output, target)
     except Misfit:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         shapes = f"inputs {_shape(inputs)}, targets {_shape(target)}"
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"the model does not fit the data ({shapes}): {reason}") from None
@@ -251,15 +281,39 @@ def check_fit(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[An
 
 
 class Misfit(ValueError):
-    """More classes than outputs."""
+    """Outputs of a wrong kind or number."""
+
+
+def _check_output(job: Job, output: Any, rows: int, fewest: int, most: int | None) -> None:
+    """One tensor, with as many numbers a row as the data need."""
+    if not isinstance(output, torch.Tensor):
+        if not callable(job.loss):
+            raise Misfit(
+                f"the model must return one tensor for the loss {job.loss!r}; it returns {_kind(output)} (a loss of "
+                "your own, in shoal.parallel.fit, may take anything)"
+            )
+        return
+    found = output.numel() // rows
+    if fewest and (output.dim() == 0 or len(output) != rows):
+        raise Misfit(f"the network must return one row of outputs a row; for {rows} rows it returns {_shape(output)}")
+    if fewest and (found < fewest or (most is not None and found > most)):
+        raise Misfit(
+            f"the network returns {found} output{'s' * (found != 1)} a row, the data need {fewest}: change its last "
+            "layer"
+        )
+
+
+def _kind(value: Any) -> str:
+    return f"a {type(value).__name__}" if value is not None else "None"
 
 
 def _check_classes(job: Job, output: Any, train: Dataset[Any]) -> None:
     """Classes that the network has no output for: found before an epoch is half done."""
-    if job.loss != "cross_entropy" or type(train) is not TensorDataset:
+    if callable(job.loss) or type(train) is not TensorDataset:
         return
     target = train.tensors[1]
-    if not target.is_floating_point() and target.dim() == 1 and output.dim() == 2:
+    single = job.loss != "cross_entropy" and output.shape[-1:] == (1,)  # then classes are taken as numbers
+    if not target.is_floating_point() and target.dim() == 1 and output.dim() == 2 and not single:
         highest = int(target.max())
         if highest >= output.shape[1] or int(target.min()) < 0:
             raise Misfit(

@@ -55,6 +55,10 @@ class Understood:
             lines.append(f"{self.missing:,} missing cells ({self.missing / (self.rows * self.columns):.1%})")
         return lines + self.notes
 
+    def ambiguous(self, table: Table) -> tuple[str, ...]:
+        """Names that several columns of the file had."""
+        return tuple(name for name in table.names if any(f"the name {name!r} is there more" in n for n in self.notes))
+
 
 def read_table(
     path: str | Path,
