@@ -17,7 +17,10 @@ from commands import call, command, start  # noqa: F401, a fixture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.search import cells, files
+from shoal import ShoalClassifier
+from shoal.search import cells, files, measuring
+from shoal.search.ensemble import weigh
+from shoal.search.estimators import Hooks
 from shoal.search.measuring import draw_rows
 from shoal.search.tasks import Task
 from shoal.search.timing import (
@@ -135,6 +138,41 @@ def test_rows_that_are_drawn_leave_no_class_out(classes: int, count: int, seed: 
     assert (np.diff(rows) > 0).all()
     for k in range(classes):
         assert (y[rows] == k).sum() >= min(10, (y == k).sum())
+
+
+# ---- the time kept back ----
+
+
+def small_table(rows: int = 300, columns: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(0).normal(size=(rows, columns))
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int)
+
+
+def test_weighing_is_measured_on_many_numbers_also_for_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of few numbers, what is measured is a call of a function: 128 recipes seem to take seconds."""
+    model = ShoalClassifier(recipes=40, strategy="random", seeds=1, epochs=1, cv=2).fit(*small_table())
+    sizes = []
+
+    def recorded(task: Task, essence: np.ndarray, *others: Any) -> np.ndarray:
+        sizes.append(essence.shape[:2])
+        return weigh(task, essence, *others)
+
+    monkeypatch.setattr(measuring, "weigh", recorded)
+    assert measuring.measure_passes(model._run.search, report=False) is not None
+    assert set(sizes) == {(len(model._run.search.best_units()), 300)}
+    assert sizes[0][0] > 20
+
+
+def test_no_more_is_kept_back_for_a_refit_than_it_takes() -> None:
+    model = ShoalClassifier(budget=1000, refit=True, epochs=1, cv=2)
+    model._hooks = Hooks(watcher=lambda progress: progress.units > 6, keep_on_interrupt=True)
+    search = model.fit(*small_table())._run.search
+    reserves = []
+    for search.rate in (0.0, 1e9):
+        search.keep_back()
+        reserves.append(search.clock.reserve)
+    assert reserves[1] > 200  # a fifth of the budget at most
+    assert reserves[0] < 150
 
 
 # ---- what is left out is repeated ----

@@ -12,11 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from shoal.search.arguments import (
@@ -36,7 +32,7 @@ from shoal.search.encode import FORMS
 from shoal.search.honest import BOOTSTRAPS
 from shoal.search.inputs import has_names, new_table
 from shoal.search.leaderboard import variance_shares
-from shoal.search.measuring import Data, draw_rows, measure_passes, what_to_leave_out
+from shoal.search.measuring import Data, draw_rows, measure_passes, refit_seconds, what_to_leave_out
 from shoal.search.outcome import Outcome, conclude
 from shoal.search.problem import Problem, default_folds, default_repeats, group_of_rows, make_folds, make_problem
 from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
@@ -207,7 +203,7 @@ class _ShoalEstimator(BaseEstimator):
     ) -> tuple[Search, dict[str, str]]:
         """Run the strategy, or an earlier run again; and the space in words."""
         epochs = whole("epochs", self.epochs, 1) or default_epochs(problem.n_rows)
-        budget = clock.budget
+        budget, before = clock.budget, clock.elapsed()
         again = 0.2 * budget if budget is not None and refit else 0.0
         if budget is not None:
             clock.reserve = min(0.25 * budget, 0.5 + 0.025 * budget) + again
@@ -218,7 +214,8 @@ class _ShoalEstimator(BaseEstimator):
                 passes = measure_passes(search, hooks.report)
                 if passes is not None:
                     known, rows = len(search.best_units()), len(search.sample_rows)
-                    clock.reserve = again + passes.reserve(clock.budget or 0.0, hooks.report, known, rows)
+                    last = min(again, refit_seconds(search, before)) if refit else 0.0
+                    clock.reserve = last + passes.reserve(clock.budget or 0.0, hooks.report, known, rows)
 
             if budget is not None and hooks.repeat is None:
                 search.keep_back = keep_back

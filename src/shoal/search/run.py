@@ -160,7 +160,7 @@ class Search:
         while True:
             left = self.clock.left() - kept
             recipes = self._propose_for(strategy, left / max(1, ROUNDS - rounds))
-            if not recipes or (rounds and self._seconds(recipes, strategy.rungs) > 1.5 * left):
+            if not recipes or (rounds and self.seconds(recipes, strategy.rungs) > 1.5 * left):
                 return
             rungs = strategy.rungs if self.rate else (*ONE_EPOCH, *strategy.rungs)
             strategy.learn(self.round(recipes, rungs, "searching", must=not self.rate))
@@ -173,7 +173,7 @@ class Search:
         while len(recipes) < most:
             more = strategy.propose(min(FEWEST_PER_ROUND, most - len(recipes)), self.units)
             recipes += more
-            if not more or not self.rate or self._seconds(recipes, strategy.rungs) >= seconds:
+            if not more or not self.rate or self.seconds(recipes, strategy.rungs) >= seconds:
                 break
         return recipes
 
@@ -185,7 +185,7 @@ class Search:
             if not chosen:
                 return
             if self.clock.budget is not None:
-                each = self._seconds([unit.recipe for unit in chosen], TO_THE_END) / len(chosen)
+                each = self.seconds([unit.recipe for unit in chosen], TO_THE_END) / len(chosen)
                 chosen = chosen[: int(self.clock.left() / each)]
                 if not chosen:
                     return
@@ -380,7 +380,7 @@ class Search:
         parameters = 128 * (width + 128 + self.problem.task.n_outputs)
         return max(FEWEST_PER_ROUND, int(LARGEST_ROUND / (16 * parameters * len(self.problem.folds))))
 
-    def _seconds(self, recipes: Sequence[Recipe], rungs: Sequence[Rung]) -> float:
+    def seconds(self, recipes: Sequence[Recipe], rungs: Sequence[Rung]) -> float:
         """Seconds that these recipes would take, at the speed measured last."""
         work = sum(
             unit_cost(self.problem, recipe) * (recipe.member.epochs or self.limits.default_epochs) for recipe in recipes
