@@ -118,6 +118,7 @@ class Session:
         """`earlier`: the run to be repeated, as read from `settings`; with `check`, models are compared."""
         self.request, self.earlier, self.settings, self.check = request, earlier, settings, check
         self.different: str | None = None  # what of a repeated model is not as it was
+        self.advised = 0.0  # a budget that the user was told would be enough
         self.begun = started()
 
     def elapsed(self) -> float:
@@ -157,9 +158,10 @@ class Session:
         if budget is None or took <= READING_SHARE * budget:
             return
         self.budget = max(budget, took + LEAST_SHARE * budget)
+        self.advised = max(4 * took, budget)
         print(
             f"note: starting and reading took {took:.1f} s, more than half of the budget of {budget:g} s; this will "
-            f"end after about {self.budget:.0f} s; --budget {max(4 * took, budget):.0f} would leave enough for a search"
+            f"end after about {self.budget:.0f} s; --budget {self.advised:.0f} would leave enough for a search"
         )
 
     def _find_data(self) -> None:
@@ -309,7 +311,7 @@ class Session:
             return bool(self.stop.requested)
 
         estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True, report=True, say=screen.say)
-        estimator._hooks.clock = Clock(self.budget, self.begun)
+        estimator._hooks.clock = Clock(self.budget, self.begun, advised=self.advised)
         estimator._hooks.repeats = default_repeats(len(question.y), request.budget, self.schema)
         if self.earlier is not None:
             estimator._hooks.repeats = self.earlier["search"]["repeats"]

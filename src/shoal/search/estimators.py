@@ -37,7 +37,7 @@ from shoal.search.outcome import Outcome, conclude
 from shoal.search.problem import Problem, default_folds, default_repeats, group_of_rows, make_folds, make_problem
 from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
 from shoal.search.schema import Schema
-from shoal.search.space import Recipe, Space, check_space, default_space
+from shoal.search.space import Recipe, Space, check_space, default_space, forms_of
 from shoal.search.strategies import HALVING, anchors, find_strategy
 from shoal.search.table import Table, with_unique_names
 from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, Task, find_metric
@@ -161,13 +161,14 @@ class _ShoalEstimator(BaseEstimator):
         rows = X if effort.rows is None else data.table
         pairs, cv_name = make_folds(self.cv, task, rows, data.target, groups, seed % (1 << 32), folds, repeats)
         metric.check(task, data.target, data.weight, [valid for _, valid in pairs])
-        problem = self._problem(data, pairs, effort.forms)
+        forms = effort.forms or (FORMS if clock.budget is None else forms_of(self.space))
+        problem = self._problem(data, pairs, forms)
         encoded = clock.elapsed()
         wants_refit = self._wants_refit(pairs)
         search, space = self._search(problem, metric, clock, seed, hooks, wants_refit)
         trained = clock.elapsed()
         everything = np.arange(len(data.target))
-        refit = self._problem(data, [(everything, everything)], effort.forms) if wants_refit else None
+        refit = self._problem(data, [(everything, everything)], forms) if wants_refit else None
         outcome, effort = self._conclude(search, hooks, effort, refit, group_of_rows(groups, problem))
         self._publish(search, outcome)
         phases = {
@@ -179,9 +180,9 @@ class _ShoalEstimator(BaseEstimator):
         self._run = Run(search, outcome, cv_name, space, phases, seed, repeats, given, target_name, effort)
         return self
 
-    def _problem(self, data: Data, pairs: list[Pair], forms: tuple[str, ...] | None) -> Problem:
+    def _problem(self, data: Data, pairs: list[Pair], forms: tuple[str, ...]) -> Problem:
         given = (data.task, data.schema, data.table, data.target, pairs, data.weight, self._class_weight(data.target))
-        return make_problem(*given, forms or FORMS)
+        return make_problem(*given, forms)
 
     def _begin(
         self, data: Data, metric: Metric, clock: Clock, hooks: Hooks, usual: tuple[int, int], seed: int
@@ -190,7 +191,8 @@ class _ShoalEstimator(BaseEstimator):
         if hooks.effort is not None or hooks.repeat is not None or clock.budget is None:
             return hooks.effort or Effort()
         limits = self._limits(default_epochs(len(data.target)), seed)
-        return what_to_leave_out(data, self.cv, usual, metric, limits, clock, hooks.report, hooks.say)
+        forms = None if self.space is None else forms_of(self.space)
+        return what_to_leave_out(data, self.cv, usual, metric, limits, clock, hooks.report, hooks.say, forms)
 
     def _limits(self, epochs: int, seed: int) -> Limits:
         return Limits(
