@@ -21,10 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal import ShoalClassifier, search_session
-from shoal.search import cells, files, measuring
+from shoal.search import cells, estimators, files, measuring
 from shoal.search.ensemble import weigh
 from shoal.search.estimators import Hooks
+from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.search.measuring import draw_rows
+from shoal.search.outcome import conclude
 from shoal.search.run import Limits
 from shoal.search.schema import Schema
 from shoal.search.table import Table
@@ -304,6 +306,41 @@ def test_an_interrupt_while_the_table_is_read_says_so(tmp_path: Path, number: si
     assert process.returncode == 130
     assert err.strip() == "interrupted"
     assert out == ""
+
+
+def test_an_interrupted_repetition_ends_as_any_other_search() -> None:
+    """It does not draw the samples of the run that it was to repeat."""
+    X, y = small_table()
+    log = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2).fit(X, y)._run.search.log
+    model = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2)
+    model._hooks = Hooks(watcher=lambda progress: progress.units > 0, keep_on_interrupt=True, repeat=log)
+    model._hooks.bootstraps = 3000
+    model.fit(X, y)
+    assert model._run.search.ended == "interrupted"
+    assert 0 < model.honest_score_.bootstraps <= BOOTSTRAPS
+
+
+def test_an_interrupt_after_the_search_shortens_the_rest(
+    tmp_path: Path,
+    call: Callable[..., Any],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(search: Any, *others: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        while not search.clock.hurried:
+            time.sleep(0.01)
+        return conclude(search, *others)
+
+    def bootstraps(name: str) -> int:
+        return int(json.loads((tmp_path / name / "settings.json").read_text())["result"]["score"]["bootstraps"])
+
+    monkeypatch.setattr(estimators, "conclude", interrupted)
+    arguments = ("search", "--demo", "--recipes", 3, "--seeds", 1, "--epochs", 1, "--folds", 2)
+    said = call(tmp_path, *arguments, "--out", "cut")
+    assert "ending the search" in said.stderr
+    assert bootstraps("cut") == FEWEST_BOOTSTRAPS < BOOTSTRAPS
+    monkeypatch.undo()
+    assert "the same: every byte" in call(tmp_path, "search", "--repeat", "cut", "--check").stdout
 
 
 def test_an_interrupt_while_libraries_are_loaded_says_so(tmp_path: Path) -> None:

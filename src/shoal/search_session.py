@@ -250,14 +250,17 @@ class Session:
         """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
         from shoal.search.background import two_step_interrupt
         from shoal.search.screen import Screen
+        from shoal.search.timing import Clock
 
         self.reading = self.elapsed()
+        self.clock = Clock(self.budget, self.begun, advised=self.advised)
         budget = None if self.budget is None else self.budget - self.reading
         screen = Screen(self.request.scoring or _default_score(self.question), budget)
 
         def told() -> None:
             if screen.latest is None:  # nothing was trained yet: there is nothing to keep
                 raise KeyboardInterrupt
+            self.clock.hurry()
             screen.say("ending the search, keeping the best so far (Ctrl-C again quits at once)")
 
         try:
@@ -296,7 +299,7 @@ class Session:
         from shoal.search import background
         from shoal.search.estimators import Hooks, ShoalClassifier, ShoalRegressor
         from shoal.search.problem import default_repeats
-        from shoal.search.timing import Clock, Effort
+        from shoal.search.timing import Effort
 
         request, question = self.request, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
@@ -311,7 +314,7 @@ class Session:
             return bool(self.stop.requested)
 
         estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True, report=True, say=screen.say)
-        estimator._hooks.clock = Clock(self.budget, self.begun, advised=self.advised)
+        estimator._hooks.clock = self.clock
         estimator._hooks.repeats = default_repeats(len(question.y), request.budget, self.schema)
         if self.earlier is not None:
             estimator._hooks.repeats = self.earlier["search"]["repeats"]

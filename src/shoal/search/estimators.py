@@ -29,7 +29,7 @@ from shoal.search.arguments import (
 )
 from shoal.search.cv_results import cv_results
 from shoal.search.encode import FORMS
-from shoal.search.honest import BOOTSTRAPS
+from shoal.search.honest import BOOTSTRAPS, ending_when
 from shoal.search.inputs import has_names, new_table
 from shoal.search.leaderboard import variance_shares
 from shoal.search.measuring import Data, draw_rows, measure_passes, refit_seconds, what_to_leave_out
@@ -234,15 +234,18 @@ class _ShoalEstimator(BaseEstimator):
         self, search: Search, hooks: Hooks, effort: Effort, refit: Problem | None, group: np.ndarray | None
     ) -> tuple[Outcome, Effort]:
         """Ensemble and honest score, with as much effort as there is time for; and that effort."""
-        bootstraps, seconds, clock = hooks.bootstraps, 0.0, search.clock
-        passes = measure_passes(search, hooks.report) if clock.budget is not None and hooks.repeat is None else None
+        clock, seconds, ended = search.clock, 0.0, search.clock.hurried
+        bootstraps = None if ended else hooks.bootstraps  # a repetition that was cut short is no repetition
+        plan = ended or (clock.budget is not None and hooks.repeat is None)
+        passes = measure_passes(search, hooks.report) if plan else None
         if passes is not None:
             rows, sampled = int((search.problem.judged_weight > 0).sum()), len(search.sample_rows)
             last, seconds = finish(passes, clock.time_left(), hooks.report, len(search.best_units()), rows, sampled)
             effort = replace(effort, candidates=last.candidates, judged=last.judged, sampled=last.sampled)
         elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
             bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), 40, BOOTSTRAPS))
-        with threadpool_limits(1, "blas"):  # several threads sum in another order: bits would depend on their number
+        # Several threads would sum in another order: bits would depend on their number.
+        with threadpool_limits(1, "blas"), ending_when(lambda: clock.hurried and not ended):
             return conclude(search, self.ensemble, seconds, refit, group, bootstraps, effort), effort
 
     def _space(self, search: Search, epochs: int, warm_up: bool) -> tuple[Space | list[Recipe], list[Recipe]]:

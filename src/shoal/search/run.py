@@ -126,6 +126,8 @@ class Search:
             self.ended = "interrupted"
             if not self.keep_on_interrupt:
                 raise
+        if self.clock.hurried:  # between two rounds, perhaps
+            self.ended = "interrupted"
 
     def repeat(self, log: Iterable[dict[str, Any]]) -> None:
         """Do again what an earlier search has written down."""
@@ -186,7 +188,7 @@ class Search:
                 return
             if self.clock.budget is not None:
                 each = self.seconds([unit.recipe for unit in chosen], TO_THE_END) / len(chosen)
-                chosen = chosen[: int(self.clock.left() / each)]
+                chosen = chosen[: max(0, int(self.clock.left() / each))]
                 if not chosen:
                     return
             recipes = [self._with_new_seed(unit.recipe) for unit in chosen]
@@ -369,10 +371,8 @@ class Search:
         return Progress(stage, share, len(known), best)
 
     def _check_end(self, must: bool) -> None:
-        if self.ended:
-            raise _EndedEarly(self.ended)
-        if self.clock.left() <= 0 and not must:
-            raise _EndedEarly("budget")
+        if self.ended or (self.clock.left() <= 0 and not must):
+            raise _EndedEarly(self.ended or ("interrupted" if self.clock.hurried else "budget"))
 
     def _round_limit(self) -> int:
         """Recipes whose weights and moments fit into LARGEST_ROUND, for networks of middling size."""

@@ -41,6 +41,7 @@ class Clock:
     reserve: float = 0.0  # for what comes after training
     now: Callable[[], float] = time.monotonic
     advised: float = 0.0  # the budget that the user was told would be enough
+    hurried: bool = False
 
     def elapsed(self) -> float:
         return self.now() - self.start
@@ -55,6 +56,7 @@ class Clock:
 
     def hurry(self, seconds: float = AFTER_INTERRUPT) -> None:
         """The user wants it to end: that is a budget."""
+        self.hurried = True
         if seconds < self.time_left():
             self.budget = self.elapsed() + seconds
             self.reserve = seconds
