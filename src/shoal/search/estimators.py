@@ -235,7 +235,7 @@ class _ShoalEstimator(BaseEstimator):
     ) -> tuple[Outcome, Effort]:
         """Ensemble and honest score, with as much effort as there is time for; and that effort."""
         clock, seconds, ended = search.clock, 0.0, search.clock.hurried
-        bootstraps = None if ended else hooks.bootstraps  # a repetition that was cut short is no repetition
+        bootstraps = None if ended and hooks.repeat is not None else hooks.bootstraps  # cut short, it repeats nothing
         plan = ended or (clock.budget is not None and hooks.repeat is None)
         passes = measure_passes(search, hooks.report) if plan else None
         if passes is not None:
