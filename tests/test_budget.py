@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +20,17 @@ from commands import call, command, start  # noqa: F401, a fixture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.search import cells, files
-from shoal.search.honest import ENSEMBLE_CANDIDATES
+from shoal import ShoalClassifier, search_session
+from shoal.search import cells, estimators, files, measuring
+from shoal.search.ensemble import weigh
+from shoal.search.estimators import Hooks
+from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, FEWEST_BOOTSTRAPS
 from shoal.search.measuring import draw_rows
-from shoal.search.tasks import Task
+from shoal.search.outcome import conclude
+from shoal.search.run import Limits
+from shoal.search.schema import Schema
+from shoal.search.table import Table
+from shoal.search.tasks import Task, find_metric
 from shoal.search.timing import (
     AFTER_INTERRUPT,
     FIRST_LOOK,
@@ -68,6 +78,7 @@ def test_most_of_the_time_is_for_the_search_or_all_that_may_be_is_left_out(pace:
     assert fits or (kept == min(rows, 2000) and folds == FOLDS[-1] and forms == 0.5)
     if effort.rows is not None:
         assert folds == FOLDS[-1]  # rows go last
+    assert begin(replace(pace, spare=False), left, rows, FOLDS, fewer_rows=True).forms is None
     again = begin(pace, 1e9, rows, FOLDS, fewer_rows=True)
     assert again == Effort()
     assert begin(pace, left, rows, FOLDS, fewer_rows=False).rows is None
@@ -135,6 +146,95 @@ def test_rows_that_are_drawn_leave_no_class_out(classes: int, count: int, seed: 
     assert (np.diff(rows) > 0).all()
     for k in range(classes):
         assert (y[rows] == k).sum() >= min(10, (y == k).sum())
+
+
+def test_a_form_of_numbers_is_left_out_only_where_there_are_two() -> None:
+    def spare(X: dict[str, Any], forms: tuple[str, ...] | None = None) -> bool:
+        table, y = Table.of(X), np.arange(300) % 2
+        task, schema = Task("classification", 2), Schema.of(table)
+        limits = Limits(recipes=1, seeds=1, finalists=1, default_epochs=1, threads=1, seed=0)
+        return measuring.measure_pace(table, schema, task, y, find_metric(None, task), limits, False, forms).spare
+
+    numbers = {f"x{j}": column for j, column in enumerate(small_table(columns=90)[0].T)}
+    few = {name: numbers[name] for name in ("x0", "x1")}
+    assert spare(few)
+    assert not spare(few, ("plain", "piecewise"))  # the user asked for them
+    assert not spare(numbers)  # too many for a second form
+    assert not spare({"word": np.array(["a", "b", "c"] * 100, dtype=object)})
+
+
+def test_what_is_left_out_is_a_warning_in_python_and_a_sentence_of_the_report(tmp_path: Path) -> None:
+    model = ShoalClassifier(budget=0.5)
+    with pytest.warns(UserWarning, match=r"short of time: 2 folds, .*[\d,]+ of the 40,000 rows \(nothing") as warned:
+        model.fit(*small_table(40_000, 20))
+    assert [one.filename for one in warned] == [__file__]
+    rows = model._run.effort.rows
+    page = model.report(tmp_path / "page.html").read_text()
+    assert f"on {rows:,} rows of 20 columns. Time was short: it searched on {rows:,} of the 40,000 rows, in 2" in page
+
+
+def test_forms_of_numbers_that_the_user_asks_for_stay() -> None:
+    said: list[str] = []
+    model = ShoalClassifier({"encoding": ["piecewise"], "hidden": [(), (8,)], "epochs": [1, 2]})
+    model._hooks = Hooks(clock=Clock(0.5, advised=1e5), say=said.append)
+    model.fit(*small_table(20_000, 20))
+    assert {unit.recipe.view for unit in model._run.search.units} == {"piecewise"}
+    assert "2 folds" in said[0]
+    assert "form" not in said[0]
+    assert "a budget of about 100000 s" in said[0]
+
+
+def test_advice_on_the_budget_does_not_contradict_itself(
+    tmp_path: Path,
+    call: Callable[..., Any],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search_session, "started", lambda: time.monotonic() - 1000)  # reading took long
+    X, y = small_table(4000, 20)
+    np.savetxt(
+        tmp_path / "t.csv", np.column_stack([X, y]), "%.3f", ",", header=",".join("abcdefghijklmnopqrstu"), comments=""
+    )
+    done = call(tmp_path, "search", "t.csv", "--target", "u", "--task", "classification", "--budget", 1)
+    first = re.search(r"--budget (\d+) would leave enough", done.stdout)
+    second = re.search(r"nothing is left out with a budget of about (\d+) s", done.stderr)
+    assert first is not None
+    assert second is not None
+    assert int(second[1]) >= int(first[1]) >= 4000
+
+
+# ---- the time kept back ----
+
+
+def small_table(rows: int = 300, columns: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(0).normal(size=(rows, columns))
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int)
+
+
+def test_weighing_is_measured_on_many_numbers_also_for_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of few numbers, what is measured is a call of a function: 128 recipes seem to take seconds."""
+    model = ShoalClassifier(recipes=40, strategy="random", seeds=1, epochs=1, cv=2).fit(*small_table())
+    sizes = []
+
+    def recorded(task: Task, essence: np.ndarray, *others: Any) -> np.ndarray:
+        sizes.append(essence.shape[:2])
+        return weigh(task, essence, *others)
+
+    monkeypatch.setattr(measuring, "weigh", recorded)
+    assert measuring.measure_passes(model._run.search, report=False) is not None
+    assert set(sizes) == {(len(model._run.search.best_units()), 300)}
+    assert sizes[0][0] > 20
+
+
+def test_no_more_is_kept_back_for_a_refit_than_it_takes() -> None:
+    model = ShoalClassifier(budget=1000, refit=True, epochs=1, cv=2)
+    model._hooks = Hooks(watcher=lambda progress: progress.units > 6, keep_on_interrupt=True)
+    search = model.fit(*small_table())._run.search
+    reserves = []
+    for search.rate in (0.0, 1e9):
+        search.keep_back()
+        reserves.append(search.clock.reserve)
+    assert reserves[1] > 200  # a fifth of the budget at most
+    assert reserves[0] < 150
 
 
 # ---- what is left out is repeated ----
@@ -205,6 +305,41 @@ def test_an_interrupt_while_the_table_is_read_says_so(tmp_path: Path, number: si
     assert process.returncode == 130
     assert err.strip() == "interrupted"
     assert out == ""
+
+
+def test_an_interrupted_repetition_ends_as_any_other_search() -> None:
+    """It does not draw the samples of the run that it was to repeat."""
+    X, y = small_table()
+    log = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2).fit(X, y)._run.search.log
+    model = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2)
+    model._hooks = Hooks(watcher=lambda progress: progress.units > 0, keep_on_interrupt=True, repeat=log)
+    model._hooks.bootstraps = 3000
+    model.fit(X, y)
+    assert model._run.search.ended == "interrupted"
+    assert 0 < model.honest_score_.bootstraps <= BOOTSTRAPS
+
+
+def test_an_interrupt_after_the_search_shortens_the_rest(
+    tmp_path: Path,
+    call: Callable[..., Any],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(search: Any, *others: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        while not search.clock.hurried:
+            time.sleep(0.01)
+        return conclude(search, *others)
+
+    def bootstraps(name: str) -> int:
+        return int(json.loads((tmp_path / name / "settings.json").read_text())["result"]["score"]["bootstraps"])
+
+    monkeypatch.setattr(estimators, "conclude", interrupted)
+    arguments = ("search", "--demo", "--recipes", 3, "--seeds", 1, "--epochs", 1, "--folds", 2)
+    said = call(tmp_path, *arguments, "--out", "cut")
+    assert "ending the search" in said.stderr
+    assert bootstraps("cut") == FEWEST_BOOTSTRAPS < BOOTSTRAPS
+    monkeypatch.undo()
+    assert "the same: every byte" in call(tmp_path, "search", "--repeat", "cut", "--check").stdout
 
 
 def test_an_interrupt_while_libraries_are_loaded_says_so(tmp_path: Path) -> None:

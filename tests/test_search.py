@@ -69,6 +69,7 @@ def test_out_of_fold_predictions_come_from_networks_that_did_not_see_the_row(iri
         np.testing.assert_allclose(best.prediction[rows], expected, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:short of time")
 @pytest.mark.parametrize("budget", [1.5, 4.0])
 def test_a_budget_is_used_and_kept(budget):
     X, y = load_digits(return_X_y=True)
@@ -82,6 +83,7 @@ def test_a_budget_is_used_and_kept(budget):
     assert model.score(X, y) > 0.9
 
 
+@pytest.mark.filterwarnings("ignore:short of time")
 def test_a_budget_far_too_short_still_gives_a_model():
     X, y = load_digits(return_X_y=True)
     model = ShoalClassifier(budget=0.05).fit(X, y)
@@ -90,6 +92,7 @@ def test_a_budget_far_too_short_still_gives_a_model():
     assert model._run.search.ended == "budget"
 
 
+@pytest.mark.filterwarnings("ignore:short of time")
 def test_more_time_is_more_work_and_no_worse():
     X, y = load_digits(return_X_y=True)
     short, long = (ShoalClassifier(budget=b).fit(X[:800], y[:800]) for b in (1.0, 6.0))
@@ -98,6 +101,7 @@ def test_more_time_is_more_work_and_no_worse():
     assert loss[1] < loss[0] + 0.005
 
 
+@pytest.mark.filterwarnings("ignore:short of time")
 def test_a_run_that_the_clock_ended_can_be_repeated_without_one(iris):
     X, y = iris
     first = ShoalClassifier(budget=2.0).fit(X, y)
@@ -222,6 +226,7 @@ def test_a_repetition_that_is_ended_early_can_be_repeated_too(iris, monkeypatch)
     assert not np.array_equal(first.predict_proba(iris[0]), second.predict_proba(iris[0]))
 
 
+@pytest.mark.filterwarnings("ignore:short of time")
 @pytest.mark.parametrize("budget", [1.0, 2.5])
 def test_a_budget_that_ends_the_first_round_of_a_space_of_ones_own(budget):
     generator = np.random.default_rng(0)

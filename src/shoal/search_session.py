@@ -119,6 +119,7 @@ class Session:
         """`earlier`: the run to be repeated, as read from `settings`; with `check`, models are compared."""
         self.request, self.earlier, self.settings, self.check = request, earlier, settings, check
         self.different: str | None = None  # what of a repeated model is not as it was
+        self.advised = 0.0  # a budget that the user was told would be enough
         self.begun = started()
 
     def elapsed(self) -> float:
@@ -159,9 +160,10 @@ class Session:
         if budget is None or took <= READING_SHARE * budget:
             return
         self.budget = max(budget, took + LEAST_SHARE * budget)
+        self.advised = max(4 * took, budget)
         print(
             f"note: starting and reading took {took:.1f} s, more than half of the budget of {budget:g} s; this will "
-            f"end after about {self.budget:.0f} s; --budget {max(4 * took, budget):.0f} would leave enough for a search"
+            f"end after about {self.budget:.0f} s; --budget {self.advised:.0f} would leave enough for a search"
         )
 
     def _find_data(self) -> None:
@@ -261,14 +263,17 @@ class Session:
         """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
         from shoal.search.background import two_step_interrupt
         from shoal.search.screen import Screen
+        from shoal.search.timing import Clock
 
         self.reading = self.elapsed()
+        self.clock = Clock(self.budget, self.begun, advised=self.advised)
         budget = None if self.budget is None else self.budget - self.reading
         screen = Screen(self.request.scoring or _default_score(self.question), budget)
 
         def told() -> None:
             if screen.latest is None:  # nothing was trained yet: there is nothing to keep
                 raise KeyboardInterrupt
+            self.clock.hurry()
             screen.say("ending the search, keeping the best so far (Ctrl-C again quits at once)")
 
         try:
@@ -307,7 +312,6 @@ class Session:
         from shoal.search import background
         from shoal.search.estimators import Hooks, ShoalClassifier, ShoalRegressor
         from shoal.search.problem import default_repeats
-        from shoal.search.timing import Clock
 
         request, question = self.request, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
@@ -322,7 +326,7 @@ class Session:
             return bool(self.stop.requested)
 
         estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True, report=True, say=screen.say)
-        estimator._hooks.clock = Clock(self.budget, self.begun)
+        estimator._hooks.clock = self.clock
         estimator._hooks.repeats = default_repeats(len(question.y), request.budget, self.schema)
         if self.earlier is not None:
             estimator._hooks.repeats = self.earlier["search"]["repeats"]

@@ -123,13 +123,26 @@ def opening(data: dict[str, Any]) -> Section | None:
     return Section("score", "The honest score", "Score", body)
 
 
+def left_out(effort: dict[str, Any], rows: Any) -> str:
+    """What the search went without for want of time, in a sentence; nothing, if it went without nothing."""
+    parts = []
+    if effort.get("rows"):
+        parts.append(f"on {words.count(effort['rows'])} of the {words.count(rows, 'row')}")
+    if effort.get("folds"):
+        parts.append(f"in {words.count(effort['folds'], 'fold')}")
+    if effort.get("forms"):
+        parts.append("with numbers in one form only")
+    return f"Time was short: it searched {', '.join(parts)}. " if parts else ""
+
+
 def search_story(data: dict[str, Any]) -> Html:
     search, table_of = data["search"], data.get("data") or {}
-    rows, columns = table_of.get("rows"), table_of.get("columns")
+    effort, columns = search.get("effort") or {}, table_of.get("columns")
+    rows = effort.get("rows") or table_of.get("rows")
     said = f"Shoal tried {words.count(search.get('recipes'), 'recipe')} for a network"
     if rows and columns:
         said += f" on {words.count(rows, 'row')} of {words.count(columns, 'column')}"
-    said += ". "
+    said += ". " + left_out(effort, table_of.get("rows"))
     if (search.get("folds") or 0) > 1:
         said += (
             f"Each was trained {words.count(search['folds'])} times, every time holding out another part of the rows "

@@ -12,11 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from shoal.search.arguments import (
@@ -33,15 +29,15 @@ from shoal.search.arguments import (
 )
 from shoal.search.cv_results import cv_results
 from shoal.search.encode import FORMS
-from shoal.search.honest import BOOTSTRAPS
+from shoal.search.honest import BOOTSTRAPS, ending_when
 from shoal.search.inputs import has_names, new_table
 from shoal.search.leaderboard import variance_shares
-from shoal.search.measuring import Data, draw_rows, measure_passes, what_to_leave_out
+from shoal.search.measuring import Data, draw_rows, measure_passes, refit_seconds, what_to_leave_out
 from shoal.search.outcome import Outcome, conclude
 from shoal.search.problem import Problem, default_folds, default_repeats, group_of_rows, make_folds, make_problem
 from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
 from shoal.search.schema import Schema
-from shoal.search.space import Recipe, Space, check_space, default_space
+from shoal.search.space import Recipe, Space, check_space, default_space, forms_of
 from shoal.search.strategies import HALVING, anchors, find_strategy
 from shoal.search.table import Table, with_unique_names
 from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, Task, find_metric
@@ -165,13 +161,14 @@ class _ShoalEstimator(BaseEstimator):
         rows = X if effort.rows is None else data.table
         pairs, cv_name = make_folds(self.cv, task, rows, data.target, groups, seed % (1 << 32), folds, repeats)
         metric.check(task, data.target, data.weight, [valid for _, valid in pairs])
-        problem = self._problem(data, pairs, effort.forms)
+        forms = effort.forms or (FORMS if clock.budget is None else forms_of(self.space))
+        problem = self._problem(data, pairs, forms)
         encoded = clock.elapsed()
         wants_refit = self._wants_refit(pairs)
         search, space = self._search(problem, metric, clock, seed, hooks, wants_refit)
         trained = clock.elapsed()
         everything = np.arange(len(data.target))
-        refit = self._problem(data, [(everything, everything)], effort.forms) if wants_refit else None
+        refit = self._problem(data, [(everything, everything)], forms) if wants_refit else None
         outcome, effort = self._conclude(search, hooks, effort, refit, group_of_rows(groups, problem))
         self._publish(search, outcome)
         phases = {
@@ -183,9 +180,9 @@ class _ShoalEstimator(BaseEstimator):
         self._run = Run(search, outcome, cv_name, space, phases, seed, repeats, given, target_name, effort)
         return self
 
-    def _problem(self, data: Data, pairs: list[Pair], forms: tuple[str, ...] | None) -> Problem:
+    def _problem(self, data: Data, pairs: list[Pair], forms: tuple[str, ...]) -> Problem:
         given = (data.task, data.schema, data.table, data.target, pairs, data.weight, self._class_weight(data.target))
-        return make_problem(*given, forms or FORMS)
+        return make_problem(*given, forms)
 
     def _begin(
         self, data: Data, metric: Metric, clock: Clock, hooks: Hooks, usual: tuple[int, int], seed: int
@@ -194,7 +191,8 @@ class _ShoalEstimator(BaseEstimator):
         if hooks.effort is not None or hooks.repeat is not None or clock.budget is None:
             return hooks.effort or Effort()
         limits = self._limits(default_epochs(len(data.target)), seed)
-        return what_to_leave_out(data, self.cv, usual, metric, limits, clock, hooks.report, hooks.say)
+        forms = None if self.space is None else forms_of(self.space)
+        return what_to_leave_out(data, self.cv, usual, metric, limits, clock, hooks.report, hooks.say, forms)
 
     def _limits(self, epochs: int, seed: int) -> Limits:
         return Limits(
@@ -207,7 +205,7 @@ class _ShoalEstimator(BaseEstimator):
     ) -> tuple[Search, dict[str, str]]:
         """Run the strategy, or an earlier run again; and the space in words."""
         epochs = whole("epochs", self.epochs, 1) or default_epochs(problem.n_rows)
-        budget = clock.budget
+        budget, before = clock.budget, clock.elapsed()
         again = 0.2 * budget if budget is not None and refit else 0.0
         if budget is not None:
             clock.reserve = min(0.25 * budget, 0.5 + 0.025 * budget) + again
@@ -218,7 +216,8 @@ class _ShoalEstimator(BaseEstimator):
                 passes = measure_passes(search, hooks.report)
                 if passes is not None:
                     known, rows = len(search.best_units()), len(search.sample_rows)
-                    clock.reserve = again + passes.reserve(clock.budget or 0.0, hooks.report, known, rows)
+                    last = min(again, refit_seconds(search, before)) if refit else 0.0
+                    clock.reserve = last + passes.reserve(clock.budget or 0.0, hooks.report, known, rows)
 
             if budget is not None and hooks.repeat is None:
                 search.keep_back = keep_back
@@ -235,15 +234,18 @@ class _ShoalEstimator(BaseEstimator):
         self, search: Search, hooks: Hooks, effort: Effort, refit: Problem | None, group: np.ndarray | None
     ) -> tuple[Outcome, Effort]:
         """Ensemble and honest score, with as much effort as there is time for; and that effort."""
-        bootstraps, seconds, clock = hooks.bootstraps, 0.0, search.clock
-        passes = measure_passes(search, hooks.report) if clock.budget is not None and hooks.repeat is None else None
+        clock, seconds, ended = search.clock, 0.0, search.clock.hurried
+        bootstraps = None if ended and hooks.repeat is not None else hooks.bootstraps  # cut short, it repeats nothing
+        plan = ended or (clock.budget is not None and hooks.repeat is None)
+        passes = measure_passes(search, hooks.report) if plan else None
         if passes is not None:
             rows, sampled = int((search.problem.judged_weight > 0).sum()), len(search.sample_rows)
             last, seconds = finish(passes, clock.time_left(), hooks.report, len(search.best_units()), rows, sampled)
             effort = replace(effort, candidates=last.candidates, judged=last.judged, sampled=last.sampled)
         elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
             bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), 40, BOOTSTRAPS))
-        with threadpool_limits(1, "blas"):  # several threads sum in another order: bits would depend on their number
+        # Several threads would sum in another order: bits would depend on their number.
+        with threadpool_limits(1, "blas"), ending_when(lambda: clock.hurried and not ended):
             return conclude(search, self.ensemble, seconds, refit, group, bootstraps, effort), effort
 
     def _space(self, search: Search, epochs: int, warm_up: bool) -> tuple[Space | list[Recipe], list[Recipe]]:

@@ -12,6 +12,9 @@ that is delivered.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
@@ -108,7 +111,7 @@ def correct(
     wobble: list[float] = []
     deadline = time.monotonic() + seconds
     for _ in range(10 * bootstraps):  # a draw that leaves no row out does not count
-        if len(outside) >= bootstraps or (len(outside) >= FEWEST_BOOTSTRAPS and time.monotonic() >= deadline):
+        if len(outside) >= bootstraps or (len(outside) >= FEWEST_BOOTSTRAPS and _late(deadline)):
             break
         counts = evidence.counts(generator)
         out = np.flatnonzero((counts == 0) & (weight > 0))
@@ -142,6 +145,23 @@ def correct(
     return HonestScore(
         metric.name, whole if raw is None else raw, corrected, low, high, CONFIDENCE, len(outside), corrected - before
     )
+
+
+_hurry: ContextVar[Callable[[], bool]] = ContextVar("_hurry", default=lambda: False)
+
+
+def _late(deadline: float) -> bool:
+    return time.monotonic() >= deadline or _hurry.get()()
+
+
+@contextmanager
+def ending_when(hurry: Callable[[], bool]) -> Iterator[None]:
+    """While inside, `correct` draws no more samples than it must once `hurry()` is true."""
+    before = _hurry.set(hurry)
+    try:
+        yield
+    finally:
+        _hurry.reset(before)
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from shoal.layout import Layout
+from shoal.search.encode import FORMS
 from shoal.search.ensemble import weigh
 from shoal.search.problem import has_texts, make_folds, make_problem
 from shoal.search.run import Clock, Limits, Search
 from shoal.search.schema import Schema
-from shoal.search.strategies import anchors
+from shoal.search.strategies import TO_THE_END, anchors
 from shoal.search.table import Table
 from shoal.search.tasks import CLASSIFICATION, Metric, Task
-from shoal.search.timing import Effort, Pace, Passes, begin, needed
+from shoal.search.timing import SURPRISES, Effort, Pace, Passes, begin, needed
 
 TRIAL_ROWS, TRIAL_TEXTS = 2_000, 400
 TRIAL_FOLDS = 2
 CHEAP_CELLS = 20_000  # that the slowest machine encodes in a second
 TRIAL_STEPS = 3
+WEIGHED_CELLS = 16_000  # rows times recipes that a trial of weighing has at least
 SURE = 10  # classes keep so many rows, however few are drawn
 HASHED = 1 << 23  # bytes
 SAVED_PARTS = 30  # recipes in an ensemble, about
@@ -54,10 +57,12 @@ def what_to_leave_out(
     clock: Clock,
     report: bool,
     say: Callable[[str], None] | None,
+    forms: Sequence[str] | None = None,
 ) -> Effort:
     """Folds, forms and rows that there is no time for; `usual` are the folds and how often rows are dealt into them.
 
-    Folds that the user has chosen stay as they are; so do rows, where other arguments speak of them by number.
+    Folds and `forms` that the user has chosen stay as they are; so do rows, where other arguments speak of them by
+    number. What is left out is said, or is a warning.
     """
     rows, ours = len(data.target), cv is None or isinstance(cv, (int, np.integer))
     if cv is None:
@@ -68,21 +73,27 @@ def what_to_leave_out(
     cheap = not has_texts(data.schema)  # texts take long, and are as long as they please
     if cheap and rows * len(data.schema.used) * folds[0] < CHEAP_CELLS * clock.time_left():
         return Effort()
-    pace = measure_pace(data.table, data.schema, data.task, data.target, metric, limits, report)
+    pace = measure_pace(data.table, data.schema, data.task, data.target, metric, limits, report, forms)
     effort = begin(pace, clock.time_left(), rows, folds, ours and data.groups is None)
-    if not any(column.kind in ("number", "boolean", "date") for column in data.schema.used):
-        effort = replace(effort, forms=None)
     words = effort.describe(rows)
-    if words and say is not None:
-        budget = needed(clock.elapsed(), pace, rows, folds[0])
-        say(f"{words} (nothing is left out with a budget of about {budget:.0f} s)")
+    if words:
+        budget = max(needed(clock.elapsed(), pace, rows, folds[0]), clock.advised)
+        words += f" (nothing is left out with a budget of about {budget:.0f} s)"
+        if say is None:
+            warnings.warn(words, stacklevel=5)  # in the line that called fit
+        else:
+            say(words)
     return effort
 
 
 def measure_pace(
-    table: Table, schema: Schema, task: Task, y: np.ndarray, metric: Metric, limits: Limits, report: bool
-) -> Pace:
-    """Encode some rows, and train the first recipes on them for an epoch; encode more, where there are more."""
+    table: Table, schema: Schema, task: Task, y: np.ndarray, metric: Metric, limits: Limits, report: bool,
+    forms: Sequence[str] | None = None,
+) -> Pace:  # fmt: skip
+    """Encode some rows, and train the first recipes on them for an epoch; encode more, where there are more.
+
+    `forms` that the user has chosen.
+    """
     most = TRIAL_TEXTS if has_texts(schema) else TRIAL_ROWS
     seconds, problems = {}, []
     for count in (most // 4, most) if len(y) > most else (len(y),):
@@ -90,7 +101,7 @@ def measure_pace(
         part, some, ones = table.take(rows), y[rows], np.ones(len(rows))
         pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((len(rows), 0)), some, None, limits.seed)
         begun = time.monotonic()
-        problems.append(make_problem(task, schema, schema.check(part), some, pairs, ones, ones))
+        problems.append(make_problem(task, schema, schema.check(part), some, pairs, ones, ones, forms or FORMS))
         seconds[len(rows)] = (time.monotonic() - begun) / TRIAL_FOLDS
     problem = problems[0]
     few, many = min(seconds), max(seconds)
@@ -100,7 +111,8 @@ def measure_pace(
     search.warm_up(anchors(limits.default_epochs, min(32, max(8, problem.n_rows // 8)), list(problem.views)))
     passes = measure_passes(search, report=False)
     end = 0.0 if passes is None else passes.fixed(report) / problem.n
-    return Pace(fixed, row, search.training_seconds / (TRIAL_FOLDS * problem.n), end)
+    spare = forms is None and len(problem.views) > 1
+    return Pace(fixed, row, search.training_seconds / (TRIAL_FOLDS * problem.n), end, spare)
 
 
 def draw_rows(y: np.ndarray, task: Task, count: int, seed: int) -> np.ndarray:
@@ -117,21 +129,41 @@ def draw_rows(y: np.ndarray, task: Task, count: int, seed: int) -> np.ndarray:
 
 def measure_passes(search: Search, report: bool) -> Passes | None:
     """From the recipes that have a result so far; None, while there are none."""
-    units = search.best_units()[:4]
+    problem, task = search.problem, search.problem.task
+    units = search.best_units()[: max(4, WEIGHED_CELLS // problem.n)]  # few cells would measure what calls take
     if not units:
         return None
-    problem, task = search.problem, search.problem.task
     predictions = [unit.prediction for unit in units if unit.prediction is not None]
-    begun = time.monotonic()
-    search.metric.score(task, predictions[0], problem.y, problem.valid_weight)
-    task.losses(predictions[0], problem.y, problem.loss_scale)
-    whole = time.monotonic() - begun
     rows = np.flatnonzero(problem.judged_weight > 0)[:2_000]
     essence = np.array([task.essence(prediction[rows], problem.y[rows]) for prediction in predictions])
-    begun = time.monotonic()
-    weigh(task, essence, problem.y[rows], problem.judged_weight[rows], problem.loss_scale, TRIAL_STEPS)
-    cell = (time.monotonic() - begun) / (len(predictions) * len(rows) * TRIAL_STEPS)
+
+    def one_pass() -> None:
+        search.metric.score(task, predictions[0], problem.y, problem.valid_weight)
+        task.losses(predictions[0], problem.y, problem.loss_scale)
+
+    def weighing() -> None:
+        weigh(task, essence, problem.y[rows], problem.judged_weight[rows], problem.loss_scale, TRIAL_STEPS)
+
+    times = 1 if problem.n > WEIGHED_CELLS else 3
+    whole = _least_seconds(one_pass, times)
+    cell = _least_seconds(weighing, times) / (len(predictions) * len(rows) * TRIAL_STEPS)
     return Passes(problem.n, whole, cell, _saving(search) if report else 0.0, _forward(search))
+
+
+def _least_seconds(work: Callable[[], None], times: int) -> float:
+    """Of several trials: whatever else the machine does can only lengthen them."""
+    seconds = []
+    for _ in range(times):
+        begun = time.monotonic()
+        work()
+        seconds.append(time.monotonic() - begun)
+    return min(seconds)
+
+
+def refit_seconds(search: Search, encoding: float) -> float:
+    """To be kept back for encoding all rows and training an ensemble on them: at most what all folds took."""
+    recipes = [unit.recipe for unit in search.best_units()[:SAVED_PARTS]]
+    return SURPRISES * (encoding + search.seconds(recipes, TO_THE_END))
 
 
 def _forward(search: Search) -> float:

@@ -126,6 +126,8 @@ class Search:
             self.ended = "interrupted"
             if not self.keep_on_interrupt:
                 raise
+        if self.clock.hurried:  # between two rounds, perhaps
+            self.ended = "interrupted"
 
     def repeat(self, log: Iterable[dict[str, Any]]) -> None:
         """Do again what an earlier search has written down."""
@@ -160,7 +162,7 @@ class Search:
         while True:
             left = self.clock.left() - kept
             recipes = self._propose_for(strategy, left / max(1, ROUNDS - rounds))
-            if not recipes or (rounds and self._seconds(recipes, strategy.rungs) > 1.5 * left):
+            if not recipes or (rounds and self.seconds(recipes, strategy.rungs) > 1.5 * left):
                 return
             rungs = strategy.rungs if self.rate else (*ONE_EPOCH, *strategy.rungs)
             strategy.learn(self.round(recipes, rungs, "searching", must=not self.rate))
@@ -173,7 +175,7 @@ class Search:
         while len(recipes) < most:
             more = strategy.propose(min(FEWEST_PER_ROUND, most - len(recipes)), self.units)
             recipes += more
-            if not more or not self.rate or self._seconds(recipes, strategy.rungs) >= seconds:
+            if not more or not self.rate or self.seconds(recipes, strategy.rungs) >= seconds:
                 break
         return recipes
 
@@ -185,8 +187,8 @@ class Search:
             if not chosen:
                 return
             if self.clock.budget is not None:
-                each = self._seconds([unit.recipe for unit in chosen], TO_THE_END) / len(chosen)
-                chosen = chosen[: int(self.clock.left() / each)]
+                each = self.seconds([unit.recipe for unit in chosen], TO_THE_END) / len(chosen)
+                chosen = chosen[: max(0, int(self.clock.left() / each))]
                 if not chosen:
                     return
             recipes = [self._with_new_seed(unit.recipe) for unit in chosen]
@@ -369,10 +371,8 @@ class Search:
         return Progress(stage, share, len(known), best)
 
     def _check_end(self, must: bool) -> None:
-        if self.ended:
-            raise _EndedEarly(self.ended)
-        if self.clock.left() <= 0 and not must:
-            raise _EndedEarly("budget")
+        if self.ended or (self.clock.left() <= 0 and not must):
+            raise _EndedEarly(self.ended or ("interrupted" if self.clock.hurried else "budget"))
 
     def _round_limit(self) -> int:
         """Recipes whose weights and moments fit into LARGEST_ROUND, for networks of middling size."""
@@ -380,7 +380,7 @@ class Search:
         parameters = 128 * (width + 128 + self.problem.task.n_outputs)
         return max(FEWEST_PER_ROUND, int(LARGEST_ROUND / (16 * parameters * len(self.problem.folds))))
 
-    def _seconds(self, recipes: Sequence[Recipe], rungs: Sequence[Rung]) -> float:
+    def seconds(self, recipes: Sequence[Recipe], rungs: Sequence[Rung]) -> float:
         """Seconds that these recipes would take, at the speed measured last."""
         work = sum(
             unit_cost(self.problem, recipe) * (recipe.member.epochs or self.limits.default_epochs) for recipe in recipes

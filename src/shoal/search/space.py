@@ -84,6 +84,14 @@ def tidy(member: Member) -> Member:
     return member if member.hidden else member.replace(activation="identity", dropout=0.0)
 
 
+def forms_of(space: Any) -> tuple[str, ...]:
+    """Views that recipes of a space may ask for; the plain one is always there."""
+    if space is None:
+        return VIEWS
+    named = alternatives(ENCODING, space.get(ENCODING, "plain")) if isinstance(space, Mapping) else []
+    return VIEWS if VIEWS[1] in named else VIEWS[:1]
+
+
 def check_space(space: Any, views: Sequence[str]) -> Space | list[Recipe]:
     """A space or a list of recipes from what a user gave."""
     if isinstance(space, Mapping):

@@ -106,6 +106,7 @@ def _search(estimator: Any, context: Context) -> dict[str, Any]:
         "phases": [{"name": name, "seconds": seconds} for name, seconds in phases.items()],
         "space": run.space,
         "interrupted": search.ended == "interrupted",
+        "effort": run.effort.as_dict(),
     }
 
 

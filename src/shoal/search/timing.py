@@ -41,6 +41,8 @@ class Clock:
     start: float = field(default_factory=time.monotonic)
     reserve: float = 0.0  # for what comes after training
     now: Callable[[], float] = time.monotonic
+    advised: float = 0.0  # the budget that the user was told would be enough
+    hurried: bool = False
 
     def elapsed(self) -> float:
         return self.now() - self.start
@@ -55,6 +57,7 @@ class Clock:
 
     def hurry(self, seconds: float = AFTER_INTERRUPT) -> None:
         """The user wants it to end: that is a budget."""
+        self.hurried = True
         if seconds < self.time_left():
             self.budget = self.elapsed() + seconds
             self.reserve = seconds
@@ -95,6 +98,7 @@ class Pace:
     row: float
     epoch: float  # of one row, in all forms
     end: float  # of what comes after the search and cannot be left out, for each row
+    spare: bool = True  # numbers have a second form that may be left out
 
     def encoding(self, rows: int, folds: int, forms: float) -> float:
         """`forms`: share of the forms that are made."""
@@ -114,13 +118,14 @@ def begin(pace: Pace, left: float, rows: int, folds: Sequence[int], fewer_rows: 
         other = pace.encoding(rows, folds, forms) + pace.end * rows
         return other <= (1 - SEARCH_SHARE) * left and pace.look(rows, folds, forms) <= FIRST_LOOK * left
 
-    for k, forms in ((k, forms) for k in folds for forms in (1.0, 0.5)):
+    shares = (1.0, 0.5) if pace.spare else (1.0,)
+    for k, forms in ((k, forms) for k in folds for forms in shares):
         if fits(rows, k, forms):
             return _effort(k, forms, folds[0])
     least, total = folds[-1], rows
-    while fewer_rows and rows > FEWEST_ROWS and not fits(rows, least, 0.5):
+    while fewer_rows and rows > FEWEST_ROWS and not fits(rows, least, shares[-1]):
         rows = max(FEWEST_ROWS, int(rows * 0.8))
-    return replace(_effort(least, 0.5, folds[0]), rows=rows if rows < total else None)
+    return replace(_effort(least, shares[-1], folds[0]), rows=rows if rows < total else None)
 
 
 def _effort(folds: int, forms: float, usual: int) -> Effort:
