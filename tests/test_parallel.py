@@ -449,3 +449,12 @@ def test_train_without_torch_names_the_extra():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "shoal[torch]" in done.stderr
+
+
+def test_one_worker_that_is_asked_for_computes_what_more_would(tmp_path):
+    from shoal.train_cli import _strategy
+
+    assert [_strategy(workers, None, None) for workers in (None, 1, 2)] == ["auto", "allreduce", "allreduce"]
+    parallel.fit(network(), data(), strategy="serial", checkpoint=str(tmp_path), **SETTINGS)
+    assert _strategy(1, tmp_path, None) == "blas", "a plain loop that was begun goes on"
+    assert _strategy(1, tmp_path, True) == _strategy(2, tmp_path, None) == "allreduce"
