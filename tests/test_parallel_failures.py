@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from torch.utils.data import TensorDataset
 from shoal import parallel
 from shoal.parallel import checkpoint, watch
 from shoal.parallel.divergence import Guard
+from shoal.parallel.groups import Meeting, Threads
 from shoal.parallel.job import Job
 from shoal.parallel.models import make_model
+from shoal.parallel.worker import Worker
 
 TOO_FAST = {**SETTINGS, "optimizer": "sgd", "learning_rate": 1e6}
 
@@ -107,6 +110,36 @@ def test_rows_that_hold_nan_are_named_as_the_cause():
     nn.init.constant_(broken[0].weight, float("inf"))
     with pytest.raises(parallel.Diverged, match=r"step 1 .*look for NaN or infinity in inputs, targets and weights"):
         parallel.fit(broken, data(), strategy="serial", **SETTINGS)
+
+
+@pytest.mark.parametrize("row", range(0, 131, 26))
+def test_rows_that_hold_nan_are_named_by_all_workers_that_share_a_batch(row):
+    """Each of two workers, whoever is heard first."""
+    X, y = data().tensors
+    X[row, 3] = float("nan")
+    job = Job(**SETTINGS, strategy="allreduce", exact=True, blas_threads=1, backend="processes", workers=2)
+    meeting, said = Meeting(2, 60.0), []
+
+    def work(rank: int) -> None:
+        try:
+            Worker(job, Threads(meeting, rank), network(), TensorDataset(X, y), None, lambda content: None).run()
+        except parallel.Diverged as error:
+            said.append("its rows hold NaN or infinity; fill or drop these" in str(error))
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == [True, True]
+
+
+def test_a_server_that_has_no_rows_names_both_causes():
+    X, y = data().tensors
+    X[17, 3] = float("nan")
+    way = {"strategy": "parameter_server", "backend": "threads", "workers": 2, "shuffle": False, "batch_size": 8}
+    with pytest.raises(parallel.Diverged, match=r"step 3 .*lower learning rate .*; or fill or drop NaN and"):
+        parallel.fit(network(), TensorDataset(X, y), **{**SETTINGS, **way})
 
 
 class Poisoned(torch.optim.SGD):

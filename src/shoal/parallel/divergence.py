@@ -42,7 +42,7 @@ class Guard:
     def see(self, loss: float, step: int) -> None:
         """The mean loss of a step's rows, from before the step was taken; steps count from zero."""
         if not math.isfinite(loss):
-            raise self._error(step, f"the loss is {loss:g}")
+            raise self._error(step, f"the loss is {loss:g}", or_rows=True)
         if self.first is None:
             self.first = loss
         self.absurd, self.last = self.absurd + 1 if self._is_absurd(loss) else 0, loss
@@ -79,19 +79,21 @@ class Guard:
             value: Any = parameter.detach()
             part = value.to_local() if hasattr(value, "to_local") else value
             if parameter.requires_grad and not bool(torch.isfinite(part).all()):
-                raise self._error(step - 1, "weights are not finite")
+                raise self._error(step - 1, "weights are not finite", or_rows=True)
 
     def bad_rows(self, step: int) -> Diverged:
         """Where the rows of a step are to blame."""
         return self._error(step, "its rows hold NaN or infinity", "fill or drop these")
 
-    def _error(self, step: int, what: str, remedy: str = "") -> Diverged:
+    def _error(self, step: int, what: str, remedy: str = "", or_rows: bool = False) -> Diverged:
+        """or_rows: rows that this worker does not have may be the cause as well."""
         if self.first is None:
             remedy = remedy or "no step was taken before, so look for NaN or infinity in inputs, targets and weights"
         else:
             what += f" (the first was {self.first:.4g})" if "loss" in what else ""
             rate = "" if callable(self.job.optimizer) else f" than {self.job.learning_rate:g}"
-            remedy = remedy or f"give a lower learning rate{rate}, or an optimizer that clips gradients"
+            rows = "; or fill or drop NaN and infinity in the rows, if there are any" if or_rows else ""
+            remedy = remedy or f"give a lower learning rate{rate}, or an optimizer that clips gradients{rows}"
         return Diverged(
             f"training diverged in step {step + 1} (epoch {self.epoch + 1}): {what}; {remedy}; "
             f"{checkpoint.kept(self.job.checkpoint)}"

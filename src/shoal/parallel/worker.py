@@ -128,10 +128,14 @@ class Worker:
         self._close_epoch(seconds, self.group.seconds - talked, len(self.train) - first)
 
     def _round(self, items: list[Pair | None], count: int) -> tuple[float, int]:
+        """Where the rows are to blame for a loss, that is said: by all workers, if all have seen the same loss."""
         try:
             return self.strategy.round(items, count, self.step)
         except Diverged:
-            if all_finite(items):
+            finite = all_finite(items)
+            if isinstance(self.strategy, AllReduce):
+                finite = all(self.group.gather_objects(finite))
+            if finite:
                 raise
             raise self.guard.bad_rows(self.step) from None
 
