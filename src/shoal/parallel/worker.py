@@ -18,7 +18,7 @@ from shoal.parallel.divergence import Diverged, Guard, all_finite
 from shoal.parallel.feed import Feed, Pair, ahead, align, epoch_order, rows_in, take_all
 from shoal.parallel.groups import Group, Mpi
 from shoal.parallel.job import MODEL, SINGLE, Job
-from shoal.parallel.learner import make_loss
+from shoal.parallel.learner import IGNORED, make_loss
 from shoal.parallel.randomness import OwnGenerator
 from shoal.parallel.scatter import scattered
 from shoal.parallel.strategies import AllReduce, Ddp, LocalSgd, OneWorker, Strategy
@@ -269,7 +269,7 @@ def measures(model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], inputs:
     total = float(loss(output, target)) * rows_in(target)
     classes = isinstance(target, torch.Tensor) and not target.is_floating_point() and output.dim() == target.dim() + 1
     if classes and output.shape[1] > 1:
-        return [total, float((output.argmax(1) == target).sum()), float(target.numel())]
+        return [total, float((output.argmax(1) == target).sum()), float((target != IGNORED).sum())]
     return [total, 0.0, 0.0]
 
 
