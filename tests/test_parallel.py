@@ -449,3 +449,29 @@ def test_train_without_torch_names_the_extra():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "shoal[torch]" in done.stderr
+
+
+def test_one_worker_that_is_asked_for_computes_what_more_would(tmp_path):
+    from shoal.train_cli import _strategy
+
+    assert [_strategy(workers, None, None) for workers in (None, 1, 2)] == ["auto", "allreduce", "allreduce"]
+    parallel.fit(network(), data(), strategy="serial", checkpoint=str(tmp_path), **SETTINGS)
+    assert _strategy(1, tmp_path, None) == "blas", "a plain loop that was begun goes on"
+    assert _strategy(1, tmp_path, True) == _strategy(2, tmp_path, None) == "allreduce"
+
+
+@pytest.mark.parametrize("way", [{"strategy": "serial"}, {"strategy": "allreduce", "workers": 2, "exact": True}])
+def test_targets_that_torch_ignores_are_left_out(way):
+    """Also where no row of a shard counts: such rows may hold anything, and nothing is learned from them."""
+    X, y = data(64).tensors
+    y[8:64] = -100
+    job = {**SETTINGS, **way, "backend": "threads", "shuffle": False}
+    ends = []
+    for other in (X, torch.cat([X[:8], X[8:] + 1])):
+        result = parallel.fit(network(), TensorDataset(other, y), TensorDataset(X, y), **job)
+        ends.append(flat(result.model))
+        assert result.history[-1]["valid_accuracy"] > 8 / 64, "of eight rows, not of all"
+    assert torch.equal(*ends)
+    assert not torch.equal(ends[0], flat(network()))
+    with pytest.raises(ValueError, match="targets go from -1 to"):
+        parallel.fit(network(), TensorDataset(X, y.clamp(min=-1)), **job)

@@ -60,17 +60,40 @@ class Counted:
 
 def test_auto_measures_within_a_hundredth_of_the_run_or_not_at_all(monkeypatch):
     counted = Counted(monkeypatch, blas=0.002, allreduce=0.001, serial=0.006)
-    assert counted.choose(30) == ("blas", "one process with 4 BLAS threads: 30 steps are too few to measure other ways")
+    small = ("serial", "one process with 1 thread: 30 steps are too few to measure other ways, and a step is too small "
+             "to gain by more threads")  # fmt: skip
+    assert counted.choose(30) == small
     assert counted.steps == 0
     for steps in (900, 1500, 3000, 10_000):
         strategy, note = counted.choose(steps)
         assert 0 < counted.now <= 0.01 * steps * 0.002, steps
-        assert strategy == ("blas" if "too few" in note else "allreduce")
+        assert strategy == ("serial" if "too few" in note else "allreduce")
     assert note.startswith("chosen: 4 threads that share each batch: 1 ms a step (measured beside it: one process with")
     assert counted.steps > 20
     counted.seconds = {"blas": 0.2, "allreduce": 0.1, "serial": 0.6}
     counted.choose(4000)
     assert counted.now <= 5.0, "more would tell nothing new"
+
+
+def test_what_is_not_measured_has_all_threads_where_a_step_is_large_enough(monkeypatch):
+    counted = Counted(monkeypatch, blas=0.002, allreduce=0.001, serial=0.006)
+    monkeypatch.setattr(auto, "SMALL", 1e5)  # a step of 32 rows has 2e5
+    assert counted.choose(30) == ("blas", "one process with 4 BLAS threads: 30 steps are too few to measure other ways")
+    monkeypatch.setattr(auto, "thread_count", lambda: 1)
+    assert counted.choose(30) == ("blas", "one process with 1 BLAS thread: there is one core")
+
+
+def test_the_time_of_imports_is_not_taken_from_that_of_measuring(monkeypatch):
+    """The first look at a network in a process takes a second: as long as many steps."""
+    counted = Counted(monkeypatch, blas=0.002, allreduce=0.001, serial=0.006)
+    look = auto._may_be_shared
+
+    def slow(*given):
+        counted.now += 1.35
+        return look(*given)
+
+    monkeypatch.setattr(auto, "_may_be_shared", slow)
+    assert counted.choose(10_000)[0] == "allreduce"
 
 
 def test_auto_stays_with_the_plain_loop_where_others_are_slower(monkeypatch):

@@ -176,10 +176,15 @@ def test_all_reduce_is_exact_unless_asked_otherwise():
     ("stateful", {"strategy": "allreduce", "exact": False}, 2),
     ("stateful", {"strategy": "serial", "workers": 1}, None),
     ("random", {"strategy": "allreduce", "exact": True}, None),
+    ("stateful", {"strategy": "parameter_server"}, 2),
+    ("stateful", {"strategy": "parameter_server", "asynchronous": True}, None),
+    ("stateful", {"strategy": "kfold", "folds": 2, "workers": 4}, 2),
+    ("stateful", {"strategy": "kfold", "folds": 2}, None),
+    ("stateful", {"strategy": "kfold", "folds": 2, "exact": True}, 8),
 ])  # fmt: skip
 def test_it_is_said_once_that_batches_are_normalised_in_parts(kind, job, parts):
     notes = []
-    parallel.fit(network(kind), data(), tell=notes.append, **{**SETTINGS, "backend": "threads", "workers": 2, **job})
+    parallel.fit(network(kind), data(128), tell=notes.append, **{**SETTINGS, "backend": "threads", "workers": 2, **job})
     said = [note["note"] for note in notes if "batch normalisation" in note.get("note", "")]
     assert len(said) == (parts is not None)
     assert parts is None or f"up to {parts} parts" in said[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from torch import nn
 
 from shoal import parallel
 from shoal.parallel.groups import Alone
+from shoal.parallel.job import Job
 from shoal.parallel.sums import combine, cover, shares
+from shoal.parallel.training import _over_threads
 
 KINDS = ("plain", "random", "stateful")
 WORKERS = (2, 3, 4, 8)
@@ -134,6 +137,19 @@ def check_close(found: dict, name: str, workers: int, plain: nn.Module) -> None:
 
 def local_sgd(workers: int) -> nn.Module:
     return parallel.fit(network(), data(), strategy="local_sgd", backend="threads", workers=workers, **SETTINGS).model
+
+
+def test_batches_are_counted_alike_where_a_worker_has_no_rows_in_the_last_one():
+    """Running means without momentum are divided by that count. The last batch has 3 rows: one shard of two or more."""
+    job = Job(**SETTINGS, strategy="allreduce", exact=True, blas_threads=1, backend="processes", workers=3)
+    ends = []
+    for workers in (1, 3):
+        model = network("stateful")
+        model[2].momentum, model[3] = None, nn.Identity()
+        _over_threads(replace(job, workers=workers), model, data(), None, lambda content: None)
+        ends.append(model)
+    assert ends[0][2].num_batches_tracked == 20
+    assert same_bits(*ends)
 
 
 class Odd(nn.Module):

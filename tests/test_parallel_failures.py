@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from torch.utils.data import TensorDataset
 from shoal import parallel
 from shoal.parallel import checkpoint, watch
 from shoal.parallel.divergence import Guard
+from shoal.parallel.groups import Meeting, Threads
 from shoal.parallel.job import Job
 from shoal.parallel.models import make_model
+from shoal.parallel.worker import Worker
 
 TOO_FAST = {**SETTINGS, "optimizer": "sgd", "learning_rate": 1e6}
 
@@ -62,6 +65,41 @@ def test_an_outlier_is_no_divergence_and_neither_are_large_targets():
     assert result.history[0]["train_loss"] > 1e17
 
 
+@pytest.mark.parametrize("way", [{"strategy": "serial"}, {"strategy": "local_sgd", "backend": "threads", "workers": 2}])
+@pytest.mark.parametrize("valid", [None, data(40, 2)], ids=["train", "valid"])
+def test_a_run_does_not_end_with_an_absurd_loss(way, valid):
+    """Two steps are fewer than three in a row; with validation rows, one step is enough to see it."""
+    job = {**TOO_FAST, "batch_size": 131 // way.get("workers", 1) + 1, "epochs": 2 if valid is None else 1, **way}
+    said = r"step 2 \(epoch 2\): the loss is" if valid is None else r"step 1 \(epoch 1\): the validation loss is"
+    with pytest.raises(parallel.Diverged, match=said + r" .*e\+\d+ \(the first was 1"):
+        parallel.fit(network(), data(), valid, **job)
+
+
+def test_validation_rows_that_hold_nan_are_named_as_the_cause():
+    X, y = data(40, 2).tensors
+    X[17, 3] = float("nan")
+    said = r"validation loss is nan \(epoch 1\): validation rows hold NaN or infinity; fill or drop these"
+    with pytest.raises(parallel.Diverged, match=said):
+        parallel.fit(network(), data(), TensorDataset(X, y), strategy="serial", **SETTINGS)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_checkpoint_is_written_after_an_absurd_loss_and_the_first_loss_is_kept(tmp_path, workers):
+    """A linear network: its losses are absurd from the second step on, and stay finite."""
+    way = {"strategy": "local_sgd", "average_every": 1, "workers": workers, "backend": "threads", "batch_size": 16}
+    job = {**TOO_FAST, **way, "checkpoint": str(tmp_path), "checkpoint_every": 1}
+    job["optimizer"] = lambda parameters: torch.optim.SGD(parameters, 1e12)
+    with pytest.raises(parallel.Diverged, match=r"step 4 \(epoch 1\): the loss is .*e\+1\d"):
+        parallel.fit(make_model("mlp:12-4"), data(), **job)
+    kept = torch.load(tmp_path / checkpoint.NAME, weights_only=True)
+    assert kept["step"] == 1
+    with pytest.raises(parallel.Diverged, match=rf"step 4 .*the first was {kept['first_loss']:.4g}"):
+        parallel.fit(make_model("mlp:12-4"), data(), **job)
+    del kept["first_loss"], kept["version"]
+    checkpoint.save(tmp_path, kept)  # as older versions wrote it
+    assert len(parallel.fit(make_model("mlp:12-4"), data(), **job).history) == job["epochs"]
+
+
 def test_rows_that_hold_nan_are_named_as_the_cause():
     X, y = data().tensors
     holed = X.clone()
@@ -72,6 +110,36 @@ def test_rows_that_hold_nan_are_named_as_the_cause():
     nn.init.constant_(broken[0].weight, float("inf"))
     with pytest.raises(parallel.Diverged, match=r"step 1 .*look for NaN or infinity in inputs, targets and weights"):
         parallel.fit(broken, data(), strategy="serial", **SETTINGS)
+
+
+@pytest.mark.parametrize("row", range(0, 131, 26))
+def test_rows_that_hold_nan_are_named_by_all_workers_that_share_a_batch(row):
+    """Each of two workers, whoever is heard first."""
+    X, y = data().tensors
+    X[row, 3] = float("nan")
+    job = Job(**SETTINGS, strategy="allreduce", exact=True, blas_threads=1, backend="processes", workers=2)
+    meeting, said = Meeting(2, 60.0), []
+
+    def work(rank: int) -> None:
+        try:
+            Worker(job, Threads(meeting, rank), network(), TensorDataset(X, y), None, lambda content: None).run()
+        except parallel.Diverged as error:
+            said.append("its rows hold NaN or infinity; fill or drop these" in str(error))
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == [True, True]
+
+
+def test_a_server_that_has_no_rows_names_both_causes():
+    X, y = data().tensors
+    X[17, 3] = float("nan")
+    way = {"strategy": "parameter_server", "backend": "threads", "workers": 2, "shuffle": False, "batch_size": 8}
+    with pytest.raises(parallel.Diverged, match=r"step 3 .*lower learning rate .*; or fill or drop NaN and"):
+        parallel.fit(network(), TensorDataset(X, y), **{**SETTINGS, **way})
 
 
 class Poisoned(torch.optim.SGD):

@@ -238,13 +238,15 @@ def _train(job: Job, subject: Subject, asked: dict[str, Any], out: Path | None) 
 
 
 def _strategy(workers: int | None, checkpoint: Path | None, exact: bool | None) -> str:
-    """What a run that goes on was; else all-reduce if there are workers to share a batch, or might be: exact."""
+    """What a run that goes on was; else all-reduce for any number of workers that is given, one as well."""
     from shoal.parallel.checkpoint import peek
 
     earlier = {} if checkpoint is None else peek(checkpoint)
-    if earlier.get("strategy", "plain") != "plain" and workers is not None:
-        return str(earlier["strategy"])
-    return "auto" if workers is None else "allreduce" if workers > 1 or exact else "blas"
+    if workers is None:
+        return "auto"
+    if earlier.get("strategy") == "plain":  # older versions took the plain loop for one worker
+        return "blas" if workers == 1 and not exact else "allreduce"
+    return str(earlier.get("strategy", "allreduce"))
 
 
 def _run(job: Job, model: nn.Module, sets: Data, screen: Screen) -> Result:

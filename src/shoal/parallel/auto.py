@@ -1,8 +1,9 @@
 """Which way of training is the fastest here: found by measuring a few steps, never by believing.
 
 Measuring may take a hundredth of what the plain loop would take in all, set-up included: a step is measured only where
-it is expected to end within that. A run with too few steps for it takes the plain loop at once. Other processes take
-seconds to start, so they are tried only where training takes a quarter of an hour.
+it is expected to end within that. A run with too few steps for it takes the plain loop at once, with one thread where
+steps are small: two BLAS threads can be many times slower there on a busy machine. Other processes take seconds to
+start, so they are tried only where training takes a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from shoal.parallel.job import SINGLE, Job
 from shoal.parallel.randomness import draws_random_numbers, torch_as_it_was
 from shoal.parallel.strategies import Strategy, fewest_rows
 from shoal.parallel.threads import blas_threads, use_threads
-from shoal.parallel.worker import Tell, make_strategy
+from shoal.parallel.worker import Tell, flops_per_row, make_strategy
 
 SHARE = 0.01  # of the plain loop's time that measuring may take
 WORTH = 1.05  # how much faster than the plain loop something else must be
 LEAST = 3  # steps of each way: the first one allocates
 MOST = 5.0  # seconds after which more steps tell nothing new
+SMALL = 2e7  # floating-point operations of a step that more BLAS threads cannot make faster
 LAUNCHING = 1000.0  # seconds of plain training from which on starting processes to measure them is worth while
 
 
@@ -51,7 +53,6 @@ def choose(
     job: Job, model: nn.Module, train: Dataset[Any], tell: Tell, clock: Callable[[], float] = time.perf_counter
 ) -> Job:
     """The job with the strategy that was measured to be the fastest; what was measured is told."""
-    begun = clock()
     plain = replace(job, strategy="blas", backend="threads", workers=1, mesh=None, exact=None)
     if job.device not in ("auto", "cpu") or _accelerated():
         tell({"note": "one process on the accelerator: it is not shared between workers without being asked to"})
@@ -62,15 +63,14 @@ def choose(
     feed = Feed(train, torch.device("cpu"))
     steps = job.epochs * -(-len(feed) // job.batch_size)
     contenders = _contenders(job, plain, model, feed)
+    torch.optim.SGD([torch.zeros(1)], 0.1)  # imports for a second, once in a process; the plain loop has to as well
+    begun = clock()
     found: list[Candidate] = []
     if 1 < len(contenders) <= SHARE * steps / LEAST:
         with torch_as_it_was():
             found = _race(contenders, model, feed, steps, begun, clock)
     if len(found) < 2:
-        many = f"{thread_count()} BLAS thread{'s' * (thread_count() > 1)}"
-        why = f"{steps:,} steps are too few to measure other ways" if len(contenders) > 1 else "there is one core"
-        tell({"note": f"one process with {many}: {why}"})
-        return plain
+        return _unmeasured(plain, model, feed, steps, tell)
     left = SHARE * found[0].seconds * steps - (clock() - begun)
     if min(candidate.seconds for candidate in found) * steps > LAUNCHING and _may_be_shared(model, feed):
         try:
@@ -84,6 +84,21 @@ def choose(
         tell({"note": "chosen by the clock: another run may choose otherwise and end with other last digits; "
                       f"{_pinned(chosen.job)} is always this"})  # fmt: skip
     return chosen.job
+
+
+def _unmeasured(plain: Job, model: nn.Module, feed: Feed, steps: int, tell: Tell) -> Job:
+    """The plain loop; how many threads it has follows from the size of a step, not from the clock."""
+    cores = thread_count()
+    if cores == 1:
+        tell({"note": "one process with 1 BLAS thread: there is one core"})
+        return plain
+    few = f"{steps:,} steps are too few to measure other ways"
+    step = flops_per_row(model, feed, plain) * min(plain.batch_size, len(feed))
+    if step < SMALL and plain.blas_threads is None:
+        tell({"note": f"one process with 1 thread: {few}, and a step is too small to gain by more threads"})
+        return replace(plain, strategy="serial")
+    tell({"note": f"one process with {plain.blas_threads or cores} BLAS threads: {few}"})
+    return plain
 
 
 def _contenders(job: Job, plain: Job, model: nn.Module, feed: Feed) -> list[tuple[str, Job]]:

@@ -14,6 +14,7 @@ from shoal.parallel.job import Job
 from shoal.parallel.randomness import draws_random_numbers, keyed
 
 Loss = Callable[[Any, Any], torch.Tensor]
+IGNORED = -100  # as a target of cross entropy: torch leaves the row out
 
 
 def make_loss(loss: str | Loss) -> Loss:
@@ -21,9 +22,16 @@ def make_loss(loss: str | Loss) -> Loss:
     if callable(loss):
         return loss
     if loss == "cross_entropy":
-        return nn.functional.cross_entropy
+        return _cross_entropy
     plain = nn.functional.mse_loss if loss == "mse" else nn.functional.binary_cross_entropy_with_logits
     return lambda output, target: plain(output, _like(output, target))
+
+
+def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Torch's, but 0 where no row counts, for which torch has NaN."""
+    if not target.is_floating_point() and target.numel() and int(target.max()) == IGNORED:
+        return output.sum() * 0.0
+    return nn.functional.cross_entropy(output, target)
 
 
 def _like(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

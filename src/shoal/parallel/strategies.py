@@ -155,7 +155,7 @@ class AllReduce(Strategy):
             total = self.group.tree_sum(sums, self.shards, filled, self.like)
         loss = self.learner.apply(total, step)
         self.see(loss, step)
-        self._count()
+        self._count(filled)
         return (loss * rows, rows) if self.group.rank == 0 else (0.0, 0)
 
     def _compute(self, thread: int, items: Items, bounds: list[Node], step: int) -> None:
@@ -194,12 +194,19 @@ class AllReduce(Strategy):
             for done in [self.pool.submit(work, thread) for thread in range(self.threads)]:
                 done.result()
 
-    def _count(self) -> None:
-        """Counters among the buffers, such as the number of batches seen: as a replica has them after one shard."""
-        if self.models[0] is not None:
-            for mine, its in zip(self.model.buffers(), self.models[0].buffers(), strict=True):
-                if not mine.is_floating_point():
-                    mine.copy_(its)
+    def _count(self, filled: int) -> None:
+        """Counters among the buffers, such as the number of batches seen: as a replica has them after one shard.
+
+        A worker without rows in this batch has counted nothing: then all take the counters of the first.
+        """
+        if self.models[0] is None:
+            return
+        idle = any(start >= filled for start, _ in shares(self.shards, self.group.size))
+        for mine, its in zip(self.model.buffers(), self.models[0].buffers(), strict=True):
+            if not mine.is_floating_point():
+                mine.copy_(its)
+                if idle and self.group.size > 1:
+                    self.group.broadcast(mine)
 
     def state(self) -> dict[str, Any]:
         return self.learner.state()

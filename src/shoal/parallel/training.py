@@ -17,6 +17,7 @@ from shoal.parallel import checkpoint, surroundings
 from shoal.parallel.groups import Alone, Distributed, Group, Lost, Meeting, Mpi, Threads
 from shoal.parallel.job import MODEL, Job
 from shoal.parallel.launch import launch
+from shoal.parallel.learner import IGNORED
 from shoal.parallel.randomness import torch_as_it_was
 from shoal.parallel.strategies import fewest_rows
 from shoal.parallel.worker import Result, Tell, Worker
@@ -37,7 +38,8 @@ def fit(
 ) -> Result:
     """Train `model` on `train_set`, in place, and say how it went.
 
-    loss          "cross_entropy", "mse", "bce", or a function of (output, target) that is a mean over rows
+    loss          "cross_entropy", "mse", "bce", or a function of (output, target) that is a mean over rows;
+                  cross entropy leaves out rows with the target -100, in each part of a batch by itself
     optimizer     "sgd", "adam", "adamw", or a function of the parameters; learning_rate, momentum, weight_decay
     strategy      see `shoal.parallel`; "auto" measures a few steps and takes the fastest
     backend       "threads", "processes" or "mpi"; ignored under torchrun and mpiexec, which are detected
@@ -92,6 +94,7 @@ def run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | N
     if job.strategy == "kfold":
         from shoal.parallel.kfold import run_folds
 
+        _say_what_is_normalised(job, model, tell if surroundings.world()[0] == 0 else _silent)
         return run_folds(job, model, train, tell)
     if surroundings.launcher() is not None:
         return _inside(job, model, train, valid, tell)
@@ -134,11 +137,21 @@ def _exact_by_default(job: Job, tell: Tell) -> bool:
 
 def _say_what_is_normalised(job: Job, model: nn.Module, tell: Tell) -> None:
     """Batch normalisation of a part of a batch is another algorithm than that of the whole."""
-    shared = job.strategy in ("allreduce", "sharded") or "pipeline" in job.strategy or job.strategy.startswith("data+")
-    parts = job.shards if job.exact else job.workers
-    if shared and parts > 1 and fewest_rows(model) > 1:
+    parts = _parts_of_a_batch(job)
+    if parts > 1 and fewest_rows(model) > 1:
         tell({"note": f"batch normalisation: each batch is cut into up to {parts} parts, and each has its own mean "
                       "and variance; the result differs from that of --strategy serial"})  # fmt: skip
+
+
+def _parts_of_a_batch(job: Job) -> int:
+    """At most; 1 where each batch is one worker's own."""
+    if job.strategy == "kfold":
+        alone = surroundings.launcher() is not None
+        return job.shards if job.exact else 1 if alone else max(1, job.workers // job.folds)
+    shared = job.strategy in ("allreduce", "sharded") or "pipeline" in job.strategy or job.strategy.startswith("data+")
+    if shared or (job.strategy == "parameter_server" and not job.asynchronous):
+        return job.shards if job.exact else job.workers
+    return 1
 
 
 def _over_threads(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
@@ -315,11 +328,17 @@ def _check_classes(job: Job, output: Any, train: Dataset[Any]) -> None:
     single = job.loss != "cross_entropy" and output.shape[-1:] == (1,)  # then classes are taken as numbers
     if not target.is_floating_point() and target.dim() == 1 and output.dim() == 2 and not single:
         highest = int(target.max())
-        if highest >= output.shape[1] or int(target.min()) < 0:
+        if highest >= output.shape[1] or _below_zero(job, target):
             raise Misfit(
                 f"the model does not fit the data: targets go from {int(target.min())} to {highest}, "
                 f"and the network has {output.shape[1]} outputs, for classes from 0"
             )
+
+
+def _below_zero(job: Job, target: torch.Tensor) -> bool:
+    """Apart from rows that cross entropy leaves out."""
+    left_out = (target == IGNORED) & (job.loss == "cross_entropy")
+    return bool(((target < 0) & ~left_out).any())
 
 
 def _shape(value: Any) -> str:

@@ -18,7 +18,7 @@ from shoal.parallel.divergence import Diverged, Guard, all_finite
 from shoal.parallel.feed import Feed, Pair, ahead, align, epoch_order, rows_in, take_all
 from shoal.parallel.groups import Group, Mpi
 from shoal.parallel.job import MODEL, SINGLE, Job
-from shoal.parallel.learner import make_loss
+from shoal.parallel.learner import IGNORED, make_loss
 from shoal.parallel.randomness import OwnGenerator
 from shoal.parallel.scatter import scattered
 from shoal.parallel.strategies import AllReduce, Ddp, LocalSgd, OneWorker, Strategy
@@ -128,10 +128,14 @@ class Worker:
         self._close_epoch(seconds, self.group.seconds - talked, len(self.train) - first)
 
     def _round(self, items: list[Pair | None], count: int) -> tuple[float, int]:
+        """Where the rows are to blame for a loss, that is said: by all workers, if all have seen the same loss."""
         try:
             return self.strategy.round(items, count, self.step)
         except Diverged:
-            if all_finite(items):
+            finite = all_finite(items)
+            if isinstance(self.strategy, AllReduce):
+                finite = all(self.group.gather_objects(finite))
+            if finite:
                 raise
             raise self.guard.bad_rows(self.step) from None
 
@@ -157,18 +161,20 @@ class Worker:
 
     def _close_epoch(self, seconds: float, talked: float, rows: int) -> None:
         self.guard.check_weights(self.strategy.model.parameters(), self.step)
-        totals = self.group.gather_objects((self.sums, dict(self.strategy.notes)))
+        totals = self.group.gather_objects((self.sums, dict(self.strategy.notes), self.guard.seen()))
+        self.guard.close_epoch([part[2] for part in totals], self.step, self.epoch == self.job.epochs - 1)
         loss, seen = (sum(part[0][k] for part in totals) for k in (0, 1))
         record: dict[str, Any] = {"epoch": self.epoch, "train_loss": loss / max(seen, 1), "seconds": seconds}
         record["samples_per_second"] = rows / seconds
         if self.flops:
             record["gflops"] = self.flops * rows / seconds / 1e9
         record["communicating"] = min(1.0, talked / seconds) if self.group.size > 1 else 0.0
-        for _, notes in totals:
+        for _, notes, _ in totals:
             for name, values in notes.items():
                 record[f"{name}_mean"], record[f"{name}_max"] = statistics.fmean(values), max(values)
         if self.valid is not None:
             record |= self.evaluate(self.valid)
+            self.guard.check_valid(record["valid_loss"], map(self.valid.take, chunks_of(self.valid)), self.step)
         self.history.append(record)
         self.epoch, self.position, self.sums = self.epoch + 1, 0, [0.0, 0]
         if self.job.checkpoint:
@@ -182,7 +188,7 @@ class Worker:
         """Loss, and accuracy for classes, over all rows. Workers share the chunks, or all look at all of them."""
         model = self.strategy.evaluated()
         model.eval()
-        chunks = torch.arange(len(feed)).split(CHUNK)
+        chunks = chunks_of(feed)
         found: dict[int, list[float]] = {}
         with torch.no_grad():
             for k, rows in enumerate(chunks):
@@ -204,13 +210,16 @@ class Worker:
         return {**self.job.fingerprint(), "rows": len(self.train), "shapes": str(shapes)}
 
     def _save(self) -> None:
+        """Nothing is saved while any worker's last loss was absurd: the checkpoint from before stays."""
+        if any(self.group.gather_objects(self.guard.absurd > 0)):
+            return
         state = self.strategy.state()
         if self.group.rank == 0:
             assert self.job.checkpoint is not None
             checkpoint.save(self.job.checkpoint, {
                 "fingerprint": self._fingerprint(), "state": state, "epoch": self.epoch, "position": self.position,
                 "step": self.step, "sums": self.sums, "history": self.history, "rounds": self.rounds,
-                "torch_generator": torch.get_rng_state(),
+                "first_loss": self.guard.first, "torch_generator": torch.get_rng_state(),
             })  # fmt: skip
 
     def _resume(self) -> None:
@@ -226,7 +235,7 @@ class Worker:
         self.epoch, self.position, self.step = content["epoch"], content["position"], content["step"]
         self.history, self.rounds = list(content["history"]), content["rounds"]
         self.sums = list(content["sums"]) if self.group.rank == 0 else [0.0, 0]
-        self.guard.go_on(self.history)
+        self.guard.go_on(content.get("first_loss"), self.history)
         if self.group.rank == 0:
             self.tell({"note": f"going on from the checkpoint after {self.step} steps (epoch {self.epoch + 1})"})
 
@@ -247,6 +256,11 @@ class Worker:
         return told
 
 
+def chunks_of(feed: Feed) -> tuple[torch.Tensor, ...]:
+    """Rows to evaluate at a time."""
+    return torch.arange(len(feed)).split(CHUNK)
+
+
 def measures(model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], inputs: Any, target: Any) -> list[float]:
     """Sum of the loss, right answers, and answers that can be right."""
     output = model(inputs)
@@ -255,7 +269,7 @@ def measures(model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], inputs:
     total = float(loss(output, target)) * rows_in(target)
     classes = isinstance(target, torch.Tensor) and not target.is_floating_point() and output.dim() == target.dim() + 1
     if classes and output.shape[1] > 1:
-        return [total, float((output.argmax(1) == target).sum()), float(target.numel())]
+        return [total, float((output.argmax(1) == target).sum()), float((target != IGNORED).sum())]
     return [total, 0.0, 0.0]
 
 
