@@ -29,12 +29,20 @@ from shoal.search.arguments import (
 )
 from shoal.search.cv_results import cv_results
 from shoal.search.encode import FORMS
-from shoal.search.honest import BOOTSTRAPS, ending_when
+from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.search.inputs import has_names, new_table
 from shoal.search.leaderboard import variance_shares
 from shoal.search.measuring import Data, draw_rows, measure_passes, refit_seconds, what_to_leave_out
 from shoal.search.outcome import Outcome, conclude
-from shoal.search.problem import Problem, default_folds, default_repeats, group_of_rows, make_folds, make_problem
+from shoal.search.problem import (
+    Problem,
+    default_epochs,
+    default_folds,
+    default_repeats,
+    group_of_rows,
+    make_folds,
+    make_problem,
+)
 from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe, Space, check_space, default_space, forms_of
@@ -44,7 +52,6 @@ from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, T
 from shoal.search.timing import Effort, finish
 
 Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
-STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default recipe is trained for
 
 
 @dataclass(eq=False)
@@ -243,10 +250,13 @@ class _ShoalEstimator(BaseEstimator):
             last, seconds = finish(passes, clock.time_left(), hooks.report, len(search.best_units()), rows, sampled)
             effort = replace(effort, candidates=last.candidates, judged=last.judged, sampled=last.sampled)
         elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
-            bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), 40, BOOTSTRAPS))
+            bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), FEWEST_BOOTSTRAPS, BOOTSTRAPS))
         # Several threads would sum in another order: bits would depend on their number.
-        with threadpool_limits(1, "blas"), ending_when(lambda: clock.hurried and not ended):
-            return conclude(search, self.ensemble, seconds, refit, group, bootstraps, effort), effort
+        with threadpool_limits(1, "blas"):
+            outcome = conclude(
+                search, self.ensemble, seconds, refit, group, bootstraps, effort, lambda: clock.hurried and not ended
+            )
+        return outcome, effort
 
     def _space(self, search: Search, epochs: int, warm_up: bool) -> tuple[Space | list[Recipe], list[Recipe]]:
         """Where recipes come from, and those to be tried first."""
@@ -492,8 +502,3 @@ class ShoalRegressor(RegressorMixin, _ShoalEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def default_epochs(n_rows: int) -> int:
-    """Enough steps for the longest recipes, few enough for long tables."""
-    return int(np.clip(STEPS_OF_DEFAULT * 32 / n_rows, 12, 100))

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.layout import Layout
-from shoal.search.estimators import default_epochs
 from shoal.search.problem import (
     LARGEST_VIEW,
     Problem,
+    default_epochs,
     default_folds,
     default_repeats,
     has_texts,

@@ -12,9 +12,7 @@ that is delivered.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
@@ -96,11 +94,13 @@ def correct(
     raw: float | None = None,
     gain: float = 0.0,
     temperature: float = 1.0,
+    hurry: Callable[[], bool] = lambda: False,
 ) -> HonestScore:
     """Score of the final model, corrected for how it was picked; `final` are its out-of-fold predictions.
 
     With `ensemble` the picking is the weighing of an ensemble, without it is taking the best unit by
     score. `gain` is what averaging over folds adds to it; `temperature` is that of the final model.
+    After `seconds`, or once `hurry()` is true, no more samples are drawn than must be.
     """
     pick = _EnsemblePick(evidence) if ensemble else _BestPick(evidence)
     generator = np.random.default_rng(seed)
@@ -111,7 +111,9 @@ def correct(
     wobble: list[float] = []
     deadline = time.monotonic() + seconds
     for _ in range(10 * bootstraps):  # a draw that leaves no row out does not count
-        if len(outside) >= bootstraps or (len(outside) >= FEWEST_BOOTSTRAPS and _late(deadline)):
+        if len(outside) >= bootstraps or (
+            len(outside) >= FEWEST_BOOTSTRAPS and (time.monotonic() >= deadline or hurry())
+        ):
             break
         counts = evidence.counts(generator)
         out = np.flatnonzero((counts == 0) & (weight > 0))
@@ -145,23 +147,6 @@ def correct(
     return HonestScore(
         metric.name, whole if raw is None else raw, corrected, low, high, CONFIDENCE, len(outside), corrected - before
     )
-
-
-_hurry: ContextVar[Callable[[], bool]] = ContextVar("_hurry", default=lambda: False)
-
-
-def _late(deadline: float) -> bool:
-    return time.monotonic() >= deadline or _hurry.get()()
-
-
-@contextmanager
-def ending_when(hurry: Callable[[], bool]) -> Iterator[None]:
-    """While inside, `correct` draws no more samples than it must once `hurry()` is true."""
-    before = _hurry.set(hurry)
-    try:
-        yield
-    finally:
-        _hurry.reset(before)
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

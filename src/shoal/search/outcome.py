@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,6 +52,7 @@ def conclude(
     group: np.ndarray | None = None,
     bootstraps: int | None = None,
     effort: Effort = FULL,
+    hurry: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Pick, weigh, correct.
 
@@ -60,6 +61,7 @@ def conclude(
     group       of each distinct row
     bootstraps  that the honest score takes, whatever time that needs; for a run to be repeated
     effort      candidates and rows to be content with, where time is short
+    hurry       whether the user has asked for an end since that was decided
     """
     problem, task, metric = search.problem, search.problem.task, search.metric
     candidates = search.best_units()
@@ -83,8 +85,9 @@ def conclude(
         averaging_gain(alone, steady, temperature if not ensemble else 1.0, search.limits.seed),
     )
     honest, honest_best = _correct(
-        search, steady, best, (combined, temperature), ensemble, (seconds, bootstraps), group, effort.sampled, gains
-    )
+        search, steady, best, (combined, temperature), ensemble,
+        (seconds, bootstraps, hurry), group, effort.sampled, gains,
+    )  # fmt: skip
     if not np.isfinite(honest.corrected):
         warnings.warn(
             f"no recipe's predictions have a finite {metric.label}, so there is no honest score; use another scoring",
@@ -159,7 +162,7 @@ def _correct(
     best: Unit,
     final: tuple[np.ndarray, float],
     ensemble: bool,
-    effort: tuple[float, int | None],
+    effort: tuple[float, int | None, Callable[[], bool]],
     group: np.ndarray | None,
     sampled: int | None,
     gains: tuple[float, float],
@@ -177,9 +180,9 @@ def _correct(
         problem.valid_weight[rows], problem.judged_weight[rows], problem.loss_scale,
         None if group is None else group[rows],
     )  # fmt: skip
-    seconds, bootstraps = effort
+    seconds, bootstraps, hurry = effort
     count, limit = (BOOTSTRAPS, seconds) if bootstraps is None else (bootstraps, np.inf)
-    common: dict[str, Any] = {"seed": search.limits.seed, "bootstraps": count}
+    common: dict[str, Any] = {"seed": search.limits.seed, "bootstraps": count, "hurry": hurry}
     combined, common["temperature"] = final
     if not ensemble:
         single = correct(evidence, combined[rows], raw=best.score, seconds=limit, gain=gains[0], **common)

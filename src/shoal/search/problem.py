@@ -25,6 +25,7 @@ from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
 
 MOST_PIECEWISE = 85  # columns of numbers; more have no piecewise view
 LARGEST_VIEW = 2 << 30  # bytes; a view beyond it is left out
+STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default recipe is trained for
 OUTSIDE_RANGE = 0.25  # predictions may leave the range of the training targets by so much of it
 
 
@@ -306,6 +307,11 @@ def default_folds(n: int, schema: Schema | None = None) -> int:
     """More folds for fewer rows: what a fold leaves out hurts small tables most. Texts take long to encode."""
     few = schema is not None and has_texts(schema)
     return 8 if n <= 5_000 and not few else 5 if n <= 30_000 else 3
+
+
+def default_epochs(n_rows: int) -> int:
+    """Enough steps for the longest recipes, few enough for long tables."""
+    return int(np.clip(STEPS_OF_DEFAULT * 32 / n_rows, 12, 100))
 
 
 def has_texts(schema: Schema) -> bool:
