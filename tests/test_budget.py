@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from shoal import ShoalClassifier, search_session
 from shoal.search import cells, estimators, files, measuring
 from shoal.search.ensemble import weigh
-from shoal.search.estimators import Hooks
+from shoal.search.fitting import Hooks
 from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, FEWEST_BOOTSTRAPS
 from shoal.search.measuring import draw_rows
 from shoal.search.outcome import conclude

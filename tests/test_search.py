@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 import shoal
 from shoal import Member, Population, ShoalClassifier
 from shoal.search.ensemble import as_good_as_the_best, greedy, weigh
-from shoal.search.estimators import Hooks
+from shoal.search.fitting import Hooks
 from shoal.search.leaderboard import variance_shares
 from shoal.search.numbers import Numbers
 from shoal.search.problem import distinct_rows

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 import shoal
 from shoal import Member, ShoalRegressor
-from shoal.search.estimators import Hooks
+from shoal.search.fitting import Hooks
 from shoal.search.problem import make_folds, make_problem
 from shoal.search.schema import Schema
 from shoal.search.space import Recipe

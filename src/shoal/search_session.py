@@ -310,7 +310,8 @@ class Session:
     def _fit(self, screen: Screen) -> Any:
         """A fitted estimator, or None where the user ended the search before there was anything to keep."""
         from shoal.search import background
-        from shoal.search.estimators import Hooks, ShoalClassifier, ShoalRegressor
+        from shoal.search.estimators import ShoalClassifier, ShoalRegressor
+        from shoal.search.fitting import Hooks
         from shoal.search.problem import default_repeats
 
         request, question = self.request, self.question

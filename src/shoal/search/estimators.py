@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from shoal.search.arguments import (
 )
 from shoal.search.cv_results import cv_results
 from shoal.search.encode import FORMS
+from shoal.search.fitting import Hooks, Run
 from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.search.inputs import has_names, new_table
 from shoal.search.leaderboard import variance_shares
@@ -52,37 +53,6 @@ from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, T
 from shoal.search.timing import Effort, finish
 
 Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
-
-
-@dataclass(eq=False)
-class Hooks:
-    """What the command line needs beside scikit-learn's interface."""
-
-    watcher: Watcher | None = None  # told of progress several times a second; may end the search
-    keep_on_interrupt: bool = False  # Ctrl-C ends the search and keeps the best so far, instead of raising
-    repeat: list[dict[str, Any]] | None = None  # the log of an earlier run, to be done again
-    bootstraps: int | None = None  # of its honest score
-    repeats: int | None = None  # how often rows are dealt into folds; None: by rows and budget
-    clock: Clock | None = None  # that began with the command
-    report: bool = False  # files will be written after the fit, within the budget
-    effort: Effort | None = None  # of the earlier run
-    say: Callable[[str], None] | None = None  # a line for the user
-
-
-@dataclass(eq=False)
-class Run:
-    """What happened in a fit, for reports. Not part of saved models or pickles."""
-
-    search: Search
-    outcome: Outcome
-    cv_name: str
-    space: dict[str, str]
-    phases: dict[str, float]  # seconds
-    seed: int
-    repeats: int
-    table: Table  # as it was given
-    target: str  # its name
-    effort: Effort = field(default_factory=Effort)
 
 
 class _ShoalEstimator(BaseEstimator):
