@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and so would all processes that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two test processes share the cores with the processes they start. Threads of OpenMP and BLAS that wait in busy loops
 # for each other would cost ten times what the small networks of these tests do. Set before anything loads them.
