@@ -138,7 +138,7 @@ def test_an_interruption_in_the_middle_of_the_first_round_keeps_what_stands(iris
         asked.append(progress)
         return len(asked) > 12
 
-    members = [Member(hidden=64, epochs=400, batch_size=8), Member(hidden=32, epochs=400, batch_size=8)]
+    members = [Member(hidden=64, epochs=4_000_000, batch_size=8), Member(hidden=32, epochs=4_000_000, batch_size=8)]
     model = ShoalClassifier(members, strategy="grid", cv=2, seeds=1)
     model._hooks = Hooks(watcher=watch)
     model.fit(X, y)
