@@ -7,7 +7,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "random.hpp"
+#include "shared/random.hpp"
 #include "worker.hpp"
 
 namespace shoal {

@@ -1,6 +1,6 @@
 // The arithmetic of one network on one batch. Compiled once per instruction set; the driver picks a table at run time.
 #pragma once
-#include "recipe.hpp"
+#include "shared/member_record.hpp"
 
 namespace shoal {
 

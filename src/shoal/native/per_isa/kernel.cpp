@@ -1,9 +1,9 @@
 // Forward, loss, backward and update of one network on one batch.
-#include "kernel.hpp"
+#include "shared/kernel.hpp"
 
 #include "gemm.hpp"
 #include "math.hpp"
-#include "random.hpp"
+#include "shared/random.hpp"
 
 namespace shoal {
 namespace SHOAL_ISA {

@@ -1,6 +1,6 @@
 // Exponentials, logarithms and the ten activations with their derivatives, to about 1e-6 relative, in every lane.
 #pragma once
-#include "recipe.hpp"
+#include "shared/member_record.hpp"
 #include "simd.hpp"
 
 namespace shoal {

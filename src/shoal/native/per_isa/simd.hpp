@@ -9,7 +9,7 @@
 #include <arm_neon.h>
 #endif
 
-#include "recipe.hpp"
+#include "shared/member_record.hpp"
 
 #if !defined(SHOAL_LANES) || !defined(SHOAL_ISA)
 #error "compile with SHOAL_LANES and SHOAL_ISA"

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "random.hpp"
+#include "shared/random.hpp"
 #include "trainer.hpp"
 
 namespace nb = nanobind;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel.hpp"
+#include "shared/kernel.hpp"
 
 namespace shoal {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "recipe.hpp"
+#include "shared/member_record.hpp"
 
 namespace shoal {
 
