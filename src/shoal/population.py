@@ -377,26 +377,26 @@ class Population:
                 f"until must be one number or one per member, {len(self)} of them; got shape {number.shape}"
             )
         targets = self.state.epochs + number if until is None else np.broadcast_to(number, (len(self),))
-        most = self.program.recipes["epochs"]
+        most = self.program.records["epochs"]
         return np.where(most >= 0, np.minimum(targets, most), targets).astype(np.int64)
 
     def _assign(self, rows: Rows, shuffle: bool | str, seed: int, targets: np.ndarray) -> Assignment:
         if shuffle not in (True, False, "each"):
             raise ValueError(f"shuffle must be True, False or 'each'; got {shuffle!r}")
-        recipes = self.program.recipes
+        records = self.program.records
         scored = np.array([len(split.valid) > 0 for split in rows.splits])
-        impatient = np.flatnonzero((recipes["patience"] > 0) & ~scored[rows.member])
+        impatient = np.flatnonzero((records["patience"] > 0) & ~scored[rows.member])
         if len(impatient):
             raise ValueError(
-                f"member {impatient[0]} has patience={recipes['patience'][impatient[0]]} but no validation rows; "
+                f"member {impatient[0]} has patience={records['patience'][impatient[0]]} but no validation rows; "
                 "give rows=, e.g. shoal.rows.holdout(len(X)), or set patience=0"
             )
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 1 << 64:
             raise ValueError(f"seed must be a whole number from 0 to {(1 << 64) - 1}; got {seed!r}")
         order = np.full(len(self), seed, dtype=np.uint64)
         if shuffle == "each":  # multiplied apart, so that neighbouring seeds give unrelated orders
-            order = order + (recipes["seed"] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        horizon = np.where(recipes["epochs"] >= 0, recipes["epochs"], targets)
+            order = order + (records["seed"] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        horizon = np.where(records["epochs"] >= 0, records["epochs"], targets)
         return flatten_rows(rows, bool(shuffle), order, horizon)
 
     def _remaining(self, targets: np.ndarray) -> int:

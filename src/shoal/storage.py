@@ -25,10 +25,10 @@ def copy_state(source: Program, old: State, chosen: np.ndarray, target: Program,
     """Copy the chosen members' numbers into a state whose member k is chosen[k]."""
     for k, i in enumerate(chosen):
         size = int(source.layout.sizes[i])
-        begin, end = int(source.recipes["parameters"][i]), int(target.recipes["parameters"][k])
+        begin, end = int(source.records["parameters"][i]), int(target.records["parameters"][k])
         new.parameters[end : end + size] = old.parameters[begin : begin + size]
-        slots = size * (int(source.recipes["optimizer_slots"][i]) + int(source.recipes["patience"][i] > 0))
-        begin, end = int(source.recipes["slots"][i]), int(target.recipes["slots"][k])
+        slots = size * (int(source.records["optimizer_slots"][i]) + int(source.records["patience"][i] > 0))
+        begin, end = int(source.records["slots"][i]), int(target.records["slots"][k])
         new.slots[end : end + slots] = old.slots[begin : begin + slots]
     for name in PER_MEMBER:
         getattr(new, name)[:] = getattr(old, name)[chosen]

@@ -3,7 +3,7 @@
 
 #include "gemm.hpp"
 #include "math.hpp"
-#include "shared/random.hpp"
+#include "shared/hash.hpp"
 
 namespace shoal {
 namespace SHOAL_ISA {

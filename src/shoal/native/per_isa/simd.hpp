@@ -9,7 +9,7 @@
 #include <arm_neon.h>
 #endif
 
-#include "shared/member_record.hpp"
+#include "shared/inline.hpp"
 
 #if !defined(SHOAL_LANES) || !defined(SHOAL_ISA)
 #error "compile with SHOAL_LANES and SHOAL_ISA"

@@ -1,6 +1,7 @@
 // The arithmetic of one network on one batch. Compiled once per instruction set; the driver picks a table at run time.
 #pragma once
-#include "shared/member_record.hpp"
+#include "shared/codes.hpp"
+#include "shared/shape.hpp"
 
 namespace shoal {
 
