@@ -61,10 +61,13 @@ bool train_members(Matrix<const uint8_t> records, Numbers dims, Numbers features
   const size_t span = log_loss.shape(1);
   for (const auto& log : {log_loss, log_valid_loss, log_valid_score})
     require(log.shape(0) == which.shape(0) && log.shape(1) == span, "the log has the wrong shape");
-  const Rows rows{train_rows.data(), train_start.data(), weight.shape(0) ? weight.data() : nullptr, valid_rows.data(),
-                         valid_start.data(), split.data(), shuffle, order.data(), horizon.data()};
-  const State state{parameters.data(), slots.data(), steps.data(), epochs.data(), best_epoch.data(), best_loss.data(), status.data()};
-  const Work work{which.data(), until.data(), length(which), static_cast<int64_t>(span), log_loss.data(), log_valid_loss.data(), log_valid_score.data()};
+  const Rows rows{train_rows.data(), train_start.data(), weight.shape(0) ? weight.data() : nullptr,
+                  valid_rows.data(), valid_start.data(), split.data(),
+                  shuffle,           order.data(),       horizon.data()};
+  const State state{parameters.data(), slots.data(),     steps.data(), epochs.data(),
+                    best_epoch.data(), best_loss.data(), status.data()};
+  const Work work{which.data(),    until.data(),          length(which),         static_cast<int64_t>(span),
+                  log_loss.data(), log_valid_loss.data(), log_valid_score.data()};
   check_work(nets, rows, state, work);
   if (work.count == 0) return true;
   const Kernel& kernel = chosen_kernel();
@@ -73,7 +76,8 @@ bool train_members(Matrix<const uint8_t> records, Numbers dims, Numbers features
   return train(kernel, nets, table, rows, state, work, threads, poll);
 }
 
-State read_state(Vector<const float>& parameters, Vector<const float>& slots, Numbers& best_epoch, const Networks& nets) {
+State read_state(Vector<const float>& parameters, Vector<const float>& slots, Numbers& best_epoch,
+                 const Networks& nets) {
   check_slots(nets, static_cast<int64_t>(slots.shape(0)));
   require(length(best_epoch) == nets.count, "the state must have one entry per member");
   State state{};  // only read
@@ -84,16 +88,20 @@ State read_state(Vector<const float>& parameters, Vector<const float>& slots, Nu
 }
 
 void predict_members(Matrix<const uint8_t> records, Numbers dims, Numbers features, int64_t n_outputs,
-                     Matrix<const float> X, Vector<const float> parameters, Vector<const float> slots, Numbers best_epoch,
-                     Numbers which, nb::ndarray<float, nb::numpy, nb::ndim<3>, nb::c_contig, nb::device::cpu> out, int threads) {
+                     Matrix<const float> X, Vector<const float> parameters, Vector<const float> slots,
+                     Numbers best_epoch, Numbers which,
+                     nb::ndarray<float, nb::numpy, nb::ndim<3>, nb::c_contig, nb::device::cpu> out, int threads) {
   check_threads(threads);
   const auto none = Vector<const float>(nullptr, {0});
-  const Networks nets = check_networks(records, dims, features, static_cast<int64_t>(X.shape(1)), n_outputs, SquaredError,
-                                       none, static_cast<int64_t>(parameters.shape(0)));
+  const Networks nets = check_networks(records, dims, features, static_cast<int64_t>(X.shape(1)), n_outputs,
+                                       SquaredError, none, static_cast<int64_t>(parameters.shape(0)));
   const State state = read_state(parameters, slots, best_epoch, nets);
-  const Table table = check_table(nets, X, Vector<const int32_t>(nullptr, {0}), Matrix<const float>(nullptr, {0, 0}), false);
+  const Table table =
+      check_table(nets, X, Vector<const int32_t>(nullptr, {0}), Matrix<const float>(nullptr, {0, 0}), false);
   check_indices(which.data(), length(which), nets.count, "which is out of range");
-  require(out.shape(0) == which.shape(0) && out.shape(1) == X.shape(0) && static_cast<int64_t>(out.shape(2)) == n_outputs, "out has the wrong shape");
+  require(
+      out.shape(0) == which.shape(0) && out.shape(1) == X.shape(0) && static_cast<int64_t>(out.shape(2)) == n_outputs,
+      "out has the wrong shape");
   const Kernel& kernel = chosen_kernel();
   const nb::object nothing = nb::none();
   const Poll poll = python_poll(nothing);
@@ -137,7 +145,9 @@ int64_t workspace_bytes(Matrix<const uint8_t> records, Numbers dims, Numbers fea
 }
 
 template <class T>
-T* new_array(size_t count) { return new T[count ? count : 1]; }
+T* new_array(size_t count) {
+  return new T[count ? count : 1];
+}
 
 template <class T>
 nb::ndarray<T, nb::numpy> give(T* data, std::initializer_list<size_t> shape) {
@@ -152,7 +162,8 @@ nb::ndarray<int64_t, nb::numpy> row_order(uint64_t key, int64_t epoch, int64_t c
   return give(order, {static_cast<size_t>(count)});
 }
 
-nb::ndarray<bool, nb::numpy> dropout_mask(uint64_t seed, int64_t step, int layer, int64_t rows, int64_t width, double rate) {
+nb::ndarray<bool, nb::numpy> dropout_mask(uint64_t seed, int64_t step, int layer, int64_t rows, int64_t width,
+                                          double rate) {
   int64_t count = 0;
   require(rows >= 0 && width >= 0 && rate >= 0 && rate < 1, "rows, width and rate must not be negative, rate below 1");
   require(!__builtin_mul_overflow(rows, width, &count) && count < (int64_t{1} << 40), "the mask is too large");
@@ -161,7 +172,8 @@ nb::ndarray<bool, nb::numpy> dropout_mask(uint64_t seed, int64_t step, int layer
   const DropoutKey key(seed, step, layer);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t j = 0; j < width; ++j)
-      mask[r * width + j] = (mix32(key.row(static_cast<uint32_t>(r)) + static_cast<uint32_t>(j) * kNeuronFactor) >> 8) >= threshold;
+      mask[r * width + j] =
+          (mix32(key.row(static_cast<uint32_t>(r)) + static_cast<uint32_t>(j) * kNeuronFactor) >> 8) >= threshold;
   return give(mask, {static_cast<size_t>(rows), static_cast<size_t>(width)});
 }
 
@@ -176,9 +188,12 @@ nb::tuple activation_values(int code, Vector<const float> x) {
 // numpy's name of a field's type.
 template <class T>
 constexpr const char* type_name() {
-  if constexpr (std::is_same_v<T, int32_t>) return "int32";
-  else if constexpr (std::is_same_v<T, int64_t>) return "int64";
-  else if constexpr (std::is_same_v<T, uint64_t>) return "uint64";
+  if constexpr (std::is_same_v<T, int32_t>)
+    return "int32";
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return "int64";
+  else if constexpr (std::is_same_v<T, uint64_t>)
+    return "uint64";
   else {
     static_assert(std::is_same_v<T, double>, "a type that numpy's records do not have here");
     return "float64";
@@ -224,27 +239,36 @@ NB_MODULE(_native, m) {
   m.attr("RECORD_FIELDS") = record_fields();
   m.attr("RECORD_SIZE") = sizeof(shoal::MemberRecord);
   m.attr("CODES") = codes();
-  m.def("instruction_set", [] { return std::string(chosen_kernel().name); }, "The kernel in use; SHOAL_ISA names another.");
-  m.def("instruction_sets", [] {
-    std::vector<std::string> names;
-    for (const shoal::Kernel* kernel : shoal::usable_kernels()) names.emplace_back(kernel->name);
-    return names;
-  }, "Kernels that run on this machine, the fastest first.");
-  m.def("train", &train_members, array("records"), array("dims"), array("features"), "n_outputs"_a, "loss"_a, array("class_weight"), array("X"),
-        array("labels"), array("targets"), array("train_rows"), array("train_start"), array("weight"), array("valid_rows"), array("valid_start"), array("split"),
-        "shuffle"_a, array("order"), array("horizon"), array("parameters"), array("slots"), array("steps"), array("epochs"), array("best_epoch"),
-        array("best_loss"), array("status"), array("which"), array("until"), array("log_loss"), array("log_valid_loss"), array("log_valid_score"),
-        "threads"_a, "progress"_a.none(), "Train members in place; False when told to stop.");
-  m.def("predict", &predict_members, array("records"), array("dims"), array("features"), "n_outputs"_a, array("X"), array("parameters"), array("slots"),
-        array("best_epoch"), array("which"), array("out"), "threads"_a, "Fill out (members, rows, outputs).");
-  m.def("evaluate", &evaluate_members, array("records"), array("dims"), array("features"), "n_outputs"_a, "loss"_a, array("class_weight"), array("X"),
-        array("labels"), array("targets"), array("parameters"), array("slots"), array("best_epoch"), array("which"), array("losses"), array("scores"), "threads"_a,
+  m.def(
+      "instruction_set", [] { return std::string(chosen_kernel().name); },
+      "The kernel in use; SHOAL_ISA names another.");
+  m.def(
+      "instruction_sets",
+      [] {
+        std::vector<std::string> names;
+        for (const shoal::Kernel* kernel : shoal::usable_kernels()) names.emplace_back(kernel->name);
+        return names;
+      },
+      "Kernels that run on this machine, the fastest first.");
+  m.def("train", &train_members, array("records"), array("dims"), array("features"), "n_outputs"_a, "loss"_a,
+        array("class_weight"), array("X"), array("labels"), array("targets"), array("train_rows"), array("train_start"),
+        array("weight"), array("valid_rows"), array("valid_start"), array("split"), "shuffle"_a, array("order"),
+        array("horizon"), array("parameters"), array("slots"), array("steps"), array("epochs"), array("best_epoch"),
+        array("best_loss"), array("status"), array("which"), array("until"), array("log_loss"), array("log_valid_loss"),
+        array("log_valid_score"), "threads"_a, "progress"_a.none(), "Train members in place; False when told to stop.");
+  m.def("predict", &predict_members, array("records"), array("dims"), array("features"), "n_outputs"_a, array("X"),
+        array("parameters"), array("slots"), array("best_epoch"), array("which"), array("out"), "threads"_a,
+        "Fill out (members, rows, outputs).");
+  m.def("evaluate", &evaluate_members, array("records"), array("dims"), array("features"), "n_outputs"_a, "loss"_a,
+        array("class_weight"), array("X"), array("labels"), array("targets"), array("parameters"), array("slots"),
+        array("best_epoch"), array("which"), array("losses"), array("scores"), "threads"_a,
         "Mean loss and score of each member.");
-  m.def("draw", &draw_members, array("records"), array("dims"), array("features"), "n_features"_a, "n_outputs"_a, array("parameters"), "threads"_a,
-        "Initial weights.");
-  m.def("workspace_bytes", &workspace_bytes, array("records"), array("dims"), array("features"), "n_features"_a, "n_outputs"_a,
-        array("batch_rows"), "Memory of one training thread.");
+  m.def("draw", &draw_members, array("records"), array("dims"), array("features"), "n_features"_a, "n_outputs"_a,
+        array("parameters"), "threads"_a, "Initial weights.");
+  m.def("workspace_bytes", &workspace_bytes, array("records"), array("dims"), array("features"), "n_features"_a,
+        "n_outputs"_a, array("batch_rows"), "Memory of one training thread.");
   m.def("permutation", &row_order, "key"_a, "epoch"_a, "count"_a, "The order of rows in one epoch.");
   m.def("dropout_mask", &dropout_mask, "seed"_a, "step"_a, "layer"_a, "rows"_a, "width"_a, "rate"_a, "True: kept.");
-  m.def("activation", &activation_values, "code"_a, array("x"), "Value and derivative of an activation, as the kernel has them.");
+  m.def("activation", &activation_values, "code"_a, array("x"),
+        "Value and derivative of an activation, as the kernel has them.");
 }

@@ -21,7 +21,8 @@ int64_t parameter_count(const Shape& s) {
   for (int l = 0; l < s.n_layers; ++l) {
     int64_t product;
     require(!__builtin_mul_overflow(s.dims[l] + 1, s.dims[l + 1], &product) &&
-                !__builtin_add_overflow(total, product, &total), "a layer is too large");
+                !__builtin_add_overflow(total, product, &total),
+            "a layer is too large");
   }
   return total;
 }
@@ -36,7 +37,8 @@ void check_codes(const MemberRecord& r) {
   require(r.schedule >= 0 && r.schedule < ScheduleCount, "unknown schedule");
   require(r.init >= 0 && r.init < InitCount, "unknown init");
   require(r.optimizer_slots == (r.optimizer != Sgd ? 2 : r.momentum > 0 ? 1 : 0), "optimizer_slots does not fit");
-  require(r.batch_size >= 1 && r.batch_size <= (1 << 30) && r.patience >= 0, "batch_size and patience must not be negative");
+  require(r.batch_size >= 1 && r.batch_size <= (1 << 30) && r.patience >= 0,
+          "batch_size and patience must not be negative");
   require(r.dropout >= 0 && r.dropout < 1, "dropout must be in [0, 1)");
   require(std::isfinite(r.warmup) && r.warmup >= 0 && r.warmup < 1e9, "warmup must be finite");
 }
@@ -53,24 +55,34 @@ void check_indices(const int64_t* values, int64_t count, int64_t below, const ch
 
 void check_threads(int threads) { require(threads >= 1 && threads <= 4096, "threads must be from 1 to 4096"); }
 
-Networks check_networks(const Matrix<const uint8_t>& records, const Numbers& dims,
-                        const Numbers& features, int64_t n_features, int64_t n_outputs, int loss,
-                        const Vector<const float>& class_weight, int64_t n_parameters) {
+Networks check_networks(const Matrix<const uint8_t>& records, const Numbers& dims, const Numbers& features,
+                        int64_t n_features, int64_t n_outputs, int loss, const Vector<const float>& class_weight,
+                        int64_t n_parameters) {
   require(records.shape(1) == sizeof(MemberRecord), "records have the wrong size");
   require(reinterpret_cast<uintptr_t>(records.data()) % alignof(MemberRecord) == 0, "records are not aligned");
   require(loss >= 0 && loss < LossCount, "unknown loss");
   require(n_features >= 1 && n_outputs >= 1, "there must be features and outputs");
-  require(class_weight.shape(0) == 0 || static_cast<int64_t>(class_weight.shape(0)) == n_outputs, "one weight per class");
-  const Networks nets{reinterpret_cast<const MemberRecord*>(records.data()), static_cast<int64_t>(records.shape(0)), dims.data(),
-                      features.data(), n_features, n_outputs, loss, class_weight.shape(0) ? class_weight.data() : nullptr};
+  require(class_weight.shape(0) == 0 || static_cast<int64_t>(class_weight.shape(0)) == n_outputs,
+          "one weight per class");
+  const Networks nets{reinterpret_cast<const MemberRecord*>(records.data()),
+                      static_cast<int64_t>(records.shape(0)),
+                      dims.data(),
+                      features.data(),
+                      n_features,
+                      n_outputs,
+                      loss,
+                      class_weight.shape(0) ? class_weight.data() : nullptr};
   for (int64_t i = 0; i < nets.count; ++i) {
     const MemberRecord& r = nets.records[i];
     check_codes(r);
-    require(r.n_layers >= 1 && r.dims_start >= 0 && r.dims_start <= length(dims) - r.n_layers - 1, "dims are out of range");
+    require(r.n_layers >= 1 && r.dims_start >= 0 && r.dims_start <= length(dims) - r.n_layers - 1,
+            "dims are out of range");
     const Shape s = nets.shape(i);
-    for (int l = 0; l <= s.n_layers; ++l) require(s.dims[l] >= 1 && s.dims[l] < (int64_t{1} << 31), "a width is out of range");
+    for (int l = 0; l <= s.n_layers; ++l)
+      require(s.dims[l] >= 1 && s.dims[l] < (int64_t{1} << 31), "a width is out of range");
     require(s.outputs() == n_outputs, "a member has the wrong number of outputs");
-    if (r.features_start < 0) require(s.inputs() == n_features, "a member has the wrong number of inputs");
+    if (r.features_start < 0)
+      require(s.inputs() == n_features, "a member has the wrong number of inputs");
     else {
       check_region(r.features_start, s.inputs(), length(features), "features are out of range");
       check_indices(features.data() + r.features_start, s.inputs(), n_features, "a feature is out of range");
@@ -86,7 +98,8 @@ void check_slots(const Networks& nets, int64_t n_slots) {
   for (int64_t i = 0; i < nets.count; ++i) {
     const MemberRecord& r = nets.records[i];
     int64_t size;
-    require(!__builtin_mul_overflow(r.slot_size, int64_t{r.optimizer_slots} + (r.patience > 0), &size), "slots are too large");
+    require(!__builtin_mul_overflow(r.slot_size, int64_t{r.optimizer_slots} + (r.patience > 0), &size),
+            "slots are too large");
     check_region(r.slots, size, n_slots, "slots are out of range");
   }
 }
@@ -98,11 +111,14 @@ Table check_table(const Networks& nets, const Matrix<const float>& X, const Vect
   const bool classes = nets.loss == CrossEntropy;
   if (required && classes) {
     require(static_cast<int64_t>(labels.shape(0)) == rows, "one label per row");
-    for (int64_t i = 0; i < rows; ++i) require(labels.data()[i] >= 0 && labels.data()[i] < nets.n_outputs, "a label is out of range");
+    for (int64_t i = 0; i < rows; ++i)
+      require(labels.data()[i] >= 0 && labels.data()[i] < nets.n_outputs, "a label is out of range");
   }
   if (required && !classes)
-    require(static_cast<int64_t>(targets.shape(0)) == rows && static_cast<int64_t>(targets.shape(1)) == nets.n_outputs, "targets have the wrong shape");
-  return {X.data(), rows, required && classes ? labels.data() : nullptr, required && !classes ? targets.data() : nullptr};
+    require(static_cast<int64_t>(targets.shape(0)) == rows && static_cast<int64_t>(targets.shape(1)) == nets.n_outputs,
+            "targets have the wrong shape");
+  return {X.data(), rows, required && classes ? labels.data() : nullptr,
+          required && !classes ? targets.data() : nullptr};
 }
 
 void check_rows(const Networks& nets, const Table& table, const Numbers& train_rows, const Numbers& train_start,

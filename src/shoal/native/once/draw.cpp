@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "random.hpp"
 #include "driver.hpp"
+#include "random.hpp"
 
 namespace shoal {
 namespace {

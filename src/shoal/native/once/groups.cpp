@@ -17,7 +17,8 @@ double flops(const Shape& s) {
 
 }  // namespace
 
-std::vector<Group> make_groups(const Networks& nets, const Rows& rows, const State& state, const Work& work, int threads) {
+std::vector<Group> make_groups(const Networks& nets, const Rows& rows, const State& state, const Work& work,
+                               int threads) {
   const auto key = [&](int64_t k) {
     const int64_t i = work.which[k];
     const MemberRecord& r = nets.records[i];

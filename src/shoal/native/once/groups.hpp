@@ -13,6 +13,7 @@ constexpr int64_t kCacheFloats = 1 << 16;  // weights of a group that shares its
 using Group = std::vector<int64_t>;
 
 // All members of `work`, the groups that take longest first.
-std::vector<Group> make_groups(const Networks& nets, const Rows& rows, const State& state, const Work& work, int threads);
+std::vector<Group> make_groups(const Networks& nets, const Rows& rows, const State& state, const Work& work,
+                               int threads);
 
 }  // namespace shoal

@@ -6,8 +6,10 @@ namespace {
 template <bool In, class Flat>
 void repack(const Shape& s, Flat* flat, float* packed) {
   const auto copy = [](Flat& a, float& b) {
-    if constexpr (In) b = a;
-    else a = b;
+    if constexpr (In)
+      b = a;
+    else
+      a = b;
   };
   for (int l = 0; l + 1 < s.n_layers; ++l) {
     const int64_t rows = s.dims[l] + 1, width = s.dims[l + 1], stride = stride_for(width);

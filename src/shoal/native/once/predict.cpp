@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
+#include "driver.hpp"
 #include "packing.hpp"
 #include "score.hpp"
-#include "driver.hpp"
 
 namespace shoal {
 namespace {
@@ -20,8 +20,8 @@ struct Workspace {
 
 // Calls visit(position, first row, shared, batch, net, scratch) for chunks of rows; a task is one member x one range.
 template <class Visit>
-void visit_batches(const Kernel& kernel, const Networks& nets, const Table& table, const State& state, const int64_t* which,
-          int64_t count, int threads, const Poll& poll, const Visit& visit) {
+void visit_batches(const Kernel& kernel, const Networks& nets, const Table& table, const State& state,
+                   const int64_t* which, int64_t count, int threads, const Poll& poll, const Visit& visit) {
   std::vector<std::unique_ptr<Workspace>> workspaces;
   for (int t = 0; t < threads; ++t) workspaces.push_back(std::make_unique<Workspace>());
   const int64_t ranges = (table.n_rows + kRange - 1) / kRange;
@@ -52,13 +52,14 @@ void visit_batches(const Kernel& kernel, const Networks& nets, const Table& tabl
 
 void predict(const Kernel& kernel, const Networks& nets, const Table& table, const State& state, const int64_t* which,
              int64_t count, float* out, int threads, const Poll& poll) {
-  visit_batches(kernel, nets, table, state, which, count, threads, poll,
-       [&](int64_t k, int64_t, int64_t first, const SharedBatch&, const Batch& batch, const Net& net, float* scratch) {
-         const float* y = kernel.forward(net, batch, scratch);
-         float* target = out + (k * table.n_rows + first) * nets.n_outputs;
-         for (int64_t r = 0; r < batch.rows; ++r)
-           for (int64_t o = 0; o < nets.n_outputs; ++o) target[r * nets.n_outputs + o] = y[o * batch.row_stride + r];
-       });
+  visit_batches(
+      kernel, nets, table, state, which, count, threads, poll,
+      [&](int64_t k, int64_t, int64_t first, const SharedBatch&, const Batch& batch, const Net& net, float* scratch) {
+        const float* y = kernel.forward(net, batch, scratch);
+        float* target = out + (k * table.n_rows + first) * nets.n_outputs;
+        for (int64_t r = 0; r < batch.rows; ++r)
+          for (int64_t o = 0; o < nets.n_outputs; ++o) target[r * nets.n_outputs + o] = y[o * batch.row_stride + r];
+      });
 }
 
 void evaluate(const Kernel& kernel, const Networks& nets, const Table& table, const State& state, const int64_t* which,
@@ -66,9 +67,8 @@ void evaluate(const Kernel& kernel, const Networks& nets, const Table& table, co
   const int64_t ranges = (table.n_rows + kRange - 1) / kRange;
   std::vector<Score> parts(count * ranges);
   visit_batches(kernel, nets, table, state, which, count, threads, poll,
-       [&](int64_t k, int64_t range, int64_t, const SharedBatch& shared, const Batch& batch, const Net& net, float* scratch) {
-         parts[k * ranges + range].add(kernel, net, shared, batch, scratch);
-       });
+                [&](int64_t k, int64_t range, int64_t, const SharedBatch& shared, const Batch& batch, const Net& net,
+                    float* scratch) { parts[k * ranges + range].add(kernel, net, shared, batch, scratch); });
   const double variance = target_variance(nets, table, nullptr, table.n_rows);
   for (int64_t k = 0; k < count; ++k) {
     Score total;

@@ -16,9 +16,7 @@ struct Networks {
   int loss;
   const float* class_weight;  // null: all one
 
-  Shape shape(int64_t i) const {
-    return {records[i].n_layers, records[i].activation, dims + records[i].dims_start};
-  }
+  Shape shape(int64_t i) const { return {records[i].n_layers, records[i].activation, dims + records[i].dims_start}; }
 };
 
 struct Rows {

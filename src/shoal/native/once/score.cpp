@@ -42,7 +42,9 @@ double target_variance(const Networks& nets, const Table& table, const int64_t* 
   if (nets.loss != SquaredError || count == 0) return kNaN;
   double total = 0;
   for (int64_t o = 0; o < nets.n_outputs; ++o) {
-    const auto value = [&](int64_t i) { return static_cast<double>(table.targets[(rows ? rows[i] : i) * nets.n_outputs + o]); };
+    const auto value = [&](int64_t i) {
+      return static_cast<double>(table.targets[(rows ? rows[i] : i) * nets.n_outputs + o]);
+    };
     double mean = 0;
     for (int64_t i = 0; i < count; ++i) mean += value(i);
     mean /= static_cast<double>(count);

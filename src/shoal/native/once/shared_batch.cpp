@@ -1,8 +1,11 @@
 #include "shared_batch.hpp"
 
+#include <cstring>
+
 namespace shoal {
 
-void SharedBatch::prepare(const Networks& nets, const Table& table, const int64_t* columns, int64_t n_columns, int64_t capacity) {
+void SharedBatch::prepare(const Networks& nets, const Table& table, const int64_t* columns, int64_t n_columns,
+                          int64_t capacity) {
   nets_ = &nets;
   table_ = &table;
   columns_ = columns;
@@ -27,7 +30,8 @@ void SharedBatch::prepare(const Networks& nets, const Table& table, const int64_
   }
 }
 
-const Batch& SharedBatch::gather(const int64_t* rows, const float* weights, const int64_t* order, int64_t first, int64_t count) {
+const Batch& SharedBatch::gather(const int64_t* rows, const float* weights, const int64_t* order, int64_t first,
+                                 int64_t count) {
   const int64_t row_stride = round_up(count, kLine), width = nets_->n_features;
   double norm = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -35,8 +39,10 @@ const Batch& SharedBatch::gather(const int64_t* rows, const float* weights, cons
     const int64_t row = rows ? rows[position] : position;
     const float* source = table_->X + row * width;
     float* target = X_ + i * stride_;
-    if (columns_) for (int64_t j = 0; j < n_columns_; ++j) target[j] = source[columns_[j]];
-    else std::memcpy(target, source, n_columns_ * sizeof(float));
+    if (columns_)
+      for (int64_t j = 0; j < n_columns_; ++j) target[j] = source[columns_[j]];
+    else
+      std::memcpy(target, source, n_columns_ * sizeof(float));
     weight_[i] = weights ? weights[position] : 1.0f;
     norm += set_target(row, i, row_stride);
   }
@@ -44,8 +50,18 @@ const Batch& SharedBatch::gather(const int64_t* rows, const float* weights, cons
     weight_[i] = 0;
     if (nets_->loss == CrossEntropy) labels_[i] = 0;
   }
-  batch_ = {X_, stride_, count, row_stride, labels_, targets_, weight_, label_weight_, class_weight_,
-            class_weight_sum_, static_cast<float>(norm), nets_->loss};
+  batch_ = {X_,
+            stride_,
+            count,
+            row_stride,
+            labels_,
+            targets_,
+            weight_,
+            label_weight_,
+            class_weight_,
+            class_weight_sum_,
+            static_cast<float>(norm),
+            nets_->loss};
   norm_ = norm;
   return batch_;
 }
@@ -57,7 +73,8 @@ double SharedBatch::set_target(int64_t row, int64_t i, int64_t row_stride) {
     return static_cast<double>(weight_[i]) * label_weight_[i];
   }
   if (table_->targets)
-    for (int64_t o = 0; o < nets_->n_outputs; ++o) targets_[o * row_stride + i] = table_->targets[row * nets_->n_outputs + o];
+    for (int64_t o = 0; o < nets_->n_outputs; ++o)
+      targets_[o * row_stride + i] = table_->targets[row * nets_->n_outputs + o];
   return weight_[i];
 }
 

@@ -27,8 +27,8 @@ void flush_denormals() {
 
 }  // namespace
 
-bool run_tasks(int64_t count, int threads, std::atomic<bool>& stop, const std::atomic<int64_t>& done,
-               const Poll& poll, const std::function<void(int, int64_t)>& task) {
+bool run_tasks(int64_t count, int threads, std::atomic<bool>& stop, const std::atomic<int64_t>& done, const Poll& poll,
+               const std::function<void(int, int64_t)>& task) {
   std::atomic<int64_t> next{0};
   std::mutex mutex;
   std::condition_variable ended;
@@ -48,10 +48,15 @@ bool run_tasks(int64_t count, int threads, std::atomic<bool>& stop, const std::a
     ended.notify_all();
   };
   std::vector<std::thread> pool;
-  const auto join = [&] { for (auto& thread : pool) thread.join(); };
+  const auto join = [&] {
+    for (auto& thread : pool) thread.join();
+  };
   try {
     for (int t = 0; t < threads && t < count; ++t) {
-      { const std::lock_guard<std::mutex> lock(mutex); ++running; }
+      {
+        const std::lock_guard<std::mutex> lock(mutex);
+        ++running;
+      }
       pool.emplace_back(work, t);
     }
     std::unique_lock<std::mutex> lock(mutex);

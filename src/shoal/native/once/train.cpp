@@ -1,5 +1,3 @@
-#include "driver.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -9,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "driver.hpp"
 #include "groups.hpp"
 #include "packing.hpp"
 #include "random.hpp"
@@ -37,7 +36,14 @@ class Trainer {
  public:
   Trainer(const Kernel& kernel, const Networks& nets, const Table& table, const Rows& rows, const State& state,
           const Work& work, std::atomic<bool>& stop, std::atomic<int64_t>& done)
-      : kernel_(kernel), nets_(nets), table_(table), rows_(rows), state_(state), work_(work), stop_(stop), done_(done) {}
+      : kernel_(kernel),
+        nets_(nets),
+        table_(table),
+        rows_(rows),
+        state_(state),
+        work_(work),
+        stop_(stop),
+        done_(done) {}
 
   void train_group(const Group& group, const std::vector<double>& variances) {
     const int64_t split = rows_.split[work_.which[group.front()]];
@@ -256,7 +262,8 @@ class Trainer {
   void write_back(Trainee& t) {
     const MemberRecord& r = nets_.records[t.member];
     unpack(t.net.shape, state_.parameters + r.parameters, t.net.weights);
-    for (int s = 0; s < r.optimizer_slots; ++s) unpack(t.net.shape, state_.slots + r.slots + s * r.slot_size, t.net.slots[s]);
+    for (int s = 0; s < r.optimizer_slots; ++s)
+      unpack(t.net.shape, state_.slots + r.slots + s * r.slot_size, t.net.slots[s]);
     if (t.changed_best) unpack(t.net.shape, state_.slots + r.slots + r.optimizer_slots * r.slot_size, t.best);
     t.changed_best = false;
     t.kept = t.column;
@@ -298,15 +305,16 @@ bool train(const Kernel& kernel, const Networks& nets, const Table& table, const
   int64_t n_splits = 0;
   for (int64_t k = 0; k < work.count; ++k) n_splits = std::max(n_splits, rows.split[work.which[k]] + 1);
   for (int64_t s = 0; s < n_splits; ++s)
-    variances.push_back(target_variance(nets, table, rows.valid + rows.valid_start[s], rows.valid_start[s + 1] - rows.valid_start[s]));
+    variances.push_back(
+        target_variance(nets, table, rows.valid + rows.valid_start[s], rows.valid_start[s + 1] - rows.valid_start[s]));
   std::atomic<bool> stop{false};
   std::atomic<int64_t> done{0};
   std::vector<std::unique_ptr<Trainer>> trainers;
   for (int t = 0; t < threads; ++t)
     trainers.push_back(std::make_unique<Trainer>(kernel, nets, table, rows, state, work, stop, done));
-  const bool finished = run_tasks(static_cast<int64_t>(groups.size()), threads, stop, done, poll, [&](int thread, int64_t task) {
-    trainers[thread]->train_group(groups[task], variances);
-  });
+  const bool finished =
+      run_tasks(static_cast<int64_t>(groups.size()), threads, stop, done, poll,
+                [&](int thread, int64_t task) { trainers[thread]->train_group(groups[task], variances); });
   if (poll) poll(done.load());
   return finished;
 }

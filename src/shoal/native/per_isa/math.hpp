@@ -119,10 +119,8 @@ SHOAL_INLINE Activated activation(V x) {
 template <class Function>
 SHOAL_INLINE void with_activation(int code, Function&& function) {
   switch (code) {
-#define SHOAL_CASE(name, word)                     \
-  case name:                                       \
-    function(std::integral_constant<int, name>{}); \
-    break;
+#define SHOAL_CASE(name, word) \
+  case name: function(std::integral_constant<int, name>{}); break;
     SHOAL_ACTIVATIONS(SHOAL_CASE)
 #undef SHOAL_CASE
   }

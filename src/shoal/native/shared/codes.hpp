@@ -1,18 +1,18 @@
-// Words that Python and the kernel exchange as numbers. Each list is written once: it makes the enum here, and its words
-// are compared with Python's when shoal is imported (engines/native.py).
+// Words that Python and the kernel exchange as numbers. Each list is written once: it makes the enum here, and its
+// words are compared with Python's when shoal is imported (engines/native.py).
 #pragma once
 #include <cstdint>
 
-#define SHOAL_ACTIVATIONS(CODE)   \
-  CODE(Identity, "identity")      \
-  CODE(Sigmoid, "sigmoid")        \
-  CODE(Tanh, "tanh")              \
-  CODE(Relu, "relu")              \
-  CODE(Elu, "elu")                \
-  CODE(Selu, "selu")              \
-  CODE(Gelu, "gelu")              \
-  CODE(LeakyRelu, "leaky_relu")   \
-  CODE(Hardshrink, "hardshrink")  \
+#define SHOAL_ACTIVATIONS(CODE)  \
+  CODE(Identity, "identity")     \
+  CODE(Sigmoid, "sigmoid")       \
+  CODE(Tanh, "tanh")             \
+  CODE(Relu, "relu")             \
+  CODE(Elu, "elu")               \
+  CODE(Selu, "selu")             \
+  CODE(Gelu, "gelu")             \
+  CODE(LeakyRelu, "leaky_relu")  \
+  CODE(Hardshrink, "hardshrink") \
   CODE(Mish, "mish")
 
 #define SHOAL_OPTIMIZERS(CODE) \

@@ -26,7 +26,8 @@ SHOAL_INLINE uint32_t mix32(uint32_t x) {
 struct DropoutKey {
   uint32_t low, high;
   SHOAL_INLINE DropoutKey(uint64_t seed, int64_t step, int layer) {
-    const uint64_t key = splitmix64(splitmix64(splitmix64(seed) ^ static_cast<uint64_t>(step)) ^ static_cast<uint64_t>(layer));
+    const uint64_t key =
+        splitmix64(splitmix64(splitmix64(seed) ^ static_cast<uint64_t>(step)) ^ static_cast<uint64_t>(layer));
     low = static_cast<uint32_t>(key);
     high = static_cast<uint32_t>(key >> 32);
   }

@@ -1,5 +1,5 @@
-// What a member is, field for field as engines/program.py writes it. The list is written once: it makes the struct here,
-// and its names, types and offsets are compared with Python's when shoal is imported (engines/native.py).
+// What a member is, field for field as engines/program.py writes it. The list is written once: it makes the struct
+// here, and its names, types and offsets are compared with Python's when shoal is imported (engines/native.py).
 #pragma once
 #include <cstdint>
 

@@ -20,7 +20,7 @@ SHOAL_INLINE int64_t round_up(int64_t n, int64_t multiple) { return (n + multipl
 // A network in the kernel's own form. Hidden layer l is a (fan_in + 1, stride) matrix whose last row is the bias;
 // the output layer is stored transposed, (outputs, stride), with the bias in column fan_in. Padding is zero, always.
 struct Shape {
-  int n_layers;         // weight layers: hidden layers + 1
+  int n_layers;  // weight layers: hidden layers + 1
   int activation;
   const int64_t* dims;  // fan_in, widths..., outputs
 
