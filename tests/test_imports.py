@@ -1,8 +1,11 @@
-"""Imports point one way, and heavy libraries load when first needed."""
+"""Imports point one way, between packages and between modules, and heavy libraries load when first needed."""
+
+from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,69 +14,89 @@ import shoal
 
 PACKAGE = Path(shoal.__file__).parent
 
-# Each level may import from its own and lower levels only, at module level or inside functions.
-LEVELS = [
-    {"cli", "search_cli", "search_session", "export_cli", "train_cli", "finetune_cli", "__main__"},
-    {"report", "planner", "bench"},
+# Each layer may import from its own package and from lower layers only, at module level or inside functions.
+LAYERS = [
+    {"__main__"},
+    {"cli"},
+    {"bench"},
+    {"report"},
     {"finetune"},
-    {"search", "cluster", "parallel"},
+    {"parallel"},
+    {"search"},
+    {"models"},
+    {"encoders"},
+    {"tables"},
+    {"metrics"},
+    {"runs"},
     {"__init__"},
-    {"population", "storage"},
-    {"memory", "progress", "history", "extract", "torch"},
+    {"population"},
+    {"storage"},
+    {"memory", "history", "extract"},
     {"engines"},
-    {"rows", "layout", "machine", "datasets"},
-    {"members", "_native", "early"},
+    {"torch", "layout", "rows", "datasets", "progress"},
+    {"members", "machine", "_native", "early", "version"},
 ]
-LEVEL_OF = {name: depth for depth, names in enumerate(LEVELS) for name in names}
-# `machine.describe` is asked by the command line what the package has; `engines` use the paper's module; an estimator
-# writes its report.
-ALLOWED = {
-    ("machine", "__init__"), ("machine", "engines"), ("engines", "torch"), ("engines", "extract"), ("search", "report"),
-}  # fmt: skip
+LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+# The package's top level offers `save`, `load` and the estimators of `search`, and loads them when first asked for.
+ALLOWED = {("__init__", "search"), ("search", "report")}
 
 
-def unit(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-def imported_units(path: Path) -> set[str]:
-    units = set()
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of the package that a file imports, wherever in it; what only a type checker reads is left out."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     checking = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
     ignored = {id(inner) for block in checking for inner in ast.walk(block)}
+    names: set[str] = set()
     for node in ast.walk(tree):
         if id(node) in ignored:
             continue
-        names = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "shoal":
-                known = len(parts) > 1 and parts[1] in LEVEL_OF
-                units.add(parts[1] if known else "__init__")
-    return units
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {_longest(name) for name in names if name.split(".")[0] == "shoal"}
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_one_way(path):
-    here = unit(path)
-    assert here in LEVEL_OF, f"{here} has no level yet: give it one"
-    for other in imported_units(path) - {here}:
-        assert (
-            LEVEL_OF[other] > LEVEL_OF[here]
-            or (here, other) in ALLOWED
-            or (LEVEL_OF[other] == LEVEL_OF[here] and here != "engines")
-        ), f"{here} must not import {other}"
+def _longest(name: str) -> str:
+    """The module in which a name stands: the longest beginning that is one."""
+    parts = name.split(".")[1:]
+    for count in range(len(parts), 0, -1):
+        if ".".join(parts[:count]) in MODULES or parts[:count] == ["_native"]:
+            return ".".join(parts[:count])
+    return "__init__"
 
 
-def test_the_direction_test_can_fail(tmp_path):
+@pytest.mark.parametrize("module", MODULES)
+def test_packages_import_from_lower_layers_only(module):
+    here = module.split(".")[0]
+    assert here in LAYER_OF, f"{here} has no layer yet: give it one"
+    for other in {name.split(".")[0] for name in imported(MODULES[module])} - {here}:
+        assert LAYER_OF[other] > LAYER_OF[here] or (here, other) in ALLOWED, f"{module} must not import {other}"
+
+
+def test_no_module_imports_itself_through_others():
+    graph = {module: imported(path) - {module} for module, path in MODULES.items()}
+    for module, others in graph.items():
+        graph[module] = {other for other in others if (module.split(".")[0], other.split(".")[0]) not in ALLOWED}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_the_tests_of_directions_can_fail(tmp_path):
     bad = tmp_path / "members.py"
-    bad.write_text("def f():\n    from shoal.population import Population\n")
-    assert imported_units(bad) == {"population"}
-    assert LEVEL_OF["population"] < LEVEL_OF["members"]
+    bad.write_text("def f():\n    from shoal.population import Population\n    from shoal.search import loop\n")
+    assert imported(bad) == {"population", "search.loop"}
+    assert LAYER_OF["population"] < LAYER_OF["members"]
 
 
 HEAVY = {"torch", "pandas", "polars", "pyarrow", "plotly", "jax", "matplotlib", "sklearn", "scipy", "rich", "typer"}
@@ -84,10 +107,10 @@ population.fit(np.zeros((4, 2)), [0, 1, 0, 1], epochs=1)
 """
 TABLES_WITHOUT_TEXT = """
 import numpy as np
-from shoal.search.table import Table
-from shoal.search.schema import Schema
-from shoal.search.encode import Encoder
-import shoal.search.files
+from shoal.encoders.encoder import Encoder
+from shoal.tables.schema import Schema
+from shoal.tables.table import Table
+import shoal.tables.files
 table = Table.of({'a': [1.0, 2.0, None], 'b': ['x', 'y', 'x'], 'c': ['2020-01-01', None, '2021-01-01']})
 encoder = Encoder.fit(Schema.of(table), table, np.ones(3))
 Encoder.from_state(*encoder.state()).transform(table)

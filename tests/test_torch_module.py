@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from support.packed import BATCH, FEATURES, RAGGED, make, ragged_activations  # noqa: E402
 from torch import nn  # noqa: E402
-from torch_data import BATCH, FEATURES, RAGGED, make, one_thread_and_seed, ragged_activations  # noqa: E402, F401
 
 from shoal.torch import ACTIVATIONS, MLP, ScatterNetwork  # noqa: E402
 

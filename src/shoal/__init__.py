@@ -12,8 +12,8 @@ early.listen()  # before numpy is loaded
 from shoal import rows  # noqa: E402
 from shoal.members import ACTIVATIONS, Member, grid, sample  # noqa: E402
 from shoal.population import Population  # noqa: E402
+from shoal.version import __version__  # noqa: E402, F401
 
-__version__ = "0.1.0"
 __all__ = [
     "ACTIVATIONS", "Member", "Population", "ShoalClassifier", "ShoalRegressor",
     "grid", "load", "parallel", "rows", "sample", "save", "torch",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 
@@ -67,39 +66,3 @@ def processor() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
-
-
-def describe() -> dict[str, str]:
-    """What `shoal info` prints."""
-    import importlib.metadata  # slow to import, and needed here only
-
-    from shoal import __version__, _native
-    from shoal.engines import available_engines
-
-    engines = [name if answer == "yes" else f"{name} ({answer})" for name, answer in available_engines().items()]
-    forced = ", set by SHOAL_ISA" if os.environ.get("SHOAL_ISA") else ""
-    return {
-        "shoal": __version__,
-        "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
-        "processor": processor(),
-        "threads": str(thread_count()),
-        "memory": f"{size_text(available_memory())} may be used",
-        "instruction set": f"{_native.instruction_set()}{forced} (here: {', '.join(_native.instruction_sets())})",
-        "engines": ", ".join(engines),
-        "devices": ", ".join(_devices()),
-        "numpy": importlib.metadata.version("numpy"),
-        "torch": importlib.metadata.version("torch") if importlib.util.find_spec("torch") else "not installed",
-    }
-
-
-def _devices() -> list[str]:
-    if importlib.util.find_spec("torch") is None:
-        return ["cpu"]
-    import torch
-
-    found = ["cpu"]
-    if torch.cuda.is_available():
-        found.append(f"cuda ({torch.cuda.get_device_name()})")
-    if torch.backends.mps.is_available():
-        found.append("mps")
-    return found

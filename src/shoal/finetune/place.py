@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shoal.search.rundir import MODEL, OWNER, RUNS, SETTINGS, abandoned, in_use, numbered, refuse_taken
+from shoal.runs.folder import MODEL, OWNER, RUNS, SETTINGS, abandoned, in_use, numbered, refuse_taken
 
 FORMAT, VERSION = "shoal-finetune", 1
 METRICS, SAMPLES, EVENTS, CHECKPOINTS = "metrics.jsonl", "samples.json", "events", "checkpoints"

@@ -17,7 +17,8 @@ from shoal.finetune.place import METRICS, MODEL, SAMPLES, START
 from shoal.finetune.rank import RESULT, TEXTS
 from shoal.finetune.settings import Plan, Settings, make_plan
 from shoal.finetune.texts import Texts
-from shoal.search.rundir import SETTINGS, file_hash
+from shoal.runs.folder import SETTINGS
+from shoal.runs.versions import file_hash
 
 Say = Callable[[str], None]
 
@@ -97,8 +98,8 @@ def _prompts(found: Texts, rows: list[int]) -> list[dict[str, str]]:
 
 def begin(ready: Ready, marks: dict[str, Any]) -> None:
     """Write down what the run is, before anything happens."""
-    from shoal import __version__
     from shoal.machine import processor
+    from shoal.version import __version__
 
     earlier = place.read(ready.run) or {}
     settings = ready.plan.settings

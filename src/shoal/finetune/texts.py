@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shoal.search.files import find_name, read_texts
+from shoal.tables.files import find_name, read_texts
 
 GAP = "\n\n"
 

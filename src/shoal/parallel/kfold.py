@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from shoal.parallel import surroundings
+from shoal.parallel import environment as surroundings
 from shoal.parallel.feed import epoch_order
 from shoal.parallel.groups import Alone, Lost
 from shoal.parallel.job import Job

@@ -21,14 +21,14 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from shoal.parallel import parcel
+from shoal.parallel import payload as parcel
 from shoal.parallel.checkpoint import TEMPORARY, passing_place
 from shoal.parallel.divergence import Diverged
+from shoal.parallel.environment import OWN
 from shoal.parallel.groups import Lost
 from shoal.parallel.job import Job, threads_per_worker
 from shoal.parallel.lifeline import STOPPED, Event, Hub
 from shoal.parallel.rank import PEER_LOST
-from shoal.parallel.surroundings import OWN
 from shoal.parallel.worker import Result, Tell
 
 START = 120.0  # seconds for all workers to come up

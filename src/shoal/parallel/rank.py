@@ -26,8 +26,8 @@ TELL_EVERY = 0.1  # seconds between two words about progress
 def main(folder: Path, work: Callable[[Path, int, Any], None] | None = None) -> None:
     """What every worker does around its work: be heard, and say how it ended. The work is training unless given."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the launcher, which ends the workers
+    from shoal.parallel.environment import MPI_RANKS
     from shoal.parallel.lifeline import Line
-    from shoal.parallel.surroundings import MPI_RANKS
 
     named = [os.environ[name] for name in ("SHOAL_RANK", *MPI_RANKS) if name in os.environ]
     rank = int(named[0])
@@ -47,7 +47,7 @@ def main(folder: Path, work: Callable[[Path, int, Any], None] | None = None) -> 
 def _train(folder: Path, rank: int, line: Any) -> None:
     import torch
 
-    from shoal.parallel import parcel
+    from shoal.parallel import payload as parcel
     from shoal.parallel.groups import Group, Mpi
     from shoal.parallel.job import MODEL
     from shoal.parallel.worker import Worker

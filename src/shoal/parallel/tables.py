@@ -21,18 +21,18 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from shoal.encoders.encoder import Encoder
+from shoal.encoders.target import TargetScaling
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.parallel.data import Data
 from shoal.parallel.models import make_model
-from shoal.search.answers import read_new_rows
-from shoal.search.encode import Encoder
-from shoal.search.files import read_table
-from shoal.search.inputs import new_table
-from shoal.search.problem import Target
-from shoal.search.question import Question, ask
-from shoal.search.reading import Reading
-from shoal.search.schema import Schema
-from shoal.search.table import Table
-from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
+from shoal.search.predictions import read_new_rows
+from shoal.tables.files import read_table
+from shoal.tables.inputs import new_table
+from shoal.tables.reading import Reading
+from shoal.tables.schema import Schema
+from shoal.tables.table import Table
+from shoal.tables.target import Question, ask
 
 STATE, ARRAYS, WEIGHTS = "table.json", "table.safetensors", "model.safetensors"
 FEWEST = 2  # rows to train on
@@ -59,7 +59,7 @@ class Prepared:
     target: str
     classes: list[Any]  # of classification
     encoder: Encoder
-    scaling: Target
+    scaling: TargetScaling
     reading: Reading
 
     @property
@@ -95,7 +95,7 @@ class Trained:
     prepared: Prepared
 
     def predict(self, rows: Any) -> np.ndarray:
-        """Of a file, a data frame, a dict of columns or an array; the rules are those of `shoal.search.inputs`."""
+        """Of a file, a data frame, a dict of columns or an array; the rules are those of `shoal.tables.inputs`."""
         inputs = self.prepared.inputs(self._table(rows))
         with torch.no_grad():
             return self.prepared.answers(_by_rows(self.model(inputs), len(inputs)))
@@ -151,7 +151,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trai
         raise ValueError(f"{place} has no {STATE}: give the --out folder of a 'shoal train FILE --target COLUMN'")
     state = json.loads((place / STATE).read_text(encoding="utf-8"))
     net = json.loads((place / "settings.json").read_text(encoding="utf-8"))["network"]
-    scaling = Target(**{name: np.array(values) for name, values in state["scaling"].items()})
+    scaling = TargetScaling(**{name: np.array(values) for name, values in state["scaling"].items()})
     encoder = Encoder.from_state(state["encoder"], load_file(place / ARRAYS))
     reading = Reading.of(state["reading"])
     prepared = Prepared(state["kind"], state["target"], state["classes"], encoder, scaling, reading)
@@ -183,7 +183,7 @@ def load_table(
     classes = np.unique(question.y) if question.kind == CLASSIFICATION else np.array([])
     task = Task(question.kind, len(classes) or 1)
     y = np.searchsorted(classes, question.y) if len(classes) else question.y.reshape(-1, 1)
-    scaling = Target.fit(task, y[parts[0]], np.ones(len(learned)))
+    scaling = TargetScaling.fit(task, y[parts[0]], np.ones(len(learned)))
     reading = Reading(tuple(source.missing), tuple(table.names), found.header, found.separator)
     prepared = Prepared(question.kind, question.target, classes.tolist(), encoder, scaling, reading)
     sets = [

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
-from shoal.parallel import checkpoint, surroundings
+from shoal.parallel import checkpoint
+from shoal.parallel import environment as surroundings
 from shoal.parallel.groups import Alone, Distributed, Group, Lost, Meeting, Mpi, Threads
 from shoal.parallel.job import MODEL, Job
 from shoal.parallel.launch import launch

@@ -11,9 +11,9 @@ import time
 from types import TracebackType
 from typing import Any
 
+from shoal.parallel.environment import world
 from shoal.parallel.groups import Group, Mpi
 from shoal.parallel.lifeline import Hub, Line, end_now
-from shoal.parallel.surroundings import world
 
 FIRST_WORD = 60.0  # seconds for all ranks to come up
 LAST_WORD = 10.0  # seconds for the others to be done when the first rank is

@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, Task
+from shoal.metrics.metric import Metric
+from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 
 STRENGTHS = (0.25, 1.0)  # of the noise, in variances of one fold; none at all would keep the luck of having been chosen
 DRAWS = 24

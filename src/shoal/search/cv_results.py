@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.search.outcome import Outcome
+from shoal.search.result import Outcome
 
 
 def cv_results(outcome: Outcome) -> dict[str, Any]:

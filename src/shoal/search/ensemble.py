@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.search.tasks import Task
+from shoal.metrics.tasks import Task
 
 STEPS = 24
 EQUAL = 20  # candidates in the equal mix, at most

@@ -15,26 +15,17 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from shoal.search.arguments import (
-    has_strings,
-    plain_name,
-    positive,
-    refuse_extreme,
-    seed_of,
-    target_array,
-    target_name,
-    threads_of,
-    whole,
-    yes_or_no,
-)
+from shoal.encoders.encoder import FORMS
+from shoal.metrics.find import find_metric
+from shoal.metrics.metric import Metric
+from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
+from shoal.search.arguments import positive, seed_of, threads_of, whole, yes_or_no
 from shoal.search.cv_results import cv_results
-from shoal.search.encode import FORMS
 from shoal.search.fitting import Hooks, Run
 from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
-from shoal.search.inputs import has_names, new_table
 from shoal.search.leaderboard import variance_shares
+from shoal.search.loop import FINALISTS, Clock, Limits, Progress, Search, Watcher
 from shoal.search.measuring import Data, draw_rows, measure_passes, refit_seconds, what_to_leave_out
-from shoal.search.outcome import Outcome, conclude
 from shoal.search.problem import (
     Problem,
     default_epochs,
@@ -44,13 +35,14 @@ from shoal.search.problem import (
     make_folds,
     make_problem,
 )
-from shoal.search.run import FINALISTS, Clock, Limits, Progress, Search, Watcher
-from shoal.search.schema import Schema
+from shoal.search.result import Outcome, conclude
 from shoal.search.space import Recipe, Space, check_space, default_space, forms_of
 from shoal.search.strategies import HALVING, anchors, find_strategy
-from shoal.search.table import Table, with_unique_names
-from shoal.search.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Metric, Task, find_metric
 from shoal.search.timing import Effort, finish
+from shoal.tables.inputs import has_names, has_strings, new_table
+from shoal.tables.labels import plain_name, refuse_extreme, target_array, target_name
+from shoal.tables.schema import Schema
+from shoal.tables.table import Table, with_unique_names
 
 Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
 

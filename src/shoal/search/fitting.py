@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.search.outcome import Outcome
-from shoal.search.run import Search, Watcher
-from shoal.search.table import Table
+from shoal.search.loop import Search, Watcher
+from shoal.search.result import Outcome
 from shoal.search.timing import Clock, Effort
+from shoal.tables.table import Table
 
 
 @dataclass(eq=False)

@@ -12,19 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal.encoders.texts import most_directions
 from shoal.layout import Layout
-from shoal.search.problem import (
-    LARGEST_VIEW,
-    Problem,
-    default_epochs,
-    default_folds,
-    default_repeats,
-    has_texts,
-    make_folds,
-    make_problem,
-)
-from shoal.search.question import Question
-from shoal.search.run import (
+from shoal.metrics.find import find_metric
+from shoal.metrics.metric import Metric
+from shoal.metrics.tasks import CLASSIFICATION, Task
+from shoal.search.candidates import epoch_cost
+from shoal.search.loop import (
     FEWEST_PER_ROUND,
     FINALISTS,
     LARGEST_ROUND,
@@ -37,12 +31,20 @@ from shoal.search.run import (
     shortened,
     work_share,
 )
-from shoal.search.schema import Schema
+from shoal.search.problem import (
+    LARGEST_VIEW,
+    Problem,
+    default_epochs,
+    default_folds,
+    default_repeats,
+    has_texts,
+    make_folds,
+    make_problem,
+)
 from shoal.search.space import Recipe, default_space
 from shoal.search.strategies import HALVING, Listed, anchors, find_strategy
-from shoal.search.tasks import CLASSIFICATION, Metric, Task, find_metric
-from shoal.search.text import most_directions
-from shoal.search.units import epoch_cost
+from shoal.tables.schema import Schema
+from shoal.tables.target import Question
 
 TRIAL_ROWS = 1_000
 TRIAL_TEXTS = 400  # rows, where there are texts: they take long

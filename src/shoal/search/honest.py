@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from shoal.metrics.metric import Metric
+from shoal.metrics.tasks import Task
 from shoal.search.ensemble import weigh
-from shoal.search.tasks import Metric, Task
 
 CONFIDENCE = 0.95
 BOOTSTRAPS = 200

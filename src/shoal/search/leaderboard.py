@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal.search.candidates import Unit
 from shoal.search.space import Recipe
-from shoal.search.units import Unit
 
 
 class Leaderboard:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal.members import Member
+from shoal.search.candidates import Unit
 from shoal.search.space import Recipe
-from shoal.search.units import Unit
 
 
 class Page:

@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from shoal.encoders.encoder import FORMS
 from shoal.layout import Layout
-from shoal.search.encode import FORMS
+from shoal.metrics.metric import Metric
+from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.search.ensemble import weigh
+from shoal.search.loop import Clock, Limits, Search
 from shoal.search.problem import has_texts, make_folds, make_problem
-from shoal.search.run import Clock, Limits, Search
-from shoal.search.schema import Schema
 from shoal.search.strategies import TO_THE_END, anchors
-from shoal.search.table import Table
-from shoal.search.tasks import CLASSIFICATION, Metric, Task
 from shoal.search.timing import SURPRISES, Effort, Pace, Passes, begin, needed
+from shoal.tables.schema import Schema
+from shoal.tables.table import Table
 
 TRIAL_ROWS, TRIAL_TEXTS = 2_000, 400
 TRIAL_FOLDS = 2

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from shoal.encoders.encoder import FORMS, Encoder
+from shoal.encoders.target import TargetScaling
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.rows import Rows, Split
-from shoal.search.encode import FORMS, Encoder
-from shoal.search.schema import Schema
-from shoal.search.table import Table
-from shoal.search.tasks import CLASSIFICATION, REGRESSION, Task
+from shoal.tables.schema import Schema
+from shoal.tables.table import Table
 
 MOST_PIECEWISE = 85  # columns of numbers; more have no piecewise view
 LARGEST_VIEW = 2 << 30  # bytes; a view beyond it is left out
 STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default recipe is trained for
-OUTSIDE_RANGE = 0.25  # predictions may leave the range of the training targets by so much of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,38 +37,7 @@ class Fold:
     valid: np.ndarray  # (n,) in scores
     judged: np.ndarray  # (n,) in losses, where classes may be weighted
     encoder: Encoder
-    target: Target
-
-
-@dataclass(frozen=True, eq=False)
-class Target:
-    """How targets of one fold are scaled for training, and predictions scaled back."""
-
-    centre: np.ndarray  # (n_outputs,)
-    scale: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-    @staticmethod
-    def fit(task: Task, y: np.ndarray, weight: np.ndarray) -> Target:
-        if task.kind != REGRESSION:
-            zeros, ones = np.zeros(task.n_outputs), np.ones(task.n_outputs)
-            return Target(zeros, ones, -ones, ones)
-        used = weight > 0
-        y, weight = y[used], weight[used, None] / weight[used].sum()
-        centre = (weight * y).sum(axis=0)
-        scale = np.sqrt((weight * (y - centre) ** 2).sum(axis=0))
-        margin = OUTSIDE_RANGE * (y.max(axis=0) - y.min(axis=0))
-        return Target(centre, np.where(scale > 0, scale, 1.0), y.min(axis=0) - margin, y.max(axis=0) + margin)
-
-    def forward(self, task: Task, y: np.ndarray) -> np.ndarray:
-        return y if task.kind != REGRESSION else ((y - self.centre) / self.scale).astype(np.float32)
-
-    def back(self, task: Task, raw: np.ndarray) -> np.ndarray:
-        """Raw outputs of this fold's networks to predictions."""
-        if task.kind != REGRESSION:
-            return task.activate(raw)
-        return np.asarray(np.clip(raw * self.scale + self.centre, self.low, self.high))
+    target: TargetScaling
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +77,7 @@ class Problem:
         """What errors are divided by in losses: the spread of the target, so that outputs count alike."""
         if self.task.kind != REGRESSION:
             return 1.0
-        return Target.fit(self.task, self.y, self.valid_weight + 1e-300).scale
+        return TargetScaling.fit(self.task, self.y, self.valid_weight + 1e-300).scale
 
     def rows(self, n_units: int) -> Rows:
         """Rows of a population with every unit on every fold; folds vary fastest."""
@@ -149,7 +118,7 @@ def make_problem(
     task = replace(task, doubt=1 / (_rows_worth(np.bincount(row_of[scored], sample_weight[scored], n)) + 2))
     encoders = Encoder.fit_many(schema, table, [train for train, _, _ in weights])
     folds = tuple(
-        Fold(train, valid, judged, encoder, Target.fit(task, targets, train))
+        Fold(train, valid, judged, encoder, TargetScaling.fit(task, targets, train))
         for (train, valid, judged), encoder in zip(weights, encoders, strict=True)
     )
     splits = tuple(_split(fold, k * n) for k, fold in enumerate(folds))

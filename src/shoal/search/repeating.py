@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal import Member
-from shoal.search.encode import FORMS
-from shoal.search.question import TASKS
-from shoal.search.sealed import a, number, one_of, whole
+from shoal.encoders.encoder import FORMS
+from shoal.members import Member
+from shoal.models.checks import a, number, one_of, whole
 from shoal.search.timing import Effort
+from shoal.tables.target import TASKS
 
 FEWEST_ROWS = 20  # of a search
 REMEDY = "repeat from an unchanged copy"

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from shoal.members import alternatives, nearest
+from shoal.search.candidates import Unit
 from shoal.search.space import Recipe, Space
-from shoal.search.units import Unit
 
 TRUSTED_ROWS = 500  # at which half as many children are drawn as on very many rows
 Rung = tuple[float, float]  # share of its epochs that a unit trains until, share of the units that go on after it

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from shoal.machine import processor, thread_count
+from shoal.metrics.metric import METRICS
+from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
+from shoal.models.model import Model
+from shoal.search.candidates import Unit
 from shoal.search.forecast import peak_memory
 from shoal.search.honest import HonestScore
-from shoal.search.model import Model
-from shoal.search.outcome import Outcome, report_parts
 from shoal.search.problem import has_texts
-from shoal.search.schema import Schema
-from shoal.search.table import Table
-from shoal.search.tasks import CLASSIFICATION, METRICS, MULTILABEL, REGRESSION
-from shoal.search.units import Unit
+from shoal.search.result import Outcome, report_parts
+from shoal.tables.schema import Schema
+from shoal.tables.table import Table
 
 ROWS_SHOWN = 10_000  # of the leaderboard
 POINTS_SHOWN = 2_000  # of predictions against true values
@@ -41,7 +42,7 @@ class Context:
 
 def report_data(estimator: Any, X: Table, context: Context) -> dict[str, Any]:
     """Data of `shoal.report.search_page`, in values that JSON knows."""
-    from shoal import __version__
+    from shoal.version import __version__
 
     run = estimator._run
     outcome: Outcome = run.outcome

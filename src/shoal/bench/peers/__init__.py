@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shoal.bench.problems import Problem
+from shoal.bench.harness.problems import Problem
 
 Weights = list[tuple[np.ndarray, np.ndarray]]
 

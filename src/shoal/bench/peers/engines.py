@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from shoal.bench.harness.problems import Problem
 from shoal.bench.peers import Weights
-from shoal.bench.problems import Problem
 
 
 class EnginePeer:

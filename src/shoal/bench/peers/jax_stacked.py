@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.bench.machine import Lazy
+from shoal.bench.harness.machine import Lazy
+from shoal.bench.harness.problems import Problem, group
 from shoal.bench.peers import Weights
-from shoal.bench.problems import Problem, group
 from shoal.members import Member
 
 # An extra that may not be there: this module must load without it.

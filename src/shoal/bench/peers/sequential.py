@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from shoal.bench.harness.problems import Problem
 from shoal.bench.peers import Weights
 from shoal.bench.peers.torch_threads import row_order, torch_threads
-from shoal.bench.problems import Problem
 from shoal.members import Member
 
 

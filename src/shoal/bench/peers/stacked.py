@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
+from shoal.bench.harness.problems import Problem, group
 from shoal.bench.peers import Weights
 from shoal.bench.peers.sequential import optimizer
 from shoal.bench.peers.torch_threads import row_order, torch_threads
-from shoal.bench.problems import Problem, group
 
 
 def chunks(problem: Problem, chunk: int | None) -> list[np.ndarray]:

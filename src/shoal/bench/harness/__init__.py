@@ -1,0 +1,1 @@
+"""What all benchmarks share: the machine, measuring, results as JSON and Markdown, plots."""

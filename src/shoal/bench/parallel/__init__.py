@@ -1,0 +1,1 @@
+"""Benchmarks of one network over many workers."""

@@ -1,0 +1,218 @@
+"""Split data, averaged weights, folds over workers: what it saves in time, and what it costs in accuracy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from shoal.bench.harness.machine import describe, require
+from shoal.bench.harness.measure import Tick, progress_bar
+from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.parallel import workers
+from shoal.bench.parallel.workers import Way, percent, performance_improvement
+from shoal.machine import thread_count
+from shoal.members import nearest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from shoal.parallel.data import Data
+
+# Sizes of the paper's perceptrons are not given; the convolutional network and its settings are.
+NETS: dict[str, dict[str, Any]] = {
+    "1 hidden layer": {"net": "mlp:784-256-10", "learning_rate": 0.099, "batch_size": 128},
+    "3 hidden layers": {"net": "mlp:784-256-256-256-10", "learning_rate": 0.099, "batch_size": 128},
+    "cnn": {"net": "cnn", "learning_rate": 0.099, "batch_size": 1024},
+}
+AVERAGINGS = ("end", "epoch")
+# Processing seconds of the paper's tables 3 and 4, by workers.
+PAPER = {
+    "1 hidden layer, 10 folds": {1: 9511.66, 2: 9123.58, 4: 8277.06, 8: 2909.78},
+    "3 hidden layers, split": {1: 2815.08, 2: 2647.11, 4: 4168.46},
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    nets: Sequence[str] = tuple(NETS)
+    workers: Sequence[int] = (1, 2, 4, 8)
+    folds: Sequence[int] = (5, 10)
+    rows: int = 12_500  # of MNIST, the fifth for testing included
+    epochs: int = 20
+    fold_rows: int = 6250  # likewise; folds are cut from the other four fifths
+    fold_epochs: int = 8
+    backend: str = "threads"
+
+
+QUICK = Settings(workers=(1, 2), folds=(5,), rows=1250, epochs=1, fold_rows=500, fold_epochs=1)
+
+
+def run(settings: Settings) -> Result:
+    require("matplotlib", "torch")
+    for name in settings.nets:
+        if name not in NETS:
+            raise ValueError(f"--net must be one of {', '.join(NETS)}; got {name!r}{nearest(name, NETS)}")
+    settings = replace(settings, workers=tuple(sorted({1, *settings.workers})))
+    begun, machine = time.perf_counter(), describe()
+    split, folded = _data(settings.rows), _data(settings.fold_rows)
+    nets, counts = len(settings.nets), len(settings.workers)
+    found = []
+    with progress_bar("averaging", nets * counts * (len(AVERAGINGS) + len(settings.folds))) as tick:
+        for name in settings.nets:
+            found += [splits(settings, name, every, split, tick) for every in AVERAGINGS]
+            found += [folds(settings, name, count, folded, tick) for count in settings.folds]
+    for experiment in found:
+        improve(experiment)
+    data = {"experiments": found, "paper_seconds": PAPER, "training_rows": len(split.train),
+            "fold_training_rows": len(folded.train)}  # fmt: skip
+    return Result(
+        name="averaging", title="Data split over workers, weights averaged; folds over workers: MNIST",
+        machine=machine, settings={**asdict(settings), "threads": thread_count()}, data=data,
+        tables=tables(settings, found), targets=[], notes=notes(settings, data, thread_count()),
+        draw=lambda: draw(found), seconds=time.perf_counter() - begun,
+    )  # fmt: skip
+
+
+def _data(rows: int) -> Data:
+    """Four fifths to train, a fifth to test."""
+    from shoal.datasets import load_mnist
+    from shoal.parallel.data import load_data
+
+    return load_data("mnist", valid=0.2, rows=min(rows, len(load_mnist().X_train)))
+
+
+def common(name: str, epochs: int) -> dict[str, Any]:
+    """A worker is one thread of computation, however many there are: more workers, not more threads each."""
+    return {
+        "optimizer": "sgd", "learning_rate": NETS[name]["learning_rate"], "batch_size": NETS[name]["batch_size"],
+        "epochs": epochs, "blas_threads": 1, "device": "cpu",
+    }  # fmt: skip
+
+
+def splits(settings: Settings, name: str, every: str, data: Data, tick: Tick) -> dict[str, Any]:
+    """Each worker trains on rows of its own; weights are averaged after every epoch, or once at the end."""
+    from shoal.parallel.models import make_model
+
+    measured = {}
+    for count in settings.workers:
+        tick(
+            f"{name}: split over {count}, averaged every {every}" if every == "epoch" else f"{name}: split over {count}"
+        )
+        way = Way("split", {"strategy": "local_sgd", "backend": settings.backend, "workers": count,
+                            "average_every": every})  # fmt: skip
+        trial = workers.train(way, make_model(NETS[name]["net"]), data.train, **common(name, settings.epochs))
+        measured[count] = {
+            "seconds": trial.seconds, "startup_seconds": trial.startup, "communicating": trial.communicating,
+            "accuracy": workers.accuracy(trial.model, data.valid),
+        }  # fmt: skip
+    return {"net": name, "kind": "split", "average_every": every, "workers": measured}
+
+
+def folds(settings: Settings, name: str, count: int, data: Data, tick: Tick) -> dict[str, Any]:
+    """A network for each fold, as many at a time as there are workers."""
+    from shoal.parallel.models import make_model
+
+    measured = {}
+    for many in settings.workers:
+        tick(f"{name}: {count} folds over {many}")
+        way = Way("folds", {"strategy": "kfold", "backend": settings.backend, "workers": many, "folds": count})
+        trial = workers.train(way, make_model(NETS[name]["net"]), data.train, **common(name, settings.fold_epochs))
+        measured[many] = {
+            "seconds": trial.seconds, "accuracy": sum(trial.folds) / len(trial.folds), "fold_accuracies": trial.folds,
+            "best_fold_test_accuracy": workers.accuracy(trial.model, data.valid),
+        }  # fmt: skip
+    return {"net": name, "kind": "folds", "folds": count, "workers": measured}
+
+
+def improve(experiment: dict[str, Any]) -> None:
+    """The paper's performance improvement, against one worker."""
+    measured = experiment["workers"]
+    for numbers in measured.values():
+        numbers["improvement_percent"] = performance_improvement(measured[1]["seconds"], numbers["seconds"])
+
+
+def title(experiment: dict[str, Any]) -> str:
+    if experiment["kind"] == "folds":
+        return f"{experiment['net']}, {experiment['folds']} folds"
+    return f"{experiment['net']}, averaged {'each epoch' if experiment['average_every'] == 'epoch' else 'at the end'}"
+
+
+def tables(settings: Settings, found: list[dict[str, Any]]) -> list[Table]:
+    cores = thread_count()
+    made = []
+    for kind, heading, last in (
+        ("split", "Data split over workers, weights averaged", "accuracy on the fifth for testing"),
+        ("folds", "Cross-validation, folds over workers", "accuracy, mean of the folds"),
+    ):
+        rows = []
+        for experiment in [experiment for experiment in found if experiment["kind"] == kind]:
+            for count, numbers in experiment["workers"].items():
+                change = "-" if count == 1 else f"{numbers['improvement_percent']:+.1f}%"
+                rows.append([
+                    title(experiment), f"{count}{'*' * (count > cores)}", significant(numbers["seconds"]), change,
+                    percent(numbers["accuracy"]), _paper(experiment, count),
+                ])  # fmt: skip
+        if rows:
+            header = ["what", "workers", "seconds", "PI", last, "the paper's PI"]
+            made.append(Table(heading, header, rows))
+    return made
+
+
+def _paper(experiment: dict[str, Any], count: int) -> str:
+    """What the paper found with its own data, where its table can be read."""
+    kind = "split" if experiment["kind"] == "split" else f"{experiment['folds']} folds"
+    theirs = PAPER.get(f"{experiment['net']}, {kind}", {})
+    if kind == "split" and experiment["average_every"] != "end":
+        theirs = {}
+    return f"{performance_improvement(theirs[1], theirs[count]):+.1f}%" if count in theirs and count > 1 else "-"
+
+
+def notes(settings: Settings, data: dict[str, Any], cores: int) -> list[str]:
+    lost = [
+        numbers["accuracy"] - experiment["workers"][1]["accuracy"]
+        for experiment in data["experiments"] if experiment["kind"] == "split"
+        for count, numbers in experiment["workers"].items() if count > 1
+    ]  # fmt: skip
+    found = [
+        "PI = (t1 - tx) / t1 x 100: how much of one worker's time x workers save. A worker is one thread of "
+        f"computation (backend {settings.backend}); seconds are those of training, averaging included.",
+        f"Split: {data['training_rows']:,} rows to train, {settings.epochs} epochs. Folds: "
+        f"{data['fold_training_rows']:,} rows, {settings.fold_epochs} epochs. SGD with rate 0.099; batch 1,024 for the "
+        "convolutional network, as in the paper, 128 for the others. The paper's 94,000 tweets "
+        "are not at hand: MNIST takes their place.",
+        "Averaging weights is another algorithm than training on all rows: each worker takes fewer steps on fewer "
+        "rows, and accuracy falls with the number of workers. Folds are the same work for any number of workers.",
+    ]
+    if lost:
+        found.append(
+            f"Against one worker, accuracy changed by {100 * min(lost):+.1f} to {100 * max(lost):+.1f} points."
+        )
+    return found + workers.cores_note(max(settings.workers), cores)
+
+
+def draw(found: list[dict[str, Any]]) -> Figure:
+    """For each network: seconds above, accuracy below, against the number of workers."""
+    from shoal.bench.harness.plots import grid_of_axes, plain_ticks
+
+    names = list(dict.fromkeys(experiment["net"] for experiment in found))
+    figure, axes = grid_of_axes(2, len(names), width=4.2, height=2.9)
+    for column, name in enumerate(names):
+        mine = [experiment for experiment in found if experiment["net"] == name]
+        for k, experiment in enumerate(mine):
+            counts = list(experiment["workers"])
+            label = title(experiment).removeprefix(f"{name}, ")
+            for row, (key, scale) in enumerate((("seconds", 1), ("accuracy", 100))):
+                values = [scale * numbers[key] for numbers in experiment["workers"].values()]
+                # Lines may lie on each other: folds are the same work for any number of workers.
+                style = {"color": workers.PALETTE[(1, 3, 4, 6)[k % 4]], "linestyle": ("-", "--")[k % 2], "marker": "o"}
+                axes[row][column].plot(counts, values, label=label, markersize=4, **style)
+        for row, label in enumerate(("seconds", "accuracy, %")):
+            axes[row][column].set(xscale="log", xlabel="workers", ylabel=label)
+            plain_ticks(axes[row][column], list(mine[0]["workers"]))
+        axes[0][column].set_ylim(bottom=0)
+        axes[0][column].set_title(name, fontsize=10)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure

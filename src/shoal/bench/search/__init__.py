@@ -1,0 +1,1 @@
+"""Benchmarks of the search: speed, budget, honest scores, start-up."""

@@ -1,0 +1,1 @@
+"""The search against its peers on real tables."""

@@ -1,0 +1,105 @@
+"""The command line: every command is a few library calls."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from shoal import early
+from shoal.cli.bench import app as bench_app
+from shoal.cli.export import EPILOG as EXPORT_EXAMPLES
+from shoal.cli.export import export
+from shoal.cli.finetune import FINETUNE_EXAMPLES, GENERATE_EXAMPLES, finetune, generate
+from shoal.cli.search import PREDICT_EXAMPLES, SEARCH_EXAMPLES, predict, search
+from shoal.cli.train import TRAIN_EXAMPLES, train
+from shoal.progress import count_from_process_start
+
+INTERRUPTED = 130  # exit code
+
+app = typer.Typer(
+    help="Train thousands of neural networks as one.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command(epilog=SEARCH_EXAMPLES)(search)
+app.command(epilog=PREDICT_EXAMPLES)(predict)
+app.command(epilog=EXPORT_EXAMPLES)(export)
+app.command(epilog=TRAIN_EXAMPLES)(train)
+app.command(epilog=FINETUNE_EXAMPLES)(finetune)
+app.command(epilog=GENERATE_EXAMPLES)(generate)
+app.add_typer(bench_app, name="bench", help="Measure Shoal side by side with what you would use instead.")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from shoal.version import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Train thousands of neural networks as one."""
+
+
+@app.command()
+def info() -> None:
+    """Print version, engines, instruction set, threads and memory of this machine."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from shoal.cli.info import describe
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in describe().items():
+        table.add_row(f"[bold]{name}[/bold]", value)
+    Console(soft_wrap=True).print(table)
+
+
+def main() -> None:
+    """Entry point: errors that a user can mend end in one sentence and exit code 2, Ctrl-C in exit code 130."""
+    early.loaded()
+    if early.is_command():
+        count_from_process_start()
+    try:
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # typer has turned Ctrl-C into it, without a word
+            raise KeyboardInterrupt
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # somebody reads only the first lines of what we print
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (ValueError, TypeError, OSError, ModuleNotFoundError, MemoryError) as error:
+        _fail(str(error), 2)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # those of typer have it: a flag that is not there, no number, ...
+            raise
+        message, code = error.format_message().rstrip("."), getattr(error, "exit_code", 2)
+        if not message:  # the help was asked for, by giving nothing
+            sys.exit(code)
+        _fail(f"{message} (--help tells more)", code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    from shoal.parallel.environment import world
+
+    if world()[0] != 0:  # one of many processes of torchrun or mpiexec: the first one says it
+        sys.exit(code)
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,386 @@
+"""`shoal bench`: each command measures, prints a table, and writes JSON, Markdown and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from shoal.bench.harness.report import Result
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Measure Shoal side by side with what you would use instead."
+)
+
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder for results [./benchmarks/results if ./benchmarks exists, else ./shoal-bench]"),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="A small part of it, for a first look.")]
+Repeats = Annotated[int | None, typer.Option(min=1, help="Times that everything is measured; the best counts. [3]")]
+
+
+@app.command()
+def table1(
+    context: typer.Context,
+    samples: Annotated[
+        list[int] | None, typer.Option(min=1, help="Rows; give it several times. [100 1000 10000]")
+    ] = None,
+    features: Annotated[list[int] | None, typer.Option(min=1, help="Features. [5 10 50 100]")] = None,
+    batch: Annotated[list[int] | None, typer.Option(min=1, help="Batch sizes. [32 128 256]")] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="native, grouped, reference, vmap, sequential. [all]")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs in one run [chosen so that a run is long enough]")
+    ] = None,
+    repeats: Repeats = None,
+    members: Annotated[int | None, typer.Option(min=10, help="Networks. [10000]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """The paper's Table 1: 10,000 networks on samples x features x batch sizes, seconds per epoch."""
+    from dataclasses import replace
+
+    from shoal.bench.populations import table1 as bench
+
+    given = {
+        "samples": samples, "features": features, "batches": batch, "engines": engine, "epochs": epochs,
+        "repeats": repeats, "members": members,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def shapes(
+    context: typer.Context,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="native, grouped, vmap, bmm, jax. [all that are installed]")
+    ] = None,
+    members: Annotated[int | None, typer.Option(min=2, help="Networks. [1000]")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows. [1000]")] = None,
+    features: Annotated[int | None, typer.Option(min=1, help="Features. [100]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs in one run. [2]")] = None,
+    repeats: Repeats = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Networks of one shape, where stacking them is easy: against torch.func.vmap, JAX and torch.bmm by hand."""
+    from dataclasses import replace
+
+    from shoal.bench.populations import shapes as bench
+
+    given = {
+        "engines": engine, "members": members, "rows": rows, "features": features, "epochs": epochs, "repeats": repeats,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def scaling(
+    context: typer.Context,
+    members: Annotated[int | None, typer.Option(min=10, help="Largest population. [10000]")] = None,
+    rows: Annotated[int | None, typer.Option(min=10, help="Largest number of rows. [10000]")] = None,
+    features: Annotated[int | None, typer.Option(min=10, help="Largest number of features. [800]")] = None,
+    repeats: Repeats = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Time per epoch against threads, members, rows and features."""
+    from dataclasses import replace
+
+    from shoal.bench.populations import scaling as bench
+
+    given = {"members": members, "rows": rows, "features": features, "repeats": repeats}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def mnist(
+    context: typer.Context,
+    sample: Annotated[
+        int | None, typer.Option(min=10, help="Networks of 10,000 whose speed is measured. [200]")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=64, help="Rows of 60,000 that they are measured on. [6400]")] = None,
+    train_members: Annotated[int | None, typer.Option(min=1, help="Networks trained to the end. [40]")] = None,
+    train_rows: Annotated[int | None, typer.Option(min=100, help="Rows they see, hold-out included. [60000]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs that they are trained for. [10]")] = None,
+    repeats: Repeats = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """MNIST: the speed of the paper's 10,000 networks, and the accuracy of a few trained to the end."""
+    from dataclasses import replace
+
+    from shoal.bench.populations import mnist as bench
+
+    given = {
+        "sample": sample, "rows": rows, "train_members": train_members, "train_rows": train_rows, "epochs": epochs,
+        "repeats": repeats,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def tabular(
+    context: typer.Context,
+    only: Annotated[list[str] | None, typer.Option(help="Tables; give it several times. [all]")] = None,
+    contender: Annotated[
+        list[str] | None, typer.Option(help="shoal, mlp, forest, boosting, linear, realmlp. [all that are installed]")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Seconds for each fit. [60]")] = None,
+    folds: Annotated[int | None, typer.Option(min=2, help="Outer folds. [3]")] = None,
+    first: Annotated[int | None, typer.Option(min=1, help="Measure only the first of these folds. [all]")] = None,
+    again: Annotated[
+        list[str] | None, typer.Option(help="Contenders to measure anew, though an earlier run has done so.")
+    ] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Real tables: how good the search is against random searches, forests, boosting and RealMLP in the same time.
+
+    Takes hours. Every fit is written down when it ends, in tabular.jsonl: a run that was stopped goes on from there.
+    """
+    from dataclasses import replace
+
+    from shoal.bench.harness.report import default_folder
+    from shoal.bench.tabular import tabular as bench
+
+    given = {"only": only, "contenders": contender, "seconds": seconds, "folds": folds, "first": first, "again": again}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings, out or default_folder()), out)
+
+
+@app.command()
+def gridsearch(
+    context: typer.Context,
+    recipes: Annotated[int | None, typer.Option(min=1, help="Recipes, of a grid of 100. [100]")] = None,
+    share: Annotated[
+        float | None, typer.Option(help="Share of the recipes that scikit-learn is measured on, and scaled. [1]")
+    ] = None,
+    folds: Annotated[int | None, typer.Option(min=2, help="Folds. [10]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of each network. [20]")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Times that everything is measured. [2]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """A cross-validated grid search on digits: 1,000 networks, against scikit-learn's GridSearchCV(MLPClassifier)."""
+    from dataclasses import replace
+
+    from shoal.bench.search import gridsearch as bench
+
+    given = {"recipes": recipes, "share": share, "folds": folds, "epochs": epochs, "repeats": repeats}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def report(
+    context: typer.Context,
+    members: Annotated[int | None, typer.Option(min=1, help="Members of the report. [10000]")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Times that everything is measured. [7]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """What one waits for besides training: `import shoal`, `shoal --help`, the report of 10,000 members."""
+    from dataclasses import replace
+
+    from shoal.bench.search import startup as bench
+
+    given = {"members": members, "repeats": repeats}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def honest(
+    context: typer.Context,
+    only: Annotated[list[str] | None, typer.Option(help="Real tables; give it several times. [all]")] = None,
+    splits: Annotated[int | None, typer.Option(min=1, help="Splits of each real table. [3]")] = None,
+    recipes: Annotated[int | None, typer.Option(min=1, help="Recipes of a search on one. [24]")] = None,
+    rows: Annotated[int | None, typer.Option(min=200, help="Rows of generated tables to search on. [50000]")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Generated tables of each kind. [3]")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Seconds of a search on one. [15]")] = None,
+    chance: Annotated[int | None, typer.Option(min=1, help="Searches on random labels. [20]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Whether honest scores hold: the 95% intervals of about 230 searches against rows set aside; random labels."""
+    from dataclasses import replace
+
+    from shoal.bench.search import honest as bench
+
+    given = {
+        "only": only, "splits": splits, "recipes": recipes, "rows": rows, "seeds": seeds, "seconds": seconds,
+        "chance": chance,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def descent(
+    context: typer.Context,
+    net: Annotated[list[str] | None, typer.Option(help="net-1h, net-2h. [both]")] = None,
+    batch: Annotated[list[int] | None, typer.Option(min=1, help="Batch sizes. [128 256 512 1024 2048 4096]")] = None,
+    rows: Annotated[int | None, typer.Option(min=16, help="Rows of 50,000 that times are measured on. [12288]")] = None,
+    train_rows: Annotated[int | None, typer.Option(min=12, help="Rows trained on, hold-out included. [60000]")] = None,
+    train_epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of training to the end. [20]")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Times that everything is measured. [2]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """How much faster is gradient descent over threads, BLAS, processes and MPI, for which batch sizes? (MNIST)"""
+    from dataclasses import replace
+
+    from shoal.bench.parallel import descent as bench
+
+    given = {
+        "nets": net, "batches": batch, "rows": rows, "train_rows": train_rows, "train_epochs": train_epochs,
+        "repeats": repeats,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def pays(
+    context: typer.Context,
+    rows: Annotated[int | None, typer.Option(min=64, help="Rows of MNIST that ways are timed on. [6400]")] = None,
+    train_rows: Annotated[int | None, typer.Option(min=64, help="Rows trained on to the end. [60000]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs on MNIST. [10]")] = None,
+    schedule: Annotated[str | None, typer.Option(help="Learning rate of it: cosine, constant. [cosine]")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Times that everything is measured. [2]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Does parallel work pay, for a tiny network (Iris) and for a convolutional one (MNIST)?
+
+    A run that was stopped while it trains to the end goes on from its last epoch.
+    """
+    from dataclasses import replace
+
+    from shoal.bench.harness.report import default_folder
+    from shoal.bench.parallel import pays as bench
+
+    given = {"rows": rows, "train_rows": train_rows, "epochs": epochs, "schedule": schedule, "repeats": repeats}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings, out or default_folder()), out)
+
+
+@app.command()
+def averaging(
+    context: typer.Context,
+    net: Annotated[list[str] | None, typer.Option(help="'1 hidden layer', '3 hidden layers', cnn. [all]")] = None,
+    workers: Annotated[list[int] | None, typer.Option(min=1, help="Numbers of workers. [1 2 4 8]")] = None,
+    folds: Annotated[list[int] | None, typer.Option(min=2, help="Numbers of folds. [5 10]")] = None,
+    rows: Annotated[int | None, typer.Option(min=100, help="Rows that are split, a fifth to test. [12500]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs on them. [20]")] = None,
+    fold_rows: Annotated[int | None, typer.Option(min=100, help="Rows for folds, a fifth to test. [6250]")] = None,
+    fold_epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of each fold. [8]")] = None,
+    backend: Annotated[str | None, typer.Option(help="threads, processes. [threads]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """What do data split over workers, averaged weights and folds over workers save, and what do they cost?"""
+    from dataclasses import replace
+
+    from shoal.bench.parallel import averaging as bench
+
+    given = {
+        "nets": net, "workers": workers, "folds": folds, "rows": rows, "epochs": epochs, "fold_rows": fold_rows,
+        "fold_epochs": fold_epochs, "backend": backend,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def ranks(
+    context: typer.Context,
+    ranks: Annotated[list[int] | None, typer.Option(min=1, help="Numbers of MPI ranks. [1 2 4]")] = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help="Passes over the rows. [60]")] = None,
+    rows: Annotated[int | None, typer.Option(min=12, help="Rows, the sixth for validation included. [60000]")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Batch size. [256]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """How much faster than a sequential program is one over MPI ranks, and is it as accurate? (Fashion-MNIST)"""
+    from dataclasses import replace
+
+    from shoal.bench.parallel import ranks as bench
+
+    given = {"ranks": ranks, "iterations": iterations, "rows": rows, "batch": batch}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
+def budget(
+    context: typer.Context,
+    case: Annotated[list[str] | None, typer.Option(help="long, classes, wide, adult. [all]")] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Budget of each command. [60 or 20]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Is a budget a budget? `shoal search` on tables that are hard to fit into it, whole commands."""
+    from dataclasses import replace
+
+    from shoal.bench.search import budget as bench
+
+    given = {"cases": case, "budget": seconds}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command(name="all")
+def everything(context: typer.Context, repeats: Repeats = None, quick: Quick = False, out: Out = None) -> None:
+    """The engine's benchmarks, one after the other: table1, shapes, scaling, mnist."""
+    for command in (table1, shapes, scaling, mnist):
+        context.info_name = command.__name__
+        command(context, repeats=repeats, quick=quick, out=out)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items() if value}
+
+
+def _finish(context: typer.Context, run: Callable[[], Result], out: Path | None) -> None:
+    """Run, show, write."""
+    from rich.console import Console
+
+    from shoal.bench.harness.report import default_folder, show, write
+
+    console = Console()
+    if not console.is_terminal:  # a file or a pipe has no width to keep to
+        console = Console(width=150)
+    console.rule(f"shoal bench {context.info_name}")
+    result = run()
+    result.command = command_line(context)
+    folder = out or default_folder()
+    paths = write(result, folder)
+    show(result, console)
+    names = ", ".join(path.name for path in paths)
+    console.print(f"{result.seconds:.0f} s; wrote {names} to {folder}", highlight=False, soft_wrap=True)
+
+
+def command_line(context: typer.Context) -> str:
+    """The command with the options that were given, but for the folder: results hold no paths of a machine."""
+    words = ["shoal", "bench", str(context.info_name)]
+    for name, value in context.params.items():
+        if name == "out" or value in (None, False):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+            continue
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            words += [option, str(item)]
+    return " ".join(words)

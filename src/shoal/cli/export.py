@@ -1,0 +1,47 @@
+"""The command `shoal export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EPILOG = """Examples:
+
+shoal export shoal-runs/iris-1 --to onnx
+
+shoal export shoal-runs/iris-1/model --to torch --out iris.pt2 --data iris.csv
+"""
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder that holds it.", show_default=False)],
+    to: Annotated[str, typer.Option(help="What to write: torch (a .pt2 file) or onnx.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; by default beside the model folder.", show_default=False)
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="A table to check the export on; by default rows are made up.", show_default=False),
+    ] = None,
+) -> None:
+    """Write a model for other programs, preprocessing included, and check it against Shoal's own prediction.
+
+    The file takes numbers as float64 with NaN where a value is missing, in the order of the training table's columns;
+    their names are stored in it. Categories are strings and go to ONNX only. Dates and texts cannot be exported.
+    """
+    from shoal.models.export.export import check_kind, default_place, export_model
+    from shoal.search.saving import load, model_folder
+    from shoal.tables.files import read_table
+
+    check_kind(to)
+    folder = model_folder(model)
+    estimator = load(folder)
+    table = read_table(data)[0] if data is not None else None
+    place = out or default_place(folder, to)
+    compared = export_model(estimator, to, place, table)
+    size = place.stat().st_size / 1e6
+    networks = len(estimator.model_)
+    print(f"wrote {place}: {networks} network{'s' * (networks != 1)}, {size:.1f} MB")
+    print(compared.describe())

@@ -1,0 +1,334 @@
+"""`shoal finetune` and `shoal generate`: a language model, trained further on your texts, and what it then writes.
+
+Libraries are imported inside the functions, so that `shoal --help` does not wait for them.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shoal.progress import Screen, interruptible, steady_output
+
+if TYPE_CHECKING:
+    from shoal.finetune.session import Ready
+    from shoal.finetune.settings import Settings
+    from shoal.finetune.texts import Texts
+
+FINETUNE_EXAMPLES = """Examples:
+
+shoal finetune --demo
+
+shoal finetune problems.csv --columns statement,solution --model gpt2 --workers 2
+
+shoal finetune letters.csv --model ./my-model --epochs 1 --lora 8 --out letters-run"""
+
+DEMO_PHRASE = "Write a function `count_words` that returns the number of words in a text."  # in the form of its texts
+
+GENERATE_EXAMPLES = f"""Examples:
+
+shoal generate shoal-runs/problems-tiny-1 '{DEMO_PHRASE}'
+
+shoal generate letters-run "Dear Sir" --temperature 0.8 --samples 3"""
+
+DEMO = {"epochs": 8, "batch_size": 8, "learning_rate": 3e-3, "dropout": 0.0}
+DEMO_COLUMNS = ("statement", "solution")
+NEEDED = ("torch", "cloudpickle", "transformers", "tokenizers", "accelerate")
+
+
+def finetune(
+    file: Annotated[Path | None, typer.Argument(help="CSV, TSV (also gzipped) or Parquet file with texts.")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="Columns that make up a text, in order: a,b,c. (default: all)")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A folder, a name on the hub, or tiny: a small GPT-2 with random weights. (default: gpt2)"),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the texts. (default: 3)")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Texts in a step, over all workers. (default: 8)")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", "--lr", help="Size of the steps. (default: 5e-5)")
+    ] = None,
+    schedule: Annotated[
+        str, typer.Option(help="How the rate falls after the warm-up: linear, cosine, constant.")
+    ] = "linear",
+    warmup: Annotated[float, typer.Option(help="Share of the steps in which the rate grows.")] = 0.05,
+    weight_decay: Annotated[float, typer.Option(help="Pulls weights towards zero.")] = 0.01,
+    dropout: Annotated[float | None, typer.Option(help="Share of units left out. (default: as the model says)")] = None,
+    context: Annotated[
+        int | None, typer.Option(help="Tokens of a text, at most; longer ones are cut. (default: what the model can)")
+    ] = None,
+    lora: Annotated[int, typer.Option(help="Train small matrices of this rank, not the whole model; 0: all.")] = 0,
+    test: Annotated[float, typer.Option(help="Share of the texts kept for testing.")] = 0.1,
+    workers: Annotated[int, typer.Option(help="Processes that share each batch.")] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="Threads of each worker. (default: cores / workers)")] = None,
+    eval_every: Annotated[int | None, typer.Option(help="Steps between two tests. (default: 20 tests in all)")] = None,
+    log_every: Annotated[
+        int | None, typer.Option(help="Steps between two records. (default: every step, to 1,000)")
+    ] = None,
+    save_every: Annotated[
+        int | None, typer.Option(help="Steps between two checkpoints. (default: one a minute)")
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Test rows to let the model write, before and after.")] = 3,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write event files for TensorBoard.")] = False,
+    sep: Annotated[str | None, typer.Option("--sep", help="Separator of the columns. (default: guessed)")] = None,
+    header: Annotated[bool, typer.Option("--header/--no-header", help="Whether the first line holds names.")] = True,
+    restarts: Annotated[int, typer.Option(help="How often to start again when a worker is lost.")] = 3,
+    timeout: Annotated[float, typer.Option(help="Seconds that a worker may wait for a slower one.")] = 600.0,
+    seed: Annotated[int, typer.Option(help="Seed of all that is drawn at random.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results. (default: ./shoal-runs/<file>-<model>-<n>)")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, also where a run could go on.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is understood and planned, then stop.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Train a tiny model on problems that come with Shoal; no download.")
+    ] = False,
+) -> None:
+    """Train a language model further on texts from a table, over one or more workers.
+
+    Ctrl-C saves a checkpoint; the same command goes on from there, also after the power failed.
+    The results are one folder: report.html, metrics.jsonl, samples.json, settings.json and model/.
+    """
+    _need_libraries(tensorboard, lora)
+    from shoal.finetune.settings import Settings
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
+    if demo and (file is not None or columns or model):
+        raise ValueError("--demo brings its own texts and model; leave out the file, --columns and --model")
+    if not demo and file is None:
+        raise ValueError("give the file with texts, as in 'shoal finetune texts.csv --columns a,b', or try --demo")
+    chosen = {
+        "model": model,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "dropout": dropout,
+    }
+    left_open: dict[str, Any] = {**DEMO, "model": "tiny"} if demo else {}
+    settings = Settings(
+        schedule=schedule, warmup=warmup, weight_decay=weight_decay, context=context, lora=lora, test=test,
+        workers=workers, device=device, threads=threads, eval_every=eval_every, log_every=log_every,
+        save_every=save_every, samples=samples, tensorboard=tensorboard, restarts=restarts, timeout=timeout, seed=seed,
+        **{**left_open, **{name: value for name, value in chosen.items() if value is not None}},
+    )  # fmt: skip
+    _refuse_launchers()
+    if demo:
+        with as_file(files("shoal.finetune").joinpath("problems.csv")) as path:
+            found = _read(path, DEMO_COLUMNS, None, True)
+    else:
+        assert file is not None
+        found = _read(file, tuple(columns or ()), sep, header)
+    Session(settings, found, out, fresh, demo).run(dry_run)
+
+
+def _read(path: Path, columns: tuple[str, ...], sep: str | None, header: bool) -> Texts:
+    from shoal.finetune.texts import read
+
+    return read(path, columns, sep, header)
+
+
+def _need_libraries(tensorboard: bool, lora: int) -> None:
+    from importlib.util import find_spec
+
+    lacking = [name for name in NEEDED if find_spec(name) is None]
+    if lacking:
+        raise ModuleNotFoundError(f"shoal finetune needs {', '.join(lacking)}: pip install 'shoal[llm]'")
+    if tensorboard and find_spec("tensorboard") is None:
+        raise ModuleNotFoundError("--tensorboard needs one more library: pip install tensorboard")
+    if lora and find_spec("peft") is None:
+        raise ModuleNotFoundError("--lora needs one more library: pip install peft")
+
+
+def _refuse_launchers() -> None:
+    from shoal.parallel.environment import launcher
+
+    if launcher() is not None:
+        raise ValueError(
+            "shoal finetune starts its workers itself: call it without torchrun or mpiexec, with --workers"
+        )
+
+
+class Session:
+    """One call of the command."""
+
+    def __init__(self, settings: Settings, found: Texts, out: Path | None, fresh: bool, demo: bool) -> None:
+        self.settings, self.found, self.out, self.fresh = settings, found, out, fresh
+        self.demo = demo
+        self.screen = Screen(_line)
+        self.counted = False  # whether the tokens have been told
+
+    def run(self, dry_run: bool) -> None:
+        from shoal.finetune import place, session
+        from shoal.finetune.checkpoints import check_space
+        from shoal.parallel.devices import find_device
+
+        find_device(self.settings.device)
+        self._say_texts()
+        start = session.find_start(self.settings, self.screen.say)
+        marks = session.fingerprint(self.settings, self.found, start)
+        name = place.stem(self.found.file, self.settings.model)
+        with place.opened(self.out, name, marks, self.fresh) as (run, resumes):
+            ready = session.prepare(self.settings, self.found, start, run, resumes)
+            self._say_plan(ready)
+            if dry_run:
+                return
+            check_space(run, ready.parameters, self.settings.lora)
+            session.begin(ready, marks)
+            result = self._train(ready)
+            self._write_page(run)
+        self._conclude(ready, result)
+
+    def _say_texts(self) -> None:
+        from shoal.finetune.texts import join
+
+        say, found = self.screen.say, self.found
+        say(f"{found.file}: {found.read:,} rows, column{'s' * (len(found.columns) > 1)} {', '.join(found.columns)}")
+        for text in found.notes:
+            say(f"  {text}")
+        say("each text looks like the first:")
+        lines = join(found.columns, found.rows[0]).splitlines()
+        for text in lines[:12]:
+            say(f"  | {text[:100]}{' ...' * (len(text) > 100)}")
+        if len(lines) > 12:
+            say("  | ...")
+
+    def _say_plan(self, ready: Ready) -> None:
+        from shoal.parallel.job import threads_per_worker
+        from shoal.report.shell.words import count
+
+        say, plan, settings = self.screen.say, ready.plan, self.settings
+        say(f"{count(len(ready.train), 'text')} to train on, {len(ready.test):,} to test with")
+        threads = threads_per_worker(settings.job())
+        who = f"{count(settings.workers, 'worker')} with {count(threads, 'thread')}"
+        small = f", LoRA of rank {settings.lora}" if settings.lora else ""
+        say(f"{settings.model}: {ready.parameters / 1e6:.3g} million parameters{small}; {count(plan.steps, 'step')} "
+            f"({count(settings.epochs, 'epoch')}, batches of {settings.batch_size}); {who}")  # fmt: skip
+        if ready.resumes:
+            say(f"going on with {ready.run.name} from step {ready.step:,} (--fresh begins anew)")
+
+    def _say_tokens(self, ready: Ready, about: dict[str, Any], context: int) -> None:
+        rows = len(ready.train) + len(ready.test)
+        self.screen.say(f"{about['tokens']:,} tokens, {about['tokens'] / rows:.0f} a text")
+        if about["cut"]:
+            many = "texts are" if about["cut"] > 1 else "text is"
+            self.screen.say(f"  {about['cut']:,} {many} longer than {context:,} tokens and cut there")
+
+    def _train(self, ready: Ready) -> dict[str, Any]:
+        """Until the end, or until a first Ctrl-C has been heard."""
+        from shoal.finetune import session
+        from shoal.parallel.launch import in_words
+
+        told = False
+        with in_words(), interruptible() as interrupt, self.screen:
+
+            def pause() -> bool:
+                nonlocal told
+                if interrupt.requested and not told:
+                    told = True
+                    self.screen.say("saving a checkpoint after this step, then ending; Ctrl-C again ends at once")
+                return interrupt.requested
+
+            return session.train(ready, lambda content: self._tell(ready, content), pause)
+
+    def _tell(self, ready: Ready, content: dict[str, Any]) -> None:
+        from shoal.finetune.session import note
+
+        if "begun" in content:
+            note(ready.run, content["begun"])
+            if "data" in content["begun"] and not self.counted:
+                self.counted = True
+                self._say_tokens(ready, content["begun"]["data"], content["begun"]["run"]["context"])
+        self.screen.tell(content)
+        if "record" in content:
+            self._write_page(ready.run, running=True)
+
+    def _write_page(self, run: Path, running: bool = False) -> None:
+        from shoal.finetune.checkpoints import cannot_write
+        from shoal.finetune.place import REPORT
+        from shoal.finetune.session import page_data
+        from shoal.report import write_finetune_page
+
+        try:
+            write_finetune_page(page_data(run, running), run / REPORT)
+        except OSError as error:
+            raise cannot_write(run, error) from None
+
+    def _conclude(self, ready: Ready, result: dict[str, Any]) -> None:
+        from shoal.finetune.place import REPORT
+        from shoal.finetune.session import page_data, perplexity
+
+        say, run = self.screen.say, _shown(ready.run)
+        if not result["finished"]:
+            say(f"stopped at step {result['step']:,} of {ready.plan.steps:,}; the same command goes on from there")
+            raise KeyboardInterrupt
+        scores = page_data(ready.run)["result"]
+        before, after = scores["loss_before"], scores["loss_after"]
+        say(f"test loss {before:.3f} -> {after:.3f} (perplexity {perplexity(before)} -> {perplexity(after)})")
+        if scores["loss_lowest"] < after - 0.01:
+            advice = "fewer epochs would have done" if scores["step_lowest"] else "try a smaller --learning-rate"
+            say(f"  it was lowest, {scores['loss_lowest']:.3f}, at step {scores['step_lowest']:,}: {advice}")
+        phrase = shlex.quote(DEMO_PHRASE) if self.demo else '"..."'
+        say(f"the model is in {run / 'model'}; try it: shoal generate {shlex.quote(str(run))} {phrase}")
+        if self.demo:
+            say("  so small a model learns what a solution looks like, not how to solve a problem")
+        say(f"report: {run / REPORT}")
+
+
+def _shown(path: Path) -> Path:
+    """As the user would type it."""
+    try:
+        return path.relative_to(Path.cwd())
+    except ValueError:
+        return path
+
+
+def _line(record: dict[str, Any]) -> str | None:
+    if record.get("eval_loss") is None:
+        return None
+    return f"step {record['step']:,} (epoch {record.get('epoch') or 0:.2f}): test loss {record['eval_loss']:.3f}"
+
+
+def generate(
+    run: Annotated[Path, typer.Argument(help="Folder of a fine-tuning run, or of a model.")],
+    text: Annotated[
+        list[str],
+        typer.Argument(help="The first column of a text, or the first ones; the model writes the next. -: read it."),
+    ],
+    tokens: Annotated[int, typer.Option(help="Tokens to write, at most.")] = 256,
+    temperature: Annotated[float, typer.Option(help="0: the likeliest each time; higher: more surprising.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens that make up this share.")] = 0.95,
+    samples: Annotated[int, typer.Option(help="How many to write; more than one needs --temperature.")] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of what is drawn at random.")] = 0,
+) -> None:
+    """Let a fine-tuned model write. Only what it writes goes to the standard output."""
+    _need_libraries(False, 0)
+    from shoal.finetune.generating import Writer
+    from shoal.parallel.job import DEVICES, not_negative, one_of, whole
+
+    one_of("--device", device, DEVICES)
+    whole("--tokens", tokens, 1)
+    whole("--samples", samples, 1)
+    whole("--seed", seed, 0)
+    not_negative("--temperature", temperature)
+    if not 0 < top_p <= 1:
+        raise ValueError(f"--top-p must be above 0 and at most 1; got {top_p:g}")
+    if samples > 1 and temperature == 0:
+        raise ValueError(f"--samples {samples} would all be the same; give a --temperature above 0, such as 0.8")
+    steady_output()
+    read = [sys.stdin.read().rstrip("\n") if part == "-" else part for part in text]
+    given = [part.encode("utf-8", "replace").decode("utf-8") for part in read]  # without halves of signs
+    writer = Writer(run, device, lambda message: print(message, file=sys.stderr))
+    for number in range(samples):
+        if number:
+            print("---")
+        print(writer.write(given, tokens, temperature, top_p, seed + number))

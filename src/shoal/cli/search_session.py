@@ -1,0 +1,427 @@
+"""One run of `shoal search`, from the file to the folder with the results.
+
+Libraries are imported inside the functions, so that `shoal --help` does not wait for them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.progress import sigterm_is_interrupt, started, steady_output
+
+if TYPE_CHECKING:
+    from shoal.runs.folder import RunFolder
+    from shoal.search.background import Stop
+    from shoal.search.screen import Screen
+    from shoal.search.timing import Effort
+    from shoal.tables.reading import Reading
+    from shoal.tables.table import Table
+    from shoal.tables.target import Question
+
+DEMO = "breast-cancer-wisconsin"
+READING_SHARE = 0.5  # of the budget that reading may take
+LEAST_SHARE = 0.35  # of the budget that is left to the search, however long reading took
+NOTES_SHOWN = 20
+FEWEST_ROWS = 20
+READING = ("sep", "header", "missing", "target", "drop")
+SEARCHING = ("task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs", "ensemble", "seed")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked of `shoal search`: what to read, what to search, and where to put it."""
+
+    file: Path | None
+    demo: bool
+    sep: str | None
+    header: bool | None
+    missing: tuple[str, ...]
+    target: str | None
+    drop: tuple[str, ...]
+    task: str | None
+    budget: float | None
+    recipes: int | None
+    strategy: str
+    folds: int | None
+    scoring: str | None
+    seeds: int
+    epochs: int | None
+    ensemble: bool
+    seed: int
+    threads: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A table and where it is from."""
+
+    name: str
+    stem: str
+    table: Table
+    target: str
+    sha256: str
+    described: list[str]
+    header: bool | None = None
+    separator: str | None = None
+    ambiguous: tuple[str, ...] = ()  # names that several columns had
+
+
+def _read(request: Request) -> Source:
+    """The table that the request names."""
+    from shoal.runs.versions import file_hash
+    from shoal.tables.files import read_table
+
+    if request.demo:
+        return _demo()
+    assert request.file is not None
+    assert request.target is not None
+    table, found = read_table(request.file, sep=request.sep, header=request.header, missing=request.missing)
+    stem = request.file.name.split(".")[0] or "run"
+    return Source(
+        request.file.name, stem, table, request.target, file_hash(request.file), found.describe(), found.header,
+        found.separator, found.ambiguous(table),
+    )  # fmt: skip
+
+
+def _demo() -> Source:
+    import hashlib
+
+    import numpy as np
+    from sklearn.datasets import load_breast_cancer
+
+    from shoal.tables.table import Table
+
+    found = load_breast_cancer()
+    columns = [*found.data.T, found.target_names[found.target].astype(object)]
+    table = Table([*map(str, found.feature_names), "diagnosis"], columns)
+    digest = hashlib.sha256(np.ascontiguousarray(found.data).tobytes() + found.target.tobytes()).hexdigest()
+    words = [
+        f"{len(table)} rows, {len(table.names)} columns, from scikit-learn: breast tumours in Wisconsin, measured "
+        "under a microscope; are they malignant or benign?"
+    ]
+    return Source(DEMO, DEMO, table, "diagnosis", digest, words)
+
+
+class Session:
+    """One run of `shoal search`, from the file to the folder with the results."""
+
+    stop: Stop
+    effort: Effort  # of the run to be repeated
+
+    def __init__(
+        self, request: Request, earlier: dict[str, Any] | None, settings: Path | None = None, check: bool = False
+    ) -> None:
+        """`earlier`: the run to be repeated, as read from `settings`; with `check`, models are compared."""
+        self.request, self.earlier, self.settings, self.check = request, earlier, settings, check
+        self.different: str | None = None  # what of a repeated model is not as it was
+        self.advised = 0.0  # a budget that the user was told would be enough
+        self.begun = started()
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.begun
+
+    def run(self, out: Path | None, dry_run: bool) -> bool:
+        """Whether the model is the one that it should be. Until there is something to keep, Ctrl-C ends it at once."""
+        steady_output()
+        with sigterm_is_interrupt():
+            return self._run(out, dry_run)
+
+    def _run(self, out: Path | None, dry_run: bool) -> bool:
+        from shoal.runs.folder import RunFolder, refuse_taken
+        from shoal.search.settings import comparable_model
+
+        if out is not None:
+            refuse_taken(out)
+        self.model = comparable_model(self.settings) if self.check and self.settings is not None else None
+        self._find_data()
+        self.source = _read(self.request)
+        self._check_budget()
+        if self.earlier is not None and self.earlier["data"]["sha256"] != self.source.sha256:
+            raise ValueError(
+                f"--repeat needs the data of the earlier run, and {self.source.name} of this scikit-learn is another"
+            )
+        self._understand()
+        self._check_effort()
+        self._plan()
+        if dry_run:
+            return True
+        with RunFolder(out, self.source.stem) as folder:
+            self._search(folder, keep=out is not None or not self.check)
+        return self.different is None
+
+    def _check_budget(self) -> None:
+        """A table that takes more than half of the budget to be read: say what is possible."""
+        self.budget = budget = None if self.earlier is not None else self.request.budget
+        took = self.elapsed()
+        if budget is None or took <= READING_SHARE * budget:
+            return
+        self.budget = max(budget, took + LEAST_SHARE * budget)
+        self.advised = max(4 * took, budget)
+        print(
+            f"note: starting and reading took {took:.1f} s, more than half of the budget of {budget:g} s; this will "
+            f"end after about {self.budget:.0f} s; --budget {self.advised:.0f} would leave enough for a search"
+        )
+
+    def _find_data(self) -> None:
+        """For a repetition: the data of the earlier run must be there, unchanged."""
+        from shoal.runs.versions import file_hash
+
+        file = self.request.file
+        if self.earlier is None or file is None:
+            return
+        remedy = f"name its place: shoal search PLACE --repeat {self.settings}"
+        if not file.exists():
+            raise FileNotFoundError(
+                f"--repeat needs the data of the earlier run, and there is no file {file}; if it was moved, {remedy}"
+            )
+        if file.is_file() and file_hash(file) != self.earlier["data"]["sha256"]:
+            raise ValueError(
+                f"--repeat needs the data of the earlier run, and {file} has changed since (another checksum); if "
+                f"there is an unchanged copy, {remedy}"
+            )
+
+    def _check_effort(self) -> None:
+        """For a repetition: what the earlier run went without must fit the data."""
+        from shoal.search.repeating import check_effort_fits
+        from shoal.search.settings import settings_file
+        from shoal.search.timing import Effort
+
+        if self.earlier is not None:
+            assert self.settings is not None
+            self.effort = Effort.from_dict(self.earlier["search"].get("effort", {}))
+            check_effort_fits(self.effort, len(self.question.y), settings_file(self.settings))
+
+    def _understand(self) -> None:
+        """Say what the data are taken for."""
+        from shoal.tables.schema import Schema
+        from shoal.tables.target import ask
+
+        request, source = self.request, self.source
+        ambiguous = source.ambiguous if self.earlier is None else ()  # then it was settled, and the name is exact
+        self.question = ask(source.table, source.target, request.task, request.drop, ambiguous)
+        self.schema = Schema.of(self.question.X)
+        self._refuse_hopeless()
+        self.notes = [*source.described, *self.question.notes]
+        print(f"{source.name}: {source.described[0]}")
+        for line in [*source.described[1:], *self.question.notes]:
+            print(f"  {line}")
+        counts, *noted = self.schema.describe()
+        print(f"  columns: {counts}")
+        for line in noted[:NOTES_SHOWN]:
+            print(f"    {line}")
+        if len(noted) > NOTES_SHOWN:
+            print(f"    and {len(noted) - NOTES_SHOWN} more")
+        other = "regression" if self.question.kind == "classification" else "classification"
+        print(f"  target: {self.question.describe()}")
+        print(f"  task: {self.question.kind} ({self.question.why}; --task {other} to change)")
+
+    def _refuse_hopeless(self) -> None:
+        """Tables on which a search would say nothing, or that hold what is surely a mistake."""
+        rows = len(self.question.y)
+        if rows < FEWEST_ROWS:
+            raise ValueError(
+                f"a search needs at least {FEWEST_ROWS} rows to be scored on; {self.source.name} has {rows}"
+            )
+        empty = [column.name for column in self.schema.columns if column.kind == "empty"]
+        if empty:
+            flags = " ".join(f"--drop '{name}'" for name in empty)
+            raise ValueError(f"column {empty[0]!r} is missing in every row; leave it out: {flags}")
+
+    def _plan(self) -> None:
+        """Say what will be done, and what it will take."""
+        from shoal.machine import available_memory, size_text, thread_count
+        from shoal.search.forecast import Wish, forecast
+        from shoal.search.screen import clock
+
+        request = self.request
+        if self.earlier is not None:
+            print(f"plan: the earlier run again, {self._logged():,} recipes and seeds")
+            return
+        wish = Wish(
+            request.budget, request.recipes or 0, request.strategy, request.folds, request.scoring, request.seeds,
+            request.epochs, request.seed, thread_count(request.threads),
+        )  # fmt: skip
+        plan = forecast(self.question, self.schema, wish)
+        amount = f"{plan.recipes:,} recipes" if request.budget is None else f"about {plan.recipes:,} recipes"
+        print(
+            f"plan: {amount} x {plan.folds} folds ({plan.cv}) = {plan.networks:,} networks, up to {plan.epochs} epochs"
+        )
+        takes = f"about {clock(plan.seconds)}"
+        if self.budget is not None:
+            takes = (
+                f"{clock(plan.seconds)}, as asked" if self.budget == request.budget else f"about {clock(self.budget)}"
+            )
+        print(f"  strategy: {request.strategy}; time: {takes}; memory: about {size_text(plan.memory)}")
+        if plan.memory > available_memory():
+            print(f"  note: only {size_text(available_memory())} of memory are free; use fewer --folds or rows")
+
+    def _search(self, folder: RunFolder, keep: bool = True) -> None:
+        """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
+        from shoal.search.background import two_step_interrupt
+        from shoal.search.screen import Screen
+        from shoal.search.timing import Clock
+
+        self.reading = self.elapsed()
+        self.clock = Clock(self.budget, self.begun, advised=self.advised)
+        budget = None if self.budget is None else self.budget - self.reading
+        screen = Screen(self.request.scoring or _default_score(self.question), budget)
+
+        def told() -> None:
+            if screen.latest is None:  # nothing was trained yet: there is nothing to keep
+                raise KeyboardInterrupt
+            self.clock.hurry()
+            screen.say("ending the search, keeping the best so far (Ctrl-C again quits at once)")
+
+        try:
+            with two_step_interrupt(told) as self.stop, screen:
+                estimator = self._fit(screen)
+                if estimator is None or (self.check and self.stop.requested):
+                    raise KeyboardInterrupt
+                screen.say("saving")
+                data = self._save(folder.path, estimator)
+                if self.model is not None:
+                    self._compare(folder.path)
+                place = folder.finish() if keep else None
+        except KeyboardInterrupt:
+            folder.__exit__(None, None, None)
+            print("interrupted: nothing was saved", file=sys.stderr, flush=True)
+            os._exit(130)  # the thread that searches would be waited for
+        if place is not None:
+            self._conclude(place, estimator, data)
+        if self.model is not None:
+            print(self.different or f"the same: every byte of {self.model} (its timings are not compared)")
+
+    def _compare(self, path: Path) -> None:
+        from shoal.runs.folder import MODEL
+        from shoal.search.settings import first_difference
+
+        assert self.model is not None
+        name = first_difference(self.model, path / MODEL)
+        if name is not None:
+            self.different = f"different: {name} of the repetition is not that of {self.model}"
+
+    def _logged(self) -> int:
+        """Units that the run to be repeated has trained."""
+        return 0 if self.earlier is None else sum(len(entry["recipes"]) for entry in self.earlier["log"])
+
+    def _fit(self, screen: Screen) -> Any:
+        """A fitted estimator, or None where the user ended the search before there was anything to keep."""
+        from shoal.search import background
+        from shoal.search.estimators import ShoalClassifier, ShoalRegressor
+        from shoal.search.fitting import Hooks
+        from shoal.search.problem import default_repeats
+
+        request, question = self.request, self.question
+        kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
+        estimator = kind(
+            strategy=request.strategy, recipes=self._logged() or request.recipes or 1, budget=self.budget,
+            cv=request.folds, scoring=request.scoring, seeds=request.seeds, epochs=request.epochs,
+            ensemble=request.ensemble, n_jobs=request.threads, random_state=request.seed,
+        )  # fmt: skip
+
+        def watch(progress: Any) -> bool:
+            screen.watch(progress)
+            return bool(self.stop.requested)
+
+        estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True, report=True, say=screen.say)
+        estimator._hooks.clock = self.clock
+        estimator._hooks.repeats = default_repeats(len(question.y), request.budget, self.schema)
+        if self.earlier is not None:
+            estimator._hooks.repeats = self.earlier["search"]["repeats"]
+            estimator._hooks.repeat = self.earlier["log"]
+            estimator._hooks.effort = self.effort
+            estimator._hooks.bootstraps = self.earlier["result"]["score"]["bootstraps"]
+        estimator.target_name_ = question.target
+        try:
+            fitted = background.run(lambda: estimator.fit(question.X, question.y), screen.draw)
+            fitted._reading = self._reading()
+            # What was asked for, not what the clock had left of it: a repetition saves the same.
+            return fitted.set_params(budget=request.budget, recipes=request.recipes or 1)
+        except ValueError:
+            if self.stop.requested:
+                return None
+            raise
+
+    def _reading(self) -> Reading:
+        """How to read new rows, wherever the model will be."""
+        from shoal.tables.reading import Reading
+
+        source = self.source
+        return Reading(self.request.missing, tuple(source.table.names), source.header, source.separator)
+
+    def _save(self, path: Path, estimator: Any) -> dict[str, Any]:
+        import shoal
+        from shoal.report import write_search_page
+        from shoal.runs import folder as run_folder
+        from shoal.search import settings as run_settings
+        from shoal.search.summary import Context, report_data
+
+        request = self.request
+        context = Context(
+            self.source.name, self.question.target, self.notes, request.budget, self.elapsed(),
+            {"reading and planning": self.reading},
+        )  # fmt: skip
+        data = report_data(estimator, self.question.X, context)
+        shoal.save(estimator, path / run_folder.MODEL)
+        estimator._board.to_csv(path / run_settings.BOARD)
+        write_search_page(data, path / run_folder.REPORT)
+        run_settings.write_settings(path, self._settings(estimator, data))
+        return data
+
+    def _settings(self, estimator: Any, data: dict[str, Any]) -> dict[str, Any]:
+        """All from which the run can be repeated."""
+        from shoal.runs.versions import versions
+
+        request, source, run = self.request, self.source, estimator._run
+        asked = asdict(request)
+        path = None if request.file is None else str(request.file.resolve())
+        return {
+            "created": data["created"],
+            "versions": versions(),
+            "data": {
+                "file": source.name, "path": path, "sha256": source.sha256, "demo": request.demo,
+                **{name: asked[name] for name in READING}, "sep": source.separator, "header": source.header,
+                "target": self.question.target, "columns": source.table.names,
+            },
+            "search": {name: asked[name] for name in SEARCHING} | {
+                "task": self.question.kind, "seed": run.seed, "repeats": run.repeats,
+                "effort": run.effort.as_dict(),
+            },
+            "result": {
+                "ended": run.search.ended, "score": estimator.honest_score_.as_dict(),
+                "phases": {"reading and planning": self.reading} | run.phases,
+            },
+            "log": run.search.log,
+        }  # fmt: skip
+
+    def _conclude(self, place: Path, estimator: Any, data: dict[str, Any]) -> None:
+        """The best recipes, the honest score in words, and where everything is. The last line is the report's path."""
+        from shoal.runs import folder as run_folder
+        from shoal.search import settings as run_settings
+        from shoal.search.screen import top_table
+        from shoal.search.summary import honest_words
+
+        search, score = data["search"], data["score"]
+        early = f", ended early by {self.stop.requested}" if search["interrupted"] else ""
+        print(f"\n{search['recipes']:,} recipes, {search['networks']:,} networks in {search['seconds']:.1f} s{early}\n")
+        for line in top_table(estimator._board, score["metric"]):
+            print(line)
+        print()
+        target = self.question.target
+        for line in honest_words(estimator.honest_score_, score["chance"], target, search["recipes"]):
+            print(line)
+        print(f"\nsaved in {place}")
+        print(f"  {run_folder.MODEL}/           predict with: shoal predict {place} new.csv")
+        print(f"  {run_settings.BOARD}  every recipe")
+        print(f"  {run_folder.SETTINGS}    repeat with: shoal search --repeat {place / run_folder.SETTINGS}")
+        print("  report.html      open it in a browser:")
+        print(place / run_folder.REPORT)
+
+
+def _default_score(question: Question) -> str:
+    return "accuracy" if question.kind == "classification" else "R2"

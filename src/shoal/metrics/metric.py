@@ -1,0 +1,211 @@
+"""The scores of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task, weighted_mean
+
+# A metric gives a value per row, whose weighted mean is the score.
+#
+# Scores that are no plain means (areas, F1, recalls of classes) have values of their own sort: the score plus the row's
+# influence on it. Their mean is the score, exactly; and their mean over a bootstrap sample is the score of that sample,
+# nearly, so that thousands of samples need one computation.
+
+
+def _accuracy(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    if task.kind == MULTILABEL:
+        return np.asarray(((p > 0.5) == (y > 0.5)).all(axis=-1), dtype=np.float64)
+    return np.asarray(p.argmax(axis=-1) == y, dtype=np.float64)
+
+
+def _balanced_accuracy(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The mean of the recalls of the classes that are there."""
+    mass = np.bincount(y, weights=w, minlength=task.n_outputs)
+    right = p.argmax(axis=-1) == y
+    recall = np.zeros((*right.shape[:-1], task.n_outputs))
+    present = np.flatnonzero(mass > 0)
+    for k in present:
+        recall[..., k] = weighted_mean(right[..., y == k], w[y == k])
+    inverse = np.divide(w.sum(), mass * len(present), out=np.zeros_like(mass), where=mass > 0)
+    influence = (right - recall[..., y]) * inverse[y]
+    return np.asarray(recall.sum(axis=-1, keepdims=True) / len(present) + influence)
+
+
+def _truths(task: Task, y: np.ndarray) -> np.ndarray:
+    """(n, columns) what is asked of each row: of two classes whether it is the second, else one question per class."""
+    if task.kind == MULTILABEL:
+        return np.asarray(y > 0.5)
+    return y[:, None] == (np.array([1]) if task.n_outputs == 2 else np.arange(task.n_outputs))
+
+
+def _roc_auc(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The area under the ROC curve: of each class against all others, the mean over the classes that are there."""
+    truths = _truths(task, y)
+    p = p[..., -truths.shape[1] :]
+    usable = [k for k in range(truths.shape[1]) if _two_sided(truths[:, k], w)]
+    total = np.zeros((int(np.prod(p.shape[:-2])), len(y)))
+    for k in usable:
+        for row, score in zip(total, p[..., k].reshape(total.shape), strict=True):
+            row += _area(score, truths[:, k], w)
+    return total.reshape(p.shape[:-1]) / max(len(usable), 1)
+
+
+def _two_sided(truth: np.ndarray, w: np.ndarray) -> bool:
+    return bool((w[truth] > 0).any() and (w[~truth] > 0).any())
+
+
+def _area(score: np.ndarray, truth: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """(n,) area plus influence: over how much of the other side a row is on the right side. Equal scores count half."""
+    order = np.argsort(score)
+    ranked, side = score[order], truth[order]
+    yes, no = np.where(side, w[order], 0.0), np.where(side, 0.0, w[order])
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = ranked[1:] != ranked[:-1]
+    first = np.flatnonzero(new)
+    yes_here, no_here = np.add.reduceat(yes, first), np.add.reduceat(no, first)
+    group = np.cumsum(new) - 1
+    below = (np.cumsum(no_here) - no_here / 2)[group]
+    above = (yes_here.sum() - np.cumsum(yes_here) + yes_here / 2)[group]
+    all_yes, all_no = yes_here.sum(), no_here.sum()
+    won = np.where(side, below / all_no, above / all_yes)
+    area = (won * yes).sum() / all_yes  # not a product of vectors: for those BLAS starts threads
+    values = np.empty(len(order))
+    values[order] = area + (won - area) * np.where(side, 1 + all_no / all_yes, 1 + all_yes / all_no)
+    return values
+
+
+def _f1(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Of two classes the F1 score of the second one; of more, or of several labels, the mean over them."""
+    return _mean_f1(_truths(task, y), _said(task, p)[..., 1:] if _binary(task) else _said(task, p), w)
+
+
+def _f1_macro(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    truths = y > 0.5 if task.kind == MULTILABEL else y[:, None] == np.arange(task.n_outputs)
+    return _mean_f1(truths, _said(task, p), w)
+
+
+def _binary(task: Task) -> bool:
+    return task.kind == CLASSIFICATION and task.n_outputs == 2
+
+
+def _said(task: Task, p: np.ndarray) -> np.ndarray:
+    """(..., n, n_outputs) whether a class is the predicted one."""
+    if task.kind == MULTILABEL:
+        return np.asarray(p > 0.5)
+    return p.argmax(axis=-1)[..., None] == np.arange(task.n_outputs)
+
+
+def _mean_f1(truths: np.ndarray, said: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Over the classes that are there or were predicted, as in scikit-learn."""
+    total, count = np.zeros(said.shape[:-1]), np.zeros(said.shape[:-2])
+    share = w / w.sum()
+    for k in range(truths.shape[1]):
+        hits = 2.0 * (truths[:, k] & said[..., k])
+        named = 1.0 * truths[:, k] + said[..., k]
+        mean = (named * share).sum(axis=-1, keepdims=True)
+        usable = mean > 0
+        mean = np.where(usable, mean, 1.0)
+        score = (hits * share).sum(axis=-1, keepdims=True) / mean
+        total += np.where(usable, score + (hits - score * named) / mean, 0.0)
+        count += usable[..., 0]
+    return total / np.maximum(count, 1.0)[..., None]
+
+
+def _log_loss(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return -replace(task, doubt=0.0).losses(p, y)
+
+
+def _brier(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    truth = np.eye(task.n_outputs, dtype=np.float32)[y] if task.kind == CLASSIFICATION else y
+    return np.asarray(-((p - truth) ** 2).mean(axis=-1) * (1.0 if task.kind == MULTILABEL else task.n_outputs / 2))
+
+
+def _r2(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    total = max(w.sum(), 1e-300)
+    centre = (w[:, None] * y).sum(axis=0) / total
+    spread = (w[:, None] * (y - centre) ** 2).sum(axis=0) / total
+    varied = spread > 0
+    if not varied.any():
+        return np.asarray(np.where(((p - y) == 0).all(axis=-1), 1.0, 0.0))
+    return np.asarray((1.0 - (p - y)[..., varied] ** 2 / spread[varied]).mean(axis=-1))
+
+
+def _squared(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return np.asarray(-((p - y) ** 2).mean(axis=-1))
+
+
+def _absolute(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return np.asarray(-np.abs(p - y).mean(axis=-1))
+
+
+def _always(task: Task, y: np.ndarray, w: np.ndarray) -> bool:
+    return True
+
+
+def _several_classes(task: Task, y: np.ndarray, w: np.ndarray) -> bool:
+    return any(_two_sided(truth, w) for truth in _truths(task, y).T)
+
+
+def _positive_rows(task: Task, y: np.ndarray, w: np.ndarray) -> bool:
+    return bool(_truths(task, y)[w > 0].any())
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score, the higher the better, that is the weighted mean of a value per row.
+
+    `defined` says of rows whether they have a score at all; what they need for it is `need`, in words. The score of
+    others is `otherwise`.
+    """
+
+    name: str
+    label: str
+    kinds: tuple[str, ...]
+    rows: Callable[[Task, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+    least: float = -np.inf
+    most: float = 0.0
+    defined: Callable[[Task, np.ndarray, np.ndarray], bool] = _always
+    need: str = ""
+    otherwise: float = np.nan
+
+    def score(self, task: Task, prediction: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """(...,) scores of predictions (..., n, n_outputs)."""
+        if not self.defined(task, y, weight):
+            return np.full(prediction.shape[:-2], self.otherwise)
+        return weighted_mean(self.rows(task, prediction, y, weight), weight)
+
+    def check(self, task: Task, y: np.ndarray, weight: np.ndarray, folds: Iterable[np.ndarray]) -> None:
+        """Refuse folds (the rows that each is scored on) in which there is no such score."""
+        for k, rows in enumerate(folds):
+            if not self.defined(task, y[rows], weight[rows]):
+                raise ValueError(
+                    f"scoring {self.name!r} needs {self.need} in what every fold is scored on, and fold {k} has none; "
+                    "use fewer folds, stratified ones, or another scoring"
+                )
+
+
+_BOTH = (CLASSIFICATION, MULTILABEL)
+_CLASSES = "rows of a second class"
+_POSITIVE = "rows of the positive class (the second one in sorted order)"
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("accuracy", "accuracy", _BOTH, _accuracy, 0.0, 1.0),
+        Metric("balanced_accuracy", "balanced accuracy", (CLASSIFICATION,), _balanced_accuracy, 0.0, 1.0),
+        Metric("roc_auc", "area under the ROC curve", _BOTH, _roc_auc, 0.0, 1.0, _several_classes, _CLASSES),
+        Metric("f1", "F1 score", _BOTH, _f1, 0.0, 1.0, _positive_rows, _POSITIVE),
+        Metric("f1_macro", "mean F1 score of the classes", _BOTH, _f1_macro, 0.0, 1.0),
+        Metric("neg_log_loss", "log-loss (negative)", _BOTH, _log_loss),
+        Metric("neg_brier_score", "Brier score (negative)", _BOTH, _brier),
+        Metric("r2", "R2", (REGRESSION,), _r2, most=1.0),
+        Metric("neg_mean_squared_error", "mean squared error (negative)", (REGRESSION,), _squared),
+        Metric("neg_mean_absolute_error", "mean absolute error (negative)", (REGRESSION,), _absolute),
+    )
+}
+ALIASES = {"roc_auc_ovr": "roc_auc"} | {
+    name.removeprefix("neg_"): name for name in METRICS if name.startswith("neg_")
+}  # names without the sign mean the same, since all scores are shown the higher the better

@@ -1,0 +1,85 @@
+"""What is to be predicted: classes, several labels at once, or numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+SMALLEST_PROBABILITY = 1e-7  # a certain mistake costs 16 in log-loss, not infinity
+
+CLASSIFICATION, MULTILABEL, REGRESSION = "classification", "multilabel", "regression"
+
+
+def weighted_mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """(...,) means of values (..., n). No matrix product: its last bits depend on how many rows it is given at once.
+
+    >>> weighted_mean(np.array([[1.0, 4.0], [0.0, 8.0]]), np.array([1.0, 3.0])).tolist()
+    [3.25, 6.0]
+    """
+    return np.asarray((np.ascontiguousarray(values) * (weight / weight.sum())).sum(axis=-1))
+
+
+@dataclass(frozen=True)
+class Task:
+    """The kind of task and the number of outputs. Targets are class numbers (n,) or values (n, n_outputs).
+
+    Predictions have the shape (..., n, n_outputs): probabilities, or values in the units of the target.
+    """
+
+    kind: str
+    n_outputs: int
+    doubt: float = 0.0  # share of the rows that losses imagine to be mistakes
+
+    @property
+    def loss(self) -> str:
+        return {CLASSIFICATION: "cross_entropy", MULTILABEL: "bce", REGRESSION: "mse"}[self.kind]
+
+    def activate(self, raw: np.ndarray) -> np.ndarray:
+        """Raw outputs to predictions, in float32."""
+        if self.kind == CLASSIFICATION:
+            shifted = np.exp(raw - raw.max(axis=-1, keepdims=True))
+            return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
+        if self.kind == MULTILABEL:
+            return np.asarray(0.5 * (1.0 + np.tanh(0.5 * raw)), dtype=np.float32)
+        return raw
+
+    def temper(self, prediction: np.ndarray, temperature: float) -> np.ndarray:
+        """Probabilities sharpened (temperature below one) or flattened (above one)."""
+        if self.kind == REGRESSION or temperature == 1.0:
+            return prediction
+        logs = np.log(np.clip(prediction, SMALLEST_PROBABILITY, 1.0).astype(np.float64)) / temperature
+        if self.kind == MULTILABEL:
+            other = np.log(np.clip(1.0 - prediction, SMALLEST_PROBABILITY, 1.0).astype(np.float64)) / temperature
+            return np.asarray(1.0 / (1.0 + np.exp(other - logs)))
+        logs -= logs.max(axis=-1, keepdims=True)
+        return np.asarray(np.exp(logs) / np.exp(logs).sum(axis=-1, keepdims=True))
+
+    def losses(self, prediction: np.ndarray, y: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
+        """Loss of each row, shape (..., n): log-loss, mean log-loss over labels, or mean squared error over `scale`.
+
+        With `doubt`, being right with certainty costs something too. Where networks make no mistake on the rows at
+        hand, plain log-loss would prefer the most certain of them, and the first mistake would cost without limit.
+        """
+        return self.mean_losses(self.essence(prediction, y), y, scale)
+
+    def essence(self, prediction: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """What of a prediction the loss of an average of predictions depends on, (..., n, d).
+
+        For classes it is the probability of the true class alone, so that ensembles of any size are cheap to judge.
+        """
+        if self.kind == CLASSIFICATION:
+            index = np.broadcast_to(y[:, None], (*prediction.shape[:-1], 1))
+            return np.take_along_axis(prediction, index, axis=-1)
+        if self.kind == MULTILABEL:
+            return np.where(y > 0.5, prediction, 1.0 - prediction)
+        return prediction
+
+    def mean_losses(self, essence: np.ndarray, y: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
+        """Loss of each row from the essence."""
+        if self.kind == REGRESSION:
+            return np.asarray((((essence - y) / scale) ** 2).mean(axis=-1))
+        losses = -np.log(np.maximum(essence, SMALLEST_PROBABILITY))
+        if self.doubt:
+            losses = (1 - self.doubt) * losses - self.doubt * np.log(np.maximum(1 - essence, SMALLEST_PROBABILITY))
+        return np.asarray(losses.mean(axis=-1))

@@ -1,0 +1,1 @@
+"""Fitted models: prediction, files, export."""

@@ -1,0 +1,226 @@
+"""A model as the plain arrays that other runtimes need: preprocessing, networks and the way back to predictions.
+
+Exports to PyTorch and ONNX are written from this one description, so that both do the same. All folds ("bags") of the
+model run side by side: their numbers stand in the first axis of every array. Folds may encode a table into different
+columns; here they share one layout of inputs, and the rows of their first weights are moved to fit it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.encoders.encoder import Encoder
+from shoal.metrics.tasks import Task
+from shoal.models.model import Model
+
+UNSEEN = "\0unseen"  # stands for any string that no fold has seen
+NUMERIC = ("number", "boolean")
+
+
+@dataclass(frozen=True, eq=False)
+class Category:
+    """A column of strings. Number len(values) is for unseen strings, len(values) + 1 for the missing value.
+
+    `frequent` are the strings with a known frequency; `logs` (bags, len(frequent) + 2) is what the frequency column
+    holds for each, numbered in the same way. A column without frequencies has no `frequent`.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    frequent: tuple[str, ...]
+    logs: np.ndarray
+
+    @property
+    def width(self) -> int:
+        return len(self.values) + 2
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """The plain form: (x - centre) * inverse, bent; both (bags, 1, columns)."""
+
+    centre: np.ndarray
+    inverse: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The piecewise form: clip((x[column] - low) * inverse, 0, 1) - offset; (bags, 1, pieces), `column` (pieces,).
+
+    A fold that has fewer pieces of a column than another gets pieces that are always zero.
+    """
+
+    column: np.ndarray
+    low: np.ndarray
+    inverse: np.ndarray
+    offset: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """The networks of one part. Layers are pairs of (bags, fan_in, fan_out) and (bags, 1, fan_out), float32."""
+
+    view: str
+    activation: str
+    weight: float
+    layers: tuple[tuple[np.ndarray, np.ndarray], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Blueprint:
+    """Inputs are `numbers` (n, d) float64 with NaN and `categories` (n, c) strings; the view of a network is, in order,
+    its form of the numbers (frequencies of categories last), the missing indicators, and 0/1 columns of each category.
+    """
+
+    task: Task
+    temperature: float
+    bags: int
+    numbers: tuple[str, ...]
+    categories: tuple[Category, ...]
+    scaling: Scaling
+    pieces: Pieces
+    missing: np.ndarray  # (m,) positions among the numbers that have an indicator
+    networks: tuple[Network, ...]
+    target: dict[str, np.ndarray]  # centre, scale, low, high: (bags, 1, n_outputs) float64
+
+    @property
+    def counted(self) -> tuple[Category, ...]:
+        """Categories with a frequency column."""
+        return tuple(category for category in self.categories if category.frequent)
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(network.view for network in self.networks))
+
+
+def draw(model: Model) -> Blueprint:
+    """The blueprint of a model whose columns are numbers, booleans and categories; others are refused by name."""
+    refuse_columns(model, ("date", "text"), "dates and texts are prepared by Shoal alone")
+    encoders = [bag.encoder for bag in model.bags]
+    numbers = tuple(column.name for column in model.schema.used if column.kind in NUMERIC)
+    categories = tuple(_category(name, encoders) for name in encoders[0].categories)
+    counted = [category.name for category in categories if category.frequent]
+    columns = [_number_places(encoder, len(numbers), counted) for encoder in encoders]
+    width = len(numbers) + len(counted)
+    pieces, piece_places = _pieces(encoders, columns, width)
+    missing = sorted({numbers.index(name) for encoder in encoders for name in encoder.missing})
+    places = {"plain": columns, "piecewise": piece_places}
+    widths = {"plain": width, "piecewise": len(pieces.column)}
+
+    def spread(view: str, k: int, matrix: np.ndarray) -> np.ndarray:
+        positions = [missing.index(numbers.index(name)) for name in encoders[k].missing]
+        blocks = [_moved(matrix, places[view][k], widths[view])]
+        at = len(places[view][k])
+        blocks.append(_moved(matrix[at:], positions, len(missing)))
+        at += len(positions)
+        for category in categories:
+            part = encoders[k].categories[category.name]
+            blocks.append(_one_hot(category, encoders[k]) @ matrix[at : at + part.width])
+            at += part.width
+        return np.concatenate(blocks)
+
+    return Blueprint(
+        model.task, model.temperature, len(encoders), numbers, categories, _scaling(encoders, columns, width), pieces,
+        np.array(missing, dtype=np.int64), _networks(model, spread), _target(model),
+    )  # fmt: skip
+
+
+def refuse_columns(model: Model, kinds: tuple[str, ...], reason: str) -> None:
+    found = [f"{column.name!r} ({column.kind})" for column in model.schema.used if column.kind in kinds]
+    if found:
+        named = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+        raise ValueError(
+            f"this model cannot be exported because of its column{'s' if len(found) > 1 else ''} {named}: {reason}; "
+            "use `shoal predict`, which reads every column"
+        )
+
+
+def _category(name: str, encoders: list[Encoder]) -> Category:
+    parts = [encoder.categories[name] for encoder in encoders]
+    values = sorted({value for part in parts for value in part.values if value is not None})
+    frequent = sorted({value for part in parts for value in part.frequent or ()})
+    logs = np.zeros((len(parts), len(frequent) + 2))
+    for k, part in enumerate(parts):
+        if part.frequent is not None:
+            logs[k] = part.frequency(np.arange(logs.shape[1]), [*frequent, UNSEEN, None])
+    return Category(name, tuple(values), tuple(frequent), logs)
+
+
+def _one_hot(category: Category, encoder: Encoder) -> np.ndarray:
+    """(category.width, columns of this fold): what the fold's encoder makes of each value."""
+    part = encoder.categories[category.name]
+    table = np.zeros((category.width, part.width), dtype=np.float32)
+    part.write(np.arange(category.width), [*category.values, UNSEEN, None], table)
+    return table
+
+
+def _number_places(encoder: Encoder, numbers: int, counted: list[str]) -> list[int]:
+    """Where each column of this fold's numbers stands in the common layout: not every fold has every frequency."""
+    mine = [name for name, part in encoder.categories.items() if part.frequent is not None]
+    return [*range(numbers), *(numbers + counted.index(name) for name in mine)]
+
+
+def _scaling(encoders: list[Encoder], columns: list[list[int]], width: int) -> Scaling:
+    centre, inverse = np.zeros((2, len(encoders), 1, width))
+    for k, encoder in enumerate(encoders):
+        scale = encoder.numbers.scale
+        centre[k, 0, columns[k]] = encoder.numbers.centre
+        inverse[k, 0, columns[k]] = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    return Scaling(centre, inverse)
+
+
+def _pieces(encoders: list[Encoder], columns: list[list[int]], width: int) -> tuple[Pieces, list[list[int]]]:
+    """The pieces in a layout with room for every fold, and the place of each fold's columns in it."""
+    real = [[np.flatnonzero(np.diff(edges) > 0) for edges in encoder.numbers.edges] for encoder in encoders]
+    count = np.ones(width, dtype=np.int64)  # at least one piece each, so that no view is empty
+    for k, bins in enumerate(real):
+        for place, found in zip(columns[k], bins, strict=True):
+            count[place] = max(count[place], len(found))
+    start = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+    low, inverse, offset = np.zeros((3, len(encoders), 1, int(start[-1])))
+    places: list[list[int]] = []
+    for k, encoder in enumerate(encoders):
+        mine: list[int] = []
+        for j, (place, found) in enumerate(zip(columns[k], real[k], strict=True)):
+            slots = list(range(start[place], start[place] + len(found)))
+            low[k, 0, slots] = encoder.numbers.edges[j][found]
+            inverse[k, 0, slots] = 1.0 / np.diff(encoder.numbers.edges[j])[found]
+            offset[k, 0, slots] = encoder.numbers.offset[j][found]
+            mine += slots
+        places.append(mine)
+    return Pieces(np.repeat(np.arange(width), count), low, inverse, offset), places
+
+
+def _moved(matrix: np.ndarray, places: list[int], width: int) -> np.ndarray:
+    moved = np.zeros((width, matrix.shape[1]), dtype=np.float32)
+    moved[places] = matrix[: len(places)]
+    return moved
+
+
+def _networks(model: Model, spread: Callable[[str, int, np.ndarray], np.ndarray]) -> tuple[Network, ...]:
+    bags = range(len(model.bags))
+    networks = []
+    seen = dict.fromkeys(model.networks, 0)
+    for part in model.parts:
+        first = seen[part.view] * len(bags)
+        seen[part.view] += 1
+        of_bag = [model.networks[part.view].weights(first + k) for k in bags]
+        for k in bags:
+            of_bag[k][0] = (spread(part.view, k, of_bag[k][0][0]), of_bag[k][0][1])
+        layers = tuple(
+            (np.stack([of_bag[k][layer][0] for k in bags]), np.stack([of_bag[k][layer][1] for k in bags])[:, None])
+            for layer in range(len(of_bag[0]))
+        )
+        networks.append(Network(part.view, part.member.activation, part.weight, layers))
+    return tuple(networks)
+
+
+def _target(model: Model) -> dict[str, np.ndarray]:
+    names = ("centre", "scale", "low", "high")
+    return {
+        name: np.stack([np.asarray(getattr(bag.target, name), dtype=np.float64) for bag in model.bags])[:, None]
+        for name in names
+    }

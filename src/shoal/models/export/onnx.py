@@ -1,0 +1,254 @@
+"""A model as an ONNX graph, preprocessing included. Written operator by operator: PyTorch is not needed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from shoal.encoders.numbers import LARGEST_SCALED, SMOOTH_LIMIT
+from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, SMALLEST_PROBABILITY
+from shoal.models.export.blueprint import Blueprint, Category, Network
+
+OPSET, ML_OPSET = 17, 2
+IR_VERSION = 8  # the one of operator set 17, so that runtimes of 2022 and later read the file
+ML = "ai.onnx.ml"
+LARGEST_FILE = (1 << 31) - (1 << 20)  # what the format's messages may hold
+
+
+class Graph:
+    """Nodes and constants under construction; every method gives the name of a result."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, value: Any, dtype: Any = np.float64) -> str:
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.array(value, dtype=dtype, order="C"), name))
+        return name
+
+    def add(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+        result = name or f"{operator.lower()}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [result], name=f"make_{result}", **attributes))
+        return result
+
+    def cast(self, value: str, dtype: int) -> str:
+        return self.add("Cast", value, to=dtype)
+
+
+# ---- activations, on float32 ----
+
+
+def activate(graph: Graph, name: str, value: str) -> str:
+    if name == "identity":
+        return value
+    if name == "gelu":
+        half = graph.add("Mul", value, graph.constant(0.5, np.float32))
+        tail = graph.add("Erf", graph.add("Mul", value, graph.constant(math.sqrt(0.5), np.float32)))
+        return graph.add("Mul", half, graph.add("Add", tail, graph.constant(1.0, np.float32)))
+    if name == "mish":
+        return graph.add("Mul", value, graph.add("Tanh", graph.add("Softplus", value)))
+    operator, attributes = SIMPLE[name]
+    return graph.add(operator, value, **attributes)
+
+
+SIMPLE: dict[str, tuple[str, dict[str, Any]]] = {
+    "sigmoid": ("Sigmoid", {}),
+    "tanh": ("Tanh", {}),
+    "relu": ("Relu", {}),
+    "elu": ("Elu", {"alpha": 1.0}),
+    "selu": ("Selu", {}),
+    "leaky_relu": ("LeakyRelu", {"alpha": 0.01}),
+    "hardshrink": ("Shrink", {"lambd": 0.5, "bias": 0.0}),
+}
+
+
+# ---- preprocessing ----
+
+
+def _values(graph: Graph, blueprint: Blueprint) -> str | None:
+    """(bags or 1, n, columns) float64: numbers, then frequencies; None where there are neither."""
+    blocks = []
+    if blueprint.numbers:
+        blocks.append(graph.add("Unsqueeze", "numbers", graph.constant([0], np.int64)))
+    if blueprint.counted and blocks:
+        blocks = [graph.add("Mul", blocks[0], graph.constant(np.ones((blueprint.bags, 1, 1))))]
+    for category in blueprint.counted:
+        index = _index(graph, blueprint, category, category.frequent)
+        found = graph.add("Gather", graph.constant(category.logs), index, axis=1)
+        blocks.append(graph.add("Unsqueeze", found, graph.constant([2], np.int64)))
+    if not blocks:
+        return None
+    return blocks[0] if len(blocks) == 1 else graph.add("Concat", *blocks, axis=2)
+
+
+def _index(graph: Graph, blueprint: Blueprint, category: Category, known: tuple[str, ...]) -> str:
+    """(n,) the number of each string: its place among the known ones, then unseen, then missing, which is ""."""
+    position = graph.constant(blueprint.categories.index(category), np.int64)
+    column = graph.add("Gather", "categories", position, axis=1)
+    numbers = [*range(len(known)), len(known) + 1]
+    return graph.add(
+        "LabelEncoder", column, domain=ML, keys_strings=[*known, ""], values_int64s=numbers, default_int64=len(known)
+    )
+
+
+def _plain(graph: Graph, blueprint: Blueprint, values: str) -> str:
+    scaling = blueprint.scaling
+    moved = graph.add("Sub", values, graph.constant(scaling.centre))
+    scaled = graph.add("Mul", moved, graph.constant(scaling.inverse))
+    scaled = graph.add("Where", graph.add("IsNaN", values), graph.constant(0.0), scaled)
+    scaled = graph.add("Clip", scaled, graph.constant(-LARGEST_SCALED), graph.constant(LARGEST_SCALED))
+    third = graph.add("Div", scaled, graph.constant(SMOOTH_LIMIT))
+    bend = graph.add("Sqrt", graph.add("Add", graph.constant(1.0), graph.add("Mul", third, third)))
+    return graph.cast(graph.add("Div", scaled, bend), TensorProto.FLOAT)
+
+
+def _piecewise(graph: Graph, blueprint: Blueprint, values: str) -> str:
+    pieces = blueprint.pieces
+    chosen = graph.add("Gather", values, graph.constant(pieces.column, np.int64), axis=2)
+    moved = graph.add("Sub", chosen, graph.constant(pieces.low))
+    part = graph.add("Mul", moved, graph.constant(pieces.inverse))
+    part = graph.add("Clip", part, graph.constant(0.0), graph.constant(1.0))
+    part = graph.add("Sub", part, graph.constant(pieces.offset))
+    part = graph.add("Where", graph.add("IsNaN", chosen), graph.constant(0.0), part)
+    return graph.cast(part, TensorProto.FLOAT)
+
+
+def _shared(graph: Graph, blueprint: Blueprint) -> list[str]:
+    """Inputs that are the same in every view, (bags, n, width) float32: missing indicators and categories."""
+    blocks = []
+    if len(blueprint.missing):
+        chosen = graph.add("Gather", "numbers", graph.constant(blueprint.missing, np.int64), axis=1)
+        blocks.append(graph.cast(graph.add("IsNaN", chosen), TensorProto.FLOAT))
+    for category in blueprint.categories:
+        index = _index(graph, blueprint, category, category.values)
+        column = graph.add("Unsqueeze", index, graph.constant([1], np.int64))
+        every = graph.constant(np.arange(category.width), np.int64)
+        blocks.append(graph.cast(graph.add("Equal", column, every), TensorProto.FLOAT))
+    if not blocks:
+        return []  # a constant that nothing uses makes runtimes print a warning
+    ones = graph.constant(np.ones((blueprint.bags, 1, 1)), np.float32)
+    return [graph.add("Mul", block, ones) for block in blocks]
+
+
+def _inputs(graph: Graph, blueprint: Blueprint) -> dict[str, str]:
+    values, shared = _values(graph, blueprint), _shared(graph, blueprint)
+    forms = {"plain": _plain, "piecewise": _piecewise}
+    made = {}
+    for view in blueprint.views:
+        blocks = [*([] if values is None else [forms[view](graph, blueprint, values)]), *shared]
+        made[view] = blocks[0] if len(blocks) == 1 else graph.add("Concat", *blocks, axis=2)
+    return made
+
+
+# ---- networks and the way back ----
+
+
+def _raw(graph: Graph, network: Network, value: str) -> str:
+    for k, (weight, bias) in enumerate(network.layers):
+        product = graph.add("MatMul", value, graph.constant(weight, np.float32))
+        value = graph.add("Add", product, graph.constant(bias, np.float32))
+        if k < len(network.layers) - 1:
+            value = activate(graph, network.activation, value)
+    return value
+
+
+def _back(graph: Graph, blueprint: Blueprint, raw: str) -> str:
+    """Raw outputs to predictions, (bags, n, n_outputs) float64."""
+    if blueprint.task.kind == CLASSIFICATION:
+        return graph.cast(graph.add("Softmax", raw, axis=-1), TensorProto.DOUBLE)
+    if blueprint.task.kind == MULTILABEL:
+        return graph.cast(graph.add("Sigmoid", raw), TensorProto.DOUBLE)
+    target = {name: graph.constant(array) for name, array in blueprint.target.items()}
+    scaled = graph.add("Mul", graph.cast(raw, TensorProto.DOUBLE), target["scale"])
+    value = graph.add("Add", scaled, target["centre"])
+    return graph.add("Min", graph.add("Max", value, target["low"]), target["high"])
+
+
+def _temper(graph: Graph, blueprint: Blueprint, prediction: str) -> str:
+    if blueprint.task.kind == REGRESSION or blueprint.temperature == 1.0:
+        return prediction
+    least, one = graph.constant(SMALLEST_PROBABILITY), graph.constant(1.0)
+    temperature = graph.constant(blueprint.temperature)
+
+    def tempered_log(probability: str) -> str:
+        return graph.add("Div", graph.add("Log", graph.add("Clip", probability, least, one)), temperature)
+
+    logs = tempered_log(prediction)
+    if blueprint.task.kind == MULTILABEL:
+        other = tempered_log(graph.add("Sub", one, prediction))
+        odds = graph.add("Exp", graph.add("Sub", other, logs))
+        return graph.add("Div", one, graph.add("Add", one, odds))
+    return graph.add("Softmax", logs, axis=-1)
+
+
+def _predict(graph: Graph, blueprint: Blueprint) -> list[Any]:
+    """Add everything to the graph and describe its outputs."""
+    inputs = _inputs(graph, blueprint)
+    parts = []
+    for network in blueprint.networks:
+        prediction = _back(graph, blueprint, _raw(graph, network, inputs[network.view]))
+        parts.append(graph.add("Mul", prediction, graph.constant(network.weight)))
+    total = parts[0] if len(parts) == 1 else graph.add("Sum", *parts)
+    mean = graph.add("ReduceMean", total, axes=[0], keepdims=0)
+    regression = blueprint.task.kind == REGRESSION
+    result = graph.add(
+        "Identity", _temper(graph, blueprint, mean), name="prediction" if regression else "probabilities"
+    )
+    described = [helper.make_tensor_value_info(result, TensorProto.DOUBLE, ["rows", blueprint.task.n_outputs])]
+    if blueprint.task.kind == CLASSIFICATION:
+        graph.add("ArgMax", result, name="label", axis=1, keepdims=0)
+        described.append(helper.make_tensor_value_info("label", TensorProto.INT64, ["rows"]))
+    elif blueprint.task.kind == MULTILABEL:
+        graph.add("Cast", graph.add("Greater", result, graph.constant(0.5)), name="label", to=TensorProto.INT64)
+        described.append(helper.make_tensor_value_info("label", TensorProto.INT64, ["rows", blueprint.task.n_outputs]))
+    return described
+
+
+def build(blueprint: Blueprint, metadata: Mapping[str, Any]) -> Any:
+    """The whole model as an `onnx.ModelProto`."""
+    graph = Graph()
+    outputs = _predict(graph, blueprint)
+    inputs = []
+    if blueprint.numbers:
+        inputs.append(helper.make_tensor_value_info("numbers", TensorProto.DOUBLE, ["rows", len(blueprint.numbers)]))
+    if blueprint.categories:
+        inputs.append(
+            helper.make_tensor_value_info("categories", TensorProto.STRING, ["rows", len(blueprint.categories)])
+        )
+    domains = [helper.make_opsetid("", OPSET), *([helper.make_opsetid(ML, ML_OPSET)] if blueprint.categories else [])]
+    model = helper.make_model(
+        helper.make_graph(graph.nodes, "shoal", inputs, outputs, initializer=graph.constants),
+        opset_imports=domains, ir_version=IR_VERSION, producer_name="shoal",
+    )  # fmt: skip
+    helper.set_model_props(model, {key: json.dumps(value, default=str) for key, value in metadata.items()})
+    return model
+
+
+def write(blueprint: Blueprint, metadata: Mapping[str, Any], path: Path) -> None:
+    size = sum(array.nbytes for network in blueprint.networks for layer in network.layers for array in layer)
+    if size > LARGEST_FILE:
+        raise ValueError(
+            f"an ONNX file holds at most 2 GB; the weights of this model take {size / 2**30:.1f} GB: "
+            "export it with --to torch, or search with a smaller ensemble"
+        )
+    model = build(blueprint, metadata)
+    onnx.checker.check_model(model)
+    path.write_bytes(model.SerializeToString())
+
+
+def run(path: Path, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The prediction of a file from `write`."""
+    session = importlib.import_module("onnxruntime").InferenceSession(
+        path.read_bytes(), providers=["CPUExecutionProvider"]
+    )
+    wanted = {entry.name for entry in session.get_inputs()}
+    return np.asarray(session.run(None, {name: array for name, array in inputs.items() if name in wanted})[0])

@@ -1,0 +1,99 @@
+"""The model that a search gives back: networks, each with the encoder of the fold that it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.encoders.encoder import Encoder
+from shoal.encoders.target import TargetScaling
+from shoal.members import Member
+from shoal.metrics.tasks import CLASSIFICATION, Task
+from shoal.population import Population
+from shoal.tables.schema import Schema
+from shoal.tables.table import Table
+
+CELLS_AT_ONCE = 1 << 24  # predictions held in memory at a time
+
+
+@dataclass(frozen=True)
+class Part:
+    """One recipe's place in the ensemble. Its networks, one per bag, are averaged with equal weight."""
+
+    recipe: int  # row of the leaderboard
+    label: str
+    view: str
+    member: Member  # as far as prediction needs it
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Bag:
+    """What was fitted on the training rows of one fold: how to encode inputs, how to scale outputs back."""
+
+    encoder: Encoder
+    target: TargetScaling
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Parts times bags networks. Member p * n_bags + k of a view's population is that view's part p on bag k."""
+
+    task: Task
+    schema: Schema
+    bags: tuple[Bag, ...]
+    parts: tuple[Part, ...]
+    networks: dict[str, Population]
+    temperature: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.parts) * len(self.bags)
+
+    @property
+    def parameters(self) -> int:
+        return sum(int(population.layout.counts.sum()) for population in self.networks.values())
+
+    def predict(self, table: Table, threads: int | None = None) -> np.ndarray:
+        """(n, n_outputs): probabilities, or values in the units of the target."""
+        table = self.schema.check(table)
+        most = max(1, CELLS_AT_ONCE // (self.task.n_outputs * max(len(self), 1)))
+        pieces = [
+            self._predict(table.take(np.arange(start, min(start + most, len(table)))), threads)
+            for start in range(0, max(len(table), 1), most)
+        ]
+        return np.concatenate(pieces)
+
+    def _predict(self, table: Table, threads: int | None) -> np.ndarray:
+        total = np.zeros((len(table), self.task.n_outputs))
+        for k, bag in enumerate(self.bags):
+            inputs = bag.encoder.transform(table, list(self.networks))
+            for view, population in self.networks.items():
+                weights = [part.weight for part in self.parts if part.view == view]
+                members = np.arange(len(weights)) * len(self.bags) + k
+                raw = population.predict(widen(inputs[view], population.n_features), members, threads=threads)
+                prediction = bag.target.back(self.task, raw)
+                total += np.tensordot(np.array(weights), prediction, axes=1)
+        total /= len(self.bags)
+        if self.task.kind == CLASSIFICATION:  # float32 probabilities sum to one only nearly
+            total /= total.sum(axis=-1, keepdims=True)
+        return self.task.temper(total, self.temperature)
+
+
+def widen(matrix: np.ndarray, width: int) -> np.ndarray:
+    """Zeros for categories that only other folds have seen."""
+    if matrix.shape[1] == width:
+        return matrix
+    wide = np.zeros((len(matrix), width), dtype=np.float32)
+    wide[:, : matrix.shape[1]] = matrix
+    return wide
+
+
+def bare(member: Member) -> Member:
+    """A member as far as prediction needs it: no optimiser state to carry along."""
+    return Member(hidden=member.hidden, activation=member.activation, features=member.features, optimizer="sgd")
+
+
+def empty_networks(task: Task, width: int, members: Sequence[Member], bags: int) -> Population:
+    return Population([member for member in members for _ in range(bags)], width, task.n_outputs, task.loss)

@@ -1,0 +1,226 @@
+"""A model on disk: a folder with `model.json` and `weights.safetensors`. No pickle, no code.
+
+Both files are checked when they are read: the JSON holds a checksum of itself and one of the weights. Equal models are
+equal files; what differs from run to run, such as seconds, is in `timings.json`, which need not be there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.encoders.encoder import Encoder
+from shoal.encoders.target import TargetScaling
+from shoal.layout import Layout
+from shoal.members import Member
+from shoal.metrics.tasks import Task
+from shoal.models import checks
+from shoal.models.model import Bag, Model, Part, empty_networks
+from shoal.tables.schema import Schema
+
+FORMAT = "shoal-model"
+VERSION = 2  # version 1 had the timings in model.json and the scores among the weights; it is still read
+READ = (1, 2)
+DESCRIPTION, WEIGHTS, TIMINGS = "model.json", "weights.safetensors", "timings.json"
+TARGET = ("centre", "scale", "low", "high")
+REMEDY = "use an unchanged copy, or fit and save the model again"
+
+
+def write_folder(target: Path, body: dict[str, Any], arrays: dict[str, np.ndarray], timings: dict[str, Any]) -> None:
+    """Write the files of a model into the folder `target`, under another name first: whole, or not at all."""
+    from safetensors.numpy import save as to_bytes
+
+    weights = to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    body["weights_sha256"] = hashlib.sha256(weights).hexdigest()
+    text = _canonical(body)
+    whole = {"format": FORMAT, "version": VERSION, "sha256": _sha(text), "body": body}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        (temporary / WEIGHTS).write_bytes(weights)
+        (temporary / DESCRIPTION).write_text(json.dumps(whole), encoding="utf-8")
+        (temporary / TIMINGS).write_text(json.dumps(timings), encoding="utf-8")
+        if target.exists():
+            shutil.rmtree(target)
+        os.replace(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def read_folder(folder: Path, parameters: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What `write_folder` wrote, every field of it checked. `parameters`: those that an estimator may have."""
+    from safetensors.numpy import load as from_bytes
+
+    body = _read_description(folder)
+    try:
+        weights = (folder / WEIGHTS).read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{folder} has no {WEIGHTS}: copy the whole folder") from None
+    if hashlib.sha256(weights).hexdigest() != body.get("weights_sha256"):
+        raise ValueError(f"{folder / WEIGHTS} is truncated or was altered: its checksum is not that of {DESCRIPTION}")
+    with naming(folder / DESCRIPTION):
+        checks.check_body(body, parameters)
+    with naming(folder / WEIGHTS):
+        arrays = from_bytes(weights)
+        checks.check_arrays(arrays, body["task"]["n_outputs"], len(body["encoders"]))
+    return body, arrays
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """Whatever a file with a fitting checksum does to those who read it: one sentence that names the file."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except RecursionError:
+        raise ValueError(f"{file} cannot be read as a model: it is nested too deeply; {REMEDY}") from None
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, SafetensorError) as error:
+        what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise ValueError(f"{file} cannot be read as a model: {what}; {REMEDY}") from error
+
+
+def model_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder of a model, given that or the folder of its run."""
+    folder = Path(path)
+    if not (folder / DESCRIPTION).is_file() and (folder / "model").is_dir():
+        return folder / "model"
+    return folder  # `load` says what is wrong with it
+
+
+def check_place(target: Path) -> None:
+    """Replace models only, never somebody's folder of other things."""
+    if target.is_file():
+        raise ValueError(f"{target} is a file; a model is saved as a folder: give another name")
+    if target.is_dir() and not {file.name for file in target.iterdir()} <= {DESCRIPTION, WEIGHTS, TIMINGS}:
+        raise ValueError(f"{target} holds other files than a model; give the name of a new folder")
+
+
+def _canonical(body: dict[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"))
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    file = folder / DESCRIPTION
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}; a model is a folder with {DESCRIPTION} and {WEIGHTS}")
+    if not file.is_file():
+        raise FileNotFoundError(f"{folder} has no {DESCRIPTION}; a model is a folder with {DESCRIPTION} and {WEIGHTS}")
+    whole = read_json(file)
+    if not isinstance(whole, dict) or whole.get("format") != FORMAT:
+        raise ValueError(f"{file} does not describe a Shoal model; save one with shoal.save")
+    if whole.get("version") not in READ:
+        raise ValueError(f"{file} has format version {whole.get('version')}; this Shoal reads up to version {VERSION}")
+    body = whole.get("body")
+    try:
+        intact = isinstance(body, dict) and _sha(_canonical(body)) == whole.get("sha256")
+    except RecursionError:
+        raise ValueError(f"{file} is nested too deeply to describe a model; {REMEDY}") from None
+    if not intact:
+        raise ValueError(f"{file} was altered: its checksum is wrong")
+    return dict(body)  # type: ignore[arg-type]
+
+
+def read_json(file: Path) -> Any:
+    """What a file of JSON holds, or a sentence."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{file} is no file of Shoal: its brackets are nested too deeply; {REMEDY}") from None
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is truncated or is no JSON: {error}") from error
+
+
+def describe_model(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The model's part of model.json, and its weights."""
+    arrays: dict[str, np.ndarray] = {}
+    encoders = []
+    for k, bag in enumerate(model.bags):
+        described, parts = bag.encoder.state()
+        described.pop("schema", None)
+        encoders.append(described)
+        arrays |= {f"bag.{k}.encoder.{name}": array for name, array in parts.items()}
+        arrays |= {f"bag.{k}.target.{name}": getattr(bag.target, name) for name in TARGET}
+    arrays |= {f"networks.{view}": population.state.parameters for view, population in model.networks.items()}
+    body = {
+        "task": {"kind": model.task.kind, "n_outputs": model.task.n_outputs},
+        "schema": model.schema.as_dict(),
+        "encoders": encoders,
+        "widths": {view: population.n_features for view, population in model.networks.items()},
+        "parts": [_plain_part(part) for part in model.parts],
+        "temperature": model.temperature,
+    }
+    return body, arrays
+
+
+def _plain_part(part: Part) -> dict[str, Any]:
+    member = {name: getattr(part.member, name) for name in ("hidden", "activation", "features")}
+    return {"recipe": part.recipe, "label": part.label, "view": part.view, "weight": part.weight, "member": member}
+
+
+def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
+    task, schema = Task(body["task"]["kind"], body["task"]["n_outputs"]), Schema.from_dict(body["schema"])
+    bags = []
+    for k, described in enumerate(body["encoders"]):
+        encoder = Encoder.from_state(described | {"schema": body["schema"]}, under(f"bag.{k}.encoder.", arrays))
+        target = TargetScaling(**{name: arrays[f"bag.{k}.target.{name}"] for name in TARGET})
+        bags.append(Bag(replace(encoder, schema=schema), target))
+    parts = tuple(
+        Part(
+            part["recipe"],
+            part["label"],
+            part["view"],
+            Member.from_dict(part["member"] | {"optimizer": "sgd"}),
+            part["weight"],
+        )
+        for part in body["parts"]
+    )
+    networks = {}
+    for view, width in body["widths"].items():
+        members = [part.member for part in parts if part.view == view]
+        stored = arrays[f"networks.{view}"]
+        size = Layout([member for member in members for _ in bags], width, task.n_outputs).total
+        if stored.shape != (size,) or stored.dtype != np.float32:
+            raise ValueError(f"the weights of {view!r} have {stored.shape} where ({size},) fit")
+        networks[view] = population = empty_networks(task, width, members, len(bags))
+        population.state.parameters[:] = stored
+    model = Model(task, schema, tuple(bags), parts, networks, float(body["temperature"]))
+    checks.check_prediction(model)
+    return model
+
+
+def under(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def as_json(value: dict[str, Any]) -> Any:
+    return _finite(json.loads(json.dumps(value, default=plain)))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinities: those of networks that diverged become words."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value.tolist() if isinstance(value, np.ndarray) else value

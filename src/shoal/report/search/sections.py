@@ -1,0 +1,324 @@
+"""What was found and how: the honest score, the search, the ensemble, the data, the cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.report.shell import words
+from shoal.report.shell.figures import WIDTH, score_figure
+from shoal.report.shell.markup import (
+    EMPTY,
+    Html,
+    Section,
+    cell,
+    column_head,
+    join,
+    paragraph,
+    row_head,
+    strong,
+    table,
+    tag,
+    terms,
+)
+
+COLUMNS_SHOWN = 25
+COLUMNS_WRITTEN = 1000
+
+
+def promise(score: dict[str, Any], target: str) -> Html:
+    """The one number to take home, and what it means."""
+    metric = score["metric"]
+    honest = words.known(score.get("corrected"))
+    value = score["corrected"] if honest else score.get("raw")
+    if words.is_share(metric) and metric == "accuracy":
+        meaning = join(["of new rows should be answered correctly"])
+    elif metric == "r2" and words.known(value) and value >= 0:
+        share = words.percent(value)
+        meaning = join(
+            ["R\N{SUPERSCRIPT TWO} on new rows: about ", share, " of the differences in ", target, " explained"]
+        )
+    else:
+        meaning = join([words.metric_name(metric), " to expect on new rows"])
+    if not honest:
+        meaning = join([meaning, " (as measured, not corrected for the choice of the best)"])
+    return paragraph(
+        tag("span", words.score(value, metric), class_="figure"), " ", tag("span", meaning), kind="promise"
+    )
+
+
+def interval_words(score: dict[str, Any]) -> Html:
+    metric, low, high = score["metric"], score.get("low"), score.get("high")
+    if not (words.known(low) and words.known(high)):
+        return EMPTY
+    confidence = words.percent(score.get("confidence") or 0.95)
+    return paragraph(
+        f"With {confidence} confidence it lies between ",
+        strong(words.score(low, metric)),
+        " and ",
+        strong(words.score(high, metric)),
+        ".",
+    )
+
+
+def correction_words(score: dict[str, Any], recipes: Any) -> Html:
+    """Why the number is not the one that was measured."""
+    metric, raw, corrected = score["metric"], score.get("raw"), score.get("corrected")
+    gain = score.get("averaging") or 0.0
+    if not (words.known(raw) and words.known(corrected)):
+        return EMPTY
+    among = f"as the best of {words.count(recipes)} recipes" if recipes and recipes > 1 else "from what was tried"
+    said = (
+        f"On rows it had not been trained on, the model scored {words.score(raw, metric)}. But it was chosen, {among}, "
+        "because it did well on those same rows, and the best of many is always lucky too. "
+    )
+    if raw > corrected - gain:
+        said += f"Taking that luck out lowers the score by {words.difference(raw - corrected + gain, metric)}."
+    else:
+        said += "Here that luck turned out too small to matter."
+    shown = words.difference(abs(gain), metric)
+    if shown != words.difference(0.0, metric):
+        said += (
+            " What was scored are the networks of one fold at a time. The model averages those of all folds: as they "
+            f"disagree, that {'raises' if gain > 0 else 'lowers'} the score by {shown}."
+        )
+    return paragraph(said)
+
+
+def chance_words(score: dict[str, Any]) -> Html:
+    """Whether anything was learned at all."""
+    metric, chance = score["metric"], score.get("chance")
+    if not words.known(chance):
+        return EMPTY
+    said = f"Guessing, without looking at the columns, scores {words.score(chance, metric)}. "
+    low, corrected = score.get("low"), score.get("corrected")
+    bound = low if words.known(low) else corrected
+    if not words.known(bound):
+        return paragraph(said)
+    if bound > chance:
+        return paragraph(said, "Even the cautious end of the estimate is above that." if bound == low else "")
+    return paragraph(said, strong("The estimate does not rule out guessing: nothing may have been learned here."))
+
+
+def opening(data: dict[str, Any]) -> Section | None:
+    score = data.get("score")
+    if not score:
+        return None
+    target = (data.get("data") or {}).get("target") or "the target"
+    recipes = (data.get("search") or {}).get("recipes")
+    others = [
+        (words.metric_name(name), words.score(value, name)) for name, value in (score.get("others") or {}).items()
+    ]
+    picture = score_figure(score)
+    if picture and words.known(score.get("low")):
+        confidence = words.percent(score.get("confidence") or 0.95)
+        picture = join([picture, paragraph(f"The band is the interval of {confidence} confidence.", kind="small")])
+    prose = join([interval_words(score), correction_words(score, recipes), chance_words(score)])
+    body = join(
+        [
+            promise(score, target),
+            tag("div", tag("div", prose), tag("figure", picture) if picture else None, class_="beside"),
+            terms(others),
+        ]
+    )
+    return Section("score", "The honest score", "Score", body)
+
+
+def left_out(effort: dict[str, Any], rows: Any) -> str:
+    """What the search went without for want of time, in a sentence; nothing, if it went without nothing."""
+    parts = []
+    if effort.get("rows"):
+        parts.append(f"on {words.count(effort['rows'])} of the {words.count(rows, 'row')}")
+    if effort.get("folds"):
+        parts.append(f"in {words.count(effort['folds'], 'fold')}")
+    if effort.get("forms"):
+        parts.append("with numbers in one form only")
+    return f"Time was short: it searched {', '.join(parts)}. " if parts else ""
+
+
+def search_story(data: dict[str, Any]) -> Html:
+    search, table_of = data["search"], data.get("data") or {}
+    effort, columns = search.get("effort") or {}, table_of.get("columns")
+    rows = effort.get("rows") or table_of.get("rows")
+    said = f"Shoal tried {words.count(search.get('recipes'), 'recipe')} for a network"
+    if rows and columns:
+        said += f" on {words.count(rows, 'row')} of {words.count(columns, 'column')}"
+    said += ". " + left_out(effort, table_of.get("rows"))
+    if (search.get("folds") or 0) > 1:
+        said += (
+            f"Each was trained {words.count(search['folds'])} times, every time holding out another part of the rows "
+            f"to be scored on ({search.get('cv') or 'cross-validation'}). "
+        )
+    if search.get("networks"):
+        said += f"That made {words.count(search['networks'], 'network')}, trained together as one population. "
+    strategy = search.get("strategy") or ""
+    said += words.STRATEGIES.get(strategy, f"Strategy: {strategy}." if strategy else "")
+    return paragraph(said)
+
+
+def searched(data: dict[str, Any]) -> Section | None:
+    search = data.get("search")
+    if not search:
+        return None
+    parts = [search_story(data)]
+    if search.get("interrupted"):
+        parts.append(paragraph(strong("The search was interrupted."), " What follows is what was known by then."))
+    space = search.get("space") or {}
+    if space:
+        head = [column_head("Setting"), column_head("Values tried")]
+        rows = [tag("tr", row_head(name.replace("_", " ")), cell(value)) for name, value in space.items()]
+        parts.append(table("The space of recipes", head, rows, id="space", class_="text"))
+    return Section("searched", "What was searched", "Search", join(parts))
+
+
+def ensemble_story(ensemble: dict[str, Any], metric: str) -> Html:
+    single, score, gain = (ensemble.get(key) for key in ("best_single", "score", "gain"))
+    if not ensemble.get("used"):
+        said = "The final model is the best single recipe; no ensemble was used."
+    elif ensemble.get("recipes") == 1:
+        said = f"The final model is one recipe, {words.count(ensemble.get('networks'), 'network')} in all."
+    else:
+        said = (
+            f"The final model lets {words.count(ensemble.get('recipes'), 'recipe')} vote, "
+            f"{words.count(ensemble.get('networks'), 'network')} in all. "
+        )
+        if words.known(single) and words.known(score):
+            said += (
+                f"Together they measured {words.score(score, metric)}, the best one alone {words.score(single, metric)}"
+            )
+            said += f": a gain of {words.difference(gain, metric)}. " if words.known(gain) and gain > 0 else ". "
+            said += "Both numbers are as measured, before the correction above."
+            if words.known(gain) and gain < 0:
+                said += (
+                    " The ensemble is delivered all the same: the best one was picked by this very score, so that part "
+                    "of its lead is luck, and on new rows an average of good recipes is usually at least as good."
+                )
+    return paragraph(said)
+
+
+def weight_bar(share: float) -> Html:
+    width = max(0.0, min(1.0, share)) * WIDTH
+    bar = tag("rect", x=0, y=0, width=round(width, 1), height=10, class_="bar")
+    return tag("svg", bar, viewBox=f"0 0 {WIDTH} 10", preserveAspectRatio="none", class_="weight", aria_hidden="true")
+
+
+def ensemble(data: dict[str, Any]) -> Section | None:
+    made = data.get("ensemble")
+    if not made:
+        return None
+    metric = (data.get("score") or {}).get("metric") or ""
+    parts = [ensemble_story(made, metric)]
+    milliseconds = made.get("milliseconds_per_1000_rows")
+    cost = f"{words.significant(milliseconds)} ms for 1,000 rows" if words.known(milliseconds) else None
+    numbers = words.count(made["parameters"]) if made.get("parameters") is not None else None
+    parts.append(terms([("numbers learned", numbers), ("time to predict", cost)]))
+    voters = made.get("parts") or []
+    if voters:
+        largest = max(part["weight"] or 0 for part in voters) or 1
+        head = [
+            column_head("Recipe", numeric=True),
+            column_head("Weight", numeric=True),
+            tag("td", class_="bars"),
+            column_head("What it is"),
+        ]
+        rows = [
+            tag(
+                "tr",
+                row_head(part["recipe"], numeric=True),
+                cell(words.percent(part["weight"] or 0, 1), numeric=True),
+                cell(weight_bar((part["weight"] or 0) / largest), class_="bars"),
+                cell(tag("code", part["label"])),
+            )
+            for part in sorted(voters, key=lambda part: -(part["weight"] or 0))
+        ]
+        parts.append(table("What the final model is made of", head, rows, id="parts", class_="text"))
+    return Section("ensemble", "The final model", "Final model", join(parts))
+
+
+def column_rows(columns: list[dict[str, Any]]) -> list[Html]:
+    rows = []
+    for column in columns:
+        missing = column.get("missing")
+        share = (words.percent(missing, 0 if missing in (0, 1) else 1)) if words.known(missing) else words.NOTHING
+        name, kind, note = column["name"], column.get("kind") or "", column.get("note") or ""
+        rows.append(tag("tr", row_head(name), cell(kind), cell(share, numeric=True), cell(note)))
+    return rows
+
+
+def data_understood(data: dict[str, Any]) -> Section | None:
+    found = data.get("data")
+    if not found:
+        return None
+    classes = found.get("classes")
+    parts = [
+        terms(
+            [
+                ("rows", words.count(found["rows"]) if found.get("rows") is not None else None),
+                ("columns", words.count(found["columns"]) if found.get("columns") is not None else None),
+                ("predicted", found.get("target")),
+                ("task", data["task"]),
+                ("classes", class_list(classes) if classes else None),
+            ]
+        )
+    ]
+    notes = found.get("notes") or []
+    if notes:
+        parts.append(tag("ul", *[tag("li", note) for note in notes]))
+    columns = found.get("table") or []
+    head = [column_head("Column"), column_head("Read as"), column_head("Missing", numeric=True), column_head("Note")]
+    if columns:
+        parts.append(
+            table(
+                "Columns and what they were taken for",
+                head,
+                column_rows(columns[:COLUMNS_SHOWN]),
+                id="columns",
+                class_="text",
+            )
+        )
+    rest = columns[COLUMNS_SHOWN:COLUMNS_WRITTEN]
+    if rest:
+        more = table("Further columns", head, column_rows(rest), id="more-columns", class_="text")
+        parts.append(tag("details", tag("summary", f"{words.count(len(rest), 'further column')}"), more))
+    if len(columns) > COLUMNS_WRITTEN:
+        parts.append(paragraph(f"{words.count(len(columns) - COLUMNS_WRITTEN)} columns more are not listed."))
+    return Section("data", "The data as understood", "Data", join(parts))
+
+
+def class_list(classes: list[Any], most: int = 12) -> str:
+    shown = ", ".join(str(name) for name in classes[:most])
+    return f"{len(classes)}: {shown}" + (", and so on" if len(classes) > most else "")
+
+
+def cost(data: dict[str, Any]) -> Section | None:
+    search = data.get("search")
+    if not search:
+        return None
+    seconds, networks, budget = search.get("seconds"), search.get("networks"), search.get("budget")
+    rate = None
+    if words.known(seconds) and seconds > 0 and networks:
+        rate = f"{words.significant(networks / seconds)} a second"
+    pairs = [
+        ("time", words.duration(seconds) + (f" of {words.duration(budget)} given" if words.known(budget) else "")),
+        ("largest memory", words.size(search.get("memory"))),
+        ("networks trained", rate),
+        ("passes over the rows", words.count(search["epochs"]) if search.get("epochs") is not None else None),
+        ("threads", search.get("threads")),
+        ("processor", search.get("processor")),
+        ("seed", search.get("seed")),
+    ]
+    parts = [terms(pairs)]
+    phases = [phase for phase in search.get("phases") or [] if words.known(phase.get("seconds"))]
+    if phases:
+        longest = max(phase["seconds"] for phase in phases) or 1
+        rows = [
+            tag(
+                "tr",
+                row_head(phase["name"]),
+                cell(words.duration(phase["seconds"]), numeric=True),
+                cell(weight_bar(phase["seconds"] / longest), class_="bars"),
+            )
+            for phase in phases
+        ]
+        head = [column_head("Phase"), column_head("Time", numeric=True), tag("td", class_="bars")]
+        parts.append(table("Where the time went", head, rows, id="phases", class_="text"))
+    return Section("cost", "Time and memory", "Cost", join(parts))

@@ -1,0 +1,70 @@
+"""Axes: where numbers fall, and which round numbers to write beside them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from shoal.report.shell.words import fixed, significant
+
+
+def ticks(low: float, high: float, about: int = 4) -> list[float]:
+    """Round numbers between two others: steps of 1, 2 or 5 times a power of ten.
+
+    >>> ticks(0.68, 0.79)
+    [0.7, 0.75]
+    """
+    if not high > low:
+        return [low]
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
+
+
+def tick_texts(values: list[float]) -> list[str]:
+    """All with the same decimals, as few as tell them apart.
+
+    >>> tick_texts([0.7, 0.75]), tick_texts([0.0, 20000.0])
+    (['0.70', '0.75'], ['0', '20,000'])
+    """
+    if any(abs(value) >= 1e7 or 0 < abs(value) < 1e-4 for value in values):
+        return [significant(value) for value in values]
+    decimals = 0
+    while decimals < 6 and any(abs(round(value, decimals) - value) > 1e-9 * max(1, abs(value)) for value in values):
+        decimals += 1
+    return [fixed(value, decimals) for value in values]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From numbers to places on the page."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+    def marks(self, about: int = 4, factor: float = 1) -> list[tuple[float, str]]:
+        """Places and texts of round numbers; the texts are `factor` times the numbers, 100 for percentages."""
+        values = ticks(self.low, self.high, about)
+        texts = tick_texts([float(f"{value * factor:.12g}") for value in values])
+        return [(self(value), text) for value, text in zip(values, texts, strict=True)]
+
+
+def padded(values: list[float], share: float = 0.06) -> tuple[float, float]:
+    """The range of some numbers with a little room around them; never empty.
+
+    >>> padded([1.0, 1.0])
+    (0.5, 1.5)
+    """
+    low, high = min(values), max(values)
+    flat = high - low <= 1e-12 * max(abs(low), abs(high), 1e-300)
+    room = (abs(low) * 0.5 or 1.0) if flat else (high - low) * share
+    return low - room, high + room

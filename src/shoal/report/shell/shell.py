@@ -1,0 +1,67 @@
+"""What every report has in common: sections, style and scripts put into one file that asks the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from shoal.report.shell.markup import Html, Section, escape, join, tag
+from shoal.report.shell.prepare import script_json
+
+
+def resource(name: str) -> str:
+    return files("shoal.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def scripts(names: tuple[str, ...]) -> str:
+    """The scripts as one, sharing names with each other and with nobody else."""
+    inner = "\n".join(resource(name) for name in names)
+    return f'(() => {{\n"use strict";\n{inner}\n}})();'
+
+
+def policy(script: str) -> str:
+    """What the browser may load: nothing. Of scripts only ours runs, known by its hash."""
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    loaded = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return f"{loaded}; base-uri 'none'; form-action 'none'"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report before it is written: what kind it is, what it says, what its script needs, and what it is about."""
+
+    name: str
+    heading: Html
+    sections: list[Section]
+    scripts: tuple[str, ...]
+    script_data: dict[str, Any]
+    data: dict[str, Any]
+    styles: tuple[str, ...] = ("page.css",)
+
+    def html(self) -> str:
+        script = scripts(self.scripts)
+        links = (tag("li", tag("a", section.short, href=f"#{section.address}")) for section in self.sections)
+        return Template(resource("page.html")).substitute(
+            policy=escape(policy(script)),
+            title=escape(f"{self.data['title']}: Shoal {self.name} report"),
+            style="\n".join(resource(name) for name in self.styles),
+            name=escape(self.name),
+            heading=self.heading,
+            created=escape(self.data.get("created") or ""),
+            version=escape(self.data.get("version") or ""),
+            contents=join(links),
+            sections=join((section.html() for section in self.sections), "\n"),
+            data=script_json(self.script_data),
+            script=script,
+        )
+
+
+def write(page: str, path: str | Path) -> Path:
+    path = Path(path)
+    path.write_text(page, encoding="utf-8", newline="\n")
+    return path

@@ -1,0 +1,1 @@
+"""Folders of runs, for search, training and fine-tuning alike."""

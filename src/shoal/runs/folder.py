@@ -1,0 +1,132 @@
+"""The folder of a run. It appears under its name when everything in it has been written, and never replaces another."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+from pathlib import Path
+from types import TracebackType
+
+SETTINGS, MODEL, REPORT = "settings.json", "model", "report.html"
+OWNER = "running.json"  # which process writes into a folder; gone when it is finished
+RUNS = "shoal-runs"  # folder of runs that were given no name
+in_use: set[Path] = set()  # folders that this process writes into
+
+
+class RunFolder:
+    """`with RunFolder(out, stem) as folder:` write into `folder.path`, then `folder.finish()`.
+
+    Until then it has another, hidden name, and whatever ends the work removes it. What nothing can remove (after
+    `kill -9`) does not look like a run; it holds the number of its process, and the next run of that name removes it.
+    """
+
+    def __init__(self, out: Path | None, stem: str) -> None:
+        self.out, self.stem = out, stem
+        self.parent = Path(RUNS) if out is None else out.parent
+        self.made_parent = False
+        self.finished = False
+
+    def __enter__(self) -> RunFolder:
+        """Make the folder now: a place that cannot be written to is found before the search, not after it."""
+        if self.out is not None:
+            refuse_taken(self.out)
+        name = self.stem if self.out is None else self.out.name
+        try:
+            self.made_parent = not self.parent.exists()
+            self.parent.mkdir(parents=True, exist_ok=True)
+            sweep(self.parent, name)
+            self.path = _new_folder(self.parent / f".{name}.{os.getpid()}")
+            in_use.add(self.path)
+            owner = {"pid": os.getpid(), "host": platform.node()}
+            (self.path / OWNER).write_text(json.dumps(owner), encoding="utf-8")
+        except OSError as error:
+            raise ValueError(
+                f"the results cannot be written to {self.parent} ({error.strerror}); give another folder with --out"
+            ) from None
+        return self
+
+    def finish(self) -> Path:
+        """Give the folder its name, at once; if somebody took that name meanwhile, the next free one."""
+        target = self.out if self.out is not None else numbered(self.parent / self.stem)
+        (self.path / OWNER).unlink()
+        while True:
+            try:
+                os.rename(self.path, target)
+                break
+            except OSError:
+                if not target.exists():
+                    raise
+                target = numbered(self.parent / (self.stem if self.out is None else self.out.name))
+        self.finished = True
+        return target
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        in_use.discard(self.path)
+        if self.finished:
+            return
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self.made_parent and self.parent.is_dir() and not any(self.parent.iterdir()):
+            self.parent.rmdir()
+
+
+def _new_folder(start: Path) -> Path:
+    """`start.part`, or with a number where that is there: somebody else's, on another machine with the same disk."""
+    number = 1
+    while True:
+        path = start.with_name(f"{start.name}{f'-{number}' * (number > 1)}.part")
+        try:
+            path.mkdir()
+            return path
+        except FileExistsError:
+            number += 1
+
+
+def sweep(parent: Path, name: str) -> None:
+    """Remove what runs of this name have left that could not clean up: those whose process is gone, on this machine."""
+    pattern = re.compile(rf"\.{re.escape(name)}\.\d+(-\d+)?\.part")
+    for path in parent.iterdir():
+        if pattern.fullmatch(path.name) and abandoned(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def abandoned(path: Path) -> bool:
+    """Whether the process that made a folder is known to be gone; in doubt it is not."""
+    try:
+        owner = json.loads((path / OWNER).read_text(encoding="utf-8"))
+        process, host = int(owner["pid"]), owner["host"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+    if host != platform.node() or os.name != "posix":  # os.kill asks nothing on Windows: it kills
+        return False
+    if process == os.getpid():  # an earlier process had our number, as the first one in a container always has
+        return path not in in_use
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # there, but not ours
+        return False
+    return False
+
+
+def numbered(path: Path) -> Path:
+    """The first of path-1, path-2, ... that is not there."""
+    number = 1
+    while (found := path.with_name(f"{path.name}-{number}")).exists():
+        number += 1
+    return found
+
+
+def refuse_taken(out: Path) -> None:
+    if out.is_dir() and not any(out.iterdir()):
+        return
+    if (out / SETTINGS).exists():
+        raise ValueError(f"--out must be a new folder; {out} holds a finished run: give another name")
+    if out.exists():
+        what = "is not empty" if out.is_dir() else "is a file"
+        raise ValueError(f"--out must be a new folder; {out} {what}: give another name")

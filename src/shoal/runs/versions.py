@@ -1,0 +1,39 @@
+"""What the bits of a result depend on: versions of libraries, and the file that was read."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import platform
+from pathlib import Path
+
+LIBRARIES = ("shoal", "numpy", "scikit-learn")
+
+
+def file_hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """What the bits of a result depend on, beside the settings."""
+    from shoal import _native
+
+    found = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    machine = f"{platform.system()} {platform.machine()}"
+    return found | {
+        "python": platform.python_version(), "machine": machine, "instruction set": _native.instruction_set()
+    }  # fmt: skip
+
+
+def different_versions(earlier: dict[str, str]) -> list[str]:
+    """What has changed since a run, in words; empty where the same bits can be promised."""
+    now = versions()
+    return [
+        f"{name} is {now[name]} here and was {earlier[name]}"
+        for name in now
+        if name in earlier and earlier[name] != now[name] and name != "python"
+    ]

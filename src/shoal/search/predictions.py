@@ -1,0 +1,105 @@
+"""Answers for new rows, from a file to a file."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shoal.tables.files import read_table
+from shoal.tables.inputs import ignored
+from shoal.tables.reading import Reading
+from shoal.tables.schema import Schema
+from shoal.tables.table import Table
+
+
+def read_new_rows(
+    path: Path,
+    estimator: Any,
+    settings: dict[str, Any] | None,
+    sep: str | None = None,
+    header: bool | None = None,
+    missing: Sequence[str] = (),
+) -> Table:
+    """The columns that a model knows. Files are read as the training data were, unless told otherwise.
+
+    How those were read is in the model; for older ones, in the `settings` of the run.
+    """
+    schema: Schema = estimator.schema_
+    data = {} if settings is None else settings["data"]
+    reading: Reading = getattr(estimator, "_reading", None) or Reading.of(data)
+    header = reading.header if header is None else header
+    marks = [*reading.missing, *missing]
+    table, _ = read_table(path, sep=sep, header=header, missing=marks)
+    if header is False:
+        table = _named(table, [column.name for column in schema.columns], reading.columns, path)
+    elif sep is None and reading.sep is not None and schema.missing(table):  # the separator was guessed wrongly
+        again, _ = read_table(path, sep=reading.sep, header=header, missing=marks)
+        table = table if schema.missing(again) else again
+    schema.refuse_missing(table)
+    extra = schema.unknown(table, {*reading.columns, getattr(estimator, "target_name_", None)})
+    if extra:
+        print(f"note: {path}: {ignored(extra)}", file=sys.stderr)
+    known = {column.name for column in schema.columns}
+    return table.select([j for j, name in enumerate(table.names) if name in known])
+
+
+def _named(table: Table, known: Sequence[str], all_names: Sequence[str], path: Path) -> Table:
+    """Columns without names are known by their place: with the target and all others, or with the model's alone."""
+    count = len(table.names)
+    if all_names and count not in (len(known), len(all_names)):
+        raise ValueError(
+            f"a file without names must have the {len(all_names)} columns of the training file, or the {len(known)} "
+            f"that the model knows; {path} has {count}: give it the same columns, or names"
+        )
+    if count == len(known) != len(all_names):
+        return Table(known, table.columns)
+    return Table(all_names, table.columns) if all_names else table
+
+
+def answer(estimator: Any, table: Table, proba: bool) -> tuple[list[str], Iterable[Sequence[Any]]]:
+    """Names of the answers, and a row of them for each row."""
+    classes = getattr(estimator, "classes_", None)
+    if proba and classes is None:
+        raise ValueError("--proba needs a model that tells classes apart; this one predicts numbers: leave it out")
+    if classes is None:
+        values = estimator.predict(table)
+        columns = values.reshape(len(values), -1).T
+        head = ["prediction"] if len(columns) == 1 else [f"prediction {k + 1}" for k in range(len(columns))]
+        return head, zip(*(column.tolist() for column in columns), strict=True)
+    probability = estimator.predict_proba(table)
+    label = np.asarray(classes)[probability.argmax(axis=1)].tolist()
+    if not proba:
+        return ["prediction"], ([name] for name in label)
+    head = ["prediction", *(f"probability of {name}" for name in classes)]
+    return head, ([name, *row] for name, row in zip(label, probability.tolist(), strict=True))
+
+
+def write_answers(head: Sequence[str], rows: Iterable[Sequence[Any]], out: Path | None, source: Path) -> None:
+    """To the screen, or to a file that is there whole or not at all."""
+    if out is None:
+        _write(sys.stdout, head, rows)
+        return
+    if out.exists() and (out.is_dir() or out.samefile(source)):
+        what = "a folder" if out.is_dir() else "the file with the new rows"
+        raise ValueError(f"--out must be a file for the answers; {out} is {what}: give another name")
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with open(temporary, "w", newline="", encoding="utf-8") as file:
+            _write(file, head, rows)
+        os.replace(temporary, out)
+    except OSError as error:
+        raise ValueError(f"the answers cannot be written to {out} ({error.strerror}); give another --out") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write(file: Any, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)

@@ -1,0 +1,1 @@
+"""A file or a frame to typed columns."""

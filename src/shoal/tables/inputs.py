@@ -1,0 +1,79 @@
+"""New rows, in whatever form they come, as a table with the columns of the training data.
+
+One rule for Python and the command line: columns with names are found by them, in any order; more columns than the
+training data had are ignored, with a note; arrays and lists of lists have the columns of the training data, in their
+order; a list of dicts is rows with names.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from shoal.tables.reading import Reading
+from shoal.tables.schema import Schema, listed
+from shoal.tables.table import Table, nested, rows_as_columns, with_unique_names
+
+
+def has_names(X: Any) -> bool:
+    """Frames, dicts (one of scipy's sparse matrices is a subclass of dict) and our own tables."""
+    return isinstance(X, Table) or type(X) is dict or hasattr(X, "columns")
+
+
+def has_strings(X: Any) -> bool:
+    """Whether there are words in a matrix or in a list of rows."""
+    if isinstance(X, (list, tuple)):
+        rows = (row if isinstance(row, (list, tuple)) else (row,) for row in X)
+        return any(isinstance(cell, str) for row in rows for cell in row)
+    return isinstance(X, np.ndarray) and X.ndim == 2 and (
+        X.dtype.kind in "US" or (X.dtype == object and any(isinstance(cell, str) for cell in X.ravel()))
+    )  # fmt: skip
+
+
+def new_table(estimator: Any, X: Any) -> Table:
+    """The table that a fitted estimator predicts."""
+    schema: Schema = estimator.schema_
+    reading: Reading = getattr(estimator, "_reading", None) or Reading()
+    X = rows_as_columns(X)
+    if not has_names(X):
+        return reading.without_marks(_by_place(estimator, X, reading))
+    table = Table.of(with_unique_names(X), missing=reading.missing)
+    if len(table) == 0:
+        raise ValueError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
+    if not hasattr(estimator, "feature_names_in_") and schema.missing(table):
+        name = type(estimator).__name__
+        warnings.warn(f"X has feature names, but {name} was fitted without feature names", UserWarning, stacklevel=4)
+        _check_width(estimator, len(table.names))
+        return Table.of(table, [column.name for column in schema.columns])
+    schema.refuse_missing(table)
+    extra = schema.unknown(table, {*reading.columns, getattr(estimator, "target_name_", None)})
+    if extra:
+        warnings.warn(f"{ignored(extra)}", UserWarning, stacklevel=4)
+    return reading.without_marks(table)
+
+
+def ignored(extra: list[str]) -> str:
+    """A sentence about columns that nobody asked for."""
+    return f"columns that the training data did not have are ignored: {listed(extra)}"
+
+
+def _by_place(estimator: Any, X: Any, reading: Reading) -> Table:
+    names = [column.name for column in estimator.schema_.columns]
+    if not has_strings(X):
+        X = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
+    elif isinstance(X, (list, tuple)):
+        X = nested(X)
+    if X.ndim == 2:
+        _check_width(estimator, X.shape[1])
+    return Table.of(X, names, missing=reading.missing)
+
+
+def _check_width(estimator: Any, width: int) -> None:
+    if width != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {width} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features "
+            "as input: give all columns of the training data, in their order, or a table with names"
+        )

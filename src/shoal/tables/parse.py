@@ -1,0 +1,115 @@
+"""Strings to numbers, dates and booleans, with the standard library alone.
+
+A column has one style, found from all its different values and kept in the schema, so that new data are read the same
+way: "1,234" is a thousand in a column with "12,345.6", and between one and two in a column with "0,5".
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Sequence
+
+from shoal.tables.table import MISSING_MARKERS
+
+NUMBER_STYLES = ("plain", "signs", "comma")
+SIGNS = re.compile(r"^[-+]?\s*[$€£¥]?\s*[-+]?(\d{1,3}([,' ]\d{3})+|\d+)?(\.\d*)?\s*[%$€£¥]?$")
+COMMA = re.compile(r"^[-+]?\s*[$€£¥]?\s*[-+]?(\d{1,3}([.' ]\d{3})+|\d+)?(,\d*)?\s*[%$€£¥]?$")
+BOOLEANS = {"true": 1.0, "false": 0.0, "t": 1.0, "f": 0.0, "yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0}
+TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
+DAYS = (
+    *("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m.%d.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y-%m-%d", "%Y.%m.%d"),
+    *("%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y"),
+    *("%b %d %Y", "%B %d %Y", "%a, %d %b %Y", "%a %b %d %Y"),
+)
+DATE_STYLES = ("iso", *(day + time for day in DAYS for time in TIMES), "%Y-%m", "%Y/%m", "%b %Y", "%B %Y", "%m/%Y")
+OTHER_ORDER = {"%m/%d": "%d/%m", "%m.%d": "%d.%m", "%m-%d": "%d-%m"}
+LONGEST_DATE = 40
+ZERO = datetime.datetime(1970, 1, 1)
+
+
+def is_marker(text: str) -> bool:
+    """Whether a cell says that its value is missing."""
+    return text.strip().lower() in MISSING_MARKERS
+
+
+def number(text: str, style: str) -> float | None:
+    """The number in a cell, or None if there is none in this style.
+
+    >>> [number("$1,234.50", "signs"), number("12,5", "comma"), number("12%", "signs"), number("1_000", "plain")]
+    [1234.5, 12.5, 12.0, None]
+    """
+    if style != "plain":
+        text = text.strip()
+        bracketed = text.startswith("(") and text.endswith(")")  # how bookkeepers write a loss
+        if bracketed:
+            text = "-" + text[1:-1]
+        pattern, thousands, point = (SIGNS, ",", ".") if style == "signs" else (COMMA, ".", ",")
+        if not pattern.match(text) or not any(c.isdigit() for c in text):
+            return None
+        text = re.sub(r"[\s$€£¥%']", "", text).replace(thousands, "").replace(point, ".")
+    try:
+        return float(text) if "_" not in text else None
+    except ValueError:
+        return None
+
+
+def boolean(text: str) -> float | None:
+    return BOOLEANS.get(text.strip().lower())
+
+
+def moment(text: str, style: str) -> datetime.datetime | None:
+    """The date and time in a cell, in universal time if it names a zone; None if there is none in this style.
+
+    >>> moment("2024-02-29T12:00:00+02:00", "iso"), moment("31/12/2023", "%d/%m/%Y"), moment("31/12/2023", "%m/%d/%Y")
+    (datetime.datetime(2024, 2, 29, 10, 0), datetime.datetime(2023, 12, 31, 0, 0), None)
+    """
+    text = text.strip()
+    try:
+        if style == "iso":
+            if len(text) < 10 or text[4:5] != "-":  # also "2024W01" and "20240101" would pass, which are codes
+                return None
+            found = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+        else:
+            found = datetime.datetime.strptime(text, style)
+    except ValueError:
+        return None
+    return found.astimezone(datetime.timezone.utc).replace(tzinfo=None) if found.tzinfo is not None else found
+
+
+def number_style(values: Sequence[str]) -> str | None:
+    """The style in which every value is a number or a marker of a missing one."""
+    return _first_style(values, NUMBER_STYLES, number)
+
+
+def date_style(values: Sequence[str]) -> str | None:
+    """The style in which every value is a date or a marker of a missing one."""
+    return _first_style([value for value in values if not is_marker(value)], _date_styles_for(values), moment)
+
+
+def is_boolean(values: Sequence[str]) -> bool:
+    """Whether the values are true and false. "yes" and "no" are categories: a "perhaps" may follow in new data."""
+    return {value.strip().lower() for value in values if not is_marker(value)} == {"true", "false"}
+
+
+def ambiguous(values: Sequence[str], style: str) -> bool:
+    """Whether the day and the month of a date style could be told the other way round."""
+    other = next((style.replace(one, two, 1) for one, two in OTHER_ORDER.items() if one in style), None)
+    return other is not None and _first_style(values, (other,), moment) is not None
+
+
+def _date_styles_for(values: Sequence[str]) -> tuple[str, ...]:
+    """Few styles fit the first values; the others are not tried on all of them, since strptime is slow."""
+    sample = [value for value in values[:200] if not is_marker(value)][:20]
+    if not sample or not all(len(v) <= LONGEST_DATE and sum(c.isdigit() for c in v) >= 4 for v in sample):
+        return ()
+    return tuple(style for style in DATE_STYLES if all(moment(value, style) is not None for value in sample))
+
+
+def _first_style(
+    values: Sequence[str], styles: Sequence[str], parse: Callable[[str, str], object | None]
+) -> str | None:
+    real = [value for value in values if not is_marker(value)]
+    if not real:
+        return None
+    return next((style for style in styles if all(parse(value, style) is not None for value in real)), None)

@@ -1,0 +1,60 @@
+"""How the training file was read, kept with the model, so that new rows are read the same way wherever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.tables import parse
+from shoal.tables.table import Table
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What `shoal search` was told or has found out about its file."""
+
+    missing: tuple[str, ...] = ()  # cells that mean "not known", beside blank, NA and the like
+    columns: tuple[str, ...] = ()  # all of the file: the target and those left out, too
+    header: bool | None = None
+    sep: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def of(state: Mapping[str, Any]) -> Reading:
+        """From `as_dict`, or from the "data" of the settings of a run."""
+        missing, columns = (_strings(name, state.get(name, ())) for name in ("missing", "columns"))
+        header, sep = state.get("header"), state.get("sep")
+        if header not in (None, True, False):
+            raise ValueError(f"reading.header must be true, false or null; got {header!r}")
+        if sep is not None and (not isinstance(sep, str) or len(sep) != 1):
+            raise ValueError(f"reading.sep must be one character or null; got {sep!r}")
+        return Reading(missing, columns, header, sep)
+
+    def without_marks(self, table: Table) -> Table:
+        """The table with missing values where it has the marks of the training file, as strings or as numbers."""
+        if not self.missing:
+            return table
+        marks = {mark.strip() for mark in self.missing}
+        numbers = [number for mark in marks if (number := parse.number(mark, "plain")) is not None]
+        return Table(
+            table.names, [_cleared(column, marks, numbers) for column in table.columns], declared=table.declared
+        )
+
+
+def _cleared(column: np.ndarray, marks: set[str], numbers: Sequence[float]) -> np.ndarray:
+    if column.dtype == object:
+        cleared = np.empty(len(column), dtype=object)
+        cleared[:] = [None if cell is not None and cell.strip() in marks else cell for cell in column]
+        return cleared
+    return np.where(np.isin(column, numbers), np.nan, column) if column.dtype.kind == "f" and numbers else column
+
+
+def _strings(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
+        raise ValueError(f"reading.{name} must be a list of strings; got {value!r}")
+    return tuple(value)

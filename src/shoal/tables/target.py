@@ -1,0 +1,168 @@
+"""What is asked of a table: which column is to be predicted, as classes or as numbers, from which rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shoal.members import nearest
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
+from shoal.tables import parse
+from shoal.tables.columns import cell_text
+from shoal.tables.files import find_column
+from shoal.tables.labels import refuse_extreme
+from shoal.tables.table import Table
+
+TASKS = (CLASSIFICATION, REGRESSION)
+FEW_VALUES = 20  # whole numbers with more different values than this are quantities
+FEW_SHARE = 0.05  # of the rows: so many different values may be classes
+ALWAYS_FEW = 2  # so many are classes, however few rows there are
+TEXT_SHARE = 0.5  # strings of which more than so many differ are no classes
+FEWEST_ROWS = 8
+UNCERTAIN_ROWS = 50
+CLASSES_SHOWN = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Rows with a known target, and what the target is."""
+
+    target: str
+    kind: str
+    why: str  # how the kind was found
+    X: Table
+    y: np.ndarray  # (n,) int64 or str for classes, float64 for numbers
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def classes(self) -> list[str]:
+        return [str(name) for name in np.unique(self.y)] if self.kind == CLASSIFICATION else []
+
+    def describe(self) -> str:
+        """The target in words."""
+        if self.kind == REGRESSION:
+            low, middle, high = (f"{value:.6g}" for value in np.quantile(self.y, [0, 0.5, 1]))
+            return f"{self.target}, numbers from {low} to {high}, half of them above {middle}"
+        names, counts = np.unique(self.y, return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:CLASSES_SHOWN]
+        shown = [f"{names[k]} ({counts[k] / len(self.y):.0%})" for k in order]
+        more = ["..."] if len(names) > CLASSES_SHOWN else []
+        return f"{self.target}, {len(names)} classes: {', '.join(shown + more)}"
+
+
+def ask(
+    table: Table, target: str, task: str | None = None, drop: Sequence[str] = (), ambiguous: Sequence[str] = ()
+) -> Question:
+    """Find the target and what kind of thing it is. `ambiguous`: names that several columns of the file have."""
+    if task is not None and task not in TASKS:
+        raise ValueError(f"--task must be one of {', '.join(TASKS)}; got {task!r}{nearest(task, TASKS)}")
+    position = find_column(table, target)
+    if target in ambiguous:
+        places = [j for j, name in enumerate(table.names) if name == target or name.startswith(f"{target} (")]
+        numbers = " or ".join(f"--target {j}" for j in places)
+        raise ValueError(f"the target {target!r} is the name of {len(places)} columns; give its number: {numbers}")
+    name, column = table.names[position], table.columns[position]
+    left = _without(table, position, drop)
+    known = _known(column)
+    _check_count(name, known, task)
+    column, notes = column[known], []
+    if not known.all():
+        gone = int((~known).sum())
+        notes.append(f"{gone:,} row{'s' * (gone != 1)} left out: the target is missing there")
+    kind, why, y = _understand(name, column, task)
+    if len(y) < UNCERTAIN_ROWS:
+        notes.append(f"only {len(y)} rows: the score will be very uncertain")
+    return Question(name, kind, why, left.take(np.flatnonzero(known)), y, notes)
+
+
+def _without(table: Table, target: int, drop: Sequence[str]) -> Table:
+    gone = {find_column(table, name) for name in drop}
+    if target in gone:
+        raise ValueError(f"--drop must not name the target; {table.names[target]!r} is both")
+    kept = [j for j in range(len(table.names)) if j != target and j not in gone]
+    if not kept:
+        raise ValueError(
+            f"a search needs at least one column beside the target {table.names[target]!r}; there is none: is the "
+            "separator right? (--sep says it)"
+        )
+    return table.select(kept)
+
+
+def _known(column: np.ndarray) -> np.ndarray:
+    if column.dtype == object:
+        return np.array([cell is not None and bool(cell.strip()) for cell in column])
+    if column.dtype.kind == "M":
+        return ~np.isnat(column)
+    return np.ones(len(column), bool) if column.dtype == bool else ~np.isnan(column)
+
+
+def _check_count(name: str, known: np.ndarray, task: str | None) -> None:
+    if not known.any():
+        raise ValueError(f"the target {name!r} has no values: all {len(known):,} are missing; choose another --target")
+    if known.sum() < FEWEST_ROWS:
+        raise ValueError(f"a search needs at least {FEWEST_ROWS} rows with a target; got {int(known.sum())}")
+
+
+def _understand(name: str, column: np.ndarray, task: str | None) -> tuple[str, str, np.ndarray]:
+    """Kind, why, and the values in the form of that kind."""
+    if column.dtype.kind == "M":
+        raise ValueError(f"the target {name!r} holds dates, which cannot be predicted; choose another --target")
+    numbers = _numbers(column)
+    kind, why = (task, "as asked") if task is not None else _guess(name, column, numbers)
+    if kind == REGRESSION:
+        if numbers is None:
+            example = str(next(iter(column)))[:30]
+            raise ValueError(
+                f"--task regression needs a target of numbers; {name!r} has {example!r}: use --task classification"
+            )
+        if (numbers == numbers[0]).all():
+            raise ValueError(f"the target {name!r} is always {numbers[0]:g}: there is nothing to predict")
+        refuse_extreme(numbers, f"target {name!r}")
+        return kind, why, numbers
+    classes = _labels(column)
+    if len(np.unique(classes)) < 2:
+        raise ValueError(f"a search needs at least 2 classes; the target {name!r} is always {str(classes[0])!r}")
+    return kind, why, classes
+
+
+def _numbers(column: np.ndarray) -> np.ndarray | None:
+    """As numbers, also from strings such as "$1,200"; None if they are not."""
+    if column.dtype == bool:
+        return column.astype(np.float64)
+    if column.dtype != object:
+        return np.asarray(column, dtype=np.float64)
+    values = sorted(set(column))
+    style = parse.number_style(values)
+    if style is None:
+        return None
+    number = {value: parse.number(value, style) for value in values}
+    if any(found is None for found in number.values()):
+        return None
+    return np.array([number[cell] for cell in column], dtype=np.float64)
+
+
+def _guess(name: str, column: np.ndarray, numbers: np.ndarray | None) -> tuple[str, str]:
+    if column.dtype == bool:
+        return CLASSIFICATION, "true and false"
+    if numbers is None:
+        different = len(set(column))
+        if different > max(FEW_VALUES, TEXT_SHARE * len(column)):
+            raise ValueError(
+                f"the target {name!r} has {different:,} different strings in {len(column):,} rows: no classes; "
+                "choose another --target, or say --task classification"
+            )
+        return CLASSIFICATION, "the values are words"
+    different = len(np.unique(numbers))
+    few = different <= FEW_VALUES and different <= max(FEW_SHARE * len(numbers), ALWAYS_FEW)
+    if few and (numbers == np.floor(numbers)).all():
+        return CLASSIFICATION, f"whole numbers, only {different} different ones"
+    return REGRESSION, f"numbers, {different:,} different ones"
+
+
+def _labels(column: np.ndarray) -> np.ndarray:
+    """Classes as whole numbers where they are, else as strings: 1 is written "1" in predictions, not "1.0"."""
+    if column.dtype.kind == "f" and (column == np.floor(column)).all() and np.abs(column).max() < 1 << 53:
+        return column.astype(np.int64)
+    return np.array([cell_text(cell) if not isinstance(cell, str) else cell.strip() for cell in column.tolist()])

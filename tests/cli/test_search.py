@@ -1,0 +1,406 @@
+"""`shoal search` and `shoal predict`, run as users run them: real commands on small files of real data."""
+
+import csv
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import commands
+from support.commands import run, start, wait_for
+
+import shoal
+from shoal.cli.search import predict
+from shoal.runs import folder as run_folder
+from shoal.runs import versions as run_versions
+from shoal.tables.table import Table
+
+call = commands.call  # pytest finds fixtures by their names here
+FILES = {"report.html", "leaderboard.csv", "model", "settings.json"}
+
+
+def answers(model, file, **flags):
+    """What `shoal predict` writes, without the seconds that a new process takes to start."""
+    out = file.with_suffix(".answers")
+    predict(model, file, out, **flags)
+    return out.read_text()
+
+
+def write(path, names, columns):
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        if names:
+            writer.writerow(names)
+        writer.writerows(zip(*columns, strict=True))
+    return path
+
+
+def iris_table():
+    names, columns = iris_columns()
+    return Table.of(dict(zip(names[:-1], columns[:-1], strict=True))), np.array(columns[-1])
+
+
+def read(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def iris_columns():
+    """Measurements of flowers, one of them as a category, and their species."""
+    from sklearn.datasets import load_iris
+
+    found = load_iris()
+    width = np.array(["narrow", "middling", "wide"])[np.digitize(found.data[:, 3], [0.6, 1.7])]
+    names = ["sepal length", "sepal width", "petal length", "petal width", "species"]
+    return names, [*found.data.T[:3].tolist(), width.tolist(), found.target_names[found.target].tolist()]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the data, and one search of it in `first`."""
+    folder = tmp_path_factory.mktemp("cli")
+    write(folder / "iris.csv", *iris_columns())
+    result = run(folder, "search", "iris.csv", "--target", "species", "--recipes", 6, "--out", "first", "--seeds", 2)
+    (folder / "said.txt").write_text(result.stdout)
+    return folder
+
+
+# ---- a search ----
+
+
+def test_a_search_tells_what_it_understood_planned_and_found(place):
+    said = (place / "said.txt").read_text()
+    assert "150 rows, 5 columns" in said
+    assert "3 numbers, 1 category" in said
+    assert "species, 3 classes: setosa (33%)" in said
+    assert "task: classification" in said
+    assert "--task regression to change" in said
+    assert re.search(r"plan: 6 recipes x 8 folds \(stratified 8-fold\) = 48 networks, up to \d+ epochs", said)
+    assert re.search(r"time: about [\d:]+ (s|min); memory: about [\d.]+ [kMG]B", said)
+    assert re.search(r"expect about [\d.]+ right answers in 100 \(95% confidence", said)
+    assert said.strip().splitlines()[-1] == str(Path("first/report.html"))
+
+
+def test_the_run_folder_holds_everything_and_nothing_else(place):
+    assert {file.name for file in (place / "first").iterdir()} == FILES
+    assert not list(place.glob(".*.part"))
+    board = read(place / "first" / "leaderboard.csv")
+    assert [int(row["rank"]) for row in board] == [1, 2, 3, 4, 5, 6]
+    page = (place / "first" / "report.html").read_text()
+    assert "Predicting <em>species</em>" in page
+    settings = json.loads((place / "first" / "settings.json").read_text())
+    assert settings["data"]["sha256"] == run_versions.file_hash(place / "iris.csv")
+    assert settings["search"]["recipes"] == 6
+    assert settings["result"]["score"]["corrected"] > 0.85
+
+
+def test_a_finished_run_is_never_overwritten(place, call):
+    before = (place / "first" / "settings.json").read_bytes()
+    result = call(place, "search", "iris.csv", "--target", "-1", "--recipes", 2, "--out", "first", code=2)
+    assert "finished run" in result.stderr
+    assert (place / "first" / "settings.json").read_bytes() == before
+
+
+def test_a_repetition_has_the_same_bits(place, call):
+    said = call(place, "search", "--repeat", "first/settings.json", "--out", "again", "--threads", 1, "--check").stdout
+    assert said.splitlines()[-1] == f"the same: every byte of {Path('first/model')} (its timings are not compared)"
+    one, other = (answers(place / name, place / "iris.csv", proba=True) for name in ("first", "again"))
+    assert one == other
+    first, again = (read(place / name / "leaderboard.csv") for name in ("first", "again"))
+    for one, other in zip(first, again, strict=True):
+        assert {k: v for k, v in one.items() if k != "seconds"} == {k: v for k, v in other.items() if k != "seconds"}
+    scores = [json.loads((place / n / "settings.json").read_text())["result"]["score"] for n in ("first", "again")]
+    assert {**scores[0], "bootstraps": 0} == {**scores[1], "bootstraps": 0}
+
+
+@pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
+def test_a_check_names_the_first_file_that_differs_and_keeps_nothing(place, call, tmp_path, name):
+    shutil.copytree(place / "first", tmp_path / "run")
+    content = bytearray((tmp_path / "run" / "model" / name).read_bytes())
+    content[-9] ^= 1
+    (tmp_path / "run" / "model" / name).write_bytes(content)
+    said = call(tmp_path, "search", "--repeat", "run", "--check", code=1).stdout
+    assert said.splitlines()[-1] == f"different: {name} of the repetition is not that of {Path('run/model')}"
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_check_says_what_it_needs(place, call, tmp_path):
+    assert "--check needs the run" in call(place, "search", "iris.csv", "--target", -1, "--check", code=2).stderr
+    shutil.copytree(place / "first", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "model")
+    assert "there is no file" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
+    shutil.copytree(Path(__file__).parents[1] / "models" / "saved" / "version-1", tmp_path / "run" / "model")
+    assert "format version 2" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
+
+
+ALTERED = {
+    "search.effort must be an object; got None": lambda s: s["search"].update(effort=None),
+    "a field of search.effort must be one of forms, folds": lambda s: s["search"].update(effort={"speed": 3}),
+    "search.effort.rows must be a whole number": lambda s: s["search"].update(effort={"rows": "x"}),
+    "search.effort.rows must not be more than the 150 rows": lambda s: s["search"].update(effort={"rows": 1_000_000}),
+    "search.effort.judged must not be more": lambda s: s["search"].update(effort={"judged": 151}),
+    "search.effort.forms.0 must be one of plain": lambda s: s["search"].update(effort={"forms": ["round"]}),
+    "log.0.recipes.1.0 must be one of plain; got": lambda s: s["search"].update(effort={"forms": ["plain"]}),
+    "search.seeds is missing": lambda s: s["search"].pop("seeds"),
+    "search.recipes is missing": lambda s: s["search"].pop("recipes"),
+    "search.seed must be a whole number": lambda s: s["search"].update(seed=None),
+    "search.budget must be above zero": lambda s: s["search"].update(budget=0),
+    "result.score must be an object": lambda s: s["result"].update(score=None),
+    "result.score.bootstraps is missing": lambda s: s["result"]["score"].pop("bootstraps"),
+    "data.missing must be a list; got None": lambda s: s["data"].update(missing=None),
+    "data.missing.0 must be a string": lambda s: s["data"].update(missing=[3]),
+    "data.sep must be one character": lambda s: s["data"].update(sep="ab"),
+    "data.path must be a string": lambda s: s["data"].update(path=None),
+    "versions must be an object": lambda s: s.update(versions=None),
+    "log must not be empty": lambda s: s.update(log=[]),
+    "log.0.rungs is missing": lambda s: s["log"][0].pop("rungs"),
+    "log.0.recipes.0.1 must be an object": lambda s: s["log"][0]["recipes"][0].__setitem__(1, None),
+    "log.0.rungs.0.kept.0 must be a whole number": lambda s: s["log"][0]["rungs"][0].update(kept=[99]),
+    "log.0.rungs.0.epochs must be as many": lambda s: s["log"][0]["rungs"][0]["epochs"].pop(),
+    "learning_rate": lambda s: s["log"][0]["recipes"][0][1].update(learning_rate="fast"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ALTERED)
+def test_altered_settings_are_refused_by_the_name_of_the_field(words, place, tmp_path, call):
+    settings = json.loads((place / "first/settings.json").read_text())
+    ALTERED[words](settings)
+    (tmp_path / "settings.json").write_text(json.dumps(settings))
+    said = call(tmp_path, "search", "--repeat", ".", "--dry-run", code=2).stderr
+    assert "settings.json was altered: " in said
+    assert words in said
+    assert "repeat from an unchanged copy" in said
+    assert len(said.strip().splitlines()) == 1, said
+
+
+def test_a_check_is_no_dry_run(place, call):
+    said = call(place, "search", "--repeat", "first", "--check", "--dry-run", code=2)
+    assert "--dry-run makes none; leave out one of them" in said.stderr
+    assert said.stdout == ""
+
+
+def test_the_command_gives_what_the_library_gives_and_another_seed_other_bits(place):
+    saved = shoal.load(place / "first" / "model")
+    X, y = iris_table()
+    same, other = (shoal.ShoalClassifier(recipes=6, seeds=2, random_state=seed).fit(X, y) for seed in (0, 1))
+    np.testing.assert_array_equal(same.predict_proba(X), saved.predict_proba(X))
+    assert not np.array_equal(other.predict_proba(X), saved.predict_proba(X))
+
+
+def test_a_repetition_needs_the_same_data_wherever_they_are(place, tmp_path, call):
+    settings = place / "first" / "settings.json"
+    changed = (place / "iris.csv").read_text().replace("5.1", "5.2", 1)
+    (tmp_path / "iris.csv").write_text(changed)
+    error = call(tmp_path, "search", "iris.csv", "--repeat", settings, code=2).stderr
+    assert "iris.csv has changed since (another checksum)" in error
+    assert f"shoal search PLACE --repeat {settings}" in error
+    assert "leave out --seed" in call(tmp_path, "search", "--repeat", settings, "--seed", 3, code=2).stderr
+    (place / "iris.csv").rename(tmp_path / "moved.csv")
+    try:
+        error = call(tmp_path, "search", "--repeat", settings, code=2).stderr
+        assert f"there is no file {(place / 'iris.csv').resolve()}; if it was moved, name its place" in error
+        assert f"shoal search PLACE --repeat {settings}" in error
+        call(tmp_path, "search", "moved.csv", "--repeat", settings, "--dry-run")
+    finally:
+        (tmp_path / "moved.csv").rename(place / "iris.csv")
+
+
+def test_a_dry_run_plans_and_leaves_nothing_behind(tmp_path, call):
+    write(tmp_path / "iris.csv", *iris_columns())
+    result = call(tmp_path, "search", "iris.csv", "--target", "species", "--budget", 30, "--dry-run", "--drop", "0")
+    assert re.search(r"plan: about [\d,]+ recipes", result.stdout)
+    assert "2 numbers, 1 category" in result.stdout
+    assert "30 s, as asked" in result.stdout
+    assert {file.name for file in tmp_path.iterdir()} == {"iris.csv"}
+
+
+def test_numbers_are_predicted_within_a_budget_and_get_a_folder_of_their_own(tmp_path, call):
+    names, columns = iris_columns()
+    write(tmp_path / "flowers.csv", names, columns)
+    result = call(tmp_path, "search", "flowers.csv", "--target", "petal length", "--budget", 4, "--no-ensemble")
+    assert "task: regression" in result.stdout
+    assert "of the differences in petal length to be explained" in result.stdout
+    assert (tmp_path / "shoal-runs" / "flowers-1" / "report.html").is_file()
+    said = answers(tmp_path / "shoal-runs" / "flowers-1", tmp_path / "flowers.csv").split()[1:]
+    error = np.abs(np.array(said, dtype=float) - np.array(columns[2])).mean()
+    assert error < 0.4  # always answering the mean is off by 1.56
+    with pytest.raises(ValueError, match="leave it out"):
+        answers(tmp_path / "shoal-runs" / "flowers-1", tmp_path / "flowers.csv", proba=True)
+
+
+def test_the_demo_needs_no_file_and_ends_with_the_path_of_its_report(tmp_path, call):
+    result = call(tmp_path, "search", "--demo", "--recipes", 2, "--seeds", 1)
+    last = result.stdout.strip().splitlines()[-1]
+    assert (tmp_path / last).name == "report.html"
+    assert (tmp_path / last).is_file()
+    assert "benign" in result.stdout
+
+
+# ---- predictions ----
+
+
+def test_predictions_are_those_of_the_estimator(place):
+    rows = list(csv.reader(run(place, "predict", "first", "iris.csv", "--proba").stdout.splitlines()))
+    estimator = shoal.load(place / "first" / "model")
+    table, species = iris_table()
+    assert rows[0] == ["prediction", *(f"probability of {name}" for name in ("setosa", "versicolor", "virginica"))]
+    assert [row[0] for row in rows[1:]] == estimator.predict(table).tolist()
+    np.testing.assert_array_equal(np.array([row[1:] for row in rows[1:]], float), estimator.predict_proba(table))
+    assert np.mean([row[0] == name for row, name in zip(rows[1:], species, strict=True)]) > 0.9
+
+
+def test_columns_may_come_in_any_order_without_the_target_and_with_new_categories(place):
+    names, columns = iris_columns()
+    expected = answers(place / "first" / "model", place / "iris.csv")
+    write(place / "turned.csv", names[3::-1], columns[3::-1])
+    assert answers(place / "first", place / "turned.csv") == expected
+    write(place / "unseen.csv", names, [*columns[:3], ["enormous"] * 150, columns[4]])
+    said = answers(place / "first", place / "unseen.csv").split()
+    assert len(said) == 151
+    assert set(said[1:]) <= {"setosa", "versicolor", "virginica"}
+
+
+def test_a_file_without_names_is_known_by_the_places_of_its_columns(tmp_path, call):
+    """The target comes first: where it is left out, every other column is one place to the left."""
+    _, columns = iris_columns()
+    turned = [columns[-1], *columns[:-1]]
+    write(tmp_path / "all.csv", None, turned)
+    write(tmp_path / "new.csv", None, turned[1:])
+    call(tmp_path, "search", "all.csv", "--no-header", "--target", 0, "--recipes", 2, "--seeds", 1, "--out", "run")
+    with_target = answers(tmp_path / "run", tmp_path / "all.csv")
+    assert answers(tmp_path / "run", tmp_path / "new.csv") == with_target
+    assert len(with_target.split()) == 151
+
+
+def test_missing_columns_are_named_with_the_nearest_match_and_more_columns_are_ignored(place, call):
+    names, columns = iris_columns()
+    write(place / "renamed.csv", ["sepal_length", *names[1:]], columns)
+    error = call(place, "predict", "first", "renamed.csv", code=2).stderr
+    assert "'sepal length' is missing; did you mean 'sepal_length'?" in error
+    write(place / "more.csv", ["garden", *names], [columns[0], *columns])
+    said = call(place, "predict", "first", "more.csv", "--proba")
+    assert said.stderr == "note: more.csv: columns that the training data did not have are ignored: 'garden'\n"
+    assert said.stdout == answers(place / "first", place / "iris.csv", proba=True)
+    write(place / "fewer.csv", names[1:], columns[1:])
+    with pytest.raises(ValueError, match="'sepal length' is missing"):
+        answers(place / "first", place / "fewer.csv")
+
+
+# ---- Ctrl-C and worse ----
+
+ENDLESS = ("--budget", 1000, "--epochs", 4, "--folds", 3)
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place, call, number, name):
+    cut = place / f"cut-{name}"
+    process = start(place, "search", "iris.csv", "--target", "species", *ENDLESS, "--out", cut.name)
+    wait_for(process, "recipes, best")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+    assert "ending the search, keeping the best so far" in err
+    assert f"ended early by {name}" in out
+    assert {file.name for file in cut.iterdir()} == FILES
+    settings = json.loads((cut / "settings.json").read_text())
+    assert settings["result"]["ended"] == "interrupted"
+    assert "was interrupted" in (cut / "report.html").read_text()
+    assert "the same: every byte" in call(place, "search", "--repeat", cut.name, "--check").stdout
+
+
+def test_a_second_ctrl_c_quits_at_once_and_leaves_nothing(place):
+    process = start(place, "search", "iris.csv", "--target", "species", *ENDLESS, "--out", "quit")
+    wait_for(process, "recipes, best")
+    process.send_signal(signal.SIGINT)
+    wait_for(process, "Ctrl-C again")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert not (place / "quit").exists()
+    assert not list(place.glob(".quit*"))
+
+
+def test_what_kill_leaves_does_not_look_like_a_run(place):
+    process = start(place, "search", "iris.csv", "--target", "species", *ENDLESS, "--out", "dead")
+    wait_for(process, "recipes, best")
+    process.kill()
+    process.communicate(timeout=20)
+    assert not (place / "dead").exists()
+    assert [file.name for file in place.glob(".dead*/*")] == ["running.json"]
+    with run_folder.RunFolder(place / "dead", "data") as folder:
+        assert [file.name for file in place.glob(".dead*")] == [folder.path.name], "the next run has removed it"
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        answers(place / "dead", place / "iris.csv")
+
+
+# ---- bad input ----
+
+SMALL = "a,b,y\n" + "".join(f"{i / 3},{i * 3 % 7},{'no' if i < 10 else 'yes'}\n" for i in range(20))
+BAD = {
+    "no such file": (None, (), "there is no file"),
+    "an empty file": ("", (), "is empty"),
+    "a header alone": ("a,b,y\n", (), "no rows"),
+    "one class": (SMALL.replace("no", "yes"), (), "at least 2 classes"),
+    "no such column": (SMALL, ("--target", "yy"), "did you mean 'y'?"),
+    "a position beyond": (SMALL, ("--target", "7"), "from -3 to 2"),
+    "a target without values": ("a,y\n" + "1,\n2,\n" * 9, (), "all 18 are missing"),
+    "a target named twice": ("y,a,y\n" + "1,2,3\n4,5,6\n" * 9, (), "--target 0 or --target 2"),
+    "only empty columns": ("a,y\n" + ",no\n,yes\n" * 9, (), "all values are missing"),
+    "few rows": ("a,y\n1,no\n2,yes\n3,no\n", (), "at least 8 rows"),
+    "no other column": ("y\n" + "no\nyes\n" * 9, (), "beside the target"),
+    "a target of one number": ("a,y\n" + "1,3.5\n2,3.5\n" * 9, (), "always 3.5"),
+    "binary junk": (bytes(range(256)) * 20, (), "not a text file"),
+    "no time": (SMALL, ("--budget", "0"), "above zero"),
+    "time in words": (SMALL, ("--budget", "long"), "--budget"),
+    "time and work": (SMALL, ("--budget", "3", "--recipes", "3"), "not both"),
+    "a task mistyped": (SMALL, ("--task", "clasification"), "did you mean 'classification'?"),
+    "words as numbers": (SMALL, ("--task", "regression"), "'no'"),
+    "the target dropped": (SMALL, ("--drop", "y"), "must not name the target"),
+    "a strategy mistyped": (SMALL, ("--strategy", "halvin"), "did you mean 'halving'?"),
+    "a score mistyped": (SMALL, ("--scoring", "acuracy"), "did you mean 'accuracy'?"),
+    "a place that cannot be": (SMALL, ("--out", "data.csv/run", "--recipes", "2"), "cannot be written"),
+    "no flag of ours": (SMALL, ("--budgt", "3"), "--budget"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_ends_in_one_sentence_and_exit_code_2(name, tmp_path, call):
+    content, flags, words = BAD[name]
+    if content is not None:
+        (tmp_path / "data.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    target = () if "--target" in flags else ("--target", "y")
+    result = call(tmp_path, "search", "data.csv", *target, *flags, code=2)
+    assert words in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert {file.name for file in tmp_path.iterdir()} <= {"data.csv"}
+
+
+def test_a_folder_is_not_a_table(tmp_path):
+    """As a process of its own, like that of a user."""
+    assert "is a folder" in run(tmp_path, "search", ".", "--target", "y", code=2).stderr
+
+
+def test_ten_rows_or_an_empty_column_are_refused_with_a_remedy(tmp_path, call):
+    rows = "".join(f"{i / 3},{'no' if i < 5 else 'yes'}\n" for i in range(10))
+    (tmp_path / "ten.csv").write_text("a,y\n" + rows)
+    result = call(tmp_path, "search", "ten.csv", "--target", "y", code=2)
+    assert "at least 20 rows" in result.stderr
+    rows = "".join(f"{i / 3},,{'no' if i % 2 else 'yes'}\n" for i in range(40))
+    (tmp_path / "empty.csv").write_text("a,b,y\n" + rows)
+    result = call(tmp_path, "search", "empty.csv", "--target", "y", code=2)
+    assert "--drop 'b'" in result.stderr
+    call(tmp_path, "search", "empty.csv", "--target", "y", "--drop", "b", "--recipes", 2, "--seeds", 1)
+
+
+def test_a_run_with_a_budget_and_repeated_folds_repeats_to_the_bit(tmp_path, call):
+    generator = np.random.default_rng(0)
+    lines = [f"{a:.4f},{b:.4f},{'yes' if a * b > 0 else 'no'}" for a, b in generator.normal(size=(120, 2))]
+    (tmp_path / "small.csv").write_text("a,b,y\n" + "\n".join(lines) + "\n")
+    first = call(tmp_path, "search", "small.csv", "--target", "y", "--budget", 2, "--out", "one")
+    assert "3 times" in first.stdout
+    call(tmp_path, "search", "--repeat", "one/settings.json", "--out", "two")
+    weights = [(tmp_path / name / "model" / "weights.safetensors").read_bytes() for name in ("one", "two")]
+    assert weights[0] == weights[1]

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.finetune import ROWS
+
+from shoal.finetune import models, rank
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A model to begin with. Two test processes on two cores would only be in each other's way with more threads."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    rank.quiet()
+    models.make_tiny(folder, ROWS, 64, seed=1)
+    yield folder
+    torch.set_num_threads(before)

@@ -1,0 +1,212 @@
+"""The trainer against plain PyTorch, its checkpoints and its log, in this process; and disks that are full."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from support import finetune
+from support.finetune import ROWS, worker
+
+from shoal.finetune import checkpoints, models, place, session, tokens
+from shoal.finetune.settings import Settings
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+tiny = finetune.tiny  # pytest finds fixtures by their names here
+pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
+
+
+# ---- the trainer ----
+
+
+def plain_steps(start: Path, settings: Settings, count: int) -> tuple[dict[str, np.ndarray], list[float]]:
+    """The same training by hand: AdamW, warm-up and linear decay, gradients cut at a norm of 1."""
+    model, tokenizer = models.load_model(start), models.load_tokenizer(start)
+    data = tokens.encode(ROWS[:14], tokenizer, 48)
+    decayed = [p for n, p in model.named_parameters() if not n.endswith("bias") and "ln_" not in n]
+    others = [p for n, p in model.named_parameters() if n.endswith("bias") or "ln_" in n]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}], lr=1.0, eps=1e-6
+    )
+    from shoal.finetune.trainer import Order
+
+    order, losses = Order(14, 5, settings.seed, 0, 1), []
+    for step in range(count):
+        order.epoch = step // len(order)
+        rows = list(order)[step % len(order)]
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * (step / 2 if step < 2 else (count - step) / (count - 2))
+        total, number = 0.0, 0
+        for row in rows:  # one text at a time, without padding
+            ids = torch.from_numpy(data[row])[None]
+            logits = model(input_ids=ids).logits[0, :-1]
+            total = total + torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum")
+            number += ids.shape[1] - 1
+        loss = total / number
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return {name: value.numpy() for name, value in model.state_dict().items()}, losses
+
+
+def test_it_trains_as_plain_pytorch_does(tmp_path, tiny):
+    line = worker(tmp_path / "run", tiny, warmup=0.34)
+    expected, losses = plain_steps(tiny, Settings(learning_rate=3e-3), 6)
+    got = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    for name in got:
+        assert np.linalg.norm(got[name] - expected[name]) <= 1e-5 * np.linalg.norm(expected[name]), name
+    records = session.records(tmp_path / "run")
+    assert [record["loss"] for record in records if "loss" in record] == pytest.approx(losses, rel=1e-5)
+    assert line.told[0]["begun"]["run"]["context"] == 48
+
+
+def test_the_test_loss_is_a_mean_over_tokens(tmp_path, tiny):
+    worker(tmp_path / "run", tiny)
+    model = models.load_model(tmp_path / "run" / "model").eval()
+    data = tokens.encode(ROWS[14:], models.load_tokenizer(tiny), 48)
+    total, count = 0.0, 0
+    for row in range(len(data)):
+        ids = torch.from_numpy(data[row])[None]
+        with torch.no_grad():
+            total += float(model(input_ids=ids, labels=ids).loss) * (ids.shape[1] - 1)
+        count += ids.shape[1] - 1
+    assert session.records(tmp_path / "run")[-1]["eval_loss"] == pytest.approx(total / count, rel=1e-6)
+
+
+def test_a_run_that_goes_on_draws_the_dropout_it_would_have_drawn(tmp_path, tiny):
+    worker(tmp_path / "whole", tiny, dropout=0.3)
+    worker(tmp_path / "parts", tiny, dropout=0.3, save_every=99)
+    assert checkpoints.last_checkpoint(tmp_path / "parts").name == "checkpoint-1"
+    assert not (tmp_path / "parts" / "model").exists()
+    damaged = tmp_path / "parts" / "checkpoints" / "checkpoint-3"
+    damaged.mkdir()  # as a process leaves it that is killed while it saves
+    (damaged / "model.safetensors").write_bytes(b"half")
+    worker(tmp_path / "parts", tiny, dropout=0.3)
+    whole, parts = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "parts"))
+    for name in whole:
+        np.testing.assert_array_equal(whole[name], parts[name])
+    plain = session.records(tmp_path / "whole")
+    assert [record.get("loss") for record in plain] == [r.get("loss") for r in session.records(tmp_path / "parts")]
+    worker(tmp_path / "none", tiny, dropout=0.0)
+    assert plain[1]["loss"] != session.records(tmp_path / "none")[1]["loss"], "there was dropout"
+
+
+def test_lora_trains_little_and_saves_a_whole_model(tmp_path, tiny):
+    pytest.importorskip("peft")
+    line = worker(tmp_path / "run", tiny, lora=4)
+    trained = next(
+        told["begun"]["run"]["trained"] for told in line.told if "trained" in told.get("begun", {}).get("run", {})
+    )
+    assert 0 < trained < models.count_parameters(tiny) / 5
+    before = load_file(tiny / "model.safetensors")
+    after = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed, "what was learned is in the saved model"
+    assert all("c_" in name for name in changed), "and only matrices were trained"
+    records = session.records(tmp_path / "run")
+    assert records[-1]["eval_loss"] < records[0]["eval_loss"]
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_a_remedy(tmp_path, tiny):
+    with pytest.raises(ValueError, match=r"no longer a number at step \d+.*smaller --learning-rate than 1e\+06"):
+        worker(tmp_path / "run", tiny, learning_rate=1e6, epochs=30, warmup=0.0)
+    with pytest.raises(ValueError, match=r"no longer a number at step \d+"):  # found by the test at the end
+        worker(tmp_path / "unseen", tiny, learning_rate=9e6, epochs=30, warmup=0.0, log_every=1000, eval_every=1000)
+    assert not (tmp_path / "unseen" / "model").exists()
+    assert checkpoints.last_checkpoint(tmp_path / "unseen") is None
+
+
+def test_a_checkpoint_of_nonsense_does_not_replace_the_last_good_one(tmp_path, tiny):
+    """Weights that are none, in a step without a record: no loss is looked at before it is time to save."""
+    rare = {"log_every": 1000, "eval_every": 1000}
+    worker(tmp_path / "run", tiny, save_every=99, **rare)  # pauses after its first step
+    earlier = checkpoints.last_checkpoint(tmp_path / "run")
+    weights = load_file(earlier / "model.safetensors")
+    weights["transformer.wte.weight"][0, 0] = np.nan
+    save_file(weights, earlier / "model.safetensors", {"format": "pt"})
+    checkpoints.complete(earlier)
+    with pytest.raises(ValueError, match=r"no longer a number at step 2"):
+        worker(tmp_path / "run", tiny, save_every=2, **rare)
+    assert checkpoints.last_checkpoint(tmp_path / "run") == earlier
+
+
+def test_one_step_is_not_lost_to_the_warm_up(tmp_path, tiny):
+    worker(tmp_path / "run", tiny, epochs=1, batch_size=20)
+    assert [record["learning_rate"] for record in session.records(tmp_path / "run") if "loss" in record] == [3e-3]
+
+
+def test_the_last_step_is_recorded_however_rare_records_are(tmp_path, tiny):
+    worker(tmp_path / "run", tiny, log_every=4)
+    assert [record["step"] for record in session.records(tmp_path / "run") if "loss" in record] == [1, 4, 6]
+
+
+def test_without_a_checkpoint_the_log_begins_anew(tmp_path, tiny):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / place.METRICS).write_text('{"step": 0, "eval_loss": 9.0}\n{"step": 1, "lo')
+    worker(tmp_path / "run", tiny)
+    assert [record["step"] for record in session.records(tmp_path / "run")] == [
+        0,
+        *(s for s in range(1, 7) for _ in "ab"),
+    ]
+
+
+def test_samples_go_on_with_their_own_prompts_in_a_small_context(tiny):
+    from shoal.finetune.writing import go_on
+
+    model, tokenizer = models.load_model(tiny), models.load_tokenizer(tiny)
+    looked_at = []
+    model.generate = lambda input_ids, **_: looked_at.append(input_ids) or input_ids
+    for prompt in ("one two three", "four five six " * 40):
+        go_on(model, tokenizer, prompt, 120, 64)
+    assert tokenizer.decode(looked_at[0][0]) == "one two three"
+    assert len(looked_at[1][0]) == 48, "a quarter is left to write"
+
+
+def test_a_checkpoint_that_is_cut_off_does_not_count(tmp_path, tiny):
+    worker(tmp_path / "run", tiny, save_every=99)
+    checkpoint = checkpoints.last_checkpoint(tmp_path / "run")
+    assert checkpoint is not None
+    (checkpoint / "optimizer.pt").write_bytes(b"")
+    assert checkpoints.last_checkpoint(tmp_path / "run") is None
+
+
+def test_the_log_ends_at_a_line_that_was_cut_off(tmp_path):
+    (tmp_path / place.METRICS).write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo')
+    assert session.records(tmp_path) == [{"step": 1, "loss": 2.0}]
+
+
+# ---- room on the disk ----
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A file system of 3 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("only root can make a small file system")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_disk_that_is_too_small_is_found_out_before(small_disk):
+    with pytest.raises(OSError, match=r"needs about 15.* in .*run .*the model and two checkpoints.*free"):
+        checkpoints.check_space(small_disk / "run", 500_000, 0)
+    checkpoints.check_space(small_disk / "run", 10_000, 0)
+
+
+def test_a_disk_that_fills_up_ends_the_run_in_one_sentence(small_disk, tiny):
+    with pytest.raises(
+        OSError, match=r"no space is left in .*checkpoints; make some, and the same command goes on"
+    ) as caught:
+        worker(small_disk / "run", tiny, save_every=2)
+    assert "\n" not in str(caught.value)

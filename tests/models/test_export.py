@@ -1,0 +1,428 @@
+"""Exported models predict what Shoal predicts, in programs that have no Shoal; other models are refused in words."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import typer
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from typer.testing import CliRunner
+
+import shoal
+from shoal.cli.export import export as export_command
+from shoal.models.export import export
+from shoal.models.export.blueprint import draw
+from shoal.models.model import make_model
+from shoal.tables.table import Table
+
+pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+torch = pytest.importorskip("torch")
+
+from shoal.models.export import onnx as export_onnx  # noqa: E402  (they need the packages)
+from shoal.models.export import torch as export_torch  # noqa: E402  (they need the packages)
+
+CLOSE = 5e-6  # of a probability, or of the spread of the target: rounding of float32
+QUICK = {"recipes": 6, "epochs": 6, "seeds": 1, "cv": 3, "n_jobs": 1}
+
+
+def with_gaps(X, seed=0, share=0.1):
+    X = np.array(X, dtype=float)
+    X[np.random.default_rng(seed).random(X.shape) < share] = np.nan
+    return X
+
+
+def run_onnx(path, **inputs):
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return dict(zip([entry.name for entry in session.get_outputs()], session.run(None, inputs), strict=True))
+
+
+def agrees(estimator, to, path, X):
+    """Export, with the check on rows of the table; then the check on made-up rows, which reach further."""
+    given = export.export_model(estimator, to, path, X)
+    model, writer = estimator.model_, {"onnx": export_onnx, "torch": export_torch}[to]
+    made_up = export._compare(model, draw(model), writer, path, export.made_up_rows(model), True)
+    assert (given.rows, given.made_up, made_up.rows, made_up.made_up) == (len(X), False, 1000, True)
+    assert given.relative < CLOSE
+    assert made_up.relative < CLOSE
+    assert given.beyond == made_up.beyond == 0
+
+
+def module_agrees(model, X):
+    """The PyTorch module itself, without the seconds that writing and reading a file take."""
+    for table in (Table.of(X), export.made_up_rows(model)):
+        blueprint = draw(model)
+        with torch.no_grad():
+            numbers = torch.from_numpy(export.runtime_inputs(model, blueprint, table)["numbers"])
+            got = export_torch.ExportedModel(blueprint)(numbers).numpy()
+        expected = model.predict(table)
+        spread = blueprint.target["scale"].max(axis=0)
+        assert (np.abs(got - expected) / spread).max() < CLOSE
+        assert (expected.std(axis=0) > 0.01 * spread).all(), "a constant prediction would agree with anything"
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    X = with_gaps(X)
+    X[:, 2] = np.nan_to_num(X[:, 2])  # one column without gaps
+    estimator = shoal.ShoalClassifier(**QUICK).fit(X, np.array(["setosa", "versicolor", "virginica"])[y])
+    estimator.model_ = replace(estimator.model_, temperature=0.7)
+    return estimator, X
+
+
+@pytest.fixture(scope="module")
+def every_activation():
+    """One search over all activations: (its problem, its units by activation, X)."""
+    X, y = load_diabetes(return_X_y=True)
+    members = [shoal.Member(hidden=(12, 9), activation=name, learning_rate=3e-3) for name in shoal.ACTIVATIONS]
+    estimator = shoal.ShoalRegressor(space=members, strategy="random", seeds=1, epochs=4, cv=2, n_jobs=1).fit(X, y)
+    search = estimator._run.search
+    return search.problem, {unit.recipe.member.activation: unit for unit in search.units}, X
+
+
+# ---- agreement ----
+
+
+@pytest.fixture(scope="module")
+def exported(iris, tmp_path_factory):
+    """A folder with the classifier in both formats, checked: an export to PyTorch takes seconds, so it is made once."""
+    estimator, X = iris
+    folder = tmp_path_factory.mktemp("exported")
+    for to in ("torch", "onnx"):
+        agrees(estimator, to, folder / f"m{export.SUFFIXES[to]}", X)
+    return folder
+
+
+def test_classifier_with_missing_values(exported):
+    assert {file.name for file in exported.iterdir()} == {"m.pt2", "m.onnx"}, "only the exports stay"
+
+
+def answered_elsewhere(iris, exported, folder, name, code):
+    """What `code` says of the model in a process without Shoal: it prints answers for all rows and for the first one.
+
+    They are compared with Shoal's; the rest of what it prints comes back.
+    """
+    estimator, X = iris
+    shutil.copy(exported / name, folder)
+    np.save(folder / "X.npy", X)
+    code = f"import sys; sys.modules['shoal'] = None\nimport json, numpy as np\nX = np.load('X.npy')\n{code}"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    every, one, *rest = json.loads(result.stdout)
+    np.testing.assert_allclose(every, estimator.predict_proba(X), atol=CLOSE)
+    np.testing.assert_allclose(one, estimator.predict_proba(X[:1]), atol=CLOSE)
+    return rest
+
+
+def test_onnx_runs_without_shoal(iris, exported, tmp_path):
+    code = (
+        "sys.modules['torch'] = None\n"
+        "import onnxruntime\n"
+        "session = onnxruntime.InferenceSession('m.onnx', providers=['CPUExecutionProvider'])\n"
+        "p, label = session.run(['probabilities', 'label'], {'numbers': X})\n"
+        "one = session.run(['probabilities'], {'numbers': X[:1]})[0]\n"
+        "about = session.get_modelmeta().custom_metadata_map\n"
+        "print(json.dumps([p.tolist(), one.tolist(), label.tolist(), about]))\n"
+    )
+    label, about = answered_elsewhere(iris, exported, tmp_path, "m.onnx", code)
+    estimator, X = iris
+    assert [json.loads(about["classes"])[k] for k in label] == estimator.predict(X).tolist()
+    assert json.loads(about["numbers"]) == ["x0", "x1", "x2", "x3"]
+
+
+def test_torch_runs_without_shoal(iris, exported, tmp_path):
+    code = (
+        "import torch\n"
+        "extra = {'shoal.json': ''}\n"
+        "module = torch.export.load('m.pt2', extra_files=extra).module()\n"
+        "X = torch.from_numpy(X)\n"
+        "print(json.dumps([module(X).tolist(), module(X[:1]).tolist(), json.loads(extra['shoal.json'])]))\n"
+    )
+    (about,) = answered_elsewhere(iris, exported, tmp_path, "m.pt2", code)
+    assert about["classes"] == ["setosa", "versicolor", "virginica"]
+    assert about["numbers"] == ["x0", "x1", "x2", "x3"]
+
+
+@pytest.mark.parametrize("activation", shoal.ACTIVATIONS)
+def test_every_activation(every_activation, tmp_path, activation):
+    problem, units, X = every_activation
+    model = make_model(problem, [units[activation]], [1.0], dict.fromkeys(range(10), 0), 1.0)
+    alone = shoal.ShoalRegressor()
+    alone.model_ = model
+    agrees(alone, "onnx", tmp_path / "m.onnx", X)
+    module_agrees(model, X)
+
+
+def test_all_activations_in_one_file(every_activation, tmp_path):
+    problem, units, X = every_activation
+    weights = np.arange(1, 11) / 55
+    ensemble = shoal.ShoalRegressor()
+    ensemble.model_ = make_model(problem, list(units.values()), weights, dict.fromkeys(range(10), 0), 1.0)
+    assert len(ensemble.model_) == 20
+    agrees(ensemble, "torch", tmp_path / "m.pt2", X)
+    agrees(ensemble, "onnx", tmp_path / "m.onnx", X)
+
+
+@pytest.mark.parametrize("view", ["plain", "piecewise"])
+def test_views_of_numbers(tmp_path, view):
+    X, y = load_breast_cancer(return_X_y=True)
+    space = {"hidden": [(), (8,)], "encoding": [view], "learning_rate": [1e-2]}
+    estimator = shoal.ShoalClassifier(space=space, strategy="grid", epochs=4, cv=3, seeds=1, n_jobs=1).fit(X, y)
+    assert set(estimator.model_.networks) == {view}
+    agrees(estimator, "onnx", tmp_path / "m.onnx", X)
+    graph = export_onnx.build(draw(estimator.model_), {}).graph
+    unused = {entry.name for entry in graph.initializer} - {name for node in graph.node for name in node.input}
+    assert not unused, "runtimes print a warning about these"
+    module_agrees(estimator.model_, X)
+
+
+def test_both_views_in_one_model(tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    space = {"hidden": [(6,)], "encoding": ["plain", "piecewise"], "learning_rate": [1e-2]}
+    estimator = shoal.ShoalRegressor(space=space, strategy="grid", epochs=4, cv=3, seeds=1, n_jobs=1).fit(X, y)
+    search = estimator._run.search
+    units = sorted(search.units, key=lambda unit: unit.recipe.view)
+    mixed = [units[0], units[-1], units[0]]  # of both views, in an order that is not that of the populations
+    estimator.model_ = make_model(search.problem, mixed, [0.2, 0.5, 0.3], dict.fromkeys(range(9), 0), 1.0)
+    assert [part.view for part in estimator.model_.parts] == ["piecewise", "plain", "piecewise"]
+    agrees(estimator, "onnx", tmp_path / "m.onnx", X)
+    module_agrees(estimator.model_, X)
+
+
+def test_regression_of_several_outputs_far_from_zero(tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    targets = np.column_stack([y, -1e-3 * y, 1e7 + 10 * y])
+    estimator = shoal.ShoalRegressor(**QUICK).fit(with_gaps(X), targets)
+    agrees(estimator, "onnx", tmp_path / "m.onnx", X)
+    prediction = run_onnx(tmp_path / "m.onnx", numbers=50 * X)
+    assert list(prediction) == ["prediction"]
+    high = max(float(bag.target.high[0]) for bag in estimator.model_.bags)
+    assert prediction["prediction"][:, 0].max() <= high, "far rows are cut off as Shoal does"
+    difference = np.abs(prediction["prediction"] - estimator.predict(50 * X)) / targets.std(axis=0)
+    assert difference.max() < CLOSE
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_several_labels(tmp_path, temperature):
+    X, y = load_iris(return_X_y=True)
+    labels = np.column_stack([y > 0, X[:, 0] > 5.8]).astype(int)
+    estimator = shoal.ShoalClassifier(**QUICK).fit(X, labels)
+    estimator.model_ = replace(estimator.model_, temperature=temperature)
+    agrees(estimator, "onnx", tmp_path / "m.onnx", X)
+    assert (run_onnx(tmp_path / "m.onnx", numbers=X)["label"] == estimator.predict(X)).all()
+    module_agrees(estimator.model_, X)
+
+
+def test_networks_that_see_some_columns(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    members = [
+        shoal.Member(hidden=hidden, features=features, learning_rate=3e-2)
+        for hidden, features in (((5,), (2, 0)), ((), (3,)))
+    ]
+    estimator = shoal.ShoalClassifier(space=members, epochs=10, cv=3, seeds=1, n_jobs=1).fit(X, y)
+    agrees(estimator, "onnx", tmp_path / "m.onnx", X)
+    module_agrees(estimator.model_, X)
+
+
+def test_folds_that_encode_differently(tmp_path):
+    """Indicators, pieces and spread that one fold has and the other has not."""
+    generator = np.random.default_rng(1)
+    X = generator.normal(size=(120, 4))
+    y = (X[:, 0] + X[:, 3] > 0).astype(int)
+    X[::5, 0] = np.nan
+    X[:60, 1] = 2.0  # no spread in one half
+    X[60:, 2] = np.round(X[60:, 2])  # few pieces in the other
+    X[60::3, 3] = np.nan  # an indicator in one half only
+    halves = [(np.arange(60), np.arange(60, 120)), (np.arange(60, 120), np.arange(60))]
+    space = {"hidden": [(6,)], "encoding": ["plain", "piecewise"], "learning_rate": [1e-2]}
+    estimator = shoal.ShoalClassifier(space, strategy="grid", cv=halves, refit=False, seeds=1, epochs=4).fit(X, y)
+    encoders = [bag.encoder for bag in estimator.model_.bags]
+    assert encoders[0].missing != encoders[1].missing
+    for view in ("plain", "piecewise"):
+        search = estimator._run.search
+        unit = next(unit for unit in search.units if unit.recipe.view == view)
+        estimator.model_ = make_model(search.problem, [unit], [1.0], {unit.number: 0}, 1.3)
+        agrees(estimator, "onnx", tmp_path / f"{view}.onnx", X)
+        module_agrees(estimator.model_, X)
+
+
+# ---- tables with other columns ----
+
+
+def mixed_table(n=400, cities=70):
+    generator = np.random.default_rng(2)
+    size, city = generator.normal(size=n), generator.integers(cities, size=n)
+    columns = {
+        "size": np.where(generator.random(n) < 0.1, np.nan, size),
+        "colour": np.array(["red", "green", "blue", None], dtype=object)[generator.integers(4, size=n)],
+        "city": np.array([f"city {k}" for k in city], dtype=object),
+        "new": generator.random(n) < 0.5,
+        "always": np.array(["kg"] * n, dtype=object),
+        "side": np.array(["left", "right"], dtype=object)[generator.integers(2, size=n)],
+    }
+    y = ((size + (columns["colour"] == "red") + city / cities - 1.2 * columns["new"]) > 0.5).astype(int)
+    return columns, y
+
+
+def test_categories_go_to_onnx_as_strings(tmp_path):
+    columns, y = mixed_table(n=1500)
+    estimator = shoal.ShoalClassifier(space={"hidden": [(8,)], "encoding": ["plain", "piecewise"]}, strategy="grid",
+                                      epochs=3, cv=3, seeds=1, n_jobs=1).fit(Table.of(columns), y)  # fmt: skip
+    assert {column.name: column.kind for column in estimator.schema_.used} == {
+        "size": "number", "colour": "category", "city": "category", "new": "boolean", "side": "category",
+    }  # fmt: skip
+    assert any(bag.encoder.categories["city"].frequent for bag in estimator.model_.bags), "frequencies are tried, too"
+    agrees(estimator, "onnx", tmp_path / "m.onnx", Table.of(columns))
+    numbers = np.array([[0.5, 1.0], [np.nan, 0.0]])
+    strings = np.array([["red", "city 3", "left"], ["", "Atlantis", "right"]], dtype=object)
+    rows = {"size": [0.5, None], "colour": ["red", None], "city": ["city 3", "Atlantis"], "new": [True, False],
+            "always": ["kg", "kg"], "side": ["left", "right"]}  # fmt: skip
+    got = run_onnx(tmp_path / "m.onnx", numbers=numbers, categories=strings)["probabilities"]
+    np.testing.assert_allclose(got, estimator.predict_proba(Table.of(rows)), atol=CLOSE)
+    with pytest.raises(ValueError, match=r"'colour' \(category\), 'city' \(category\).*--to onnx.*shoal predict"):
+        export.export_model(estimator, "torch", tmp_path / "m.pt2")
+
+
+def test_categories_alone(tmp_path):
+    columns, y = mixed_table()
+    table = Table.of({name: columns[name] for name in ("colour", "side")})
+    agrees(shoal.ShoalClassifier(**QUICK).fit(table, y), "onnx", tmp_path / "m.onnx", table)
+
+
+def test_dates_and_texts_are_refused_by_name(tmp_path):
+    columns, y = mixed_table()
+    day = np.datetime64("2024-01-01", "us") + np.arange(len(y)) * np.timedelta64(1, "D")
+    estimator = shoal.ShoalClassifier(**QUICK).fit(Table.of({"size": columns["size"], "day": day}), y)
+    for to in ("torch", "onnx"):
+        with pytest.raises(ValueError, match=r"column 'day' \(date\).*use `shoal predict`"):
+            export.export_model(estimator, to, tmp_path / f"m{export.SUFFIXES[to]}")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- the check itself ----
+
+
+def test_a_wrong_export_is_not_kept(iris, tmp_path, monkeypatch):
+    estimator, _ = iris
+    place = tmp_path / "m.onnx"
+    place.write_bytes(b"an earlier export")
+    temper = export_onnx._temper
+    monkeypatch.setattr(
+        export_onnx, "_temper", lambda graph, blueprint, p: temper(graph, replace(blueprint, temperature=0.71), p)
+    )
+    with pytest.raises(ValueError, match="nothing was kept"):
+        export.export_model(estimator, "onnx", place)
+    assert place.read_bytes() == b"an earlier export"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_rare_jumps_are_forgiven_in_hardshrink_only(every_activation):
+    problem, units, X = every_activation
+
+    class Runner:
+        def __init__(self, model, wrong):
+            self.model, self.wrong = model, wrong
+
+        def run(self, path, inputs):
+            prediction = self.model.predict(Table.of(inputs["numbers"]))
+            prediction[: self.wrong] += 1.0
+            return prediction
+
+    def compare(activation, wrong):
+        model = make_model(problem, [units[activation]], [1.0], dict.fromkeys(range(10), 0), 1.0)
+        return export._compare(model, draw(model), Runner(model, wrong), None, Table.of(X), False)
+
+    found = compare("hardshrink", 2)
+    assert (found.beyond, found.largest) == (2, pytest.approx(1.0))
+    assert "2 of the rows" in found.describe()
+    for activation, wrong in (("hardshrink", 50), ("relu", 1), ("hardshrink", len(X))):
+        with pytest.raises(ValueError, match=f"in {wrong} of {len(X)} rows"):
+            compare(activation, wrong)
+
+
+def test_a_prediction_that_is_not_a_number_is_a_difference(every_activation):
+    problem, units, X = every_activation
+    model = make_model(problem, [units["relu"]], [1.0], dict.fromkeys(range(10), 0), 1.0)
+
+    class Runner:
+        @staticmethod
+        def run(path, inputs):
+            return np.full((len(X), 1), np.nan)
+
+    with pytest.raises(ValueError, match="nothing was kept"):
+        export._compare(model, draw(model), Runner, None, Table.of(X), False)
+
+
+def test_made_up_rows_reach_what_matters(iris):
+    estimator, X = iris
+    table = export.made_up_rows(estimator.model_)
+    for j, name in enumerate(table.names):
+        column = table[name]
+        known = column[~np.isnan(column)]
+        assert 0.02 < np.isnan(column).mean() < 0.2
+        assert known.min() < np.nanmin(X[:, j]) < np.nanmax(X[:, j]) < known.max()
+        assert np.isin(estimator.model_.bags[0].encoder.numbers.edges[j], column).mean() > 0.8
+
+
+# ---- errors and the command ----
+
+
+def test_missing_packages_are_named_with_the_command(iris, tmp_path, monkeypatch):
+    estimator, _ = iris
+    for to, package in (("onnx", "onnx"), ("onnx", "onnxruntime"), ("torch", "torch")):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)
+            with pytest.raises(ModuleNotFoundError, match=f"package {package}.*pip install {to}"):
+                export.export_model(estimator, to, tmp_path / f"m{export.SUFFIXES[to]}")
+
+
+@pytest.mark.parametrize(
+    ("to", "name", "message"),
+    [
+        ("onxx", "m.onnx", "torch or onnx; got 'onxx'.*onnx"),
+        ("onnx", "data.csv", "must end in .onnx; got .*data.csv"),
+        ("torch", "m.onnx", "must end in .pt2"),
+        ("onnx", ".", "is a folder"),
+        ("onnx", "file/m.onnx", "cannot be written"),
+    ],
+)
+def test_bad_places(iris, tmp_path, to, name, message):
+    estimator, _ = iris
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ValueError, match=message):
+        export.export_model(estimator, to, tmp_path / name)
+
+
+@pytest.fixture(scope="module")
+def command():
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(export_command)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_command(iris, tmp_path, command):
+    estimator, X = iris
+    shoal.save(estimator, tmp_path / "run" / "model")
+    np.savetxt(tmp_path / "X.csv", X[:40], delimiter=",", header="x3,x1,x2,x0", comments="")
+    done = command(tmp_path / "run", "--to", "onnx")
+    assert done.exit_code == 0, done.output
+    assert f"wrote {tmp_path / 'run' / 'model.onnx'}" in done.output
+    assert "checked on 1,000 made-up rows: the largest difference" in done.output
+    done = command(tmp_path / "run" / "model", "--to", "onnx", "--out", tmp_path / "to" / "my.onnx",
+                   "--data", tmp_path / "X.csv")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "checked on 40 rows" in done.output
+    got = run_onnx(tmp_path / "to" / "my.onnx", numbers=X)["probabilities"]
+    np.testing.assert_allclose(got, estimator.predict_proba(X), atol=CLOSE)
+
+
+def test_command_on_no_model(tmp_path, command):
+    done = command(tmp_path, "--to", "onnx")
+    assert isinstance(done.exception, FileNotFoundError)
+    assert "model.json" in str(done.exception)
+    assert command(tmp_path).exit_code == 2

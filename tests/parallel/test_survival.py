@@ -1,0 +1,372 @@
+"""Workers that die, stop or fail; runs that are resumed. They end as if nothing had happened, or say what did."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from support.parallel_cases import BATCH, SETTINGS, data, far, flat, network
+from support.parallel_trap import Trap
+
+from shoal import parallel
+from shoal.parallel import checkpoint
+from shoal.parallel.lifeline import Hub, Line
+
+EXACT = {**SETTINGS, "strategy": "allreduce", "exact": True}
+
+
+def told(notes: list[dict]) -> str:
+    return "\n".join(note["note"] for note in notes if "note" in note)
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return parallel.fit(network("random"), data(), backend="threads", workers=1, **EXACT).model
+
+
+# ---- losses ----
+
+
+@pytest.mark.parametrize(
+    ("backend", "action", "fewer"),
+    [
+        ("processes", "SIGKILL", False),
+        ("processes", "SIGSTOP", True),
+        ("mpi", "SIGKILL", False),
+        ("mpi", "SIGSTOP", False),
+    ],
+)
+def test_a_lost_worker_is_noticed_and_the_run_ends_with_the_same_weights(backend, action, fewer, undisturbed, tmp_path):
+    notes: list[dict] = []
+    begun = time.monotonic()
+    result = parallel.fit(
+        network("random"), Trap(tmp_path / "sprung", action), backend=backend, workers=2, allow_fewer=fewer,
+        checkpoint=str(tmp_path / "run"), checkpoint_every=2, tell=notes.append, **EXACT,
+    )  # fmt: skip
+    assert (tmp_path / "sprung").exists(), "the trap did not spring: the test tests nothing"
+    assert torch.equal(flat(result.model), flat(undisturbed))
+    assert "starting again from the last checkpoint" in told(notes)
+    assert f"with {1 if fewer else 2} worker" in told(notes)
+    assert time.monotonic() - begun < 100
+    assert result.metrics["workers"] == (1 if fewer else 2)
+
+
+def test_losses_without_end_are_given_up(tmp_path):
+    class Deadly(Trap):
+        def spring(self) -> None:
+            os._exit(3)
+
+    with pytest.raises(parallel.WorkerLost, match=r"worker \d ended with exit code 3; started again 0 times"):
+        parallel.fit(network(), Deadly(tmp_path / "x", ""), backend="processes", workers=2, restarts=0, **EXACT)
+
+
+@pytest.mark.parametrize("backend", ["processes", "mpi"])
+def test_an_error_in_one_worker_ends_all_with_that_error_once(backend, tmp_path, capfd):
+    begun = time.monotonic()
+    with pytest.raises(parallel.WorkerError) as caught:
+        parallel.fit(network(), Trap(tmp_path / "x", "error"), backend=backend, workers=2, **EXACT)
+    assert time.monotonic() - begun < 60
+    assert str(caught.value).count("ZeroDivisionError: row 17 is cursed") == 2  # the summary, and its traceback's end
+    assert "worker 1 of 2 failed" in str(caught.value)
+    screen = capfd.readouterr()
+    assert "Traceback" not in screen.err + screen.out
+
+
+def test_no_worker_is_left_behind_after_ctrl_c(tmp_path):
+    script = tmp_path / "long.py"
+    script.write_text(
+        "from shoal import parallel\nfrom parallel_cases import data, network\n"
+        "parallel.fit(network(), data(), strategy='allreduce', exact=True, workers=2, epochs=100000,\n"
+        "             tell=lambda c: print('going', flush=True) if 'record' in c else None)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == b"going"
+    children = _children(process.pid)
+    assert len(children) == 2
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(place.read_text().rsplit(")", 1)[1].split()[1]) == pid:
+                found.append(int(place.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+# ---- the line ----
+
+
+def test_the_hub_notices_silence_and_broken_lines_and_refuses_strangers():
+    hub = Hub(patience=1.5)
+    ended: list[str] = []
+    line = Line(hub.address, 5, ended.append)
+    try:
+        quiet = socket.create_connection(("127.0.0.1", int(hub.address.split(":")[1])))
+        quiet.sendall((json.dumps({"token": hub.token, "rank": 3, "pid": 1, "host": "elsewhere"}) + "\n").encode())
+        stranger = socket.create_connection(("127.0.0.1", int(hub.address.split(":")[1])))
+        stranger.sendall((json.dumps({"token": "guess", "rank": 4, "pid": 1, "host": "elsewhere"}) + "\n").encode())
+        line.tell("progress", share=0.5)
+        events = [hub.events.get(timeout=10) for _ in range(4)]
+        kinds = {(event.kind, event.rank) for event in events}
+        assert kinds == {("here", 3), ("here", 5), ("progress", 5), ("lost", 3)}
+        assert "silent" in next(event for event in events if event.kind == "lost").content["reason"]
+        hub.stop()
+        deadline = time.monotonic() + 5
+        while not ended and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert ended == [""]
+        assert stranger.recv(10) == b""
+    finally:
+        hub.close()
+        line.close()
+        quiet.close()
+        stranger.close()
+
+
+def test_a_closed_hub_leaves_no_thread_behind():
+    before = set(threading.enumerate())
+    hub = Hub()
+    line = Line(hub.address, 0, lambda reason: None)
+    assert hub.events.get(timeout=10).kind == "here"
+    hub.close()
+    line.close()
+    deadline = time.monotonic() + 5
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not set(threading.enumerate()) - before
+
+
+def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
+    """A proxy between the two that swallows everything, as a pulled cable does: nothing is closed, nothing arrives."""
+    hub, ended = Hub(patience=3.0), []
+    _, port, token = hub.address.split(":")
+    server = socket.create_server(("127.0.0.1", 0))
+    cut = threading.Event()
+    ends: list[socket.socket] = []
+
+    def forward(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while content := source.recv(4096):
+                if not cut.is_set():
+                    target.sendall(content)
+
+    def proxy() -> None:
+        worker, _ = server.accept()
+        onward = socket.create_connection(("127.0.0.1", int(port)))
+        ends.extend([worker, onward])
+        for pair in ((worker, onward), (onward, worker)):
+            threading.Thread(target=forward, args=pair, daemon=True).start()
+
+    threading.Thread(target=proxy, daemon=True).start()
+    line = Line(f"127.0.0.1:{server.getsockname()[1]}:{token}", 1, ended.append)
+    try:
+        assert hub.events.get(timeout=10).kind == "here"
+        time.sleep(2)
+        assert hub.events.empty()
+        cut.set()
+        begun = time.monotonic()
+        event = hub.events.get(timeout=10)
+        assert (event.kind, event.rank) == ("lost", 1)
+        while not ended and time.monotonic() - begun < 12:
+            time.sleep(0.1)
+        assert ended == ["nothing was heard from the others for 7 s"]
+        assert time.monotonic() - begun < 10
+    finally:
+        hub.close()
+        line.close()
+        server.close()
+        for end in ends:
+            end.close()
+
+
+# ---- checkpoints ----
+
+
+def test_a_run_can_be_resumed_anywhere_with_any_number_of_workers(tmp_path, undisturbed):
+    """Stopped in the middle of an epoch, again and again, each time with other workers: no row is lost or repeated."""
+
+    class Stop(Exception):
+        pass
+
+    def stop_after(count):
+        def tell(content):
+            nonlocal count
+            count -= "loss" in content
+            if count < 0:
+                raise Stop
+
+        return tell
+
+    model = network("random")
+    for workers in (1, 3, 2, 8):
+        with pytest.raises(Stop):
+            parallel.fit(
+                network("random"), data(), backend="threads", workers=workers, checkpoint=str(tmp_path),
+                checkpoint_every=1, tell=stop_after(3), **EXACT,
+            )  # fmt: skip
+    content = torch.load(tmp_path / checkpoint.NAME, weights_only=True)
+    assert content["position"] % BATCH == 0
+    assert content["epoch"] >= 2
+    result = parallel.fit(model, data(), backend="threads", workers=2, checkpoint=str(tmp_path), **EXACT)
+    assert torch.equal(flat(result.model), flat(undisturbed))
+    assert [record["epoch"] for record in result.history] == list(range(EXACT["epochs"]))
+
+
+@pytest.mark.parametrize("strategy", ["serial", "local_sgd", "parameter_server"])
+def test_every_strategy_resumes_from_an_epoch(strategy, tmp_path):
+    job = {**SETTINGS, "strategy": strategy, "backend": "threads", "workers": 1 if strategy == "serial" else 2}
+    whole = parallel.fit(network("random"), data(), **job)
+    parallel.fit(network("random"), data(), checkpoint=str(tmp_path), **{**job, "epochs": 2})
+    resumed = parallel.fit(network("random"), data(), checkpoint=str(tmp_path), **job)
+    assert far(resumed.model, whole.model) < 1e-7
+    assert len(resumed.history) == job["epochs"]
+
+
+def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path):
+    job = {**SETTINGS, "strategy": "serial", "checkpoint": str(tmp_path)}
+    parallel.fit(network(), data(), **job)
+    with pytest.raises(ValueError, match=r"another run: learning_rate was 0.01 and is now 0.5"):
+        parallel.fit(network(), data(), **{**job, "learning_rate": 0.5})
+    with pytest.raises(ValueError, match=r"another run: rows was 131 and is now 100"):
+        parallel.fit(network(), data(100), **job)
+    file = tmp_path / checkpoint.NAME
+    file.write_bytes(file.read_bytes()[:2000])
+    with pytest.raises(ValueError, match=r"is damaged .* delete it"):
+        parallel.fit(network(), data(), **job)
+
+
+def test_a_run_that_goes_on_does_so_as_it_began(tmp_path):
+    job = {**SETTINGS, "backend": "threads", "checkpoint": str(tmp_path)}
+    parallel.fit(network(), data(), strategy="allreduce", workers=2, exact=True, **{**job, "epochs": 2})
+    notes: list[dict] = []
+    result = parallel.fit(network(), data(), strategy="auto", tell=notes.append, **job)
+    assert result.metrics["strategy"] == "allreduce"
+    assert result.metrics["exact"]
+    assert told(notes) == "going on from the checkpoint after 10 steps (epoch 3)"  # nothing was measured
+    assert len(result.history) == job["epochs"]
+
+
+def test_a_place_that_cannot_be_written_to_is_told_before_training(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"is a file; a checkpoint needs a folder"):
+        parallel.fit(network(), data(), strategy="serial", checkpoint=str(tmp_path / "file"), **SETTINGS)
+    with pytest.raises(ValueError, match=r"a checkpoint cannot be written to"):
+        parallel.fit(network(), data(), strategy="serial", checkpoint=str(tmp_path / "file" / "under"), **SETTINGS)
+
+
+def test_a_checkpoint_is_whole_at_every_moment(tmp_path, monkeypatch):
+    """If writing fails half-way, the one before is still there."""
+    checkpoint.save(tmp_path, {"fingerprint": {}, "what": 1})
+
+    def half(content, file):
+        file.write(b"half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(torch, "save", half)
+    with pytest.raises(OSError, match=r"the checkpoint cannot be written to .*: no space left"):
+        checkpoint.save(tmp_path, {"fingerprint": {}, "what": 2})
+    monkeypatch.undo()
+    content = checkpoint.load(tmp_path, {})
+    assert content is not None
+    assert content["what"] == 1
+    assert [file.name for file in tmp_path.iterdir()] == [checkpoint.NAME]
+
+
+# ---- started by others ----
+
+SCRIPT = """
+import sys, torch
+from support.parallel_cases import EXTRA, data, network
+from support.parallel_trap import Trap
+from pathlib import Path
+from shoal import parallel
+rows = Trap(Path(sys.argv[2]), sys.argv[3], 150) if len(sys.argv) > 3 else data()
+result = parallel.fit(network("random"), rows, strategy="allreduce", exact=True, epochs=4, batch_size=32,
+                      learning_rate=0.01, checkpoint=sys.argv[1] + ".run", checkpoint_every=2,
+                      tell=lambda content: print(content["note"], flush=True) if "note" in content else None)
+import os
+if os.environ.get("RANK", os.environ.get("PMI_RANK")) == "0":
+    torch.save(result.model.state_dict(), sys.argv[1])
+""".replace("EXTRA, ", "")
+
+
+def started(tmp_path: Path, prefix: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*prefix, str(tmp_path / "script.py"), str(tmp_path / "out.pt"), *arguments],
+        capture_output=True, text=True, env=env, timeout=150, cwd=tmp_path,
+    )  # fmt: skip
+
+
+def torchrun(restarts: int) -> list[str]:
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+            "--max-restarts", str(restarts)]  # fmt: skip
+
+
+def test_torchrun_restarts_go_on_from_the_checkpoint(tmp_path, undisturbed):
+    done = started(tmp_path, torchrun(2), str(tmp_path / "sprung"), "SIGKILL")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "sprung").exists()
+    assert re.search(r"going on from the checkpoint after [1-9]\d* steps", done.stdout), done.stdout
+    assert torch.equal(flat(torch.load(tmp_path / "out.pt", weights_only=True)), flat(undisturbed))
+
+
+def test_a_stopped_rank_under_mpiexec_ends_the_run_which_then_goes_on(tmp_path, undisturbed):
+    from shoal.parallel.launch import mpi_launcher
+
+    prefix = [mpi_launcher(), "-n", "2", sys.executable]
+    begun = time.monotonic()
+    done = started(tmp_path, prefix, str(tmp_path / "sprung"), "SIGSTOP")
+    assert time.monotonic() - begun < 60
+    assert done.returncode != 0
+    said = r"error: worker \d (has been silent|is gone).*; the same command goes on from the last checkpoint in "
+    assert re.search(said, done.stderr), done.stderr[-2000:]
+    done = started(tmp_path, prefix)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert torch.equal(flat(torch.load(tmp_path / "out.pt", weights_only=True)), flat(undisturbed))
+
+
+def test_an_error_under_torchrun_is_shown_once(tmp_path):
+    done = started(tmp_path, torchrun(0), str(tmp_path / "x"), "error")
+    assert done.returncode != 0
+    assert done.stderr.count("ZeroDivisionError: row 17 is cursed") == 2  # its traceback, and the line that sums up
+    assert "worker 1 of 2 failed" in done.stderr
+
+
+def test_the_first_rank_waits_for_those_who_are_a_little_later(monkeypatch):
+    from shoal.parallel.watch import Watched
+
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")):
+        monkeypatch.setenv(name, value)
+    watched, broken = Watched("torchrun"), []
+    watched.hub = Hub()
+    watched.line = Line(watched.hub.address, 0)
+    late = Line(watched.hub.address, 1, broken.append)
+    threading.Timer(0.4, lambda: (late.tell("done"), late.close())).start()
+    watched.__exit__(None, None, None)
+    time.sleep(0.1)
+    assert broken == [], "its line broke before it was done"
+    assert watched.hub.ended == {0, 1}

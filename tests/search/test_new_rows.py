@@ -1,0 +1,183 @@
+"""New rows for a fitted model: one rule for frames, arrays and files, in Python and on the command line."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import shoal
+from shoal import Member, ShoalClassifier, ShoalRegressor
+from shoal.cli.search import predict
+from shoal.search.predictions import read_new_rows
+from shoal.tables.reading import Reading
+
+QUICK = {"strategy": "grid", "cv": 2, "seeds": 1}
+MEMBERS = [Member(hidden=4, epochs=5, learning_rate=0.03, batch_size=8)]
+
+
+def houses(rows=60):
+    """Sizes (-1: not known) and colours (unknown: not known), on which the price depends; owners are to be dropped."""
+    generator = np.random.default_rng(0)
+    size = generator.integers(20, 90, rows).astype(float)
+    colour = generator.choice(["red", "blue"], rows).astype(object)
+    price = size + 30 * (colour == "red")
+    size[::7] = -1
+    colour[3::9] = "unknown"
+    return pd.DataFrame({
+        "owner": generator.choice(["Ann", "Bo"], rows), "size": size, "colour": colour,
+        "door": generator.normal(size=rows), "price": price,
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A model fitted in Python on a frame, and the frame."""
+    frame = houses()[["size", "colour", "door"]]
+    return ShoalRegressor(MEMBERS, **QUICK).fit(frame, houses()["price"]), frame
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A run of the command line in `run`, and its model alone in `alone`."""
+    from shoal.cli.search import _complete
+    from shoal.cli.search_session import Request, Session
+
+    folder = tmp_path_factory.mktemp("rows")
+    houses().to_csv(folder / "houses.csv", sep=";", index=False)
+    request = Request(
+        folder / "houses.csv", False, None, None, ("unknown", "-1.0"), "price", ("owner",), "regression", None, 2,
+        "halving", 2, None, 1, 5, True, 0, 1,
+    )  # fmt: skip
+    assert Session(_complete(request), None).run(folder / "run", False)
+    shutil.copytree(folder / "run" / "model", folder / "alone")
+    return folder
+
+
+def test_a_run_folder_is_loaded_as_its_model_is(place):
+    model, run = shoal.load(place / "alone"), shoal.load(place / "run")
+    frame = houses()
+    np.testing.assert_array_equal(model.predict(frame), run.predict(frame))
+    assert model.n_features_in_ == 3
+    assert model.feature_names_in_.tolist() == ["size", "colour", "door"]
+    assert model.feature_names_in_.dtype == object
+
+
+def test_a_bare_model_reads_files_and_frames_as_the_training_file_was_read(place, capsys):
+    """--missing, --drop and the target are known without the run; pytest makes errors of warnings."""
+    frame = houses()
+    answers = []
+    for name, source in (("run", "houses.csv"), ("alone", "houses.csv"), ("alone", "comma.csv")):
+        frame[["door", "colour", "size"]].to_csv(place / "comma.csv", index=False)
+        predict(place / name, place / source, place / "out.csv")
+        answers.append(pd.read_csv(place / "out.csv")["prediction"].tolist())
+    assert capsys.readouterr().err == "", "columns that were dropped are no surprise"
+    assert answers[0] == answers[1] == answers[2]
+    model = shoal.load(place / "alone")
+    assert model.predict(frame).tolist() == answers[0]
+    cleared = frame.replace({"size": {-1.0: np.nan}, "colour": {"unknown": None}})
+    assert model.predict(cleared).tolist() == answers[0]
+    assert model.predict(frame[["size", "colour", "door"]].to_numpy()).tolist() == answers[0]
+    one = pd.DataFrame({"size": ["unknown"], "colour": ["red"], "door": [0.0]})
+    assert model.predict(one) == model.predict(one.assign(size=np.nan))
+
+
+def test_the_separator_of_the_training_file_helps_where_it_cannot_be_guessed(place):
+    model = shoal.load(place / "alone")
+    columns = ("owner", "size", "colour", "door", "price")
+    assert model._reading == Reading(("unknown", "-1.0"), columns, header=True, sep=";")
+    (place / "at.csv").write_text("size@colour@door\n" + "40@red@0.5\n-1.0@blue@0.25\n" * 5)
+    with pytest.raises(ValueError, match="'size', 'colour' and 'door' are missing"):
+        read_new_rows(place / "at.csv", model, None)
+    model._reading = replace(model._reading, sep="@")
+    assert read_new_rows(place / "at.csv", model, None)["door"].tolist() == [0.5, 0.25] * 5
+
+
+def test_a_file_without_names_must_have_as_many_columns(place, call):
+    (place / "plain.csv").write_text("\n".join("40,red,0.1,7" for _ in range(9)))
+    error = call(place, "predict", "alone", "plain.csv", "--no-header", code=2).stderr
+    assert "must have the 5 columns of the training file, or the 3 that the model knows; plain.csv has 4" in error
+
+
+def test_a_file_without_names_may_have_all_columns_of_a_training_file_with_names(place):
+    """Or those that the model knows, alone."""
+    model, frame = shoal.load(place / "alone"), houses()
+    assert model._reading.header
+    for part in (frame, frame[["size", "colour", "door"]]):
+        part.to_csv(place / "bare.csv", index=False, header=False)
+        table = read_new_rows(place / "bare.csv", model, None, header=False)
+        assert table.names == ["size", "colour", "door"]
+        np.testing.assert_array_equal(model.predict(table), model.predict(frame))
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas, lambda frame: frame.to_dict("list")])
+def test_columns_with_names_come_in_any_order_and_more_are_ignored_with_a_warning(fitted, make):
+    model, frame = fitted
+    expected = model.predict(frame)
+    turned = frame[["door", "size", "colour"]]
+    np.testing.assert_array_equal(model.predict(make(turned)), expected)
+    with pytest.warns(UserWarning, match="did not have are ignored: 'garden' and 'roof'"):
+        found = model.predict(make(turned.assign(garden=1, roof="flat")))
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="'size' and 'door' are missing; the table has others: 'length'"):
+        model.predict(make(frame[["colour"]].assign(length=1.0)))
+
+
+def test_arrays_have_the_columns_of_the_training_data_in_their_order(fitted):
+    """Without a warning, though they have no names."""
+    model, frame = fitted
+    np.testing.assert_array_equal(model.predict(frame.to_numpy()), model.predict(frame))
+    with pytest.raises(ValueError, match="X has 2 features, but ShoalRegressor is expecting 3 features as input"):
+        model.predict(frame.to_numpy()[:, :2])
+
+
+def test_lists_of_rows_with_words_are_taken_by_place_and_lists_of_dicts_by_name(fitted):
+    model, frame = fitted
+    expected, rows = model.predict(frame), frame.to_numpy(dtype=object).tolist()
+    np.testing.assert_array_equal(model.predict(rows), expected)
+    np.testing.assert_array_equal(model.predict([tuple(row) for row in rows]), expected)
+    records = frame[["door", "colour", "size"]].to_dict("records")
+    np.testing.assert_array_equal(model.predict(records), expected)
+    one = {"size": 40.0, "colour": "red", "door": 0.5}
+    left_out = {name: one[name] for name in ("size", "door")}
+    assert model.predict([one, left_out])[1] == model.predict([one | {"colour": None}])[0]
+    for bad, words in (
+        ([row[:2] for row in rows], "X has 2 features, but ShoalRegressor is expecting 3 features"),
+        ([[40.0, "red", 0.5], [1.0, "red"]], "rows must be equally long; got lengths 2, 3"),
+        (["red", "blue"], "Expected 2D array, got 1D array"),
+        ([one, [40.0, "red", 0.5]], "must hold dicts or lists, not both; got list beside dict"),
+        ([{"size": 1.0}], "'colour' and 'door' are missing"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            model.predict(bad)
+    np.testing.assert_array_equal(ShoalRegressor(MEMBERS, **QUICK).fit(rows, houses()["price"]).predict(rows), expected)
+
+
+def test_frames_for_a_model_without_names_are_taken_by_place(fitted):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    model = ShoalClassifier(MEMBERS, **QUICK).fit(X, X[:, 0] > 0)
+    with pytest.warns(UserWarning, match="X has feature names, but ShoalClassifier was fitted without feature names"):
+        found = model.predict_proba(pd.DataFrame(X, columns=["a", "b", "c"]))
+    np.testing.assert_array_equal(found, model.predict_proba(X))
+    again = ShoalClassifier(MEMBERS, **QUICK).fit(pd.DataFrame(X), X[:, 0] > 0)  # columns 0, 1, 2 are no names
+    np.testing.assert_array_equal(again.predict_proba(pd.DataFrame(X)), again.predict_proba(X))
+
+
+def test_a_dict_of_columns_is_saved_and_loaded(tmp_path):
+    columns = houses()[["size", "door"]].to_dict("list")
+    model = ShoalRegressor(MEMBERS, **QUICK).fit(columns, houses()["price"])
+    shoal.save(model, tmp_path / "model")
+    loaded = shoal.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(columns), model.predict(columns))
+    assert loaded.feature_names_in_.tolist() == ["size", "door"]
+
+
+def test_a_new_fit_forgets_how_the_old_file_was_read(place):
+    model = shoal.load(place / "alone")
+    model.set_params(recipes=2, seeds=1, epochs=2).fit(np.arange(40.0)[:, None] - 5, np.arange(40.0))
+    found = model.predict([[-1.0], [-2.0]])
+    assert not np.isnan(found).any()
+    assert not hasattr(model, "_reading")
+    assert not hasattr(model, "feature_names_in_")

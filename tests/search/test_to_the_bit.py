@@ -1,0 +1,75 @@
+"""Equal work gives equal bits, in whatever company and whenever it is done; and equal models are equal files."""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_diabetes, load_iris
+from threadpoolctl import threadpool_limits
+
+import shoal
+from shoal import Member, ShoalRegressor
+from shoal.metrics.metric import METRICS
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
+from shoal.search.candidates import Brood, Unit
+from shoal.search.fitting import Hooks
+from shoal.search.problem import make_folds, make_problem
+from shoal.search.space import Recipe
+from shoal.tables.schema import Schema
+from shoal.tables.table import Table
+
+UNITS, FOLDS = 7, 3
+
+
+@functools.cache
+def brood_of(kind):
+    """Trained units on three folds of unequal rows and weights."""
+    X, y = (load_diabetes if kind == REGRESSION else load_iris)(return_X_y=True)
+    if kind != CLASSIFICATION:
+        y = y[:, None] if kind == REGRESSION else np.eye(3, dtype=np.float32)[y]
+    task = Task(kind, 1 if kind == REGRESSION else 3)
+    table = Table.of(X)
+    schema = Schema.of(table, plain=True)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
+    pairs, _ = make_folds(FOLDS, task, X, y, None, 0)
+    problem = make_problem(task, schema, schema.check(table), y, pairs, weight, np.ones(len(X)))
+    units = [Unit(k, Recipe(Member(hidden=4 + k, epochs=2, seed=k), "plain")) for k in range(UNITS)]
+    brood = Brood(problem, "plain", units)
+    brood.train({unit.number: [2] * FOLDS for unit in units}, 2, 0, lambda: False)
+    return brood
+
+
+def noted(unit):
+    return unit.loss, unit.score, unit.fold_scores.tolist(), unit.fold_losses.tolist(), unit.prediction.tobytes()
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for name in METRICS for kind in METRICS[name].kinds])
+@settings(max_examples=10, deadline=None)
+@given(order=st.permutations(range(UNITS)), ends=st.sets(st.integers(1, UNITS - 1)), threads=st.sampled_from([1, 2]))
+def test_scores_do_not_depend_on_who_is_scored_together(kind, name, order, ends, threads):
+    """A search that was ended early scores some units at another time, and with others, than its repetition."""
+    brood = brood_of(kind)
+    brood.assess(brood.units, METRICS[name], 2)
+    together = [noted(unit) for unit in brood.units]
+    cuts = [0, *sorted(ends), UNITS]
+    for start, end in itertools.pairwise(cuts):
+        brood.assess([brood.units[k] for k in order[start:end]], METRICS[name], threads)
+    assert [noted(unit) for unit in brood.units] == together
+
+
+def test_the_model_does_not_depend_on_the_threads_of_blas(tmp_path):
+    """Long sums over several threads are cut at other places."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(12_000, 2))
+    members = [Member(hidden=2, epochs=1, learning_rate=rate) for rate in (0.003, 0.01, 0.03)]
+    files = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, "blas"):
+            model = ShoalRegressor(members, strategy="grid", cv=2, seeds=1)
+            model._hooks = Hooks(bootstraps=5)
+            shoal.save(model.fit(X, X[:, 0] * X[:, 1]), tmp_path / str(threads))
+        files.append((tmp_path / str(threads) / "model.json").read_bytes())
+    assert files[0] == files[1]

@@ -1,0 +1,1 @@
+"""What tests share: data, an oracle, a browser, the command line."""
