@@ -349,7 +349,10 @@ def test_a_member_is_a_space_of_one_and_a_set_has_an_order(iris):
     assert (len(model.leaderboard_), model.best_member_.hidden) == (1, (4,))
     space = {"hidden": (4, 4), "activation": ("relu", "tanh"), "learning_rate": {0.03, 0.01}, "epochs": 2}
     model = ShoalClassifier(space, strategy="grid", seeds=1, cv=3).fit(*iris)
-    tried = [(unit.recipe.member.activation, unit.recipe.member.learning_rate) for unit in model._run.search.units]
+    tried = [
+        (candidate.recipe.member.activation, candidate.recipe.member.learning_rate)
+        for candidate in model._run.search.candidates
+    ]
     assert tried == [("relu", 0.01), ("relu", 0.03), ("tanh", 0.01), ("tanh", 0.03)]
     assert set(model.leaderboard_["hidden"]) == {"4x4"}
 
