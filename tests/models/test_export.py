@@ -16,7 +16,7 @@ import shoal
 from shoal.cli.export import export as export_command
 from shoal.models.export import export
 from shoal.models.export.blueprint import draw
-from shoal.models.model import make_model
+from shoal.search.final_model import make_model
 from shoal.tables.table import Table
 
 pytest.importorskip("onnx")

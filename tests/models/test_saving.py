@@ -143,7 +143,7 @@ def test_500_networks_save_and_load_fast(tmp_path):
     X, y = load_iris(return_X_y=True)
     members = [Member(hidden=64, seed=k, epochs=1) for k in range(50)]
     model = ShoalClassifier(members, strategy="grid", cv=10, seeds=1).fit(X, y)
-    from shoal.models.model import make_model
+    from shoal.search.final_model import make_model
 
     search = model._run.search
     candidates = search.best_candidates()

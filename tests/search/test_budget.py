@@ -114,7 +114,7 @@ def test_a_run_ends_in_time_on_any_machine_that_may_become_twice_as_slow(
     passes = measured(machine, rows, whole, cell)
     last, seconds = finish(passes, clock.time_left(), True, candidates, rows, min(rows, 16_000))
     known = min(candidates, ENSEMBLE_CANDIDATES)
-    machine.work(passes.choosing(last.candidates or known) * (last.judged or rows) / machine.speed())
+    machine.work(passes.choosing(last.candidates or known) * (last.ensemble_rows or rows) / machine.speed())
     sampled = last.sampled or min(rows, 16_000)
     at_least = machine.now() + seconds  # more samples than the fewest are drawn until the clock says so
     machine.work(passes.scoring(known) * sampled / machine.speed())

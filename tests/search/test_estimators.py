@@ -172,7 +172,7 @@ def test_any_splitter_of_scikit_learn_will_do(iris, cv):
     assert model.score(X, y) > 0.85
     folds = cv if isinstance(cv, int) else cv.get_n_splits(X[order], y[order])
     assert sum(name.startswith("split") for name in model.cv_results_) == folds
-    assert len(model.model_.bags) == (1 if isinstance(cv, TimeSeriesSplit) else folds), "time series are fitted anew"
+    assert len(model.model_.folds) == (1 if isinstance(cv, TimeSeriesSplit) else folds), "time series are fitted anew"
 
 
 def test_groups_are_never_on_both_sides():
@@ -261,7 +261,7 @@ def test_preprocessing_never_sees_the_rows_a_fold_is_scored_on(iris):
     wild = X.copy()
     wild[valid] *= 1e6
     fits = [ShoalClassifier(**SMALL, cv=[(train, valid)], ensemble=False, refit=False).fit(Z, y) for Z in (X, wild)]
-    numbers = [fit.model_.bags[0].encoder.numbers for fit in fits]
+    numbers = [fit.model_.folds[0].encoder.numbers for fit in fits]
     np.testing.assert_array_equal(numbers[0].centre, numbers[1].centre)
     np.testing.assert_array_equal(numbers[0].edges, numbers[1].edges)
     one, two = (fit._board.columns["label"] for fit in fits)
