@@ -138,12 +138,12 @@ def test_a_check_says_what_it_needs(place, call, tmp_path):
 
 ALTERED = {
     "search.effort must be an object; got None": lambda s: s["search"].update(effort=None),
-    "a field of search.effort must be one of forms, folds": lambda s: s["search"].update(effort={"speed": 3}),
+    "a field of search.effort must be one of encodings, folds": lambda s: s["search"].update(effort={"speed": 3}),
     "search.effort.rows must be a whole number": lambda s: s["search"].update(effort={"rows": "x"}),
     "search.effort.rows must not be more than the 150 rows": lambda s: s["search"].update(effort={"rows": 1_000_000}),
     "search.effort.judged must not be more": lambda s: s["search"].update(effort={"judged": 151}),
-    "search.effort.forms.0 must be one of plain": lambda s: s["search"].update(effort={"forms": ["round"]}),
-    "log.0.recipes.1.0 must be one of plain; got": lambda s: s["search"].update(effort={"forms": ["plain"]}),
+    "search.effort.encodings.0 must be one of plain": lambda s: s["search"].update(effort={"encodings": ["round"]}),
+    "log.0.recipes.1.0 must be one of plain; got": lambda s: s["search"].update(effort={"encodings": ["plain"]}),
     "search.seeds is missing": lambda s: s["search"].pop("seeds"),
     "search.recipes is missing": lambda s: s["search"].pop("recipes"),
     "search.seed must be a whole number": lambda s: s["search"].update(seed=None),

@@ -41,7 +41,7 @@ def test_matrices_are_dense_finite_and_named():
     assert len(set(encoder.feature_names)) == len(encoder.feature_names)
     rest = len(encoder.feature_names) - len(encoder.number_names)
     assert np.array_equal(made["plain"][:, -rest:], made["piecewise"][:, -rest:])
-    assert list(encoder.transform(table, forms=("plain",))) == ["plain"]
+    assert list(encoder.transform(table, encodings=("plain",))) == ["plain"]
 
 
 def test_rows_of_weight_zero_leave_no_trace():
@@ -60,8 +60,8 @@ def test_rows_of_weight_zero_leave_no_trace():
     before, table = fitted(given, weight)
     after, _ = fitted(monstrous, weight)
     assert same(before, after)
-    for form, matrix in before.transform(table).items():
-        assert np.array_equal(matrix[weight > 0], after.transform(Table.of(monstrous))[form][weight > 0])
+    for encoding, matrix in before.transform(table).items():
+        assert np.array_equal(matrix[weight > 0], after.transform(Table.of(monstrous))[encoding][weight > 0])
     weight[4] = 1e-3  # the control: with the least weight every kind of column shows it
     one, _ = fitted(given, weight)
     two, _ = fitted(monstrous, weight)
@@ -110,8 +110,8 @@ def test_state_gives_the_same_bits():
     loaded = Encoder.from_state(json.loads(json.dumps(described)), {key: array.copy() for key, array in arrays.items()})
     new = Table.of(columns(seed=5))
     for one in (table, new):
-        for form, matrix in encoder.transform(one).items():
-            assert matrix.tobytes() == loaded.transform(Table.of(one))[form].tobytes()
+        for encoding, matrix in encoder.transform(one).items():
+            assert matrix.tobytes() == loaded.transform(Table.of(one))[encoding].tobytes()
     assert loaded.feature_names == encoder.feature_names
 
 
@@ -121,8 +121,8 @@ def test_a_row_alone_equals_the_row_among_others():
     together = encoder.transform(new)
     for row in (0, 3, 100):
         alone = encoder.transform(Table.of({name: cells[row : row + 1] for name, cells in columns(seed=5).items()}))
-        for form, matrix in together.items():
-            assert matrix[row].tobytes() == alone[form][0].tobytes()
+        for encoding, matrix in together.items():
+            assert matrix[row].tobytes() == alone[encoding][0].tobytes()
 
 
 def category(cells, weight=None, new=None):

@@ -23,13 +23,13 @@ from shoal.tables.table import Table
 MEMBERS = [Member(hidden=4, epochs=6, learning_rate=0.01), Member(hidden=(), epochs=6, learning_rate=0.01)]
 
 
-def drawn(kind, outputs, n=200, seed=0, units=3):
-    """Predictions (units, n, outputs) with many equal ones, targets with rare classes, weights with zeros."""
+def drawn(kind, outputs, n=200, seed=0, candidates=3):
+    """Predictions (candidates, n, outputs) with many equal ones, targets with rare classes, weights with zeros."""
     rng = np.random.default_rng(seed)
     weight = rng.integers(0, 4, n) * 0.5
     if kind == REGRESSION:
-        return rng.normal(size=(units, n, outputs)), rng.normal(size=(n, outputs)), weight
-    p = np.round(rng.random((units, n, outputs)), 1).astype(np.float32)
+        return rng.normal(size=(candidates, n, outputs)), rng.normal(size=(n, outputs)), weight
+    p = np.round(rng.random((candidates, n, outputs)), 1).astype(np.float32)
     if kind == MULTILABEL:
         return p, (rng.random((n, outputs)) < 0.3).astype(np.float32), weight
     share = np.linspace(1, 3, outputs)
@@ -81,7 +81,7 @@ def test_scores_are_those_of_scikit_learn(name, kind, outputs):
 @pytest.mark.parametrize("outputs", [2, 4])
 def test_a_row_has_the_influence_that_it_has_on_the_score_of_samples(name, outputs):
     """Thousands of bootstrap samples are scored by a mean over rows; each of them scored anew says nearly the same."""
-    p, y, _ = drawn(CLASSIFICATION, outputs, n=2_000, units=1)
+    p, y, _ = drawn(CLASSIFICATION, outputs, n=2_000, candidates=1)
     task, metric = Task(CLASSIFICATION, outputs), METRICS[name]
     rng = np.random.default_rng(1)
     rows = metric.rows(task, p[0], y, np.ones(len(y)))
@@ -95,7 +95,7 @@ def test_a_row_has_the_influence_that_it_has_on_the_score_of_samples(name, outpu
 
 
 def test_a_class_that_is_not_there_does_not_count():
-    p, y, _ = drawn(CLASSIFICATION, 4, units=1)
+    p, y, _ = drawn(CLASSIFICATION, 4, candidates=1)
     rows = np.flatnonzero(y != 2)
     task, one = Task(CLASSIFICATION, 4), np.ones(len(rows))
     areas = [sklearn_metrics.roc_auc_score(y[rows] == k, p[0, rows, k]) for k in (0, 1, 3)]
@@ -183,11 +183,11 @@ def test_the_command_names_every_score():
 
 
 def test_an_honest_area_takes_no_time_to_speak_of():
-    """Samples are scored from one ranking of the rows; a ranking for each of them and each unit would take minutes."""
+    """Samples are scored from one ranking of the rows; a ranking for each of them would take minutes."""
     rng = np.random.default_rng(0)
-    n, units = 4_000, 150
+    n, candidates = 4_000, 150
     y = rng.integers(0, 2, n)
-    p = rng.random((units, n, 1)).astype(np.float32)
+    p = rng.random((candidates, n, 1)).astype(np.float32)
     p = np.concatenate([1 - p, p], axis=2)
     ones = np.ones(n)
     calls = []
@@ -200,7 +200,7 @@ def test_an_honest_area_takes_no_time_to_speak_of():
     evidence = Evidence(Task(CLASSIFICATION, 2), replace(area, rows=counting), p, y, ones, ones, 1.0)
     score = correct(evidence, p[0], bootstraps=50)
     assert score.bootstraps == 50
-    assert len(calls) <= units + 2 * 50 + 2
+    assert len(calls) <= candidates + 2 * 50 + 2
     assert abs(score.corrected - 0.5) < 0.02
 
 
@@ -209,7 +209,7 @@ def test_an_honest_area_takes_no_time_to_speak_of():
 
 def test_scorers_see_predictions_as_scikit_learn_gives_them():
     """Names, objects and functions; labels, probabilities and thresholds; weights, and rows repeated in their place."""
-    p, y, weight = drawn(CLASSIFICATION, 2, units=1)
+    p, y, weight = drawn(CLASSIFICATION, 2, candidates=1)
     task, classes, weight = Task(CLASSIFICATION, 2), np.array(["no", "yes"]), 2 * weight
     said, times = classes[p[0].argmax(axis=1)], weight.astype(int)
 
@@ -228,11 +228,11 @@ def test_scorers_see_predictions_as_scikit_learn_gives_them():
         assert metric.score(task, p, y, weight) == pytest.approx([value], rel=1e-6)
         assert metric.rows(task, p[0], y, weight) @ weight / weight.sum() == pytest.approx(value, rel=1e-6)
     assert [find_metric(scoring, task, classes).name for scoring in (beta, agreement)] == ["fbeta_score", "agreement"]
-    p, y, weight = drawn(REGRESSION, 1, units=1)
+    p, y, weight = drawn(REGRESSION, 1, candidates=1)
     value = sklearn_metrics.root_mean_squared_error(y, p[0], sample_weight=weight)
     metric = find_metric("neg_root_mean_squared_error", Task(REGRESSION, 1))
     assert metric.score(Task(REGRESSION, 1), p, y, weight) == pytest.approx([-value])
-    p, y, weight = drawn(MULTILABEL, 3, units=1)
+    p, y, weight = drawn(MULTILABEL, 3, candidates=1)
     value = sklearn_metrics.jaccard_score(y, p[0] > 0.5, average="macro", sample_weight=weight)
     metric = find_metric("jaccard_macro", Task(MULTILABEL, 3))
     assert metric.score(Task(MULTILABEL, 3), p, y, weight) == pytest.approx([value])
@@ -248,7 +248,7 @@ def test_scorers_see_predictions_as_scikit_learn_gives_them():
 )  # fmt: skip
 def test_rows_that_are_alike_have_the_influence_that_they_have_on_the_score_of_samples(name, kind, outputs):
     """The last of ten predictions: its influences are means over the first eight, at one evaluation."""
-    p, y, _ = drawn(kind, outputs, n=1_000, units=10)
+    p, y, _ = drawn(kind, outputs, n=1_000, candidates=10)
     task, metric = Task(kind, outputs), find_metric(name, Task(kind, outputs))
     evaluations = []
     ask = metric.rows.value

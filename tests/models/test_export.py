@@ -16,7 +16,7 @@ import shoal
 from shoal.cli.export import export as export_command
 from shoal.models.export import export
 from shoal.models.export.blueprint import draw
-from shoal.models.model import make_model
+from shoal.search.final_model import make_model
 from shoal.tables.table import Table
 
 pytest.importorskip("onnx")
@@ -77,12 +77,12 @@ def iris():
 
 @pytest.fixture(scope="module")
 def every_activation():
-    """One search over all activations: (its problem, its units by activation, X)."""
+    """One search over all activations: (its problem, its candidates by activation, X)."""
     X, y = load_diabetes(return_X_y=True)
     members = [shoal.Member(hidden=(12, 9), activation=name, learning_rate=3e-3) for name in shoal.ACTIVATIONS]
     estimator = shoal.ShoalRegressor(space=members, strategy="random", seeds=1, epochs=4, cv=2, n_jobs=1).fit(X, y)
     search = estimator._run.search
-    return search.problem, {unit.recipe.member.activation: unit for unit in search.units}, X
+    return search.problem, {candidate.recipe.member.activation: candidate for candidate in search.candidates}, X
 
 
 # ---- agreement ----
@@ -150,8 +150,8 @@ def test_torch_runs_without_shoal(iris, exported, tmp_path):
 
 @pytest.mark.parametrize("activation", shoal.ACTIVATIONS)
 def test_every_activation(every_activation, tmp_path, activation):
-    problem, units, X = every_activation
-    model = make_model(problem, [units[activation]], [1.0], dict.fromkeys(range(10), 0), 1.0)
+    problem, candidates, X = every_activation
+    model = make_model(problem, [candidates[activation]], [1.0], dict.fromkeys(range(10), 0), 1.0)
     alone = shoal.ShoalRegressor()
     alone.model_ = model
     agrees(alone, "onnx", tmp_path / "m.onnx", X)
@@ -159,21 +159,21 @@ def test_every_activation(every_activation, tmp_path, activation):
 
 
 def test_all_activations_in_one_file(every_activation, tmp_path):
-    problem, units, X = every_activation
+    problem, candidates, X = every_activation
     weights = np.arange(1, 11) / 55
     ensemble = shoal.ShoalRegressor()
-    ensemble.model_ = make_model(problem, list(units.values()), weights, dict.fromkeys(range(10), 0), 1.0)
+    ensemble.model_ = make_model(problem, list(candidates.values()), weights, dict.fromkeys(range(10), 0), 1.0)
     assert len(ensemble.model_) == 20
     agrees(ensemble, "torch", tmp_path / "m.pt2", X)
     agrees(ensemble, "onnx", tmp_path / "m.onnx", X)
 
 
-@pytest.mark.parametrize("view", ["plain", "piecewise"])
-def test_views_of_numbers(tmp_path, view):
+@pytest.mark.parametrize("encoding", ["plain", "piecewise"])
+def test_views_of_numbers(tmp_path, encoding):
     X, y = load_breast_cancer(return_X_y=True)
-    space = {"hidden": [(), (8,)], "encoding": [view], "learning_rate": [1e-2]}
+    space = {"hidden": [(), (8,)], "encoding": [encoding], "learning_rate": [1e-2]}
     estimator = shoal.ShoalClassifier(space=space, strategy="grid", epochs=4, cv=3, seeds=1, n_jobs=1).fit(X, y)
-    assert set(estimator.model_.networks) == {view}
+    assert set(estimator.model_.networks) == {encoding}
     agrees(estimator, "onnx", tmp_path / "m.onnx", X)
     graph = export_onnx.build(draw(estimator.model_), {}).graph
     unused = {entry.name for entry in graph.initializer} - {name for node in graph.node for name in node.input}
@@ -186,10 +186,14 @@ def test_both_views_in_one_model(tmp_path):
     space = {"hidden": [(6,)], "encoding": ["plain", "piecewise"], "learning_rate": [1e-2]}
     estimator = shoal.ShoalRegressor(space=space, strategy="grid", epochs=4, cv=3, seeds=1, n_jobs=1).fit(X, y)
     search = estimator._run.search
-    units = sorted(search.units, key=lambda unit: unit.recipe.view)
-    mixed = [units[0], units[-1], units[0]]  # of both views, in an order that is not that of the populations
+    candidates = sorted(search.candidates, key=lambda candidate: candidate.recipe.encoding)
+    mixed = [
+        candidates[0],
+        candidates[-1],
+        candidates[0],
+    ]  # of both encodings, in an order that is not that of the populations
     estimator.model_ = make_model(search.problem, mixed, [0.2, 0.5, 0.3], dict.fromkeys(range(9), 0), 1.0)
-    assert [part.view for part in estimator.model_.parts] == ["piecewise", "plain", "piecewise"]
+    assert [part.encoding for part in estimator.model_.parts] == ["piecewise", "plain", "piecewise"]
     agrees(estimator, "onnx", tmp_path / "m.onnx", X)
     module_agrees(estimator.model_, X)
 
@@ -201,7 +205,7 @@ def test_regression_of_several_outputs_far_from_zero(tmp_path):
     agrees(estimator, "onnx", tmp_path / "m.onnx", X)
     prediction = run_onnx(tmp_path / "m.onnx", numbers=50 * X)
     assert list(prediction) == ["prediction"]
-    high = max(float(bag.target.high[0]) for bag in estimator.model_.bags)
+    high = max(float(fold.target.high[0]) for fold in estimator.model_.folds)
     assert prediction["prediction"][:, 0].max() <= high, "far rows are cut off as Shoal does"
     difference = np.abs(prediction["prediction"] - estimator.predict(50 * X)) / targets.std(axis=0)
     assert difference.max() < CLOSE
@@ -241,13 +245,13 @@ def test_folds_that_encode_differently(tmp_path):
     halves = [(np.arange(60), np.arange(60, 120)), (np.arange(60, 120), np.arange(60))]
     space = {"hidden": [(6,)], "encoding": ["plain", "piecewise"], "learning_rate": [1e-2]}
     estimator = shoal.ShoalClassifier(space, strategy="grid", cv=halves, refit=False, seeds=1, epochs=4).fit(X, y)
-    encoders = [bag.encoder for bag in estimator.model_.bags]
+    encoders = [fold.encoder for fold in estimator.model_.folds]
     assert encoders[0].missing != encoders[1].missing
-    for view in ("plain", "piecewise"):
+    for encoding in ("plain", "piecewise"):
         search = estimator._run.search
-        unit = next(unit for unit in search.units if unit.recipe.view == view)
-        estimator.model_ = make_model(search.problem, [unit], [1.0], {unit.number: 0}, 1.3)
-        agrees(estimator, "onnx", tmp_path / f"{view}.onnx", X)
+        candidate = next(candidate for candidate in search.candidates if candidate.recipe.encoding == encoding)
+        estimator.model_ = make_model(search.problem, [candidate], [1.0], {candidate.number: 0}, 1.3)
+        agrees(estimator, "onnx", tmp_path / f"{encoding}.onnx", X)
         module_agrees(estimator.model_, X)
 
 
@@ -276,7 +280,9 @@ def test_categories_go_to_onnx_as_strings(tmp_path):
     assert {column.name: column.kind for column in estimator.schema_.used} == {
         "size": "number", "colour": "category", "city": "category", "new": "boolean", "side": "category",
     }  # fmt: skip
-    assert any(bag.encoder.categories["city"].frequent for bag in estimator.model_.bags), "frequencies are tried, too"
+    assert any(fold.encoder.categories["city"].frequent for fold in estimator.model_.folds), (
+        "frequencies are tried, too"
+    )
     agrees(estimator, "onnx", tmp_path / "m.onnx", Table.of(columns))
     numbers = np.array([[0.5, 1.0], [np.nan, 0.0]])
     strings = np.array([["red", "city 3", "left"], ["", "Atlantis", "right"]], dtype=object)
@@ -322,7 +328,7 @@ def test_a_wrong_export_is_not_kept(iris, tmp_path, monkeypatch):
 
 
 def test_rare_jumps_are_forgiven_in_hardshrink_only(every_activation):
-    problem, units, X = every_activation
+    problem, candidates, X = every_activation
 
     class Runner:
         def __init__(self, model, wrong):
@@ -334,7 +340,7 @@ def test_rare_jumps_are_forgiven_in_hardshrink_only(every_activation):
             return prediction
 
     def compare(activation, wrong):
-        model = make_model(problem, [units[activation]], [1.0], dict.fromkeys(range(10), 0), 1.0)
+        model = make_model(problem, [candidates[activation]], [1.0], dict.fromkeys(range(10), 0), 1.0)
         return export._compare(model, draw(model), Runner(model, wrong), None, Table.of(X), False)
 
     found = compare("hardshrink", 2)
@@ -346,8 +352,8 @@ def test_rare_jumps_are_forgiven_in_hardshrink_only(every_activation):
 
 
 def test_a_prediction_that_is_not_a_number_is_a_difference(every_activation):
-    problem, units, X = every_activation
-    model = make_model(problem, [units["relu"]], [1.0], dict.fromkeys(range(10), 0), 1.0)
+    problem, candidates, X = every_activation
+    model = make_model(problem, [candidates["relu"]], [1.0], dict.fromkeys(range(10), 0), 1.0)
 
     class Runner:
         @staticmethod
@@ -366,7 +372,7 @@ def test_made_up_rows_reach_what_matters(iris):
         known = column[~np.isnan(column)]
         assert 0.02 < np.isnan(column).mean() < 0.2
         assert known.min() < np.nanmin(X[:, j]) < np.nanmax(X[:, j]) < known.max()
-        assert np.isin(estimator.model_.bags[0].encoder.numbers.edges[j], column).mean() > 0.8
+        assert np.isin(estimator.model_.folds[0].encoder.numbers.edges[j], column).mean() > 0.8
 
 
 # ---- errors and the command ----

@@ -143,11 +143,11 @@ def test_500_networks_save_and_load_fast(tmp_path):
     X, y = load_iris(return_X_y=True)
     members = [Member(hidden=64, seed=k, epochs=1) for k in range(50)]
     model = ShoalClassifier(members, strategy="grid", cv=10, seeds=1).fit(X, y)
-    from shoal.models.model import make_model
+    from shoal.search.final_model import make_model
 
     search = model._run.search
-    units = search.best_units()
-    model.model_ = make_model(search.problem, units, [1 / 50] * 50, {u.number: 0 for u in units}, 1.0)
+    candidates = search.best_candidates()
+    model.model_ = make_model(search.problem, candidates, [1 / 50] * 50, {u.number: 0 for u in candidates}, 1.0)
     assert len(model.model_) == 500
     begun = time.monotonic()
     shoal.save(model, tmp_path / "model")
@@ -182,7 +182,7 @@ ALTERED = [
     (("parts", 0, "weight"), float("nan")),
     (("parts", 0, "weight"), 0.9),
     (("parts", 0, "recipe"), -1),
-    (("parts", 0, "view"), "round"),
+    (("parts", 0, "encoding"), "round"),
     (("parts", 0, "member"), {"hidden": [10**12]}),
     (("parts",), []),
     (("widths", "plain"), 10**9),

@@ -75,13 +75,13 @@ class Machine:
 @given(paces, st.floats(1, 1000), st.integers(20, 10_000_000))
 def test_most_of_the_time_is_for_the_search_or_all_that_may_be_is_left_out(pace: Pace, left: float, rows: int) -> None:
     effort = begin(pace, left, rows, FOLDS, fewer_rows=True)
-    kept, folds, forms = effort.rows or rows, effort.folds or FOLDS[0], 0.5 if effort.forms else 1.0
-    other = pace.encoding(kept, folds, forms) + pace.end * kept
-    fits = other <= (1 - SEARCH_SHARE) * left and pace.look(kept, folds, forms) <= FIRST_LOOK * left
-    assert fits or (kept == min(rows, 2000) and folds == FOLDS[-1] and forms == 0.5)
+    kept, folds, encodings = effort.rows or rows, effort.folds or FOLDS[0], 0.5 if effort.encodings else 1.0
+    other = pace.encoding(kept, folds, encodings) + pace.end * kept
+    fits = other <= (1 - SEARCH_SHARE) * left and pace.look(kept, folds, encodings) <= FIRST_LOOK * left
+    assert fits or (kept == min(rows, 2000) and folds == FOLDS[-1] and encodings == 0.5)
     if effort.rows is not None:
         assert folds == FOLDS[-1]  # rows go last
-    assert begin(replace(pace, spare=False), left, rows, FOLDS, fewer_rows=True).forms is None
+    assert begin(replace(pace, spare=False), left, rows, FOLDS, fewer_rows=True).encodings is None
     again = begin(pace, 1e9, rows, FOLDS, fewer_rows=True)
     assert again == Effort()
     assert begin(pace, left, rows, FOLDS, fewer_rows=False).rows is None
@@ -105,8 +105,8 @@ def test_a_run_ends_in_time_on_any_machine_that_may_become_twice_as_slow(
     told = Pace(now * pace.fixed, now * pace.row, now * pace.epoch, now * pace.end)
     effort = begin(told, clock.time_left(), rows, FOLDS, fewer_rows=True)
     rows, folds = effort.rows or rows, effort.folds or FOLDS[0]
-    forms = 0.5 if effort.forms else 1.0
-    machine.work(pace.encoding(rows, folds, forms))
+    encodings = 0.5 if effort.encodings else 1.0
+    machine.work(pace.encoding(rows, folds, encodings))
     while clock.left() > 0:  # training is stopped by the clock, a tenth of a second late at most
         passes = measured(machine, rows, whole, cell)
         clock.reserve = passes.reserve(budget, True, candidates, min(rows, 16_000))
@@ -114,13 +114,13 @@ def test_a_run_ends_in_time_on_any_machine_that_may_become_twice_as_slow(
     passes = measured(machine, rows, whole, cell)
     last, seconds = finish(passes, clock.time_left(), True, candidates, rows, min(rows, 16_000))
     known = min(candidates, ENSEMBLE_CANDIDATES)
-    machine.work(passes.choosing(last.candidates or known) * (last.judged or rows) / machine.speed())
+    machine.work(passes.choosing(last.candidates or known) * (last.ensemble_rows or rows) / machine.speed())
     sampled = last.sampled or min(rows, 16_000)
     at_least = machine.now() + seconds  # more samples than the fewest are drawn until the clock says so
     machine.work(passes.scoring(known) * sampled / machine.speed())
     machine.time = max(machine.time, at_least)
     machine.work(passes.fixed(True) / machine.speed())
-    if told.encoding(rows, folds, forms) + told.end * rows <= (1 - SEARCH_SHARE) * budget * (1 - reading):
+    if told.encoding(rows, folds, encodings) + told.end * rows <= (1 - SEARCH_SHARE) * budget * (1 - reading):
         assert machine.now() <= budget + max(2.0, 0.05 * budget)
 
 
@@ -152,17 +152,17 @@ def test_rows_that_are_drawn_leave_no_class_out(classes: int, count: int, seed: 
 
 
 def test_a_form_of_numbers_is_left_out_only_where_there_are_two() -> None:
-    def spare(X: dict[str, Any], forms: tuple[str, ...] | None = None) -> bool:
+    def spare(X: dict[str, Any], encodings: tuple[str, ...] | None = None) -> bool:
         table, y = Table.of(X), np.arange(300) % 2
         task, schema = Task("classification", 2), Schema.of(table)
         limits = Limits(recipes=1, seeds=1, finalists=1, default_epochs=1, threads=1, seed=0)
-        return measuring.measure_pace(table, schema, task, y, find_metric(None, task), limits, False, forms).spare
+        return measuring.measure_pace(table, schema, task, y, find_metric(None, task), limits, False, encodings).spare
 
     numbers = {f"x{j}": column for j, column in enumerate(small_table(columns=90)[0].T)}
     few = {name: numbers[name] for name in ("x0", "x1")}
     assert spare(few)
     assert not spare(few, ("plain", "piecewise"))  # the user asked for them
-    assert not spare(numbers)  # too many for a second form
+    assert not spare(numbers)  # too many for a second encoding
     assert not spare({"word": np.array(["a", "b", "c"] * 100, dtype=object)})
 
 
@@ -181,9 +181,9 @@ def test_forms_of_numbers_that_the_user_asks_for_stay() -> None:
     model = ShoalClassifier({"encoding": ["piecewise"], "hidden": [(), (8,)], "epochs": [1, 2]})
     model._hooks = Hooks(clock=Clock(0.5, advised=1e5), say=said.append)
     model.fit(*small_table(20_000, 20))
-    assert {unit.recipe.view for unit in model._run.search.units} == {"piecewise"}
+    assert {candidate.recipe.encoding for candidate in model._run.search.candidates} == {"piecewise"}
     assert "2 folds" in said[0]
-    assert "form" not in said[0]
+    assert "encoding" not in said[0]
     assert "a budget of about 100000 s" in said[0]
 
 
@@ -218,19 +218,19 @@ def test_weighing_is_measured_on_many_numbers_also_for_small_tables(monkeypatch:
     model = ShoalClassifier(recipes=40, strategy="random", seeds=1, epochs=1, cv=2).fit(*small_table())
     sizes = []
 
-    def recorded(task: Task, essence: np.ndarray, *others: Any) -> np.ndarray:
-        sizes.append(essence.shape[:2])
-        return weigh(task, essence, *others)
+    def recorded(task: Task, loss_inputs: np.ndarray, *others: Any) -> np.ndarray:
+        sizes.append(loss_inputs.shape[:2])
+        return weigh(task, loss_inputs, *others)
 
     monkeypatch.setattr(measuring, "weigh", recorded)
     assert measuring.measure_passes(model._run.search, report=False) is not None
-    assert set(sizes) == {(len(model._run.search.best_units()), 300)}
+    assert set(sizes) == {(len(model._run.search.best_candidates()), 300)}
     assert sizes[0][0] > 20
 
 
 def test_no_more_is_kept_back_for_a_refit_than_it_takes() -> None:
     model = ShoalClassifier(budget=1000, refit=True, epochs=1, cv=2)
-    model._hooks = Hooks(watcher=lambda progress: progress.units > 6, keep_on_interrupt=True)
+    model._hooks = Hooks(watcher=lambda progress: progress.candidates > 6, keep_on_interrupt=True)
     search = model.fit(*small_table())._run.search
     reserves = []
     for search.rate in (0.0, 1e9):
@@ -252,9 +252,9 @@ def test_a_run_that_went_without_is_repeated_to_the_bit(tmp_path: Path, call: Ca
     known = json.loads((tmp_path / "full/settings.json").read_text())
     assert known["search"]["effort"] == {}
     known["search"]["effort"] = {
-        "folds": 2, "forms": ["plain"], "rows": 1000, "candidates": 2, "judged": 600, "sampled": 700,
+        "folds": 2, "encodings": ["plain"], "rows": 1000, "candidates": 2, "judged": 600, "sampled": 700,
     }  # fmt: skip
-    for entry in known["log"]:  # as if the run had been short of time: no other form, no more than two folds
+    for entry in known["log"]:  # as if the run had been short of time: no other encoding, no more than two folds
         entry["recipes"] = [["plain", member] for _, member in entry["recipes"]]
         for rung in entry["rungs"]:
             rung["epochs"] = [epochs[:2] for epochs in rung["epochs"]]
@@ -315,7 +315,7 @@ def test_an_interrupted_repetition_ends_as_any_other_search() -> None:
     X, y = small_table()
     log = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2).fit(X, y)._run.search.log
     model = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2)
-    model._hooks = Hooks(watcher=lambda progress: progress.units > 0, keep_on_interrupt=True, repeat=log)
+    model._hooks = Hooks(watcher=lambda progress: progress.candidates > 0, keep_on_interrupt=True, repeat=log)
     model._hooks.bootstraps = 3000
     model.fit(X, y)
     assert model._run.search.ended == "interrupted"

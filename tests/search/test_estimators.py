@@ -172,7 +172,7 @@ def test_any_splitter_of_scikit_learn_will_do(iris, cv):
     assert model.score(X, y) > 0.85
     folds = cv if isinstance(cv, int) else cv.get_n_splits(X[order], y[order])
     assert sum(name.startswith("split") for name in model.cv_results_) == folds
-    assert len(model.model_.bags) == (1 if isinstance(cv, TimeSeriesSplit) else folds), "time series are fitted anew"
+    assert len(model.model_.folds) == (1 if isinstance(cv, TimeSeriesSplit) else folds), "time series are fitted anew"
 
 
 def test_groups_are_never_on_both_sides():
@@ -261,7 +261,7 @@ def test_preprocessing_never_sees_the_rows_a_fold_is_scored_on(iris):
     wild = X.copy()
     wild[valid] *= 1e6
     fits = [ShoalClassifier(**SMALL, cv=[(train, valid)], ensemble=False, refit=False).fit(Z, y) for Z in (X, wild)]
-    numbers = [fit.model_.bags[0].encoder.numbers for fit in fits]
+    numbers = [fit.model_.folds[0].encoder.numbers for fit in fits]
     np.testing.assert_array_equal(numbers[0].centre, numbers[1].centre)
     np.testing.assert_array_equal(numbers[0].edges, numbers[1].edges)
     one, two = (fit._board.columns["label"] for fit in fits)
@@ -349,7 +349,10 @@ def test_a_member_is_a_space_of_one_and_a_set_has_an_order(iris):
     assert (len(model.leaderboard_), model.best_member_.hidden) == (1, (4,))
     space = {"hidden": (4, 4), "activation": ("relu", "tanh"), "learning_rate": {0.03, 0.01}, "epochs": 2}
     model = ShoalClassifier(space, strategy="grid", seeds=1, cv=3).fit(*iris)
-    tried = [(unit.recipe.member.activation, unit.recipe.member.learning_rate) for unit in model._run.search.units]
+    tried = [
+        (candidate.recipe.member.activation, candidate.recipe.member.learning_rate)
+        for candidate in model._run.search.candidates
+    ]
     assert tried == [("relu", 0.01), ("relu", 0.03), ("tanh", 0.01), ("tanh", 0.03)]
     assert set(model.leaderboard_["hidden"]) == {"4x4"}
 

@@ -12,7 +12,7 @@ import shoal
 from shoal import Member, Population, ShoalClassifier
 from shoal.encoders.numbers import Numbers
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.search.candidates import Brood, Unit
+from shoal.search.candidates import Candidate, Pool
 from shoal.search.ensemble import as_good_as_the_best, greedy, weigh
 from shoal.search.fitting import Hooks
 from shoal.search.leaderboard import variance_shares
@@ -32,26 +32,32 @@ def test_survivors_go_on_from_where_they_stand(iris):
     model = ShoalClassifier(recipes=12, seeds=1, cv=3).fit(*iris)
     search = model._run.search
     problem = search.problem
-    unit = search.best_units()[0]
-    assert unit.epochs == unit.target
-    alone = Population([unit.recipe.member] * 3, problem.views[unit.recipe.view].shape[1], 3)
-    alone.fit(problem.views[unit.recipe.view], problem.targets, until=unit.target, rows=problem.rows(1), seed=0)
+    candidate = search.best_candidates()[0]
+    assert candidate.epochs == candidate.target
+    alone = Population([candidate.recipe.member] * 3, problem.inputs[candidate.recipe.encoding].shape[1], 3)
+    alone.fit(
+        problem.inputs[candidate.recipe.encoding], problem.targets, until=candidate.target, rows=problem.rows(1), seed=0
+    )
     for k in range(3):
-        for (W, b), (V, c) in zip(alone.weights(k), unit.brood.weights(unit, k), strict=True):
+        for (W, b), (V, c) in zip(alone.weights(k), candidate.pool.weights(candidate, k), strict=True):
             np.testing.assert_array_equal(W, V)
             np.testing.assert_array_equal(b, c)
 
 
 def test_losers_stop_costing_time(iris):
     model = ShoalClassifier(recipes=27, seeds=1).fit(*iris)
-    units = model._run.search.units
-    done = sorted((unit.epochs / unit.target for unit in units), reverse=True)
+    candidates = model._run.search.candidates
+    done = sorted((candidate.epochs / candidate.target for candidate in candidates), reverse=True)
     assert [np.isclose(share, 1) for share in done] == [True] * 3 + [False] * 24
     assert sum(0.3 < share < 0.5 for share in done) == 6
     assert sum(share < 0.3 for share in done) == 18
-    losers = [unit for unit in units if not unit.finished]
-    assert all(unit.brood is None and unit.prediction is None for unit in losers), "their weights are forgotten"
-    assert all(unit.sample is not None for unit in losers), "their predictions still count in the honest score"
+    losers = [candidate for candidate in candidates if not candidate.finished]
+    assert all(candidate.pool is None and candidate.prediction is None for candidate in losers), (
+        "their weights are forgotten"
+    )
+    assert all(candidate.sample is not None for candidate in losers), (
+        "their predictions still count in the honest score"
+    )
 
 
 def test_out_of_fold_predictions_come_from_networks_that_did_not_see_the_row(iris):
@@ -60,11 +66,11 @@ def test_out_of_fold_predictions_come_from_networks_that_did_not_see_the_row(iri
     problem, best = model._run.search.problem, model._run.outcome.best
     for k, fold in enumerate(problem.folds):
         assert not np.any((fold.train > 0) & (fold.valid > 0))
-        rows, inputs = problem.valid_inputs(best.recipe.view, k)
-        weights = best.brood.weights(best, k)
+        rows, inputs = problem.valid_inputs(best.recipe.encoding, k)
+        weights = best.pool.weights(best, k)
         network = Population([best.recipe.member.replace(seed=1)], inputs.shape[1], 3)
-        for view, (W, b) in zip(network.layout.views(0, network.state.parameters), weights, strict=True):
-            view[:-1], view[-1] = W, b
+        for layer, (W, b) in zip(network.layout.views(0, network.state.parameters), weights, strict=True):
+            layer[:-1], layer[-1] = W, b
         expected = problem.task.activate(network.predict(inputs)[0])
         np.testing.assert_allclose(best.prediction[rows], expected, atol=1e-6)
 
@@ -119,14 +125,14 @@ def test_a_watcher_may_end_the_search_and_the_best_so_far_is_kept(iris):
 
     def watch(progress):
         seen.append(progress)
-        return progress.units >= 6
+        return progress.candidates >= 6
 
     model = ShoalClassifier(recipes=60, strategy="random")
     model._hooks = Hooks(watcher=watch)
     model.fit(*iris)
     assert model._run.search.ended == "interrupted"
     assert model.score(*iris) > 0.6
-    assert seen[-1].units >= 6
+    assert seen[-1].candidates >= 6
 
 
 def test_an_interruption_in_the_middle_of_the_first_round_keeps_what_stands(iris):
@@ -142,7 +148,7 @@ def test_an_interruption_in_the_middle_of_the_first_round_keeps_what_stands(iris
     model = ShoalClassifier(members, strategy="grid", cv=2, seeds=1)
     model._hooks = Hooks(watcher=watch)
     model.fit(X, y)
-    assert not any(unit.finished for unit in model._run.search.units)
+    assert not any(candidate.finished for candidate in model._run.search.candidates)
     assert model.score(X, y) > 0.5
     again = ShoalClassifier(members, strategy="grid", cv=2, seeds=1)
     again._hooks = Hooks(repeat=model._run.search.log)
@@ -150,35 +156,35 @@ def test_an_interruption_in_the_middle_of_the_first_round_keeps_what_stands(iris
 
 
 class Cut:
-    """Ends a search in the midst of its n-th call of the engine, whatever the clock says: there, some of the units have
+    """Ends a search in the midst of its n-th call of the engine, whatever the clock says: there, some candidates have
     been trained as far as they should (`done`), or for one epoch (`begun`), and the others have not been touched."""
 
     def __init__(self, call, done=0.0, begun=0.0):
         self.left, self.done, self.begun, self.stopped = call, done, begun, False
-        self.train = Brood.train
+        self.train = Pool.train
 
-    def __call__(self, brood, until, threads, seed, stop_when):
+    def __call__(self, pool, until, threads, seed, stop_when):
         self.left -= 1
         if self.left:
-            return self.train(brood, until, threads, seed, stop_when)
-        units = [unit for unit in brood.units if unit.number in until]
-        done = units[: round(self.done * len(units))]
-        begun = units[len(done) : len(done) + round(self.begun * len(units))]
-        part = {unit.number: until[unit.number] for unit in done}
-        part |= {unit.number: (brood.epochs_of(unit) + 1).tolist() for unit in begun}
-        self.train(brood, part, threads, seed, lambda: False)
+            return self.train(pool, until, threads, seed, stop_when)
+        candidates = [candidate for candidate in pool.candidates if candidate.number in until]
+        done = candidates[: round(self.done * len(candidates))]
+        begun = candidates[len(done) : len(done) + round(self.begun * len(candidates))]
+        part = {candidate.number: until[candidate.number] for candidate in done}
+        part |= {candidate.number: (pool.epochs_of(candidate) + 1).tolist() for candidate in begun}
+        self.train(pool, part, threads, seed, lambda: False)
         self.stopped = True
         assert stop_when(), "asked in vain"
         return done
 
 
-CUTS = {  # the call, units done, units begun; and how many rungs the log of each round then has
-    "first rung, second brood untouched": (2, 0.0, 0.0, [1]),
-    "first rung, second brood in part": (2, 0.4, 0.3, [1]),
-    "second rung, first brood in part": (3, 0.4, 0.0, [2]),
-    "second rung, first brood begun": (3, 0.0, 0.5, [2]),
-    "second rung, second brood untouched": (4, 0.0, 0.0, [2]),
-    "second rung, second brood in part": (4, 0.4, 0.3, [2]),
+CUTS = {  # the call, candidates done, candidates begun; and how many rungs the log of each round then has
+    "first rung, second pool untouched": (2, 0.0, 0.0, [1]),
+    "first rung, second pool in part": (2, 0.4, 0.3, [1]),
+    "second rung, first pool in part": (3, 0.4, 0.0, [2]),
+    "second rung, first pool begun": (3, 0.0, 0.5, [2]),
+    "second rung, second pool untouched": (4, 0.0, 0.0, [2]),
+    "second rung, second pool in part": (4, 0.4, 0.3, [2]),
     "second rung, all done": (4, 1.0, 0.0, [2]),
     "last rung begun": (5, 0.0, 0.7, [3]),
     "more seeds, in part": (6, 0.4, 0.3, [3, 1]),
@@ -194,7 +200,7 @@ def test_a_search_ended_anywhere_in_a_round_can_be_repeated(iris, name, monkeypa
     cut = Cut(*where)
     one._hooks = Hooks(watcher=lambda progress: cut.stopped, keep_on_interrupt=True, bootstraps=3)
     with monkeypatch.context() as patch:
-        patch.setattr(Brood, "train", lambda *arguments: cut(*arguments))
+        patch.setattr(Pool, "train", lambda *arguments: cut(*arguments))
         one.fit(*iris)
     assert one._run.search.ended == "interrupted"
     assert [len(entry["rungs"]) for entry in one._run.search.log] == rungs
@@ -217,7 +223,7 @@ def test_a_repetition_that_is_ended_early_can_be_repeated_too(iris, monkeypatch)
     first.fit(*iris)
     second._hooks = Hooks(lambda progress: cut.stopped, True, first._run.search.log, bootstraps=3)
     with monkeypatch.context() as patch:
-        patch.setattr(Brood, "train", lambda *arguments: cut(*arguments))
+        patch.setattr(Pool, "train", lambda *arguments: cut(*arguments))
         second.fit(*iris)
     assert second._run.search.ended == "interrupted"
     third._hooks = Hooks(repeat=second._run.search.log, bootstraps=3)
@@ -289,8 +295,10 @@ def test_piecewise_encoding_is_monotone_and_exact_between_edges():
 
 def test_greedy_selection_finds_the_pair_that_complements_each_other():
     y = np.zeros((4, 1))
-    essence = np.array([[[1.0], [-1.0], [1.0], [-1.0]], [[-1.0], [1.0], [-1.0], [1.0]], [[1.1], [1.1], [1.1], [1.1]]])
-    counts = greedy(Task(REGRESSION, 1), essence, y, np.ones(4), 10)
+    loss_inputs = np.array(
+        [[[1.0], [-1.0], [1.0], [-1.0]], [[-1.0], [1.0], [-1.0], [1.0]], [[1.1], [1.1], [1.1], [1.1]]]
+    )
+    counts = greedy(Task(REGRESSION, 1), loss_inputs, y, np.ones(4), 10)
     np.testing.assert_array_equal(counts[2], 0)
     assert counts[0] == counts[1] > 0
 
@@ -300,11 +308,11 @@ def test_weights_follow_the_best_only_as_far_as_the_rows_can_tell():
     task = Task(CLASSIFICATION, 2)
     near, shares = {}, {}
     for n in (20, 20_000):
-        essence = generator.uniform(0.3, 0.6, size=(15, n, 1)).astype(np.float32)
-        essence[3] += 0.03
+        loss_inputs = generator.uniform(0.3, 0.6, size=(15, n, 1)).astype(np.float32)
+        loss_inputs[3] += 0.03
         truth, ones = np.zeros(n, np.int64), np.ones(n)
-        near[n] = as_good_as_the_best(task, essence, truth, ones)
-        shares[n] = weigh(task, essence, truth, ones)
+        near[n] = as_good_as_the_best(task, loss_inputs, truth, ones)
+        shares[n] = weigh(task, loss_inputs, truth, ones)
         assert shares[n].sum() == pytest.approx(1)
     assert len(near[20]) > 3
     assert shares[20].max() < 0.5, "on twenty rows nobody is the best"
@@ -360,10 +368,14 @@ def test_an_endless_space_is_drawn_from_as_ever():
 def test_children_of_the_best_are_new_recipes():
     space = Space({"hidden": [(k,) for k in range(1, 7)], "activation": ["relu", "tanh"], "optimizer": ["adam"]})
     strategy = Halving(space, 0)
-    units = [Unit(k, recipe, finished=True, loss=float(k)) for k, recipe in enumerate(strategy.propose(6, ()))]
-    rest = drawn(strategy, 2, units)
+    candidates = [
+        Candidate(k, recipe, finished=True, loss=float(k)) for k, recipe in enumerate(strategy.propose(6, ()))
+    ]
+    rest = drawn(strategy, 2, candidates)
     assert len(rest) == 6
-    assert {recipe.key for recipe in rest} | {unit.key for unit in units} == {recipe.key for recipe in space.grid()}
+    assert {recipe.key for recipe in rest} | {candidate.key for candidate in candidates} == {
+        recipe.key for recipe in space.grid()
+    }
 
 
 def test_a_search_of_a_small_space_ends_when_all_of_it_was_tried(iris):
@@ -384,20 +396,20 @@ def test_linear_recipes_are_not_told_apart_by_what_they_do_not_use():
 def test_shares_of_luck_are_found_in_made_up_scores():
     generator = np.random.default_rng(0)
 
-    def units(architecture, seed, fold):
+    def candidates(architecture, seed, fold):
         folds = fold * generator.normal(size=6)
         groups = []
         for r in range(60):
             effect = architecture * generator.normal()
             group = []
             for _ in range(3):
-                unit = Unit(0, Recipe(Member(hidden=r + 1, epochs=1)))
-                unit.fold_scores = effect + seed * generator.normal() + folds
-                unit.score, unit.finished = float(unit.fold_scores.mean()), True
-                group.append(unit)
+                candidate = Candidate(0, Recipe(Member(hidden=r + 1, epochs=1)))
+                candidate.fold_scores = effect + seed * generator.normal() + folds
+                candidate.score, candidate.finished = float(candidate.fold_scores.mean()), True
+                group.append(candidate)
             groups.append(group)
         return variance_shares(groups)
 
-    assert units(1.0, 0.01, 0.01)["architecture"] > 0.98
-    assert units(0.01, 1.0, 0.01)["seeds"] > 0.9
-    assert units(0.01, 0.01, 1.0)["folds"] > 0.98
+    assert candidates(1.0, 0.01, 0.01)["architecture"] > 0.98
+    assert candidates(0.01, 1.0, 0.01)["seeds"] > 0.9
+    assert candidates(0.01, 0.01, 1.0)["folds"] > 0.98

@@ -14,19 +14,19 @@ import shoal
 from shoal import Member, ShoalRegressor
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.search.candidates import Brood, Unit
+from shoal.search.candidates import Candidate, Pool
 from shoal.search.fitting import Hooks
 from shoal.search.problem import make_folds, make_problem
 from shoal.search.space import Recipe
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
-UNITS, FOLDS = 7, 3
+CANDIDATES, FOLDS = 7, 3
 
 
 @functools.cache
-def brood_of(kind):
-    """Trained units on three folds of unequal rows and weights."""
+def pool_of(kind):
+    """Trained candidates on three folds of unequal rows and weights."""
     X, y = (load_diabetes if kind == REGRESSION else load_iris)(return_X_y=True)
     if kind != CLASSIFICATION:
         y = y[:, None] if kind == REGRESSION else np.eye(3, dtype=np.float32)[y]
@@ -36,28 +36,38 @@ def brood_of(kind):
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
     pairs, _ = make_folds(FOLDS, task, X, y, None, 0)
     problem = make_problem(task, schema, schema.check(table), y, pairs, weight, np.ones(len(X)))
-    units = [Unit(k, Recipe(Member(hidden=4 + k, epochs=2, seed=k), "plain")) for k in range(UNITS)]
-    brood = Brood(problem, "plain", units)
-    brood.train({unit.number: [2] * FOLDS for unit in units}, 2, 0, lambda: False)
-    return brood
+    candidates = [Candidate(k, Recipe(Member(hidden=4 + k, epochs=2, seed=k), "plain")) for k in range(CANDIDATES)]
+    pool = Pool(problem, "plain", candidates)
+    pool.train({candidate.number: [2] * FOLDS for candidate in candidates}, 2, 0, lambda: False)
+    return pool
 
 
-def noted(unit):
-    return unit.loss, unit.score, unit.fold_scores.tolist(), unit.fold_losses.tolist(), unit.prediction.tobytes()
+def noted(candidate):
+    return (
+        candidate.loss,
+        candidate.score,
+        candidate.fold_scores.tolist(),
+        candidate.fold_losses.tolist(),
+        candidate.prediction.tobytes(),
+    )
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for name in METRICS for kind in METRICS[name].kinds])
 @settings(max_examples=10, deadline=None)
-@given(order=st.permutations(range(UNITS)), ends=st.sets(st.integers(1, UNITS - 1)), threads=st.sampled_from([1, 2]))
+@given(
+    order=st.permutations(range(CANDIDATES)),
+    ends=st.sets(st.integers(1, CANDIDATES - 1)),
+    threads=st.sampled_from([1, 2]),
+)
 def test_scores_do_not_depend_on_who_is_scored_together(kind, name, order, ends, threads):
-    """A search that was ended early scores some units at another time, and with others, than its repetition."""
-    brood = brood_of(kind)
-    brood.assess(brood.units, METRICS[name], 2)
-    together = [noted(unit) for unit in brood.units]
-    cuts = [0, *sorted(ends), UNITS]
+    """A search that was ended early scores some candidates at another time, and with others, than its repetition."""
+    pool = pool_of(kind)
+    pool.assess(pool.candidates, METRICS[name], 2)
+    together = [noted(candidate) for candidate in pool.candidates]
+    cuts = [0, *sorted(ends), CANDIDATES]
     for start, end in itertools.pairwise(cuts):
-        brood.assess([brood.units[k] for k in order[start:end]], METRICS[name], threads)
-    assert [noted(unit) for unit in brood.units] == together
+        pool.assess([pool.candidates[k] for k in order[start:end]], METRICS[name], threads)
+    assert [noted(candidate) for candidate in pool.candidates] == together
 
 
 def test_the_model_does_not_depend_on_the_threads_of_blas(tmp_path):

@@ -306,7 +306,7 @@ class Session:
             self.different = f"different: {name} of the repetition is not that of {self.model}"
 
     def _logged(self) -> int:
-        """Units that the run to be repeated has trained."""
+        """Candidates that the run to be repeated has trained."""
         return 0 if self.earlier is None else sum(len(entry["recipes"]) for entry in self.earlier["log"])
 
     def _fit(self, screen: Screen) -> Any:

@@ -1,4 +1,4 @@
-"""A table to the inputs of networks: one dense float32 matrix per form of the numbers.
+"""A table to the inputs of networks: one dense float32 matrix per encoding of the numbers.
 
 Fitted on the training rows of one fold, given as weights. The result depends on the different rows and their total
 weights alone: a row of weight two counts as the row twice, a row of weight zero leaves no trace, and the order of rows
@@ -22,7 +22,7 @@ MOST_VALUES = 50  # one-hot columns of one category
 MOST_COUNTED = 10_000  # values whose frequency is kept
 RARE = 3.0  # values of less weight than this, or than RARE_SHARE of all weight, are pooled
 RARE_SHARE = 0.01
-FORMS = ("plain", "piecewise")
+ENCODINGS = ("plain", "piecewise")
 
 
 @dataclass(frozen=True)
@@ -113,30 +113,30 @@ class Encoder:
         table.forget("order")
         return made
 
-    def transform(self, table: Table, forms: Sequence[str] = FORMS) -> dict[str, np.ndarray]:
+    def transform(self, table: Table, encodings: Sequence[str] = ENCODINGS) -> dict[str, np.ndarray]:
         """Matrices (n, width) float32, C-ordered: "plain" and, where the table has numbers, "piecewise"."""
         made = {
-            form: np.zeros((len(table), self.width(form)), dtype=np.float32)
-            for form in forms
-            if form == "plain" or (form == "piecewise" and len(self.numbers.centre))
+            encoding: np.zeros((len(table), self.width(encoding)), dtype=np.float32)
+            for encoding in encodings
+            if encoding == "plain" or (encoding == "piecewise" and len(self.numbers.centre))
         }
         self.write(table, made)
         return made
 
-    def width(self, form: str) -> int:
-        """Columns of one form."""
+    def width(self, encoding: str) -> int:
+        """Columns of one encoding."""
         parts = [*self.categories.values(), *self.texts.values()]
-        return self.numbers.width(form) + len(self.missing) + sum(part.width for part in parts)
+        return self.numbers.width(encoding) + len(self.missing) + sum(part.width for part in parts)
 
     def write(self, table: Table, out: Mapping[str, np.ndarray]) -> None:
-        """Fill one matrix (n, width) of zeros for each form."""
+        """Fill one matrix (n, width) of zeros for each encoding."""
         table = self.schema.check(table)
         values = self._values(table)
         rest = len(self.missing) + sum(part.width for part in [*self.categories.values(), *self.texts.values()])
-        first: np.ndarray | None = None  # all but the numbers is the same in every form
-        for form, matrix in out.items():
-            at = self.numbers.width(form)
-            self.numbers.write(form, values, matrix[:, :at])
+        first: np.ndarray | None = None  # all but the numbers is the same in every encoding
+        for encoding, matrix in out.items():
+            at = self.numbers.width(encoding)
+            self.numbers.write(encoding, values, matrix[:, :at])
             if first is None:
                 first = matrix[:, at : at + rest]
                 self._write_rest(table, first)

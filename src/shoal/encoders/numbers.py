@@ -39,7 +39,7 @@ class Numbers:
         """values (n, d) float64 with NaN for missing, weight (n,).
 
         `order` gives the sorted order of a column's rows, where several folds share it. Without `piecewise` the means
-        of that form are left at zero: it is not going to be used.
+        of that encoding are left at zero: it is not going to be used.
         """
         used = weight > 0
         d = values.shape[1]
@@ -63,13 +63,13 @@ class Numbers:
                 offset[j] = _mean_pieces(edges[j], column[known], weight[known])
         return Numbers(centre, scale, edges, offset)
 
-    def width(self, form: str) -> int:
+    def width(self, encoding: str) -> int:
         """Columns of "plain" or "piecewise"."""
-        return len(self.centre) if form == "plain" else int((np.diff(self.edges) > 0).sum())
+        return len(self.centre) if encoding == "plain" else int((np.diff(self.edges) > 0).sum())
 
-    def write(self, form: str, values: np.ndarray, out: np.ndarray) -> None:
+    def write(self, encoding: str, values: np.ndarray, out: np.ndarray) -> None:
         """Fill out (n, width) with "plain" or "piecewise", a few rows at a time."""
-        fill = self._write_plain if form == "plain" else self._write_piecewise
+        fill = self._write_plain if encoding == "plain" else self._write_piecewise
         for start in range(0, len(values), ROWS_AT_A_TIME):
             fill(values[start : start + ROWS_AT_A_TIME], out[start : start + ROWS_AT_A_TIME])
 
@@ -81,9 +81,9 @@ class Numbers:
         """(n, columns) float32: for each bin between two quantiles, the part of it below x (0 to 1), less its mean."""
         return self._made("piecewise", values)
 
-    def _made(self, form: str, values: np.ndarray) -> np.ndarray:
-        out = np.empty((len(values), self.width(form)), dtype=np.float32)
-        self.write(form, values, out)
+    def _made(self, encoding: str, values: np.ndarray) -> np.ndarray:
+        out = np.empty((len(values), self.width(encoding)), dtype=np.float32)
+        self.write(encoding, values, out)
         return out
 
     def _write_plain(self, values: np.ndarray, out: np.ndarray) -> None:

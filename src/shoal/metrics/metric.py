@@ -116,7 +116,7 @@ def _mean_f1(truths: np.ndarray, said: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def _log_loss(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    return -replace(task, doubt=0.0).losses(p, y)
+    return -replace(task, label_noise=0.0).losses(p, y)
 
 
 def _brier(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ class Task:
 
     kind: str
     n_outputs: int
-    doubt: float = 0.0  # share of the rows that losses imagine to be mistakes
+    label_noise: float = 0.0  # share of the rows that losses imagine to be mistakes
 
     @property
     def loss(self) -> str:
@@ -58,12 +58,12 @@ class Task:
     def losses(self, prediction: np.ndarray, y: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
         """Loss of each row, shape (..., n): log-loss, mean log-loss over labels, or mean squared error over `scale`.
 
-        With `doubt`, being right with certainty costs something too. Where networks make no mistake on the rows at
+        With `label_noise`, being right with certainty costs something. Where networks make no mistake on the rows at
         hand, plain log-loss would prefer the most certain of them, and the first mistake would cost without limit.
         """
-        return self.mean_losses(self.essence(prediction, y), y, scale)
+        return self.losses_of_inputs(self.loss_inputs(prediction, y), y, scale)
 
-    def essence(self, prediction: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def loss_inputs(self, prediction: np.ndarray, y: np.ndarray) -> np.ndarray:
         """What of a prediction the loss of an average of predictions depends on, (..., n, d).
 
         For classes it is the probability of the true class alone, so that ensembles of any size are cheap to judge.
@@ -75,11 +75,13 @@ class Task:
             return np.where(y > 0.5, prediction, 1.0 - prediction)
         return prediction
 
-    def mean_losses(self, essence: np.ndarray, y: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
-        """Loss of each row from the essence."""
+    def losses_of_inputs(self, loss_inputs: np.ndarray, y: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
+        """Loss of each row from the loss_inputs."""
         if self.kind == REGRESSION:
-            return np.asarray((((essence - y) / scale) ** 2).mean(axis=-1))
-        losses = -np.log(np.maximum(essence, SMALLEST_PROBABILITY))
-        if self.doubt:
-            losses = (1 - self.doubt) * losses - self.doubt * np.log(np.maximum(1 - essence, SMALLEST_PROBABILITY))
+            return np.asarray((((loss_inputs - y) / scale) ** 2).mean(axis=-1))
+        losses = -np.log(np.maximum(loss_inputs, SMALLEST_PROBABILITY))
+        if self.label_noise:
+            losses = (1 - self.label_noise) * losses - self.label_noise * np.log(
+                np.maximum(1 - loss_inputs, SMALLEST_PROBABILITY)
+            )
         return np.asarray(losses.mean(axis=-1))

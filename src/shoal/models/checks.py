@@ -68,8 +68,8 @@ def _check_parts(body: Mapping[str, Any]) -> None:
     if not a("encoders", body["encoders"], list):
         raise ValueError("encoders must not be empty; got []")
     widths = a("widths", body["widths"], dict)
-    for view, width in widths.items():
-        whole(f"widths.{view}", width, 1)
+    for encoding, width in widths.items():
+        whole(f"widths.{encoding}", width, 1)
     if not a("parts", body["parts"], list):
         raise ValueError("parts must not be empty; got []")
     for k, part in enumerate(body["parts"]):
@@ -121,13 +121,13 @@ def _check_results(body: Mapping[str, Any]) -> None:
     a("best_member", body["best_member"], dict)
 
 
-def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, bags: int) -> None:
+def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -> None:
     """Refuse numbers of the weights' file that no training gives."""
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not name.startswith("results.") and not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].ravel()[0]
             raise ValueError(f"{name} must be finite; got {bad}")
-    for k in range(bags):
+    for k in range(folds):
         target = {name: arrays[f"bag.{k}.target.{name}"] for name in ("centre", "scale", "low", "high")}
         for name, array in target.items():
             if array.shape != (n_outputs,):

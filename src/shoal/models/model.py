@@ -20,17 +20,17 @@ CELLS_AT_ONCE = 1 << 24  # predictions held in memory at a time
 
 @dataclass(frozen=True)
 class Part:
-    """One recipe's place in the ensemble. Its networks, one per bag, are averaged with equal weight."""
+    """One recipe's place in the ensemble. Its networks, one per fold, are averaged with equal weight."""
 
     recipe: int  # row of the leaderboard
     label: str
-    view: str
+    encoding: str
     member: Member  # as far as prediction needs it
     weight: float
 
 
 @dataclass(frozen=True, eq=False)
-class Bag:
+class FoldTransforms:
     """What was fitted on the training rows of one fold: how to encode inputs, how to scale outputs back."""
 
     encoder: Encoder
@@ -39,17 +39,17 @@ class Bag:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Parts times bags networks. Member p * n_bags + k of a view's population is that view's part p on bag k."""
+    """Parts times folds networks: member p * n_folds + k of an encoding's population is its part p on fold k."""
 
     task: Task
     schema: Schema
-    bags: tuple[Bag, ...]
+    folds: tuple[FoldTransforms, ...]
     parts: tuple[Part, ...]
     networks: dict[str, Population]
     temperature: float = 1.0
 
     def __len__(self) -> int:
-        return len(self.parts) * len(self.bags)
+        return len(self.parts) * len(self.folds)
 
     @property
     def parameters(self) -> int:
@@ -67,15 +67,15 @@ class Model:
 
     def _predict(self, table: Table, threads: int | None) -> np.ndarray:
         total = np.zeros((len(table), self.task.n_outputs))
-        for k, bag in enumerate(self.bags):
-            inputs = bag.encoder.transform(table, list(self.networks))
-            for view, population in self.networks.items():
-                weights = [part.weight for part in self.parts if part.view == view]
-                members = np.arange(len(weights)) * len(self.bags) + k
-                raw = population.predict(widen(inputs[view], population.n_features), members, threads=threads)
-                prediction = bag.target.back(self.task, raw)
+        for k, fold in enumerate(self.folds):
+            inputs = fold.encoder.transform(table, list(self.networks))
+            for encoding, population in self.networks.items():
+                weights = [part.weight for part in self.parts if part.encoding == encoding]
+                members = np.arange(len(weights)) * len(self.folds) + k
+                raw = population.predict(widen(inputs[encoding], population.n_features), members, threads=threads)
+                prediction = fold.target.back(self.task, raw)
                 total += np.tensordot(np.array(weights), prediction, axes=1)
-        total /= len(self.bags)
+        total /= len(self.folds)
         if self.task.kind == CLASSIFICATION:  # float32 probabilities sum to one only nearly
             total /= total.sum(axis=-1, keepdims=True)
         return self.task.temper(total, self.temperature)
@@ -95,5 +95,5 @@ def bare(member: Member) -> Member:
     return Member(hidden=member.hidden, activation=member.activation, features=member.features, optimizer="sgd")
 
 
-def empty_networks(task: Task, width: int, members: Sequence[Member], bags: int) -> Population:
-    return Population([member for member in members for _ in range(bags)], width, task.n_outputs, task.loss)
+def empty_networks(task: Task, width: int, members: Sequence[Member], folds: int) -> Population:
+    return Population([member for member in members for _ in range(folds)], width, task.n_outputs, task.loss)

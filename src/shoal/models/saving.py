@@ -25,7 +25,7 @@ from shoal.layout import Layout
 from shoal.members import Member
 from shoal.metrics.tasks import Task
 from shoal.models import checks
-from shoal.models.model import Bag, Model, Part, empty_networks
+from shoal.models.model import FoldTransforms, Model, Part, empty_networks
 from shoal.tables.schema import Schema
 
 FORMAT = "shoal-model"
@@ -151,18 +151,18 @@ def describe_model(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     """The model's part of model.json, and its weights."""
     arrays: dict[str, np.ndarray] = {}
     encoders = []
-    for k, bag in enumerate(model.bags):
-        described, parts = bag.encoder.state()
+    for k, fold in enumerate(model.folds):
+        described, parts = fold.encoder.state()
         described.pop("schema", None)
         encoders.append(described)
         arrays |= {f"bag.{k}.encoder.{name}": array for name, array in parts.items()}
-        arrays |= {f"bag.{k}.target.{name}": getattr(bag.target, name) for name in TARGET}
-    arrays |= {f"networks.{view}": population.state.parameters for view, population in model.networks.items()}
+        arrays |= {f"bag.{k}.target.{name}": getattr(fold.target, name) for name in TARGET}
+    arrays |= {f"networks.{encoding}": population.state.parameters for encoding, population in model.networks.items()}
     body = {
         "task": {"kind": model.task.kind, "n_outputs": model.task.n_outputs},
         "schema": model.schema.as_dict(),
         "encoders": encoders,
-        "widths": {view: population.n_features for view, population in model.networks.items()},
+        "widths": {encoding: population.n_features for encoding, population in model.networks.items()},
         "parts": [_plain_part(part) for part in model.parts],
         "temperature": model.temperature,
     }
@@ -171,16 +171,16 @@ def describe_model(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 
 def _plain_part(part: Part) -> dict[str, Any]:
     member = {name: getattr(part.member, name) for name in ("hidden", "activation", "features")}
-    return {"recipe": part.recipe, "label": part.label, "view": part.view, "weight": part.weight, "member": member}
+    return {"recipe": part.recipe, "label": part.label, "view": part.encoding, "weight": part.weight, "member": member}
 
 
 def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     task, schema = Task(body["task"]["kind"], body["task"]["n_outputs"]), Schema.from_dict(body["schema"])
-    bags = []
+    folds = []
     for k, described in enumerate(body["encoders"]):
         encoder = Encoder.from_state(described | {"schema": body["schema"]}, under(f"bag.{k}.encoder.", arrays))
         target = TargetScaling(**{name: arrays[f"bag.{k}.target.{name}"] for name in TARGET})
-        bags.append(Bag(replace(encoder, schema=schema), target))
+        folds.append(FoldTransforms(replace(encoder, schema=schema), target))
     parts = tuple(
         Part(
             part["recipe"],
@@ -192,15 +192,15 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
         for part in body["parts"]
     )
     networks = {}
-    for view, width in body["widths"].items():
-        members = [part.member for part in parts if part.view == view]
-        stored = arrays[f"networks.{view}"]
-        size = Layout([member for member in members for _ in bags], width, task.n_outputs).total
+    for encoding, width in body["widths"].items():
+        members = [part.member for part in parts if part.encoding == encoding]
+        stored = arrays[f"networks.{encoding}"]
+        size = Layout([member for member in members for _ in folds], width, task.n_outputs).total
         if stored.shape != (size,) or stored.dtype != np.float32:
-            raise ValueError(f"the weights of {view!r} have {stored.shape} where ({size},) fit")
-        networks[view] = population = empty_networks(task, width, members, len(bags))
+            raise ValueError(f"the weights of {encoding!r} have {stored.shape} where ({size},) fit")
+        networks[encoding] = population = empty_networks(task, width, members, len(folds))
         population.state.parameters[:] = stored
-    model = Model(task, schema, tuple(bags), parts, networks, float(body["temperature"]))
+    model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]))
     checks.check_prediction(model)
     return model
 

@@ -46,7 +46,7 @@ class FoldPredictions:
     seen: np.ndarray  # (n_folds, n) whether a fold was trained on a row that it is not scored on
     y: np.ndarray
     weight: np.ndarray  # (n,) in scores
-    judged: np.ndarray  # (n,) in losses
+    loss_weight: np.ndarray  # (n,) in losses
     scale: np.ndarray | float = 1.0  # of errors
     averaged: bool = True  # whether the model averages over folds; it does not where it was trained again on all rows
 
@@ -157,8 +157,8 @@ def best_temperature(folds: FoldPredictions, seed: int) -> float:
     """
     if folds.task.kind == REGRESSION:
         return 1.0
-    task = replace(folds.task, doubt=max(folds.task.doubt, 1 / (len(folds.y) + 2)))
-    share = folds.judged / folds.judged.sum()
+    task = replace(folds.task, label_noise=max(folds.task.label_noise, 1 / (len(folds.y) + 2)))
+    share = folds.loss_weight / folds.loss_weight.sum()
     parts = [(1.0, folds.out_of_fold)]
     if folds.removed > 0:
         disagreement = Disagreement(folds, seed)

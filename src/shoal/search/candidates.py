@@ -1,4 +1,4 @@
-"""Networks under way: a unit is one recipe with one seed on every fold; a brood is the population of many units."""
+"""Candidates: one recipe with one seed, trained on every fold. A pool trains many of them as one population."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from shoal.search.space import Recipe
 
 
 @dataclass(eq=False)
-class Unit:
+class Candidate:
     """One recipe with one seed on every fold, and how it did on the rows that it did not train on."""
 
     number: int
     recipe: Recipe
-    key: Recipe = field(init=False)  # equal for units that differ in their seed only
+    key: Recipe = field(init=False)  # equal for candidates that differ in their seed only
     fold_epochs: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))  # done when last assessed
     finished: bool = False  # trained to the end of its recipe
     loss: float = np.inf  # over all out-of-fold rows
@@ -30,11 +30,11 @@ class Unit:
     fold_scores: np.ndarray = field(default_factory=lambda: np.empty(0))
     fold_losses: np.ndarray = field(default_factory=lambda: np.empty(0))
     prediction: np.ndarray | None = None  # (n, n_outputs) out-of-fold; dropped for all but the best
-    sample: np.ndarray | None = None  # the same on the rows kept for honest estimates, for every unit
+    sample: np.ndarray | None = None  # the same on the rows kept for honest estimates, for every candidate
     train_curve: np.ndarray = field(default_factory=lambda: np.empty(0))  # (epochs,) mean over folds
     valid_curve: np.ndarray = field(default_factory=lambda: np.empty(0))
     seconds: float = 0.0
-    brood: Brood | None = None  # who holds its weights; None: they are gone
+    pool: Pool | None = None  # who holds its weights; None: they are gone
 
     def __post_init__(self) -> None:
         self.key = self.recipe.key
@@ -59,115 +59,125 @@ def epoch_cost(member: Member, n_rows: int, n_features: int, n_outputs: int) -> 
     return n_rows * (6.0 * parameters + 60.0 * sum(widths[1:])) + batches * (20.0 * parameters + 20_000.0)
 
 
-def unit_cost(problem: Problem, recipe: Recipe) -> float:
+def candidate_cost(problem: Problem, recipe: Recipe) -> float:
     """Work of one epoch of a recipe on all folds."""
-    width, outputs = problem.views[recipe.view].shape[1], problem.task.n_outputs
+    width, outputs = problem.inputs[recipe.encoding].shape[1], problem.task.n_outputs
     return sum(epoch_cost(recipe.member, len(split.train), width, outputs) for split in problem.splits)
 
 
-class Brood:
-    """Units with one view of the data, as one population: member u * n_folds + k is unit u on fold k."""
+class Pool:
+    """Candidates with one encoding of the data, as one population: member u * n_folds + k is candidate u on fold k."""
 
-    def __init__(self, problem: Problem, view: str, units: Sequence[Unit]) -> None:
-        self.problem, self.view, self.units = problem, view, list(units)
-        members = [unit.recipe.member for unit in self.units for _ in problem.folds]
+    def __init__(self, problem: Problem, encoding: str, candidates: Sequence[Candidate]) -> None:
+        self.problem, self.encoding, self.candidates = problem, encoding, list(candidates)
+        members = [candidate.recipe.member for candidate in self.candidates for _ in problem.folds]
         self.population = Population(members, self.inputs.shape[1], problem.task.n_outputs, problem.task.loss)
-        self._places = {unit.number: place for place, unit in enumerate(self.units)}
-        for unit in self.units:
-            unit.brood = self
+        self._places = {candidate.number: place for place, candidate in enumerate(self.candidates)}
+        for candidate in self.candidates:
+            candidate.pool = self
 
     @property
     def inputs(self) -> np.ndarray:
-        return self.problem.views[self.view]
+        return self.problem.inputs[self.encoding]
 
     def train(
         self, until: dict[int, list[int]], threads: int | None, seed: int, stop_when: Callable[[], bool]
-    ) -> list[Unit]:
-        """Train units (by number) until their folds have done so many epochs; those that got there come back."""
+    ) -> list[Candidate]:
+        """Train candidates (by number) until their folds have done so many epochs; those that got there come back."""
         nothing = [0] * len(self.problem.folds)
-        targets = np.array([until.get(unit.number, nothing) for unit in self.units])
+        targets = np.array([until.get(candidate.number, nothing) for candidate in self.candidates])
         self.population.fit(
             self.inputs, self.problem.targets, until=np.maximum(targets.ravel(), self.population.epochs),
-            rows=self.problem.rows(len(self.units)), threads=threads, seed=seed, stop_when=stop_when,
+            rows=self.problem.rows(len(self.candidates)), threads=threads, seed=seed, stop_when=stop_when,
         )  # fmt: skip
         status = np.array(self.population.status).reshape(targets.shape)
         ended = ((self.epochs() >= targets) | (status == "diverged")).all(axis=1)
-        return [unit for unit, end in zip(self.units, ended, strict=True) if end and unit.number in until]
+        return [
+            candidate
+            for candidate, end in zip(self.candidates, ended, strict=True)
+            if end and candidate.number in until
+        ]
 
     def epochs(self) -> np.ndarray:
-        """(n_units, n_folds) epochs that each network has done."""
+        """(n_candidates, n_folds) epochs that each network has done."""
         folds = len(self.problem.folds)
-        return self.population.epochs[: len(self.units) * folds].reshape(-1, folds)
+        return self.population.epochs[: len(self.candidates) * folds].reshape(-1, folds)
 
-    def epochs_of(self, unit: Unit) -> np.ndarray:
-        return np.asarray(self.epochs()[self._place(unit)])
+    def epochs_of(self, candidate: Candidate) -> np.ndarray:
+        return np.asarray(self.epochs()[self._place(candidate)])
 
-    def moved_on(self) -> list[Unit]:
-        """Units whose networks were trained after they were last assessed: their scores are of older weights."""
-        return [unit for unit, done in zip(self.units, self.epochs(), strict=True) if (done > unit.fold_epochs).any()]
+    def moved_on(self) -> list[Candidate]:
+        """Candidates whose networks were trained after they were last assessed: their scores are of older weights."""
+        return [
+            candidate
+            for candidate, done in zip(self.candidates, self.epochs(), strict=True)
+            if (done > candidate.fold_epochs).any()
+        ]
 
-    def assess(self, units: Sequence[Unit], metric: Metric, threads: int | None) -> None:
+    def assess(self, candidates: Sequence[Candidate], metric: Metric, threads: int | None) -> None:
         """Predict the rows that each fold left out, and note scores: the same bits in whatever company."""
         problem, task = self.problem, self.problem.task
-        places = np.array([self._place(unit) for unit in units]) * len(problem.folds)
+        places = np.array([self._place(candidate) for candidate in candidates]) * len(problem.folds)
         weight = problem.valid_weight
-        total = np.zeros((len(units), problem.n, task.n_outputs), dtype=np.float32)
-        scores = np.empty((len(units), len(problem.folds)))
+        total = np.zeros((len(candidates), problem.n, task.n_outputs), dtype=np.float32)
+        scores = np.empty((len(candidates), len(problem.folds)))
         losses = np.empty_like(scores)
         for k, fold in enumerate(problem.folds):
-            rows, inputs = problem.valid_inputs(self.view, k)
+            rows, inputs = problem.valid_inputs(self.encoding, k)
             raw = self.population.predict(inputs, places + k, threads=threads)
             prediction = fold.target.back(task, raw)
-            y, mass, judged = problem.y[rows], fold.valid[rows], fold.judged[rows]
+            y, mass, loss_weight = problem.y[rows], fold.valid[rows], fold.loss_weight[rows]
             scores[:, k] = metric.score(task, prediction, y, mass)
-            losses[:, k] = weighted_mean(task.losses(prediction, y, problem.loss_scale), judged)
+            losses[:, k] = weighted_mean(task.losses(prediction, y, problem.loss_scale), loss_weight)
             total[:, rows] += (prediction * (mass / weight[rows])[:, None]).astype(np.float32)
-        for u, unit in enumerate(units):
-            self._note(unit, total[u], scores[u], losses[u])
+        for u, candidate in enumerate(candidates):
+            self._note(candidate, total[u], scores[u], losses[u])
 
-    def predict(self, unit: Unit, fold: int, inputs: np.ndarray, threads: int | None) -> np.ndarray:
-        """(n, n_outputs) what a unit's network of one fold says of any rows, encoded by that fold."""
-        raw = self.population.predict(inputs, [self._place(unit) * len(self.problem.folds) + fold], threads=threads)
+    def predict(self, candidate: Candidate, fold: int, inputs: np.ndarray, threads: int | None) -> np.ndarray:
+        """(n, n_outputs) what a candidate's network of one fold says of any rows, encoded by that fold."""
+        raw = self.population.predict(
+            inputs, [self._place(candidate) * len(self.problem.folds) + fold], threads=threads
+        )
         return self.problem.folds[fold].target.back(self.problem.task, raw)[0]
 
-    def _note(self, unit: Unit, prediction: np.ndarray, scores: np.ndarray, losses: np.ndarray) -> None:
+    def _note(self, candidate: Candidate, prediction: np.ndarray, scores: np.ndarray, losses: np.ndarray) -> None:
         problem = self.problem
-        weight = problem.judged_weight
+        weight = problem.loss_weight
         folds = len(problem.folds)
-        place = self._place(unit) * folds
+        place = self._place(candidate) * folds
         history = self.population.history
-        unit.fold_epochs = self.epochs()[place // folds]
-        unit.finished = unit.epochs >= unit.target
+        candidate.fold_epochs = self.epochs()[place // folds]
+        candidate.finished = candidate.epochs >= candidate.target
         if not np.isfinite(prediction).all() or not np.isfinite(losses).all():
-            unit.loss, unit.score, unit.finished = np.inf, -np.inf, False
-            unit.fold_scores, unit.fold_losses = np.full(folds, -np.inf), np.full(folds, np.inf)
-            unit.prediction = unit.sample = None
+            candidate.loss, candidate.score, candidate.finished = np.inf, -np.inf, False
+            candidate.fold_scores, candidate.fold_losses = np.full(folds, -np.inf), np.full(folds, np.inf)
+            candidate.prediction = candidate.sample = None
             return
         scored = weight > 0  # zeros would change nothing but the order of the sum, and so its last bits
         row_losses = problem.task.losses(prediction[scored], problem.y[scored], problem.loss_scale)
-        unit.loss = float(weighted_mean(row_losses, weight[scored]))
-        unit.score = float(scores.mean())
-        unit.fold_scores, unit.fold_losses, unit.prediction = scores, losses, prediction
-        unit.train_curve = history.loss[place : place + folds, : unit.epochs].mean(axis=0)
-        unit.valid_curve = history.valid_loss[place : place + folds, : unit.epochs].mean(axis=0)
+        candidate.loss = float(weighted_mean(row_losses, weight[scored]))
+        candidate.score = float(scores.mean())
+        candidate.fold_scores, candidate.fold_losses, candidate.prediction = scores, losses, prediction
+        candidate.train_curve = history.loss[place : place + folds, : candidate.epochs].mean(axis=0)
+        candidate.valid_curve = history.valid_loss[place : place + folds, : candidate.epochs].mean(axis=0)
 
-    def keep(self, units: Sequence[Unit]) -> None:
-        """Forget the weights of all other units, and the memory they took."""
-        wanted = {unit.number for unit in units}
-        kept = [unit for unit in self.units if unit.number in wanted]
-        if len(kept) == len(self.units):
+    def keep(self, candidates: Sequence[Candidate]) -> None:
+        """Forget the weights of all other candidates, and the memory they took."""
+        wanted = {candidate.number for candidate in candidates}
+        kept = [candidate for candidate in self.candidates if candidate.number in wanted]
+        if len(kept) == len(self.candidates):
             return
-        for unit in self.units:
-            unit.brood = self if unit.number in wanted else None
+        for candidate in self.candidates:
+            candidate.pool = self if candidate.number in wanted else None
         folds = len(self.problem.folds)
-        places = np.array([self._place(unit) for unit in kept], dtype=np.int64)
+        places = np.array([self._place(candidate) for candidate in kept], dtype=np.int64)
         if len(kept):
             self.population = self.population.select((places[:, None] * folds + np.arange(folds)).ravel())
-        self.units = kept
-        self._places = {unit.number: place for place, unit in enumerate(kept)}
+        self.candidates = kept
+        self._places = {candidate.number: place for place, candidate in enumerate(kept)}
 
-    def weights(self, unit: Unit, fold: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        return self.population.weights(self._place(unit) * len(self.problem.folds) + fold)
+    def weights(self, candidate: Candidate, fold: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        return self.population.weights(self._place(candidate) * len(self.problem.folds) + fold)
 
-    def _place(self, unit: Unit) -> int:
-        return self._places[unit.number]
+    def _place(self, candidate: Candidate) -> int:
+        return self._places[candidate.number]

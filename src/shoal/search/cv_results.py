@@ -12,15 +12,19 @@ from shoal.search.result import Outcome
 def cv_results(outcome: Outcome) -> dict[str, Any]:
     """In scikit-learn's form: one entry per recipe, in the order of the leaderboard."""
     board = outcome.board
-    scores = np.array([np.mean([u.fold_scores for u in units], axis=0) for units in outcome.groups])
+    scores = np.array([np.mean([u.fold_scores for u in candidates], axis=0) for candidates in outcome.groups])
     results: dict[str, Any] = {f"split{k}_test_score": scores[:, k] for k in range(scores.shape[1])}
     results["mean_test_score"] = board["score"]
     finite = np.isfinite(scores).all(axis=1)
     results["std_test_score"] = np.where(finite, np.where(finite[:, None], scores, 0.0).std(axis=1), np.nan)
     results["rank_test_score"] = board["rank"].astype(np.int32)
     results["mean_fit_time"] = board["seconds"] / (board["seeds"] * scores.shape[1])
-    chosen = [units[0] if place != outcome.place else outcome.best for place, units in enumerate(outcome.groups)]
-    results["params"] = [unit.recipe.member.as_dict() | {"encoding": unit.recipe.view} for unit in chosen]
+    chosen = [
+        candidates[0] if place != outcome.place else outcome.best for place, candidates in enumerate(outcome.groups)
+    ]
+    results["params"] = [
+        candidate.recipe.member.as_dict() | {"encoding": candidate.recipe.encoding} for candidate in chosen
+    ]
     return results | param_columns(results["params"])
 
 

@@ -18,7 +18,7 @@ DOUBT = 2.0  # standard errors within which a candidate may as well be the best
 
 def weigh(
     task: Task,
-    essence: np.ndarray,
+    loss_inputs: np.ndarray,
     y: np.ndarray,
     weight: np.ndarray,
     scale: np.ndarray | float = 1.0,
@@ -26,25 +26,25 @@ def weigh(
 ) -> np.ndarray:
     """Weights of the candidates, (n_candidates,), which sum to one. Candidates come best first.
 
-    essence (n_candidates, n, d) as given by `Task.essence`.
+    loss_inputs (n_candidates, n, d) as given by `Task.loss_inputs`.
     """
-    counts = greedy(task, essence, y, weight, steps, scale)
-    near = as_good_as_the_best(task, essence, y, weight, scale)
-    equal = np.zeros(len(essence))
+    counts = greedy(task, loss_inputs, y, weight, steps, scale)
+    near = as_good_as_the_best(task, loss_inputs, y, weight, scale)
+    equal = np.zeros(len(loss_inputs))
     equal[near[np.unique(np.linspace(0, len(near) - 1, EQUAL).astype(np.int64))]] = 1.0
     caution = TRUST / (TRUST + len(y))
     return np.asarray(caution * equal / equal.sum() + (1 - caution) * counts / counts.sum())
 
 
 def as_good_as_the_best(
-    task: Task, essence: np.ndarray, y: np.ndarray, weight: np.ndarray, scale: np.ndarray | float = 1.0
+    task: Task, loss_inputs: np.ndarray, y: np.ndarray, weight: np.ndarray, scale: np.ndarray | float = 1.0
 ) -> np.ndarray:
     """Candidates whose loss is within two standard errors of the lowest one, row by row compared; best first.
 
     The very best of thousands are those that luck has favoured most. Any of these may be as good on new rows, and those
     that differ much from the best row by row are worth most in an average with it.
     """
-    losses = task.mean_losses(essence, y, scale)
+    losses = task.losses_of_inputs(loss_inputs, y, scale)
     share = weight / weight.sum()
     mean = losses @ share
     order = np.argsort(mean, kind="stable")
@@ -54,22 +54,22 @@ def as_good_as_the_best(
 
 
 def greedy(
-    task: Task, essence: np.ndarray, y: np.ndarray, weight: np.ndarray, steps: int, scale: np.ndarray | float = 1.0
+    task: Task, loss_inputs: np.ndarray, y: np.ndarray, weight: np.ndarray, steps: int, scale: np.ndarray | float = 1.0
 ) -> np.ndarray:
     """How often each of the candidates is taken, (n_candidates,): at each step the one that helps the average most.
 
     Candidates may be taken again, which makes weights. The counts returned are those of the step with the lowest loss.
     """
-    counts = np.zeros(len(essence), dtype=np.int64)
+    counts = np.zeros(len(loss_inputs), dtype=np.int64)
     best_counts, best_loss = counts, np.inf
-    total = np.zeros(essence.shape[1:], dtype=essence.dtype)
-    share = (weight / weight.sum()).astype(essence.dtype)
+    total = np.zeros(loss_inputs.shape[1:], dtype=loss_inputs.dtype)
+    share = (weight / weight.sum()).astype(loss_inputs.dtype)
     for step in range(1, steps + 1):
-        losses = task.mean_losses((total + essence) / np.float32(step), y, scale) @ share
+        losses = task.losses_of_inputs((total + loss_inputs) / np.float32(step), y, scale) @ share
         chosen = int(np.argmin(losses))
         counts = counts.copy()
         counts[chosen] += 1
-        total = total + essence[chosen]
+        total = total + loss_inputs[chosen]
         if losses[chosen] < best_loss - 1e-9:
             best_counts, best_loss = counts, losses[chosen]
     return best_counts

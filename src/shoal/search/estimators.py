@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from shoal.encoders.encoder import FORMS
+from shoal.encoders.encoder import ENCODINGS
 from shoal.metrics.find import find_metric
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
@@ -36,7 +36,7 @@ from shoal.search.problem import (
     make_problem,
 )
 from shoal.search.result import Outcome, conclude
-from shoal.search.space import Recipe, Space, check_space, default_space, forms_of
+from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of
 from shoal.search.strategies import HALVING, anchors, find_strategy
 from shoal.search.timing import Effort, finish
 from shoal.tables.inputs import has_names, has_strings, new_table
@@ -130,14 +130,14 @@ class _ShoalEstimator(BaseEstimator):
         rows = X if effort.rows is None else data.table
         pairs, cv_name = make_folds(self.cv, task, rows, data.target, groups, seed % (1 << 32), folds, repeats)
         metric.check(task, data.target, data.weight, [valid for _, valid in pairs])
-        forms = effort.forms or (FORMS if clock.budget is None else forms_of(self.space))
-        problem = self._problem(data, pairs, forms)
+        encodings = effort.encodings or (ENCODINGS if clock.budget is None else encodings_of(self.space))
+        problem = self._problem(data, pairs, encodings)
         encoded = clock.elapsed()
         wants_refit = self._wants_refit(pairs)
         search, space = self._search(problem, metric, clock, seed, hooks, wants_refit)
         trained = clock.elapsed()
         everything = np.arange(len(data.target))
-        refit = self._problem(data, [(everything, everything)], forms) if wants_refit else None
+        refit = self._problem(data, [(everything, everything)], encodings) if wants_refit else None
         outcome, effort = self._conclude(search, hooks, effort, refit, group_of_rows(groups, problem))
         self._publish(search, outcome)
         phases = {
@@ -149,9 +149,9 @@ class _ShoalEstimator(BaseEstimator):
         self._run = Run(search, outcome, cv_name, space, phases, seed, repeats, given, target_name, effort)
         return self
 
-    def _problem(self, data: Data, pairs: list[Pair], forms: tuple[str, ...]) -> Problem:
+    def _problem(self, data: Data, pairs: list[Pair], encodings: tuple[str, ...]) -> Problem:
         given = (data.task, data.schema, data.table, data.target, pairs, data.weight, self._class_weight(data.target))
-        return make_problem(*given, forms)
+        return make_problem(*given, encodings)
 
     def _begin(
         self, data: Data, metric: Metric, clock: Clock, hooks: Hooks, usual: tuple[int, int], seed: int
@@ -160,8 +160,8 @@ class _ShoalEstimator(BaseEstimator):
         if hooks.effort is not None or hooks.repeat is not None or clock.budget is None:
             return hooks.effort or Effort()
         limits = self._limits(default_epochs(len(data.target)), seed)
-        forms = None if self.space is None else forms_of(self.space)
-        return what_to_leave_out(data, self.cv, usual, metric, limits, clock, hooks.report, hooks.say, forms)
+        encodings = None if self.space is None else encodings_of(self.space)
+        return what_to_leave_out(data, self.cv, usual, metric, limits, clock, hooks.report, hooks.say, encodings)
 
     def _limits(self, epochs: int, seed: int) -> Limits:
         return Limits(
@@ -184,7 +184,7 @@ class _ShoalEstimator(BaseEstimator):
             def keep_back() -> None:
                 passes = measure_passes(search, hooks.report)
                 if passes is not None:
-                    known, rows = len(search.best_units()), len(search.sample_rows)
+                    known, rows = len(search.best_candidates()), len(search.sample_rows)
                     last = min(again, refit_seconds(search, before)) if refit else 0.0
                     clock.reserve = last + passes.reserve(clock.budget or 0.0, hooks.report, known, rows)
 
@@ -195,7 +195,7 @@ class _ShoalEstimator(BaseEstimator):
                 search.repeat(hooks.repeat)
             else:
                 search.run(find_strategy(self.strategy, space, seed, first, problem.n_rows))
-        tried = [unit.recipe for unit in search.units]
+        tried = [candidate.recipe for candidate in search.candidates]
         words = space.describe(tried) if isinstance(space, Space) else {"members": f"{len(space)} given"}
         return search, words
 
@@ -208,9 +208,11 @@ class _ShoalEstimator(BaseEstimator):
         plan = ended or (clock.budget is not None and hooks.repeat is None)
         passes = measure_passes(search, hooks.report) if plan else None
         if passes is not None:
-            rows, sampled = int((search.problem.judged_weight > 0).sum()), len(search.sample_rows)
-            last, seconds = finish(passes, clock.time_left(), hooks.report, len(search.best_units()), rows, sampled)
-            effort = replace(effort, candidates=last.candidates, judged=last.judged, sampled=last.sampled)
+            rows, sampled = int((search.problem.loss_weight > 0).sum()), len(search.sample_rows)
+            last, seconds = finish(
+                passes, clock.time_left(), hooks.report, len(search.best_candidates()), rows, sampled
+            )
+            effort = replace(effort, candidates=last.candidates, ensemble_rows=last.ensemble_rows, sampled=last.sampled)
         elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
             bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), FEWEST_BOOTSTRAPS, BOOTSTRAPS))
         # Several threads would sum in another order: bits would depend on their number.
@@ -223,15 +225,15 @@ class _ShoalEstimator(BaseEstimator):
     def _space(self, search: Search, epochs: int, warm_up: bool) -> tuple[Space | list[Recipe], list[Recipe]]:
         """Where recipes come from, and those to be tried first."""
         problem = search.problem
-        views = list(problem.views)
+        encodings = list(problem.inputs)
         if self.space is not None:
-            return check_space(self.space, views), []
+            return check_space(self.space, encodings), []
         batch_size = min(32, max(8, problem.n_rows // 8))
         if warm_up:
-            search.warm_up(anchors(epochs, batch_size, views))
+            search.warm_up(anchors(epochs, batch_size, encodings))
             epochs = search.fitting_epochs(epochs, HALVING)
-        space = default_space(problem.n_rows, problem.task.kind == CLASSIFICATION, views, epochs)
-        return space, anchors(epochs, batch_size, views)
+        space = default_space(problem.n_rows, problem.task.kind == CLASSIFICATION, encodings, epochs)
+        return space, anchors(epochs, batch_size, encodings)
 
     @contextmanager
     def _watching(self, hooks: Hooks, metric: str, budget: float | None) -> Iterator[Watcher | None]:
@@ -268,7 +270,7 @@ class _ShoalEstimator(BaseEstimator):
         self.honest_score_ = outcome.honest
         self.cv_results_ = cv_results(outcome)
         self.luck_ = variance_shares(outcome.groups)
-        self.n_networks_ = len(search.units) * len(search.problem.folds)
+        self.n_networks_ = len(search.candidates) * len(search.problem.folds)
         self.schema_ = outcome.model.schema
         self.ensemble_gain_ = outcome.ensemble_score - outcome.best_pooled
 

@@ -32,7 +32,7 @@ from shoal.search.loop import (
     work_share,
 )
 from shoal.search.problem import (
-    LARGEST_VIEW,
+    LARGEST_INPUTS,
     Problem,
     default_epochs,
     default_folds,
@@ -145,7 +145,7 @@ def _trial_problem(question: Question, schema: Schema, task: Task, y: np.ndarray
 
 def _typical(problem: Problem, rows: int, epochs: int, wish: Wish) -> tuple[list[Recipe], float]:
     """Recipes as the search draws them, and how much of a whole training the strategy gives one on average."""
-    space = default_space(rows, problem.task.kind == CLASSIFICATION, list(problem.views), epochs)
+    space = default_space(rows, problem.task.kind == CLASSIFICATION, list(problem.inputs), epochs)
     rungs = find_strategy(wish.strategy, space, wish.seed, [], rows).rungs
     return space.sample(TYPICAL, np.random.default_rng(0)), work_share(rungs)
 
@@ -161,18 +161,18 @@ def _rate(problem: Problem, metric: Metric, wish: Wish) -> float:
 
 
 def _first(problem: Problem, epochs: int) -> list[Recipe]:
-    return anchors(epochs, min(32, max(8, problem.n_rows // 8)), list(problem.views))
+    return anchors(epochs, min(32, max(8, problem.n_rows // 8)), list(problem.inputs))
 
 
 def _cost(problem: Problem, recipe: Recipe, rows: int) -> float:
     """Work of an epoch on one fold."""
-    return epoch_cost(recipe.member, rows, _width(problem, recipe.view, rows), problem.task.n_outputs)
+    return epoch_cost(recipe.member, rows, _width(problem, recipe.encoding, rows), problem.task.n_outputs)
 
 
-def _width(problem: Problem, view: str, rows: int) -> int:
+def _width(problem: Problem, encoding: str, rows: int) -> int:
     """Columns of the inputs, if there were so many training rows: more texts have more directions."""
     texts = sum(column.kind == "text" for column in problem.schema.used)
-    return problem.views[view].shape[1] + texts * (most_directions(rows) - most_directions(problem.n_rows))
+    return problem.inputs[encoding].shape[1] + texts * (most_directions(rows) - most_directions(problem.n_rows))
 
 
 def _mean_cost(problem: Problem, recipes: list[Recipe], rows: int) -> float:
@@ -182,10 +182,10 @@ def _mean_cost(problem: Problem, recipes: list[Recipe], rows: int) -> float:
 
 def _memory(problem: Problem, recipes: list[Recipe], rows: int, folds: int, count: int) -> int:
     """What is in use now, the encoded folds, the largest round of networks with moments, and their predictions."""
-    widths = {view: _width(problem, view, rows) for view in problem.views}
+    widths = {encoding: _width(problem, encoding, rows) for encoding in problem.inputs}
     outputs = problem.task.n_outputs
-    matrices = sum(min(4 * width * rows * folds, LARGEST_VIEW) for width in widths.values())
-    parameters = [int(Layout([r.member], widths[r.view], outputs).counts.sum()) for r in recipes]
+    matrices = sum(min(4 * width * rows * folds, LARGEST_INPUTS) for width in widths.values())
+    parameters = [int(Layout([r.member], widths[r.encoding], outputs).counts.sum()) for r in recipes]
     fitting = int(LARGEST_ROUND / (16 * 128 * (max(widths.values()) + 128 + outputs) * folds))
     together = min(count, MOST_PER_ROUND, max(fitting, FEWEST_PER_ROUND))
     networks = together * folds * float(np.mean(parameters)) * 12

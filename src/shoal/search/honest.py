@@ -2,7 +2,7 @@
 
 The best of thousands looks better than it is, because its luck was picked with it. BBC-CV (Tsamardinos, Greasidou and
 Borboudakis, 2018) repeats the picking on a bootstrap sample of the rows and scores what was picked on the rows left
-out of that sample: out-of-fold predictions are all it needs, nothing is trained again. Units that were stopped early
+out of that sample: out-of-fold predictions are all it needs, nothing is trained again. Candidates that ended early
 take part with the predictions they had, since leaving them out would hide that they had been tried.
 
 What averaging over folds adds to the score (`averaging.py`) is added at the end, so that the estimate is of the model
@@ -64,14 +64,14 @@ class HonestScore:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Out-of-fold predictions of every unit on the same rows."""
+    """Out-of-fold predictions of every candidate on the same rows."""
 
     task: Task
     metric: Metric
-    prediction: np.ndarray  # (n_units, n, n_outputs)
+    prediction: np.ndarray  # (n_candidates, n, n_outputs)
     y: np.ndarray
     weight: np.ndarray  # (n,) in scores
-    judged: np.ndarray  # (n,) in losses
+    loss_weight: np.ndarray  # (n,) in losses
     scale: np.ndarray | float  # of losses
     group: np.ndarray | None = None  # (n,) rows of one group are drawn together
 
@@ -99,7 +99,7 @@ def correct(
 ) -> HonestScore:
     """Score of the final model, corrected for how it was picked; `final` are its out-of-fold predictions.
 
-    With `ensemble` the picking is the weighing of an ensemble, without it is taking the best unit by
+    With `ensemble` the picking is the weighing of an ensemble, without it is taking the best candidate by
     score. `gain` is what averaging over folds adds to it; `temperature` is that of the final model.
     After `seconds`, or once `hurry()` is true, no more samples are drawn than must be.
     """
@@ -126,7 +126,7 @@ def correct(
         wobble.append(float(rows @ inside / inside.sum()))
     if not outside:  # one row, or one group: nothing can be left out
         return HonestScore(metric.name, whole if raw is None else raw, whole, metric.least, metric.most, CONFIDENCE, 0)
-    # What a bootstrap sample picks may be a unit that the search had dropped, or the clock cut off; what is delivered
+    # A bootstrap sample may pick a candidate that the search had dropped, or the clock cut off; what is delivered
     # is never better than it measures.
     before = min(float(np.mean(outside)), whole)
     corrected = float(np.clip(before + gain, metric.least, metric.most))
@@ -163,7 +163,7 @@ def wilson(share: float, n: int) -> tuple[float, float]:
 
 
 class _BestPick:
-    """The unit with the best score on a bootstrap sample, ties by loss."""
+    """The candidate with the best score on a bootstrap sample, ties by loss."""
 
     def __init__(self, evidence: Evidence) -> None:
         task, y, weight = evidence.task, evidence.y, evidence.weight
@@ -182,15 +182,15 @@ class _EnsemblePick:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         task, y = evidence.task, evidence.y
-        self.essence = np.array([task.essence(p, y) for p in evidence.prediction])
-        self.losses = task.mean_losses(self.essence, y, evidence.scale).astype(np.float32)
+        self.loss_inputs = np.array([task.loss_inputs(p, y) for p in evidence.prediction])
+        self.losses = task.losses_of_inputs(self.loss_inputs, y, evidence.scale).astype(np.float32)
 
     def __call__(self, counts: np.ndarray) -> np.ndarray:
         evidence = self.evidence
-        inside = np.flatnonzero(counts * evidence.judged)
-        mass = (counts * evidence.judged)[inside]
+        inside = np.flatnonzero(counts * evidence.loss_weight)
+        mass = (counts * evidence.loss_weight)[inside]
         order = np.argsort(self.losses[:, inside] @ mass.astype(np.float32), kind="stable")[:ENSEMBLE_CANDIDATES]
-        essence = self.essence[order][:, inside]
-        shares = weigh(evidence.task, essence, evidence.y[inside], mass, evidence.scale, QUICK_STEPS)
+        loss_inputs = self.loss_inputs[order][:, inside]
+        shares = weigh(evidence.task, loss_inputs, evidence.y[inside], mass, evidence.scale, QUICK_STEPS)
         used = np.flatnonzero(shares)
         return np.asarray(np.tensordot(shares[used], evidence.prediction[order[used]], axes=1))

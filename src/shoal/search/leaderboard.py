@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.search.candidates import Unit
+from shoal.search.candidates import Candidate
 from shoal.search.space import Recipe
 
 
@@ -52,21 +52,23 @@ class Leaderboard:
         return "\n".join(lines)
 
 
-def group(units: Sequence[Unit]) -> dict[Recipe, list[Unit]]:
-    """Units with a result by recipe, seeds together, in the order in which recipes were first tried."""
-    groups: dict[Recipe, list[Unit]] = {}
-    for unit in units:
-        if unit.epochs:
-            groups.setdefault(unit.key, []).append(unit)
+def group(candidates: Sequence[Candidate]) -> dict[Recipe, list[Candidate]]:
+    """Candidates with a result by recipe, seeds together, in the order in which recipes were first tried."""
+    groups: dict[Recipe, list[Candidate]] = {}
+    for candidate in candidates:
+        if candidate.epochs:
+            groups.setdefault(candidate.key, []).append(candidate)
     return groups
 
 
-def make_leaderboard(units: Sequence[Unit], parameters: dict[int, int]) -> tuple[Leaderboard, list[list[Unit]]]:
-    """The board, and the units behind each of its rows. Recipes that were trained to the end come first.
+def make_leaderboard(
+    candidates: Sequence[Candidate], parameters: dict[int, int]
+) -> tuple[Leaderboard, list[list[Candidate]]]:
+    """The board, and the candidates behind each of its rows. Recipes that were trained to the end come first.
 
     A row is about the seeds that were trained to the end, where there are any: the clock may have cut off others.
     """
-    groups = [[u for u in g if u.finished] or g for g in group(units).values()]
+    groups = [[u for u in g if u.finished] or g for g in group(candidates).values()]
     groups.sort(
         key=lambda g: (not all(u.finished for u in g), -_mean([u.score for u in g]), _mean([u.loss for u in g]))
     )
@@ -75,41 +77,41 @@ def make_leaderboard(units: Sequence[Unit], parameters: dict[int, int]) -> tuple
     return Leaderboard({name: [row[name] for row in rows] for name in names}), groups
 
 
-def _row(rank: int, units: Sequence[Unit], parameters: dict[int, int]) -> dict[str, Any]:
-    recipe, member = units[0].recipe, units[0].recipe.member
-    scores = np.array([unit.fold_scores for unit in units])
+def _row(rank: int, candidates: Sequence[Candidate], parameters: dict[int, int]) -> dict[str, Any]:
+    recipe, member = candidates[0].recipe, candidates[0].recipe.member
+    scores = np.array([candidate.fold_scores for candidate in candidates])
     finite = bool(np.isfinite(scores).all())
     by_seed = scores.mean(axis=1)
     return {
         "rank": rank,
-        "recipe": units[0].number,
-        "score": _mean([unit.score for unit in units]),
+        "recipe": candidates[0].number,
+        "score": _mean([candidate.score for candidate in candidates]),
         "fold_spread": float(scores.mean(axis=0).std(ddof=1)) if finite and scores.shape[1] > 1 else 0.0,
-        "seed_spread": float(by_seed.std(ddof=1)) if finite and len(units) > 1 else None,
-        "loss": _mean([unit.loss for unit in units]),
+        "seed_spread": float(by_seed.std(ddof=1)) if finite and len(candidates) > 1 else None,
+        "loss": _mean([candidate.loss for candidate in candidates]),
         "hidden": "x".join(map(str, member.hidden)) if member.hidden else "linear",
         "width": sum(member.hidden),
         "activation": member.activation if member.hidden else "linear",
-        "encoding": recipe.view,
+        "encoding": recipe.encoding,
         "optimizer": member.optimizer,
         "learning_rate": member.learning_rate,
         "weight_decay": member.weight_decay,
         "dropout": member.dropout,
         "batch_size": member.batch_size,
         "label_smoothing": member.label_smoothing,
-        "epochs": min(unit.epochs for unit in units),
-        "stopped": "" if all(unit.finished for unit in units) else "yes",
-        "seeds": len(units),
-        "parameters": parameters[units[0].number],
-        "seconds": sum(unit.seconds for unit in units),
+        "epochs": min(candidate.epochs for candidate in candidates),
+        "stopped": "" if all(candidate.finished for candidate in candidates) else "yes",
+        "seeds": len(candidates),
+        "parameters": parameters[candidates[0].number],
+        "seconds": sum(candidate.seconds for candidate in candidates),
         "label": str(recipe),
     }
 
 
-def variance_shares(groups: Sequence[Sequence[Unit]]) -> dict[str, float] | None:
+def variance_shares(groups: Sequence[Sequence[Candidate]]) -> dict[str, float] | None:
     """How much of the spread of scores is architecture, seed and fold; None where there are too few to tell.
 
-    Over units trained to the end. A unit's score on a fold is taken as the sum of an effect of its recipe, one of its
+    Over candidates trained to the end. A score on a fold is taken as the sum of an effect of the recipe, one of the
     seed and one of the fold; variances within a level are taken off the level above it.
     """
     ended = [[u for u in g if u.finished] for g in groups]

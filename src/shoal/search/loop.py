@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from shoal.metrics.metric import Metric
-from shoal.search.candidates import Brood, Unit, unit_cost
-from shoal.search.log import Page, read_recipes
+from shoal.search.candidates import Candidate, Pool, candidate_cost
+from shoal.search.log import LogEntry, read_recipes
 from shoal.search.problem import Problem
 from shoal.search.space import Recipe
 from shoal.search.strategies import TO_THE_END, Listed, Rung, Strategy
@@ -29,12 +29,12 @@ MOST_PER_ROUND = 400
 ONE_EPOCH: tuple[Rung, ...] = ((0.0, 1.0),)
 WANTED_RECIPES = 60  # that should fit into a budget; recipes are made shorter for it
 ROUNDS = 5  # aimed at, with a budget
-KEPT_UNITS = 128  # finished units whose weights and whole predictions are kept for the ensemble
-SAMPLE_CELLS = 1 << 15  # rows times outputs of each unit's predictions kept for honest estimates
+KEPT_CANDIDATES = 128  # finished candidates whose weights and whole predictions are kept for the ensemble
+SAMPLE_CELLS = 1 << 15  # rows times outputs of each candidate's predictions kept for honest estimates
 SEEDS_SHARE = 0.15  # of the time, for more seeds of the best
 MORE_SEEDS = "more seeds"
 FINALISTS = 6  # recipes that get more seeds
-ASSESSED_CELLS = 1 << 24  # rows times outputs times units that are assessed at a time
+ASSESSED_CELLS = 1 << 24  # rows times outputs times candidates that are assessed at a time
 LATE_SHARE = 0.3  # of the time kept back that assessing may use up
 
 
@@ -44,8 +44,8 @@ class Progress:
 
     stage: str
     share: float  # of the whole search, 0 to 1
-    units: int  # recipes with a result
-    best: Unit | None
+    candidates: int  # recipes with a result
+    best: Candidate | None
 
 
 Watcher = Callable[[Progress], bool]  # True: end the search now, with the best so far
@@ -78,7 +78,7 @@ class Search:
         self.problem, self.metric, self.limits, self.clock = problem, metric, limits, clock
         self.watcher, self.keep_on_interrupt = watcher, keep_on_interrupt
         self.keep_back: Callable[[], None] | None = None  # asked after each round to set the clock's reserve
-        self.units: list[Unit] = []
+        self.candidates: list[Candidate] = []
         self.log: list[dict[str, Any]] = []
         self.rate = 0.0  # seconds per unit of cost, as measured last
         self.spent = 0.0  # cost of all training so far
@@ -101,7 +101,9 @@ class Search:
         """As many of these epochs as leave time for enough recipes; known after a warm-up."""
         if not self.rate or self.ended:
             return epochs
-        each = self.rate * float(np.mean([unit_cost(self.problem, unit.recipe) for unit in self.units]))
+        each = self.rate * float(
+            np.mean([candidate_cost(self.problem, candidate.recipe) for candidate in self.candidates])
+        )
         return shortened(epochs, rungs, self.clock.left() / max(each, 1e-12))
 
     def run(self, strategy: Strategy) -> None:
@@ -132,23 +134,23 @@ class Search:
     def repeat(self, log: Iterable[dict[str, Any]]) -> None:
         """Do again what an earlier search has written down."""
         with self._early_end():
-            for entry in log:
-                with self._new_round(read_recipes(entry)) as (units, broods, page):
-                    for rung in entry["rungs"]:
-                        numbers = [units[k].number for k in rung["trained"]]
+            for earlier in log:
+                with self._new_round(read_recipes(earlier)) as (candidates, pools, entry):
+                    for rung in earlier["rungs"]:
+                        numbers = [candidates[k].number for k in rung["trained"]]
                         until = dict(zip(numbers, rung["epochs"], strict=True))
-                        done = self._train(broods, until, "repeating", must=True)
+                        done = self._train(pools, until, "repeating", must=True)
                         self._check_end(must=True)
-                        kept = [units[k] for k in rung["kept"]]
-                        page.write(done, kept)
-                        self._drop(broods, kept)
+                        kept = [candidates[k] for k in rung["kept"]]
+                        entry.write(done, kept)
+                        self._drop(pools, kept)
 
     def _rounds_by_count(self, strategy: Strategy) -> None:
         left = self.limits.recipes
         known_list = isinstance(strategy, Listed)
         while left > 0 or known_list:
             recipes = strategy.propose(
-                self._round_limit() if known_list else min(left, self._round_limit()), self.units
+                self._round_limit() if known_list else min(left, self._round_limit()), self.candidates
             )
             if not recipes:
                 break
@@ -173,7 +175,7 @@ class Search:
         recipes: list[Recipe] = []
         most = min(MOST_PER_ROUND, self._round_limit())
         while len(recipes) < most:
-            more = strategy.propose(min(FEWEST_PER_ROUND, most - len(recipes)), self.units)
+            more = strategy.propose(min(FEWEST_PER_ROUND, most - len(recipes)), self.candidates)
             recipes += more
             if not more or not self.rate or self.seconds(recipes, strategy.rungs) >= seconds:
                 break
@@ -181,177 +183,196 @@ class Search:
 
     def _more_seeds(self) -> None:
         """The best recipes again with other seeds: what is left of their lead is not luck."""
-        best = self.best_units()
+        best = self.best_candidates()
         while True:
             chosen = self._without_enough_seeds(best)[: self.limits.finalists]
             if not chosen:
                 return
             if self.clock.budget is not None:
-                each = self.seconds([unit.recipe for unit in chosen], TO_THE_END) / len(chosen)
+                each = self.seconds([candidate.recipe for candidate in chosen], TO_THE_END) / len(chosen)
                 chosen = chosen[: max(0, int(self.clock.left() / each))]
                 if not chosen:
                     return
-            recipes = [self._with_new_seed(unit.recipe) for unit in chosen]
+            recipes = [self._with_new_seed(candidate.recipe) for candidate in chosen]
             self.round(recipes, TO_THE_END, MORE_SEEDS)
-            best = best[: self.limits.finalists] if self.clock.budget is None else self.best_units()
+            best = best[: self.limits.finalists] if self.clock.budget is None else self.best_candidates()
 
-    def _without_enough_seeds(self, units: Sequence[Unit]) -> list[Unit]:
+    def _without_enough_seeds(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         counts: dict[Recipe, int] = {}
-        for unit in self.units:
-            counts[unit.key] = counts.get(unit.key, 0) + unit.finished
+        for candidate in self.candidates:
+            counts[candidate.key] = counts.get(candidate.key, 0) + candidate.finished
         found, seen = [], set()
-        for unit in units[: self.limits.finalists]:
-            if counts[unit.key] < self.limits.seeds and unit.key not in seen:
-                seen.add(unit.key)
-                found.append(unit)
+        for candidate in candidates[: self.limits.finalists]:
+            if counts[candidate.key] < self.limits.seeds and candidate.key not in seen:
+                seen.add(candidate.key)
+                found.append(candidate)
         return found
 
     def _with_new_seed(self, recipe: Recipe) -> Recipe:
-        taken = {unit.recipe.member.seed for unit in self.units if unit.key == recipe.key}
+        taken = {candidate.recipe.member.seed for candidate in self.candidates if candidate.key == recipe.key}
         seed = max(taken) + 1
-        return Recipe(recipe.member.replace(seed=seed if seed < 1 << 62 else 0), recipe.view)
+        return Recipe(recipe.member.replace(seed=seed if seed < 1 << 62 else 0), recipe.encoding)
 
     # ---- one round ----
 
-    def round(self, recipes: Sequence[Recipe], rungs: Sequence[Rung], stage: str, must: bool = False) -> list[Unit]:
+    def round(
+        self, recipes: Sequence[Recipe], rungs: Sequence[Rung], stage: str, must: bool = False
+    ) -> list[Candidate]:
         """Train new recipes rung by rung; after each, the better share goes on from where it stands."""
-        with self._new_round(recipes) as (units, broods, page):
-            work = sum(unit_cost(self.problem, unit.recipe) * unit.target for unit in units)
+        with self._new_round(recipes) as (candidates, pools, entry):
+            work = sum(candidate_cost(self.problem, candidate.recipe) * candidate.target for candidate in candidates)
             if stage != MORE_SEEDS:  # known to come, and counted, since the first round
-                seeds = 0.0 if self.planned else (self.limits.seeds - 1) * self.limits.finalists / len(units)
+                seeds = 0.0 if self.planned else (self.limits.seeds - 1) * self.limits.finalists / len(candidates)
                 self.planned += work * (work_share(rungs) + seeds)
-            going = units
+            going = candidates
             for k, (share, kept) in enumerate(rungs):
-                until = {unit.number: [_epochs_at(share, unit)] * len(self.problem.folds) for unit in going}
+                until = {
+                    candidate.number: [_epochs_at(share, candidate)] * len(self.problem.folds) for candidate in going
+                }
                 last = k + 1 == len(rungs)
-                done = self._train(broods, until, stage, must=must and k == 0)
+                done = self._train(pools, until, stage, must=must and k == 0)
                 self._check_end(must and k == 0)
                 going = done if last else self._best(done, max(1, round(kept * len(going))))
-                page.write(done, going)
-                self._drop(broods, going)
+                entry.write(done, going)
+                self._drop(pools, going)
                 if not going:
                     break
-        return units
+        return candidates
 
     @contextmanager
-    def _new_round(self, recipes: Sequence[Recipe]) -> Iterator[tuple[list[Unit], list[Brood], Page]]:
-        """Units of new recipes, their broods, and the page of the log that says what was done, however it ends."""
-        units = self._new_units(recipes)
-        broods = self._broods(units)
-        page = Page(units)
-        self.log.append(page.entry)
+    def _new_round(self, recipes: Sequence[Recipe]) -> Iterator[tuple[list[Candidate], list[Pool], LogEntry]]:
+        """Candidates of new recipes, their pools, and the entry of the log that says what was done, however it ends."""
+        candidates = self._new_candidates(recipes)
+        pools = self._pools(candidates)
+        entry = LogEntry(candidates)
+        self.log.append(entry.content)
         try:
-            yield units, broods, page
+            yield candidates, pools, entry
         except BaseException:
-            self._settle(broods)
-            page.write_end([unit for brood in broods for unit in brood.units])
+            self._settle(pools)
+            entry.write_end([candidate for pool in pools for candidate in pool.candidates])
             raise
         finally:
             self._end_round()
             if self.keep_back is not None and not self.ended:
                 self.keep_back()
 
-    def _settle(self, broods: Sequence[Brood]) -> None:
+    def _settle(self, pools: Sequence[Pool]) -> None:
         """After an early end: where nothing else is there to give, take networks as they stand; else leave them out."""
-        stale = {unit.number for brood in broods for unit in brood.moved_on()}
-        needed = not any(unit.number not in stale for unit in self.best_units())
-        for brood in broods:
-            moved = [unit for unit in brood.moved_on() if needed and (brood.epochs_of(unit) > 0).all()]
+        stale = {candidate.number for pool in pools for candidate in pool.moved_on()}
+        needed = not any(candidate.number not in stale for candidate in self.best_candidates())
+        for pool in pools:
+            moved = [candidate for candidate in pool.moved_on() if needed and (pool.epochs_of(candidate) > 0).all()]
             if moved:
-                brood.assess(moved, self.metric, self.limits.threads)
-                for unit in moved:
-                    unit.sample = None if unit.prediction is None else unit.prediction[self.sample_rows]
-            left_out = {unit.number for unit in brood.moved_on()}
-            brood.keep([unit for unit in brood.units if unit.number not in left_out])
+                pool.assess(moved, self.metric, self.limits.threads)
+                for candidate in moved:
+                    candidate.sample = None if candidate.prediction is None else candidate.prediction[self.sample_rows]
+            left_out = {candidate.number for candidate in pool.moved_on()}
+            pool.keep([candidate for candidate in pool.candidates if candidate.number not in left_out])
 
-    def _new_units(self, recipes: Sequence[Recipe]) -> list[Unit]:
+    def _new_candidates(self, recipes: Sequence[Recipe]) -> list[Candidate]:
         default = self.limits.default_epochs
-        units: list[Unit] = []
+        candidates: list[Candidate] = []
         for recipe in recipes:
             if recipe.member.epochs is None:
-                recipe = Recipe(recipe.member.replace(epochs=default), recipe.view)
-            units.append(Unit(len(self.units) + len(units), recipe))
-        self.units.extend(units)
-        return units
+                recipe = Recipe(recipe.member.replace(epochs=default), recipe.encoding)
+            candidates.append(Candidate(len(self.candidates) + len(candidates), recipe))
+        self.candidates.extend(candidates)
+        return candidates
 
-    def _broods(self, units: Sequence[Unit]) -> list[Brood]:
-        views = [view for view in self.problem.views if any(unit.recipe.view == view for unit in units)]
-        return [Brood(self.problem, view, [u for u in units if u.recipe.view == view]) for view in views]
+    def _pools(self, candidates: Sequence[Candidate]) -> list[Pool]:
+        encodings = [
+            encoding
+            for encoding in self.problem.inputs
+            if any(candidate.recipe.encoding == encoding for candidate in candidates)
+        ]
+        return [
+            Pool(self.problem, encoding, [u for u in candidates if u.recipe.encoding == encoding])
+            for encoding in encodings
+        ]
 
-    def _train(self, broods: Sequence[Brood], until: dict[int, list[int]], stage: str, must: bool) -> list[Unit]:
-        """Train units of several broods and assess them; those that got as far as they should come back, in order."""
-        done: list[Unit] = []
-        for brood in broods:
-            mine = {unit.number: until[unit.number] for unit in brood.units if unit.number in until}
+    def _train(self, pools: Sequence[Pool], until: dict[int, list[int]], stage: str, must: bool) -> list[Candidate]:
+        """Train candidates of several pools and assess them; those that were trained as far as asked, in order."""
+        done: list[Candidate] = []
+        for pool in pools:
+            mine = {
+                candidate.number: until[candidate.number] for candidate in pool.candidates if candidate.number in until
+            }
             if not mine:
                 continue
             begun = time.monotonic()
-            before = {unit.number: unit.epochs for unit in brood.units}
-            ended = brood.train(mine, self.limits.threads, self.limits.seed, lambda: self._ask(stage, must))
-            ended = self._assess(brood, ended, must or not self.best_units())
+            before = {candidate.number: candidate.epochs for candidate in pool.candidates}
+            ended = pool.train(mine, self.limits.threads, self.limits.seed, lambda: self._ask(stage, must))
+            ended = self._assess(pool, ended, must or not self.best_candidates())
             if ended:
                 self._account(ended, before, time.monotonic() - begun)
             done.extend(ended)
             if self.ended or (self.clock.left() <= 0 and not must):
                 break
-        return sorted(done, key=lambda unit: unit.number)
+        return sorted(done, key=lambda candidate: candidate.number)
 
-    def _assess(self, brood: Brood, units: Sequence[Unit], must: bool) -> list[Unit]:
-        """Assess units, a few at a time, for they take memory and time; some are left out when that is up."""
+    def _assess(self, pool: Pool, candidates: Sequence[Candidate], must: bool) -> list[Candidate]:
+        """Assess candidates, a few at a time, for they take memory and time; some are left out when that is up."""
         rows = self.problem.n * self.problem.task.n_outputs
         step = max(1, ASSESSED_CELLS // rows)
         late = -LATE_SHARE * self.clock.reserve
-        for start in range(0, len(units), step):
+        for start in range(0, len(candidates), step):
             if start and not must and self.clock.left() < late:
-                return list(units[:start])
-            brood.assess(units[start : start + step], self.metric, self.limits.threads)
-        return list(units)
+                return list(candidates[:start])
+            pool.assess(candidates[start : start + step], self.metric, self.limits.threads)
+        return list(candidates)
 
-    def _account(self, units: Sequence[Unit], before: dict[int, int], seconds: float) -> None:
+    def _account(self, candidates: Sequence[Candidate], before: dict[int, int], seconds: float) -> None:
         """Share out the time by work: an engine trains many networks at a time and cannot say what each one took."""
-        costs = np.array([unit_cost(self.problem, u.recipe) * max(u.epochs - before[u.number], 0) for u in units])
+        costs = np.array(
+            [candidate_cost(self.problem, u.recipe) * max(u.epochs - before[u.number], 0) for u in candidates]
+        )
         total = max(float(costs.sum()), 1e-300)
-        for unit, cost in zip(units, costs, strict=True):
-            unit.seconds += seconds * cost / total
-            if unit.prediction is not None:
-                unit.sample = unit.prediction[self.sample_rows]
-            self.network_epochs += (unit.epochs - before[unit.number]) * len(self.problem.folds)
+        for candidate, cost in zip(candidates, costs, strict=True):
+            candidate.seconds += seconds * cost / total
+            if candidate.prediction is not None:
+                candidate.sample = candidate.prediction[self.sample_rows]
+            self.network_epochs += (candidate.epochs - before[candidate.number]) * len(self.problem.folds)
         self.rate = seconds / total
         self.spent += total
         self.training_seconds += seconds
 
-    def _drop(self, broods: Sequence[Brood], going: Sequence[Unit]) -> None:
-        staying = {unit.number for unit in going}
-        for brood in broods:
-            for unit in brood.units:
-                if unit.number not in staying:
-                    unit.prediction = None
-            brood.keep(going)
+    def _drop(self, pools: Sequence[Pool], going: Sequence[Candidate]) -> None:
+        staying = {candidate.number for candidate in going}
+        for pool in pools:
+            for candidate in pool.candidates:
+                if candidate.number not in staying:
+                    candidate.prediction = None
+            pool.keep(going)
 
     def _end_round(self) -> None:
-        """Keep weights of the best finished units over all rounds, by loss and by score; forget all others."""
-        by_loss = self.best_units()
-        by_score = sorted(by_loss, key=lambda unit: (-unit.score, unit.loss))
-        best = by_loss[:KEPT_UNITS] + by_score[: KEPT_UNITS // 4]
-        staying = {unit.number for unit in best}
-        for unit in self.units:
-            if unit.number not in staying:
-                unit.prediction = None
-        for brood in {id(u.brood): u.brood for u in self.units if u.brood is not None}.values():
-            brood.keep(best)
+        """Keep weights of the best finished candidates over all rounds, by loss and by score; forget all others."""
+        by_loss = self.best_candidates()
+        by_score = sorted(by_loss, key=lambda candidate: (-candidate.score, candidate.loss))
+        best = by_loss[:KEPT_CANDIDATES] + by_score[: KEPT_CANDIDATES // 4]
+        staying = {candidate.number for candidate in best}
+        for candidate in self.candidates:
+            if candidate.number not in staying:
+                candidate.prediction = None
+        for pool in {id(u.pool): u.pool for u in self.candidates if u.pool is not None}.values():
+            pool.keep(best)
 
     # ---- questions ----
 
-    def best_units(self) -> list[Unit]:
-        """Units that may be part of the model, best first: finished ones; if there are none, all that have weights."""
-        alive = [unit for unit in self.units if unit.brood is not None and unit.prediction is not None]
-        finished = [unit for unit in alive if unit.finished] or alive
+    def best_candidates(self) -> list[Candidate]:
+        """Candidates for the model, best first: finished ones; if there are none, all that have weights."""
+        alive = [
+            candidate
+            for candidate in self.candidates
+            if candidate.pool is not None and candidate.prediction is not None
+        ]
+        finished = [candidate for candidate in alive if candidate.finished] or alive
         return self._best(finished, len(finished))
 
     @staticmethod
-    def _best(units: Sequence[Unit], count: int) -> list[Unit]:
-        usable = [unit for unit in units if np.isfinite(unit.loss)]
-        return sorted(usable, key=lambda unit: (unit.loss, unit.number))[:count]
+    def _best(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+        usable = [candidate for candidate in candidates if np.isfinite(candidate.loss)]
+        return sorted(usable, key=lambda candidate: (candidate.loss, candidate.number))[:count]
 
     def _ask(self, stage: str, must: bool) -> bool:
         """Asked by the engine: should training end? Tells the watcher how far things are."""
@@ -362,8 +383,8 @@ class Search:
         return self.clock.left() <= 0 and not must
 
     def _progress(self, stage: str) -> Progress:
-        known = [unit for unit in self.units if np.isfinite(unit.loss)]
-        best = max(known, key=lambda unit: (unit.finished, unit.score), default=None)
+        known = [candidate for candidate in self.candidates if np.isfinite(candidate.loss)]
+        best = max(known, key=lambda candidate: (candidate.finished, candidate.score), default=None)
         if self.clock.budget is not None:
             share = self.clock.elapsed() / self.clock.budget
         else:
@@ -376,19 +397,20 @@ class Search:
 
     def _round_limit(self) -> int:
         """Recipes whose weights and moments fit into LARGEST_ROUND, for networks of middling size."""
-        width = max(view.shape[1] for view in self.problem.views.values())
+        width = max(encoding.shape[1] for encoding in self.problem.inputs.values())
         parameters = 128 * (width + 128 + self.problem.task.n_outputs)
         return max(FEWEST_PER_ROUND, int(LARGEST_ROUND / (16 * parameters * len(self.problem.folds))))
 
     def seconds(self, recipes: Sequence[Recipe], rungs: Sequence[Rung]) -> float:
         """Seconds that these recipes would take, at the speed measured last."""
         work = sum(
-            unit_cost(self.problem, recipe) * (recipe.member.epochs or self.limits.default_epochs) for recipe in recipes
+            candidate_cost(self.problem, recipe) * (recipe.member.epochs or self.limits.default_epochs)
+            for recipe in recipes
         )
         return max(self.rate * work * work_share(rungs), 1e-9)
 
     def _choose_sample(self) -> np.ndarray:
-        """Rows whose predictions are kept for every unit: all of them, or a random part of a long table."""
+        """Rows whose predictions are kept for every candidate: all of them, or a random part of a long table."""
         weight = self.problem.valid_weight
         scored = np.flatnonzero(weight > 0)
         most = max(500, SAMPLE_CELLS // self.problem.task.n_outputs)
@@ -404,7 +426,7 @@ def shortened(epochs: int, rungs: Sequence[Rung], affordable: float) -> int:
 
 
 def work_share(rungs: Sequence[Rung]) -> float:
-    """Work of these rungs, as a share of training every unit to the end."""
+    """Work of these rungs, as a share of training every candidate to the end."""
     total, going, before = 0.0, 1.0, 0.0
     for share, kept in rungs:
         total += going * (share - before)
@@ -412,9 +434,9 @@ def work_share(rungs: Sequence[Rung]) -> float:
     return total
 
 
-def _epochs_at(share: float, unit: Unit) -> int:
-    """Epochs of a unit at a rung, rounded up; at least one."""
-    return max(1, math.ceil(share * unit.target - 1e-9))
+def _epochs_at(share: float, candidate: Candidate) -> int:
+    """Epochs of a candidate at a rung, rounded up; at least one."""
+    return max(1, math.ceil(share * candidate.target - 1e-9))
 
 
 class _EndedEarly(Exception):

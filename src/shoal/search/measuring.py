@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.encoders.encoder import FORMS
+from shoal.encoders.encoder import ENCODINGS
 from shoal.layout import Layout
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, Task
@@ -58,11 +58,11 @@ def what_to_leave_out(
     clock: Clock,
     report: bool,
     say: Callable[[str], None] | None,
-    forms: Sequence[str] | None = None,
+    encodings: Sequence[str] | None = None,
 ) -> Effort:
-    """Folds, forms and rows that there is no time for; `usual` are the folds and how often rows are dealt into them.
+    """Folds, encodings and rows that there is no time for. `usual`: folds, and how often rows are dealt into them.
 
-    Folds and `forms` that the user has chosen stay as they are; so do rows, where other arguments speak of them by
+    Folds and `encodings` that the user has chosen stay as they are; so do rows, where other arguments speak of them by
     number. What is left out is said, or is a warning.
     """
     rows, ours = len(data.target), cv is None or isinstance(cv, (int, np.integer))
@@ -74,7 +74,7 @@ def what_to_leave_out(
     cheap = not has_texts(data.schema)  # texts take long, and are as long as they please
     if cheap and rows * len(data.schema.used) * folds[0] < CHEAP_CELLS * clock.time_left():
         return Effort()
-    pace = measure_pace(data.table, data.schema, data.task, data.target, metric, limits, report, forms)
+    pace = measure_pace(data.table, data.schema, data.task, data.target, metric, limits, report, encodings)
     effort = begin(pace, clock.time_left(), rows, folds, ours and data.groups is None)
     words = effort.describe(rows)
     if words:
@@ -89,11 +89,11 @@ def what_to_leave_out(
 
 def measure_pace(
     table: Table, schema: Schema, task: Task, y: np.ndarray, metric: Metric, limits: Limits, report: bool,
-    forms: Sequence[str] | None = None,
+    encodings: Sequence[str] | None = None,
 ) -> Pace:  # fmt: skip
     """Encode some rows, and train the first recipes on them for an epoch; encode more, where there are more.
 
-    `forms` that the user has chosen.
+    `encodings` that the user has chosen.
     """
     most = TRIAL_TEXTS if has_texts(schema) else TRIAL_ROWS
     seconds, problems = {}, []
@@ -102,17 +102,17 @@ def measure_pace(
         part, some, ones = table.take(rows), y[rows], np.ones(len(rows))
         pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((len(rows), 0)), some, None, limits.seed)
         begun = time.monotonic()
-        problems.append(make_problem(task, schema, schema.check(part), some, pairs, ones, ones, forms or FORMS))
+        problems.append(make_problem(task, schema, schema.check(part), some, pairs, ones, ones, encodings or ENCODINGS))
         seconds[len(rows)] = (time.monotonic() - begun) / TRIAL_FOLDS
     problem = problems[0]
     few, many = min(seconds), max(seconds)
     row = max(seconds[many] - seconds[few], 0.0) / max(many - few, 1)
     fixed = max(seconds[many] - row * many, 0.0)
     search = Search(problem, metric, limits, Clock())
-    search.warm_up(anchors(limits.default_epochs, min(32, max(8, problem.n_rows // 8)), list(problem.views)))
+    search.warm_up(anchors(limits.default_epochs, min(32, max(8, problem.n_rows // 8)), list(problem.inputs)))
     passes = measure_passes(search, report=False)
     end = 0.0 if passes is None else passes.fixed(report) / problem.n
-    spare = forms is None and len(problem.views) > 1
+    spare = encodings is None and len(problem.inputs) > 1
     return Pace(fixed, row, search.training_seconds / (TRIAL_FOLDS * problem.n), end, spare)
 
 
@@ -131,19 +131,21 @@ def draw_rows(y: np.ndarray, task: Task, count: int, seed: int) -> np.ndarray:
 def measure_passes(search: Search, report: bool) -> Passes | None:
     """From the recipes that have a result so far; None, while there are none."""
     problem, task = search.problem, search.problem.task
-    units = search.best_units()[: max(4, WEIGHED_CELLS // problem.n)]  # few cells would measure what calls take
-    if not units:
+    candidates = search.best_candidates()[
+        : max(4, WEIGHED_CELLS // problem.n)
+    ]  # few cells would measure what calls take
+    if not candidates:
         return None
-    predictions = [unit.prediction for unit in units if unit.prediction is not None]
-    rows = np.flatnonzero(problem.judged_weight > 0)[:2_000]
-    essence = np.array([task.essence(prediction[rows], problem.y[rows]) for prediction in predictions])
+    predictions = [candidate.prediction for candidate in candidates if candidate.prediction is not None]
+    rows = np.flatnonzero(problem.loss_weight > 0)[:2_000]
+    loss_inputs = np.array([task.loss_inputs(prediction[rows], problem.y[rows]) for prediction in predictions])
 
     def one_pass() -> None:
         search.metric.score(task, predictions[0], problem.y, problem.valid_weight)
         task.losses(predictions[0], problem.y, problem.loss_scale)
 
     def weighing() -> None:
-        weigh(task, essence, problem.y[rows], problem.judged_weight[rows], problem.loss_scale, TRIAL_STEPS)
+        weigh(task, loss_inputs, problem.y[rows], problem.loss_weight[rows], problem.loss_scale, TRIAL_STEPS)
 
     times = 1 if problem.n > WEIGHED_CELLS else 3
     whole = _least_seconds(one_pass, times)
@@ -163,20 +165,20 @@ def _least_seconds(work: Callable[[], None], times: int) -> float:
 
 def refit_seconds(search: Search, encoding: float) -> float:
     """To be kept back for encoding all rows and training an ensemble on them: at most what all folds took."""
-    recipes = [unit.recipe for unit in search.best_units()[:SAVED_PARTS]]
+    recipes = [candidate.recipe for candidate in search.best_candidates()[:SAVED_PARTS]]
     return SURPRISES * (encoding + search.seconds(recipes, TO_THE_END))
 
 
 def _forward(search: Search) -> float:
     """Seconds that all networks of an ensemble take for a row."""
-    units, problem = search.best_units()[:4], search.problem
+    candidates, problem = search.best_candidates()[:4], search.problem
     begun = time.monotonic()
     rows = search.sample_rows[:FORWARD_ROWS]
-    for unit in units:
-        assert unit.brood is not None
-        unit.brood.predict(unit, 0, problem.views[unit.recipe.view][rows], search.limits.threads)
-    each = (time.monotonic() - begun) / len(units) / len(rows)
-    return each * len(problem.folds) * min(len(search.best_units()), SAVED_PARTS)
+    for candidate in candidates:
+        assert candidate.pool is not None
+        candidate.pool.predict(candidate, 0, problem.inputs[candidate.recipe.encoding][rows], search.limits.threads)
+    each = (time.monotonic() - begun) / len(candidates) / len(rows)
+    return each * len(problem.folds) * min(len(search.best_candidates()), SAVED_PARTS)
 
 
 def _saving(search: Search) -> float:
@@ -184,8 +186,8 @@ def _saving(search: Search) -> float:
     begun = time.monotonic()
     hashlib.sha256(bytes(HASHED)).digest()
     each = (time.monotonic() - begun) / HASHED
-    units = search.best_units()[:SAVED_PARTS]
-    widths = {view: matrix.shape[1] for view, matrix in search.problem.views.items()}
+    candidates = search.best_candidates()[:SAVED_PARTS]
+    widths = {encoding: matrix.shape[1] for encoding, matrix in search.problem.inputs.items()}
     outputs, folds = search.problem.task.n_outputs, len(search.problem.folds)
-    counts = [int(Layout([u.recipe.member], widths[u.recipe.view], outputs).counts.sum()) for u in units]
+    counts = [int(Layout([u.recipe.member], widths[u.recipe.encoding], outputs).counts.sum()) for u in candidates]
     return 0.3 + 3 * each * 4 * folds * SAVED_PARTS * float(np.mean(counts))

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from shoal.encoders.encoder import FORMS, Encoder
+from shoal.encoders.encoder import ENCODINGS, Encoder
 from shoal.encoders.target import TargetScaling
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.rows import Rows, Split
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
-MOST_PIECEWISE = 85  # columns of numbers; more have no piecewise view
-LARGEST_VIEW = 2 << 30  # bytes; a view beyond it is left out
+MOST_PIECEWISE = 85  # columns of numbers; more have no piecewise encoding
+LARGEST_INPUTS = 2 << 30  # bytes; an encoding beyond it is left out
 STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default recipe is trained for
 
 
@@ -35,7 +35,7 @@ class Fold:
 
     train: np.ndarray  # (n,)
     valid: np.ndarray  # (n,) in scores
-    judged: np.ndarray  # (n,) in losses, where classes may be weighted
+    loss_weight: np.ndarray  # (n,) in losses, where classes may be weighted
     encoder: Encoder
     target: TargetScaling
 
@@ -48,8 +48,8 @@ class Problem:
     schema: Schema
     y: np.ndarray  # (n,) class numbers or (n, n_outputs), of the distinct rows
     folds: tuple[Fold, ...]
-    views: dict[str, np.ndarray]  # name -> (n_folds * n, width) float32
-    targets: np.ndarray  # as y, for each row of a view
+    inputs: dict[str, np.ndarray]  # encoding -> (n_folds * n, width) float32
+    targets: np.ndarray  # as y, for each row of the inputs
     splits: tuple[Split, ...]
     row_of: np.ndarray  # (rows as given,) -> distinct row
 
@@ -68,9 +68,9 @@ class Problem:
         return np.asarray(sum(fold.valid for fold in self.folds))
 
     @cached_property
-    def judged_weight(self) -> np.ndarray:
+    def loss_weight(self) -> np.ndarray:
         """(n,) how much each distinct row counts in losses, over all folds."""
-        return np.asarray(sum(fold.judged for fold in self.folds))
+        return np.asarray(sum(fold.loss_weight for fold in self.folds))
 
     @cached_property
     def loss_scale(self) -> np.ndarray | float:
@@ -79,14 +79,14 @@ class Problem:
             return 1.0
         return TargetScaling.fit(self.task, self.y, self.valid_weight + 1e-300).scale
 
-    def rows(self, n_units: int) -> Rows:
-        """Rows of a population with every unit on every fold; folds vary fastest."""
-        return Rows(self.splits, np.tile(np.arange(len(self.splits)), n_units))
+    def rows(self, n_candidates: int) -> Rows:
+        """Rows of a population with every candidate on every fold; folds vary fastest."""
+        return Rows(self.splits, np.tile(np.arange(len(self.splits)), n_candidates))
 
-    def valid_inputs(self, view: str, fold: int) -> tuple[np.ndarray, np.ndarray]:
+    def valid_inputs(self, encoding: str, fold: int) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the rows that a fold is scored on, and their inputs."""
         rows = self.splits[fold].valid
-        return rows - fold * self.n, self.views[view][rows]
+        return rows - fold * self.n, self.inputs[encoding][rows]
 
 
 def make_problem(
@@ -97,11 +97,11 @@ def make_problem(
     pairs: Sequence[tuple[np.ndarray, np.ndarray]],
     sample_weight: np.ndarray,
     class_weight: np.ndarray,
-    forms: Sequence[str] = FORMS,
+    encodings: Sequence[str] = ENCODINGS,
 ) -> Problem:
     """`sample_weight` counts everywhere; `class_weight` (one per row) in training and in losses, but not in scores.
 
-    `forms` of numbers: each is a view, if it is not too large.
+    `encodings` of numbers that are made, where they are not too large.
     """
     first, row_of = distinct_rows(table, y)
     table, targets = table.take(first), y[first]
@@ -115,15 +115,15 @@ def make_problem(
         ))  # fmt: skip
     _check_folds(weights)
     scored = np.unique(np.concatenate([valid for _, valid in pairs]))
-    task = replace(task, doubt=1 / (_rows_worth(np.bincount(row_of[scored], sample_weight[scored], n)) + 2))
+    task = replace(task, label_noise=1 / (_rows_worth(np.bincount(row_of[scored], sample_weight[scored], n)) + 2))
     encoders = Encoder.fit_many(schema, table, [train for train, _, _ in weights])
     folds = tuple(
-        Fold(train, valid, judged, encoder, TargetScaling.fit(task, targets, train))
-        for (train, valid, judged), encoder in zip(weights, encoders, strict=True)
+        Fold(train, valid, loss_weight, encoder, TargetScaling.fit(task, targets, train))
+        for (train, valid, loss_weight), encoder in zip(weights, encoders, strict=True)
     )
     splits = tuple(_split(fold, k * n) for k, fold in enumerate(folds))
     stacked = np.concatenate([fold.target.forward(task, targets) for fold in folds])
-    return Problem(task, schema, targets, folds, _stack(table, folds, forms), stacked, splits, row_of)
+    return Problem(task, schema, targets, folds, _stack(table, folds, encodings), stacked, splits, row_of)
 
 
 def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -175,7 +175,7 @@ def _check_folds(weights: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> No
 
 
 def _rows_worth(weight: np.ndarray) -> float:
-    """How many rows these weights of distinct rows stand for; weights in a small unit count as one row each."""
+    """How many rows these weights of distinct rows stand for; weights in a small candidate count as one row each."""
     return max(float(weight.sum()), float(np.count_nonzero(weight)))
 
 
@@ -186,22 +186,22 @@ def _split(fold: Fold, offset: int) -> Split:
     return Split(train + offset, np.flatnonzero(fold.valid > 0) + offset, np.maximum(weight, 1e-20))
 
 
-def _stack(table: Table, folds: Sequence[Fold], forms: Sequence[str]) -> dict[str, np.ndarray]:
-    """One tall matrix per view; folds may differ in width (in categories seen), so narrower ones get zeros."""
+def _stack(table: Table, folds: Sequence[Fold], encodings: Sequence[str]) -> dict[str, np.ndarray]:
+    """One tall matrix per encoding; folds may differ in width (in categories seen), so narrower ones get zeros."""
     wide = len(folds[0].encoder.number_names) > MOST_PIECEWISE  # too few bins each to be worth their time
-    wanted = FORMS[:1] if wide else forms
-    views: dict[str, np.ndarray] = {}
+    wanted = ENCODINGS[:1] if wide else encodings
+    inputs: dict[str, np.ndarray] = {}
     for name in wanted:
         width = max(fold.encoder.width(name) for fold in folds)
         if name != "plain" and (
-            not folds[0].encoder.number_names or 4 * width * len(table) * len(folds) > LARGEST_VIEW
+            not folds[0].encoder.number_names or 4 * width * len(table) * len(folds) > LARGEST_INPUTS
         ):
             continue
-        views[name] = np.zeros((len(folds) * len(table), max(width, 1)), dtype=np.float32)
+        inputs[name] = np.zeros((len(folds) * len(table), max(width, 1)), dtype=np.float32)
     for k, fold in enumerate(folds):
         rows = slice(k * len(table), (k + 1) * len(table))
-        fold.encoder.write(table, {name: tall[rows, : fold.encoder.width(name)] for name, tall in views.items()})
-    return views
+        fold.encoder.write(table, {name: tall[rows, : fold.encoder.width(name)] for name, tall in inputs.items()})
+    return inputs
 
 
 def make_folds(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal.encoders.encoder import FORMS
+from shoal.encoders.encoder import ENCODINGS
 from shoal.members import Member
 from shoal.models.checks import a, number, one_of, whole
-from shoal.search.timing import Effort
+from shoal.search.timing import Effort, present_names
 from shoal.tables.target import TASKS
 
 FEWEST_ROWS = 20  # of a search
@@ -18,7 +18,7 @@ Check = Callable[[str, Any], Any]
 
 
 def check_repeatable(settings: Mapping[str, Any], file: Path) -> None:
-    """Refuse settings, as `rundir.read_settings` gives them, that no run has written."""
+    """Refuse settings, as `read_settings` gives them, that no run has written."""
     try:
         for part, checks in FIELDS.items():
             for name, check in checks.items():
@@ -28,16 +28,16 @@ def check_repeatable(settings: Mapping[str, Any], file: Path) -> None:
         if not settings["data"]["demo"]:
             a("data.path", settings["data"]["path"], str)
         a("versions", settings.get("versions", {}), dict)
-        effort = settings["search"].get("effort", {})
+        effort = present_names(a("search.effort", settings["search"].get("effort", {}), dict))
         _check_effort("search.effort", effort)
-        _check_log(settings["log"], effort.get("forms", FORMS))
+        _check_log(settings["log"], effort.get("encodings", ENCODINGS))
     except ValueError as error:
         raise ValueError(f"{file} was altered: {error}; {REMEDY}") from None
 
 
 def check_effort_fits(effort: Effort, rows: int, file: Path) -> None:
     """Refuse more rows or folds than the table has rows."""
-    for name in ("rows", "folds", "judged", "sampled"):
+    for name in ("rows", "folds", "ensemble_rows", "sampled"):
         value = getattr(effort, name)
         if value is not None and value > rows:
             raise ValueError(
@@ -98,36 +98,36 @@ FIELDS: dict[str, dict[str, Check]] = {
 
 
 def _check_effort(name: str, effort: Any) -> None:
-    least = {"folds": 2, "rows": FEWEST_ROWS, "candidates": 1, "judged": 1, "sampled": 1}
+    least = {"folds": 2, "rows": FEWEST_ROWS, "candidates": 1, "ensemble_rows": 1, "sampled": 1}
     for part, value in a(name, effort, dict).items():
-        one_of(f"a field of {name}", part, ("forms", *least))
-        if part != "forms":
+        one_of(f"a field of {name}", part, ("encodings", *least))
+        if part != "encodings":
             whole(f"{name}.{part}", value, least[part])
             continue
-        for k, form in enumerate(a(f"{name}.forms", value, list)):
-            one_of(f"{name}.forms.{k}", form, FORMS)
+        for k, encoding in enumerate(a(f"{name}.encodings", value, list)):
+            one_of(f"{name}.encodings.{k}", encoding, ENCODINGS)
         if not value:
-            raise ValueError(f"{name}.forms must not be empty; got []")
+            raise ValueError(f"{name}.encodings must not be empty; got []")
 
 
 # ---- the log ----
 
 
-def _check_log(log: Sequence[Any], forms: Sequence[str]) -> None:
+def _check_log(log: Sequence[Any], encodings: Sequence[str]) -> None:
     if not log:
         raise ValueError("log must not be empty; got []")
     for k, entry in enumerate(log):
         recipes = a(f"log.{k}.recipes", entry["recipes"], list)
         for j, recipe in enumerate(recipes):
-            _check_recipe(f"log.{k}.recipes.{j}", recipe, forms)
+            _check_recipe(f"log.{k}.recipes.{j}", recipe, encodings)
         for j, rung in enumerate(a(f"log.{k}.rungs", entry["rungs"], list)):
             _check_rung(f"log.{k}.rungs.{j}", rung, len(recipes))
 
 
-def _check_recipe(name: str, recipe: Any, forms: Sequence[str]) -> None:
+def _check_recipe(name: str, recipe: Any, encodings: Sequence[str]) -> None:
     if len(a(name, recipe, list)) != 2:
-        raise ValueError(f"{name} must be a form and a recipe; got {len(recipe)} values")
-    one_of(f"{name}.0", recipe[0], forms)
+        raise ValueError(f"{name} must be an encoding and a recipe; got {len(recipe)} values")
+    one_of(f"{name}.0", recipe[0], encodings)
     try:
         Member.from_dict(a(f"{name}.1", recipe[1], dict))
     except (TypeError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""From trained units to what a user gets: an ensemble, a model, a leaderboard and an honest score."""
+"""From trained candidates to what a user gets: an ensemble, a model, a leaderboard and an honest score."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.layout import Layout
 from shoal.metrics.metric import Metric
 from shoal.models.model import Model
 from shoal.search.averaging import FoldPredictions, averaging_gain, best_temperature
-from shoal.search.candidates import Brood, Unit, unit_cost
+from shoal.search.candidates import Candidate, Pool, candidate_cost
 from shoal.search.ensemble import weigh
 from shoal.search.final_model import make_model
 from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, Evidence, HonestScore, correct
@@ -33,16 +33,16 @@ class Outcome:
 
     model: Model
     board: Leaderboard
-    groups: list[list[Unit]]  # units behind each row of the board
+    groups: list[list[Candidate]]  # candidates behind each row of the board
     place: int  # row of the best recipe that has weights: nearly always the first one
-    best: Unit  # its best seed
-    chosen: list[Unit]  # of the ensemble
+    best: Candidate  # its best seed
+    chosen: list[Candidate]  # of the ensemble
     shares: np.ndarray  # their weights
     honest: HonestScore  # of the model
     honest_best: HonestScore  # of the best single recipe
     out_of_fold: np.ndarray  # (n, n_outputs) of the model, for distinct rows
     ensemble_score: float  # of its out-of-fold predictions
-    best_pooled: float  # the same for the best unit alone
+    best_pooled: float  # the same for the best candidate alone
 
 
 def conclude(
@@ -65,11 +65,11 @@ def conclude(
     hurry       whether the user has asked for an end since that was decided
     """
     problem, task, metric = search.problem, search.problem.task, search.metric
-    candidates = search.best_units()
+    candidates = search.best_candidates()
     if not candidates:
         raise ValueError(_nothing(search))
     weight = problem.valid_weight
-    board, groups = make_leaderboard(search.units, _parameter_counts(search))
+    board, groups = make_leaderboard(search.candidates, _parameter_counts(search))
     place, best = _first_with_weights(groups, candidates)
     chosen, shares = _choose(problem, candidates, effort) if ensemble else ([best], np.ones(1))
     predictions = [u.prediction for u in chosen if u.prediction is not None]
@@ -95,7 +95,7 @@ def conclude(
             UserWarning,
             stacklevel=2,
         )
-    recipe_of = {unit.number: members[0].number for members in groups for unit in members}
+    recipe_of = {candidate.number: members[0].number for members in groups for candidate in members}
     members = chosen
     if refit is not None:
         chosen, shares = _fitting(search, refit, chosen, shares)
@@ -109,14 +109,16 @@ def conclude(
     )  # fmt: skip
 
 
-def _first_with_weights(groups: Sequence[Sequence[Unit]], candidates: Sequence[Unit]) -> tuple[int, Unit]:
-    """The highest row of the board of which there still are weights, and its best unit."""
-    alive = {unit.number for unit in candidates}
+def _first_with_weights(
+    groups: Sequence[Sequence[Candidate]], candidates: Sequence[Candidate]
+) -> tuple[int, Candidate]:
+    """The highest row of the board of which there still are weights, and its best candidate."""
+    alive = {candidate.number for candidate in candidates}
     for place, members in enumerate(groups):
-        mine = [unit for unit in members if unit.number in alive]
+        mine = [candidate for candidate in members if candidate.number in alive]
         if mine:
-            return place, max(mine, key=lambda unit: (unit.score, -unit.loss))
-    raise AssertionError("candidates are units, and every unit with a result has a row")
+            return place, max(mine, key=lambda candidate: (candidate.score, -candidate.loss))
+    raise AssertionError("candidates are candidates, and every candidate with a result has a row")
 
 
 def spread(rows: np.ndarray, count: int | None) -> np.ndarray:
@@ -124,19 +126,19 @@ def spread(rows: np.ndarray, count: int | None) -> np.ndarray:
     return rows if count is None else rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
 
 
-def _choose(problem: Problem, candidates: Sequence[Unit], effort: Effort) -> tuple[list[Unit], np.ndarray]:
+def _choose(problem: Problem, candidates: Sequence[Candidate], effort: Effort) -> tuple[list[Candidate], np.ndarray]:
     """An ensemble of the candidates with the lowest loss."""
     few = candidates[: effort.candidates or ENSEMBLE_CANDIDATES]
-    weight = problem.judged_weight
-    scored = spread(np.flatnonzero(weight > 0), effort.judged)
-    essence = np.array([problem.task.essence(_prediction(u)[scored], problem.y[scored]) for u in few])
-    shares = weigh(problem.task, essence, problem.y[scored], weight[scored], problem.loss_scale)
+    weight = problem.loss_weight
+    scored = spread(np.flatnonzero(weight > 0), effort.ensemble_rows)
+    loss_inputs = np.array([problem.task.loss_inputs(_prediction(u)[scored], problem.y[scored]) for u in few])
+    shares = weigh(problem.task, loss_inputs, problem.y[scored], weight[scored], problem.loss_scale)
     taken = np.flatnonzero(shares).tolist()
     return [few[k] for k in taken], shares[taken]
 
 
 def _fold_predictions(
-    search: Search, units: Sequence[Unit], shares: np.ndarray, effort: Effort, averaged: bool
+    search: Search, candidates: Sequence[Candidate], shares: np.ndarray, effort: Effort, averaged: bool
 ) -> FoldPredictions:
     """What the networks of each fold, weighed as in the model, say of some of the rows kept for honest estimates."""
     problem, task = search.problem, search.problem.task
@@ -145,14 +147,19 @@ def _fold_predictions(
     rows = spread(search.sample_rows, count)
     total = np.zeros((len(problem.folds), len(rows), task.n_outputs))
     for k in range(len(problem.folds)):
-        inputs = {view: problem.views[view][rows + k * problem.n] for view in {u.recipe.view for u in units}}
-        for unit, share in zip(units, shares, strict=True):
-            assert unit.brood is not None
-            total[k] += share * unit.brood.predict(unit, k, inputs[unit.recipe.view], search.limits.threads)
+        inputs = {
+            encoding: problem.inputs[encoding][rows + k * problem.n]
+            for encoding in {u.recipe.encoding for u in candidates}
+        }
+        for candidate, share in zip(candidates, shares, strict=True):
+            assert candidate.pool is not None
+            total[k] += share * candidate.pool.predict(
+                candidate, k, inputs[candidate.recipe.encoding], search.limits.threads
+            )
     held_out = np.array([fold.valid[rows] > 0 for fold in problem.folds])
     seen = np.array([fold.train[rows] > 0 for fold in problem.folds]) & ~held_out
     return FoldPredictions(
-        task, total, held_out, seen, problem.y[rows], problem.valid_weight[rows], problem.judged_weight[rows],
+        task, total, held_out, seen, problem.y[rows], problem.valid_weight[rows], problem.loss_weight[rows],
         problem.loss_scale, averaged,
     )  # fmt: skip
 
@@ -160,7 +167,7 @@ def _fold_predictions(
 def _correct(
     search: Search,
     metric: Metric,
-    best: Unit,
+    best: Candidate,
     final: tuple[np.ndarray, float],
     ensemble: bool,
     effort: tuple[float, int | None, Callable[[], bool]],
@@ -168,17 +175,17 @@ def _correct(
     sampled: int | None,
     gains: tuple[float, float],
 ) -> tuple[HonestScore, HonestScore]:
-    """The honest scores of the model and of the best unit alone; `gains` are what averaging over folds adds to each.
+    """The honest scores of the model and of the best candidate alone; `gains`: what averaging over folds adds.
 
     `final` are the model's out-of-fold predictions and its temperature. `metric` says what to take for the score of
     rows that have none, such as those of one class left out by a draw.
     """
     problem, places = search.problem, spread(np.arange(len(search.sample_rows)), sampled)
     rows = search.sample_rows[places]
-    samples = [unit.sample[places] for unit in search.units if unit.sample is not None]
+    samples = [candidate.sample[places] for candidate in search.candidates if candidate.sample is not None]
     evidence = Evidence(
         problem.task, metric, np.array(samples), problem.y[rows],
-        problem.valid_weight[rows], problem.judged_weight[rows], problem.loss_scale,
+        problem.valid_weight[rows], problem.loss_weight[rows], problem.loss_scale,
         None if group is None else group[rows],
     )  # fmt: skip
     seconds, bootstraps, hurry = effort
@@ -194,49 +201,51 @@ def _correct(
 
 
 def _fitting(
-    search: Search, problem: Problem, chosen: Sequence[Unit], shares: np.ndarray
-) -> tuple[list[Unit], np.ndarray]:
+    search: Search, problem: Problem, chosen: Sequence[Candidate], shares: np.ndarray
+) -> tuple[list[Candidate], np.ndarray]:
     """The parts with the largest shares that can be trained again in the time left; at least one."""
     left = search.clock.time_left()
     kept: list[int] = []
     for k in np.argsort(-shares, kind="stable").tolist():
-        left -= search.rate * unit_cost(problem, chosen[k].recipe) * chosen[k].target
+        left -= search.rate * candidate_cost(problem, chosen[k].recipe) * chosen[k].target
         if kept and left < 0:
             break
         kept.append(k)
     return [chosen[k] for k in kept], shares[kept] / shares[kept].sum()
 
 
-def _train_again(search: Search, problem: Problem, chosen: Sequence[Unit]) -> list[Unit]:
+def _train_again(search: Search, problem: Problem, chosen: Sequence[Candidate]) -> list[Candidate]:
     """The chosen recipes on all rows, to the end: for splitters whose folds leave out much of the data."""
-    units = [Unit(len(search.units) + k, unit.recipe) for k, unit in enumerate(chosen)]
-    for view in problem.views:
-        mine = [unit for unit in units if unit.recipe.view == view]
+    candidates = [Candidate(len(search.candidates) + k, candidate.recipe) for k, candidate in enumerate(chosen)]
+    for encoding in problem.inputs:
+        mine = [candidate for candidate in candidates if candidate.recipe.encoding == encoding]
         if mine:
-            until = {unit.number: [unit.target] for unit in mine}
-            Brood(problem, view, mine).train(until, search.limits.threads, search.limits.seed, lambda: False)
-    return units
+            until = {candidate.number: [candidate.target] for candidate in mine}
+            Pool(problem, encoding, mine).train(until, search.limits.threads, search.limits.seed, lambda: False)
+    return candidates
 
 
 def _parameter_counts(search: Search) -> dict[int, int]:
     counts: dict[int, int] = {}
-    for view, matrix in search.problem.views.items():
-        mine = [unit for unit in search.units if unit.recipe.view == view]
+    for encoding, matrix in search.problem.inputs.items():
+        mine = [candidate for candidate in search.candidates if candidate.recipe.encoding == encoding]
         if mine:
             layout = Layout([u.recipe.member for u in mine], matrix.shape[1], search.problem.task.n_outputs)
             counts |= dict(zip([u.number for u in mine], layout.counts.tolist(), strict=True))
     return counts
 
 
-def _prediction(unit: Unit) -> np.ndarray:
-    assert unit.prediction is not None
-    return unit.prediction
+def _prediction(candidate: Candidate) -> np.ndarray:
+    assert candidate.prediction is not None
+    return candidate.prediction
 
 
 def _nothing(search: Search) -> str:
     if search.ended == "interrupted":
         return "the search was interrupted before any network had been trained for an epoch; give it more time"
-    if not any(unit.epochs and np.isfinite(unit.loss) for unit in search.units) and any(u.epochs for u in search.units):
+    if not any(candidate.epochs and np.isfinite(candidate.loss) for candidate in search.candidates) and any(
+        u.epochs for u in search.candidates
+    ):
         return "every network diverged: its losses became infinite; lower learning_rate, or set clip=1"
     return "no network could be trained in the time given: give a longer budget, fewer folds or smaller networks"
 

@@ -99,8 +99,7 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], di
 def _plain_parameters(estimator: Any) -> dict[str, Any]:
     """Those that fit into JSON. A space, a splitter or a generator does not: a loaded estimator has the defaults."""
     found = {name: plain(value) for name, value in estimator.get_params(deep=False).items() if name in PARAMETERS}
-    plain = (str, int, float, bool, type(None))
-    return {name: value for name, value in found.items() if isinstance(value, plain)}
+    return {name: value for name, value in found.items() if isinstance(value, (str, int, float, bool, type(None)))}
 
 
 def _plain_classes(classes: np.ndarray | None) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ class Screen:
         self.told = self.begun
         self._bar: Any = None
         self._next_line = 0.0
-        self._units = 0
+        self._candidates = 0
         if sys.stderr.isatty() if show_bar is None else show_bar:
             self._bar = self._make_bar()
 
@@ -38,8 +38,8 @@ class Screen:
             if self.budget is not None:
                 share = (now - self.begun) / self.budget
             self._bar.update(0, completed=min(share, 1.0), words=self.words(now))
-        elif progress is not None and ((progress.units and not self._units) or now >= self._next_line):
-            self._units = progress.units
+        elif progress is not None and ((progress.candidates and not self._candidates) or now >= self._next_line):
+            self._candidates = progress.candidates
             self._next_line = now + LINE_EVERY
             self.say(self.words(now))
 
@@ -51,7 +51,7 @@ class Screen:
         best = "" if progress.best is None else f", best {self.metric} {progress.best.score:.4f}"
         stage = progress.stage if now - self.told < QUIET_AFTER else "scoring and combining"
         left = self._left(progress, now)
-        return f"{stage}: {progress.units:,} recipes{best}{'' if left is None else f', {clock(left)} left'}"
+        return f"{stage}: {progress.candidates:,} recipes{best}{'' if left is None else f', {clock(left)} left'}"
 
     def _left(self, progress: Progress, now: float) -> float | None:
         """Seconds left, by the budget or by what the share done so far took."""

@@ -10,25 +10,25 @@ import numpy as np
 
 from shoal.members import FIELDS, Member, alternatives, draw_value, nearest
 
-ENCODING = "encoding"  # a choice beside the fields of a member: which view of the numbers the network sees
+ENCODING = "encoding"  # a choice beside the fields of a member: which encoding of the numbers the network sees
 VIEWS = ("plain", "piecewise")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A network's recipe and the view of the data that it sees. The seed of `member` is that of the first network."""
+    """A network and the encoding of the data that it sees. The seed of `member` is that of the first network."""
 
     member: Member
-    view: str = "plain"
+    encoding: str = "plain"
 
     @property
     def key(self) -> Recipe:
         """Equal for recipes that differ in their seed only."""
-        return Recipe(self.member.replace(seed=0), self.view)
+        return Recipe(self.member.replace(seed=0), self.encoding)
 
     def __str__(self) -> str:
         text = repr(self.member.replace(seed=0, epochs=None))[len("Member(") : -1]
-        return text if self.view == "plain" else f"{self.view} numbers, {text}"
+        return text if self.encoding == "plain" else f"{self.encoding} numbers, {text}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Space:
         values = {}
         for name in self.choices:
             source = other if generator.random() < 0.3 else parent
-            values[name] = source.view if name == ENCODING else getattr(source.member, name)
+            values[name] = source.encoding if name == ENCODING else getattr(source.member, name)
         names = list(self.choices)
         for name in generator.choice(names, size=min(2, len(names)), replace=False):
             values[name] = draw_value(name, self.choices[name], generator)
@@ -75,7 +75,7 @@ class Space:
 
 def _value(name: str, recipe: Recipe) -> Any:
     """A recipe's value of a choice; a single hidden layer is its width."""
-    value = recipe.view if name == ENCODING else getattr(recipe.member, name)
+    value = recipe.encoding if name == ENCODING else getattr(recipe.member, name)
     return value[0] if name == "hidden" and len(value) == 1 else value
 
 
@@ -84,7 +84,7 @@ def tidy(member: Member) -> Member:
     return member if member.hidden else member.replace(activation="identity", dropout=0.0)
 
 
-def forms_of(space: Any) -> tuple[str, ...]:
+def encodings_of(space: Any) -> tuple[str, ...]:
     """Views that recipes of a space may ask for; the plain one is always there."""
     if space is None:
         return VIEWS
@@ -92,7 +92,7 @@ def forms_of(space: Any) -> tuple[str, ...]:
     return VIEWS if VIEWS[1] in named else VIEWS[:1]
 
 
-def check_space(space: Any, views: Sequence[str]) -> Space | list[Recipe]:
+def check_space(space: Any, encodings: Sequence[str]) -> Space | list[Recipe]:
     """A space or a list of recipes from what a user gave."""
     if isinstance(space, Mapping):
         known = (*FIELDS, ENCODING)
@@ -101,12 +101,16 @@ def check_space(space: Any, views: Sequence[str]) -> Space | list[Recipe]:
                 raise ValueError(
                     f"the space has no choice {name!r}{nearest(name, known)} It may name {', '.join(known)}"
                 )
-        for view in alternatives(ENCODING, space.get(ENCODING, "plain")):
-            if view not in VIEWS:
-                raise ValueError(f"{ENCODING} must be one of {', '.join(VIEWS)}; got {view!r}{nearest(view, VIEWS)}")
+        for encoding in alternatives(ENCODING, space.get(ENCODING, "plain")):
+            if encoding not in VIEWS:
+                raise ValueError(
+                    f"{ENCODING} must be one of {', '.join(VIEWS)}; got {encoding!r}{nearest(encoding, VIEWS)}"
+                )
         kept = {name: value if hasattr(value, "rvs") else alternatives(name, value) for name, value in space.items()}
-        if ENCODING in kept:  # tables without numbers have no piecewise view
-            kept[ENCODING] = [view for view in alternatives(ENCODING, kept[ENCODING]) if view in views] or ["plain"]
+        if ENCODING in kept:  # tables without numbers have no piecewise encoding
+            kept[ENCODING] = [
+                encoding for encoding in alternatives(ENCODING, kept[ENCODING]) if encoding in encodings
+            ] or ["plain"]
         return Space(kept)
     if isinstance(space, Member):
         space = [space]
@@ -129,7 +133,7 @@ def _set_order(member: Any) -> str:
     return str(member.as_dict()) if isinstance(member, Member) else repr(member)
 
 
-def default_space(n_rows: int, classes: bool, views: Sequence[str], epochs: int) -> Space:
+def default_space(n_rows: int, classes: bool, encodings: Sequence[str], epochs: int) -> Space:
     """Linear models and one to three hidden layers, ten activations, and how to train them.
 
     Not tuned to any data set: wide enough for the search to do that.
@@ -158,8 +162,8 @@ def default_space(n_rows: int, classes: bool, views: Sequence[str], epochs: int)
     }  # fmt: skip
     if classes:
         choices["label_smoothing"] = [0.0, 0.0, 0.05, 0.1]
-    if len(views) > 1:
-        choices[ENCODING] = list(views)
+    if len(encodings) > 1:
+        choices[ENCODING] = list(encodings)
     return Space(choices)
 
 

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from shoal.members import alternatives, nearest
-from shoal.search.candidates import Unit
+from shoal.search.candidates import Candidate
 from shoal.search.space import Recipe, Space
 
 TRUSTED_ROWS = 500  # at which half as many children are drawn as on very many rows
-Rung = tuple[float, float]  # share of its epochs that a unit trains until, share of the units that go on after it
+Rung = tuple[
+    float, float
+]  # share of its epochs that a candidate trains until, share of the candidates that go on after it
 
 TO_THE_END: tuple[Rung, ...] = ((1.0, 1.0),)
 HALVING: tuple[Rung, ...] = ((1 / 9, 1 / 3), (1 / 3, 1 / 3), (1.0, 1.0))
@@ -32,10 +34,10 @@ class Strategy(ABC):
     rungs: tuple[Rung, ...] = TO_THE_END
 
     @abstractmethod
-    def propose(self, count: int, known: Sequence[Unit]) -> list[Recipe]:
+    def propose(self, count: int, known: Sequence[Candidate]) -> list[Recipe]:
         """Up to `count` new recipes; none: there is nothing left to try."""
 
-    def learn(self, units: Sequence[Unit]) -> None:  # noqa: B027, most strategies look at `known` instead
+    def learn(self, candidates: Sequence[Candidate]) -> None:  # noqa: B027, most strategies look at `known` instead
         """Told the results of a round, in the order of the proposals."""
 
 
@@ -46,7 +48,7 @@ class Listed(Strategy):
         self.rungs = rungs
         self.left = list(recipes)
 
-    def propose(self, count: int, known: Sequence[Unit]) -> list[Recipe]:
+    def propose(self, count: int, known: Sequence[Candidate]) -> list[Recipe]:
         proposed, self.left = self.left[:count], self.left[count:]
         return proposed
 
@@ -60,7 +62,7 @@ class Random(Strategy):
         self.seen: set[Recipe] = set()
         self.rest: list[Recipe] | None = None  # those not drawn yet, once there are so few that drawing finds none
 
-    def propose(self, count: int, known: Sequence[Unit]) -> list[Recipe]:
+    def propose(self, count: int, known: Sequence[Candidate]) -> list[Recipe]:
         proposed, self.first = self.first[:count], self.first[count:]
         self.seen.update(map(self._identity, proposed))
         while len(proposed) < count and (recipe := self._draw()) is not None:
@@ -79,7 +81,7 @@ class Random(Strategy):
             recipe = self.rest.pop(int(self.generator.integers(len(self.rest))))
             if "seed" not in self.space.choices:
                 seed = int(self.generator.integers(1 << 31))
-                recipe = Recipe(recipe.member.replace(seed=seed), recipe.view)
+                recipe = Recipe(recipe.member.replace(seed=seed), recipe.encoding)
             if self._is_new(recipe):
                 return recipe
         return None
@@ -118,8 +120,10 @@ class Halving(Random):
         self.children = 0.5 * rows / (rows + TRUSTED_ROWS)  # share of the proposals
         self.owed = 0.0  # parts of children left over from earlier proposals
 
-    def propose(self, count: int, known: Sequence[Unit]) -> list[Recipe]:
-        best = sorted((unit for unit in known if unit.finished), key=lambda unit: unit.loss)[: self.parents]
+    def propose(self, count: int, known: Sequence[Candidate]) -> list[Recipe]:
+        best = sorted((candidate for candidate in known if candidate.finished), key=lambda candidate: candidate.loss)[
+            : self.parents
+        ]
         children: list[Recipe] = []
         if len(best) >= 4 and not self.first and self.rest is None:
             self.owed += self.children * count
@@ -128,7 +132,7 @@ class Halving(Random):
             self.owed -= int(self.owed)
         return children + super().propose(count - len(children), known)
 
-    def _child(self, best: Sequence[Unit]) -> list[Recipe]:
+    def _child(self, best: Sequence[Candidate]) -> list[Recipe]:
         """A new child of two of the best; none, where all that were tried are known already."""
         for _ in range(CHILD_TRIES):
             one, other = self._pick(best), self._pick(best)
@@ -137,7 +141,7 @@ class Halving(Random):
                 return [child]
         return []
 
-    def _pick(self, best: Sequence[Unit]) -> Recipe:
+    def _pick(self, best: Sequence[Candidate]) -> Recipe:
         """The better of two drawn at random."""
         return best[int(self.generator.integers(len(best), size=2).min())].recipe
 
@@ -157,17 +161,17 @@ class Optuna(Strategy):
         self.generator = np.random.default_rng(seed)
         self.asked: list[Any] = []
 
-    def propose(self, count: int, known: Sequence[Unit]) -> list[Recipe]:
+    def propose(self, count: int, known: Sequence[Candidate]) -> list[Recipe]:
         trials = [self.study.ask() for _ in range(count)]
         self.asked += trials
         return [self.space.make(self._values(trial), int(self.generator.integers(1 << 31))) for trial in trials]
 
-    def learn(self, units: Sequence[Unit]) -> None:
+    def learn(self, candidates: Sequence[Candidate]) -> None:
         from optuna.trial import TrialState
 
-        for trial, unit in zip(self.asked, units, strict=False):
-            if np.isfinite(unit.loss):
-                self.study.tell(trial, unit.loss)
+        for trial, candidate in zip(self.asked, candidates, strict=False):
+            if np.isfinite(candidate.loss):
+                self.study.tell(trial, candidate.loss)
             else:
                 self.study.tell(trial, state=TrialState.FAIL)
         self.asked = []
@@ -209,7 +213,7 @@ def find_strategy(name: str, space: Space | list[Recipe], seed: int, first: Sequ
     return Halving(space, seed, first, rows) if name == "halving" else Random(space, seed, first)
 
 
-def anchors(epochs: int, batch_size: int, views: Sequence[str]) -> list[Recipe]:
+def anchors(epochs: int, batch_size: int, encodings: Sequence[str]) -> list[Recipe]:
     """A few recipes that are rarely bad, so that even the shortest search has something to give."""
     from shoal.members import Member
 
@@ -221,4 +225,4 @@ def anchors(epochs: int, batch_size: int, views: Sequence[str]) -> list[Recipe]:
         Member(hidden=(128,), activation="relu", learning_rate=3e-3, dropout=0.1, **common),
         Member(hidden=(64, 64), activation="mish", learning_rate=3e-3, dropout=0.2, **common),
     ]
-    return [Recipe(member, view) for member in members for view in views]
+    return [Recipe(member, encoding) for member in members for encoding in encodings]

@@ -13,7 +13,7 @@ from shoal.machine import processor, thread_count
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.model import Model
-from shoal.search.candidates import Unit
+from shoal.search.candidates import Candidate
 from shoal.search.forecast import peak_memory
 from shoal.search.honest import HonestScore
 from shoal.search.problem import has_texts
@@ -94,7 +94,7 @@ def _search(estimator: Any, context: Context) -> dict[str, Any]:
     return {
         "strategy": estimator.strategy,
         "recipes": len(run.outcome.board),
-        "networks": sum(unit.epochs > 0 for unit in search.units) * folds,
+        "networks": sum(candidate.epochs > 0 for candidate in search.candidates) * folds,
         "folds": folds,
         "cv": run.cv_name,
         "epochs": int(search.network_epochs),
@@ -214,22 +214,26 @@ def _kind(values: list[Any]) -> str:
 
 
 def _curves(outcome: Outcome) -> list[dict[str, Any]]:
-    """Losses by epoch of the best unit, and of the one in the middle of those that were trained to the end."""
-    ended = [units[0] for units in outcome.groups if all(unit.finished for unit in units)]
+    """Losses by epoch of the best candidate, and of the one in the middle of those that were trained to the end."""
+    ended = [candidates[0] for candidates in outcome.groups if all(candidate.finished for candidate in candidates)]
     shown = {"best": outcome.best}
     if len(ended) > 2:
         shown["median"] = ended[len(ended) // 2]
-    number = {unit.number: units[0].number for units in outcome.groups for unit in units}
-    return [_curve(label, number[unit.number], unit) for label, unit in shown.items() if len(unit.train_curve)]
+    number = {candidate.number: candidates[0].number for candidates in outcome.groups for candidate in candidates}
+    return [
+        _curve(label, number[candidate.number], candidate)
+        for label, candidate in shown.items()
+        if len(candidate.train_curve)
+    ]
 
 
-def _curve(label: str, recipe: int, unit: Unit) -> dict[str, Any]:
+def _curve(label: str, recipe: int, candidate: Candidate) -> dict[str, Any]:
     return {
         "label": label,
         "recipe": recipe,
-        "epochs": list(range(1, len(unit.train_curve) + 1)),
-        "train": unit.train_curve.tolist(),
-        "valid": unit.valid_curve.tolist(),
+        "epochs": list(range(1, len(candidate.train_curve) + 1)),
+        "train": candidate.train_curve.tolist(),
+        "valid": candidate.valid_curve.tolist(),
     }
 
 

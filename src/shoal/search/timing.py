@@ -1,7 +1,7 @@
 """How the seconds of a budget are shared out, and what is left out where they are too few.
 
 Reading is measured. What encoding and a first look at the networks will take is predicted from a trial on some rows
-(`Pace`), and folds, forms and rows are given up until more than half of the time left is the search's (`begin`). What
+(`Pace`), and folds, encodings and rows are given up until the search has more than half of the time (`begin`). What
 the end will take is predicted from what one pass over the predictions takes, measured during the search (`Passes`),
 and kept back. When the search is over, ensemble and honest score get what there is (`finish`): also after Ctrl-C, which
 is a budget of a few more seconds. All that was left out is an `Effort`, which is written down for `--repeat`.
@@ -10,7 +10,7 @@ is a budget of a few more seconds. All that was left out is an `Effort`, which i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ PASSES_TO_FINISH = 12  # over all predictions of a recipe: combining, scores
 PASSES_TO_REPORT = 25  # the same for the tables and figures of a report
 CHOOSING, SCORING = 0.3, 0.45  # shares of the time for the end: ensemble, honest score; the rest is for surprises
 FEWEST_CANDIDATES = 16
-FEWEST_JUDGED = 500  # rows that an ensemble is chosen on
+FEWEST_ENSEMBLE_ROWS = 500  # rows that an ensemble is chosen on
 FEWEST_SCORED = 1_000  # rows of the honest score
 CHOOSING_STEPS, CHOOSING_PASSES = 30, 10  # of weighing and over predictions
 AVERAGING_PASSES = 250  # over predictions: the temperature tries many
@@ -63,31 +63,40 @@ class Clock:
             self.reserve = seconds
 
 
+EARLIER_NAMES = {"forms": "encodings", "judged": "ensemble_rows"}
+
+
 @dataclass(frozen=True)
 class Effort:
     """What was left out for want of time. None: nothing."""
 
     folds: int | None = None  # in place of the usual number
-    forms: tuple[str, ...] | None = None  # of numbers
+    encodings: tuple[str, ...] | None = None  # of numbers
     rows: int | None = None  # of the table, drawn by the seed
     candidates: int | None = None  # of the ensemble
-    judged: int | None = None  # rows that the ensemble and its temperature were chosen on
+    ensemble_rows: int | None = None  # rows that the ensemble and its temperature were chosen on
     sampled: int | None = None  # rows of the honest score
 
     def as_dict(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @staticmethod
-    def from_dict(known: dict[str, Any]) -> Effort:
-        forms = known.get("forms")
-        return Effort(**{**known, "forms": None if forms is None else tuple(forms)})
+    def from_dict(known: Mapping[str, Any]) -> Effort:
+        known = present_names(known)
+        encodings = known.get("encodings")
+        return Effort(**{**known, "encodings": None if encodings is None else tuple(encodings)})
 
     def describe(self, rows: int) -> str:
         """What the search goes without, in words; nothing, if it goes without nothing."""
         parts = [] if self.folds is None else [f"{self.folds} folds"]
-        parts += [] if self.forms is None else ["numbers in one form only"]
+        parts += [] if self.encodings is None else ["numbers in one encoding only"]
         parts += [] if self.rows is None else [f"{self.rows:,} of the {rows:,} rows"]
         return f"short of time: {', '.join(parts)}" if parts else ""
+
+
+def present_names(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of an effort by the names that they have now; earlier settings have other names for two of them."""
+    return {EARLIER_NAMES.get(name, name): value for name, value in known.items()}
 
 
 @dataclass(frozen=True)
@@ -96,16 +105,16 @@ class Pace:
 
     fixed: float
     row: float
-    epoch: float  # of one row, in all forms
+    epoch: float  # of one row, in all encodings
     end: float  # of what comes after the search and cannot be left out, for each row
-    spare: bool = True  # numbers have a second form that may be left out
+    spare: bool = True  # numbers have a second encoding that may be left out
 
-    def encoding(self, rows: int, folds: int, forms: float) -> float:
-        """`forms`: share of the forms that are made."""
-        return folds * (self.fixed + self.row * rows) * (0.3 + 0.7 * forms)
+    def encoding(self, rows: int, folds: int, share: float) -> float:
+        """`share` of the encodings of numbers that are made."""
+        return folds * (self.fixed + self.row * rows) * (0.3 + 0.7 * share)
 
-    def look(self, rows: int, folds: int, forms: float) -> float:
-        return self.epoch * rows * folds * forms
+    def look(self, rows: int, folds: int, share: float) -> float:
+        return self.epoch * rows * folds * share
 
 
 def begin(pace: Pace, left: float, rows: int, folds: Sequence[int], fewer_rows: bool) -> Effort:
@@ -114,22 +123,22 @@ def begin(pace: Pace, left: float, rows: int, folds: Sequence[int], fewer_rows: 
     `folds`: the numbers that there may be, the usual one first. Rows go last, and only where they may.
     """
 
-    def fits(rows: int, folds: int, forms: float) -> bool:
-        other = pace.encoding(rows, folds, forms) + pace.end * rows
-        return other <= (1 - SEARCH_SHARE) * left and pace.look(rows, folds, forms) <= FIRST_LOOK * left
+    def fits(rows: int, folds: int, share: float) -> bool:
+        other = pace.encoding(rows, folds, share) + pace.end * rows
+        return other <= (1 - SEARCH_SHARE) * left and pace.look(rows, folds, share) <= FIRST_LOOK * left
 
     shares = (1.0, 0.5) if pace.spare else (1.0,)
-    for k, forms in ((k, forms) for k in folds for forms in shares):
-        if fits(rows, k, forms):
-            return _effort(k, forms, folds[0])
+    for k, share in ((k, share) for k in folds for share in shares):
+        if fits(rows, k, share):
+            return _effort(k, share, folds[0])
     least, total = folds[-1], rows
     while fewer_rows and rows > FEWEST_ROWS and not fits(rows, least, shares[-1]):
         rows = max(FEWEST_ROWS, int(rows * 0.8))
     return replace(_effort(least, shares[-1], folds[0]), rows=rows if rows < total else None)
 
 
-def _effort(folds: int, forms: float, usual: int) -> Effort:
-    return Effort(folds=folds if folds < usual else None, forms=None if forms == 1.0 else ("plain",))
+def _effort(folds: int, share: float, usual: int) -> Effort:
+    return Effort(folds=folds if folds < usual else None, encodings=None if share == 1.0 else ("plain",))
 
 
 def needed(elapsed: float, pace: Pace, rows: int, folds: int) -> float:
@@ -164,7 +173,7 @@ class Passes:
     def reserve(self, budget: float, report: bool, candidates: int, sampled: int) -> float:
         """To be kept back for the end: what cannot be left out, and as much of the rest as is worth its time."""
         known = min(candidates, ENSEMBLE_CANDIDATES)
-        least = self.choosing(min(known, FEWEST_CANDIDATES)) * min(self.rows, FEWEST_JUDGED)
+        least = self.choosing(min(known, FEWEST_CANDIDATES)) * min(self.rows, FEWEST_ENSEMBLE_ROWS)
         least += self.scoring(known) * min(sampled, FEWEST_SCORED)
         wanted = (self.choosing(known) * self.rows + self.scoring(known) * sampled) / (CHOOSING + SCORING)
         more = min(max(wanted, LEAST_END * budget), MOST_END * budget)
@@ -180,12 +189,12 @@ def finish(passes: Passes, left: float, report: bool, candidates: int, rows: int
     known = min(candidates, ENSEMBLE_CANDIDATES)
     each = CHOOSING_STEPS * passes.cell * rows
     few = int(min(known, max(FEWEST_CANDIDATES, CHOOSING * there / each)))
-    judged = int(min(rows, max(FEWEST_JUDGED, CHOOSING * there / passes.choosing(few))))
+    ensemble_rows = int(min(rows, max(FEWEST_ENSEMBLE_ROWS, CHOOSING * there / passes.choosing(few))))
     seconds = SCORING * there
     scored = int(min(sampled, max(FEWEST_SCORED, seconds / passes.scoring(known))))
     effort = Effort(
         candidates=few if few < known else None,
-        judged=judged if judged < rows else None,
+        ensemble_rows=ensemble_rows if ensemble_rows < rows else None,
         sampled=scored if scored < sampled else None,
     )
     return effort, seconds

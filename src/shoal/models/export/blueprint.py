@@ -1,6 +1,6 @@
 """A model as the plain arrays that other runtimes need: preprocessing, networks and the way back to predictions.
 
-Exports to PyTorch and ONNX are written from this one description, so that both do the same. All folds ("bags") of the
+Exports to PyTorch and ONNX are written from this one description, so that both do the same. All folds of the
 model run side by side: their numbers stand in the first axis of every array. Folds may encode a table into different
 columns; here they share one layout of inputs, and the rows of their first weights are moved to fit it.
 """
@@ -24,7 +24,7 @@ NUMERIC = ("number", "boolean")
 class Category:
     """A column of strings. Number len(values) is for unseen strings, len(values) + 1 for the missing value.
 
-    `frequent` are the strings with a known frequency; `logs` (bags, len(frequent) + 2) is what the frequency column
+    `frequent` are the strings with a known frequency; `logs` (folds, len(frequent) + 2) is what the frequency column
     holds for each, numbered in the same way. A column without frequencies has no `frequent`.
     """
 
@@ -40,7 +40,7 @@ class Category:
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """The plain form: (x - centre) * inverse, bent; both (bags, 1, columns)."""
+    """The plain encoding: (x - centre) * inverse, bent; both (folds, 1, columns)."""
 
     centre: np.ndarray
     inverse: np.ndarray
@@ -48,7 +48,7 @@ class Scaling:
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """The piecewise form: clip((x[column] - low) * inverse, 0, 1) - offset; (bags, 1, pieces), `column` (pieces,).
+    """The piecewise encoding: clip((x[column] - low) * inverse, 0, 1) - offset; (folds, 1, pieces), `column` (pieces,).
 
     A fold that has fewer pieces of a column than another gets pieces that are always zero.
     """
@@ -61,9 +61,9 @@ class Pieces:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """The networks of one part. Layers are pairs of (bags, fan_in, fan_out) and (bags, 1, fan_out), float32."""
+    """The networks of one part. Layers are pairs of (folds, fan_in, fan_out) and (folds, 1, fan_out), float32."""
 
-    view: str
+    encoding: str
     activation: str
     weight: float
     layers: tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -71,20 +71,21 @@ class Network:
 
 @dataclass(frozen=True, eq=False)
 class Blueprint:
-    """Inputs are `numbers` (n, d) float64 with NaN and `categories` (n, c) strings; the view of a network is, in order,
-    its form of the numbers (frequencies of categories last), the missing indicators, and 0/1 columns of each category.
+    """Inputs are `numbers` (n, d) float64 with NaN and `categories` (n, c) strings; the inputs of a
+    network are, in order, its encoding of the numbers (frequencies of categories last), the missing indicators, and
+    0/1 columns of each category.
     """
 
     task: Task
     temperature: float
-    bags: int
+    folds: int
     numbers: tuple[str, ...]
     categories: tuple[Category, ...]
     scaling: Scaling
     pieces: Pieces
     missing: np.ndarray  # (m,) positions among the numbers that have an indicator
     networks: tuple[Network, ...]
-    target: dict[str, np.ndarray]  # centre, scale, low, high: (bags, 1, n_outputs) float64
+    target: dict[str, np.ndarray]  # centre, scale, low, high: (folds, 1, n_outputs) float64
 
     @property
     def counted(self) -> tuple[Category, ...]:
@@ -92,14 +93,14 @@ class Blueprint:
         return tuple(category for category in self.categories if category.frequent)
 
     @property
-    def views(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(network.view for network in self.networks))
+    def encodings(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(network.encoding for network in self.networks))
 
 
 def draw(model: Model) -> Blueprint:
     """The blueprint of a model whose columns are numbers, booleans and categories; others are refused by name."""
     refuse_columns(model, ("date", "text"), "dates and texts are prepared by Shoal alone")
-    encoders = [bag.encoder for bag in model.bags]
+    encoders = [fold.encoder for fold in model.folds]
     numbers = tuple(column.name for column in model.schema.used if column.kind in NUMERIC)
     categories = tuple(_category(name, encoders) for name in encoders[0].categories)
     counted = [category.name for category in categories if category.frequent]
@@ -110,10 +111,10 @@ def draw(model: Model) -> Blueprint:
     places = {"plain": columns, "piecewise": piece_places}
     widths = {"plain": width, "piecewise": len(pieces.column)}
 
-    def spread(view: str, k: int, matrix: np.ndarray) -> np.ndarray:
+    def spread(encoding: str, k: int, matrix: np.ndarray) -> np.ndarray:
         positions = [missing.index(numbers.index(name)) for name in encoders[k].missing]
-        blocks = [_moved(matrix, places[view][k], widths[view])]
-        at = len(places[view][k])
+        blocks = [_moved(matrix, places[encoding][k], widths[encoding])]
+        at = len(places[encoding][k])
         blocks.append(_moved(matrix[at:], positions, len(missing)))
         at += len(positions)
         for category in categories:
@@ -175,7 +176,7 @@ def _scaling(encoders: list[Encoder], columns: list[list[int]], width: int) -> S
 def _pieces(encoders: list[Encoder], columns: list[list[int]], width: int) -> tuple[Pieces, list[list[int]]]:
     """The pieces in a layout with room for every fold, and the place of each fold's columns in it."""
     real = [[np.flatnonzero(np.diff(edges) > 0) for edges in encoder.numbers.edges] for encoder in encoders]
-    count = np.ones(width, dtype=np.int64)  # at least one piece each, so that no view is empty
+    count = np.ones(width, dtype=np.int64)  # at least one piece each, so that no encoding is empty
     for k, bins in enumerate(real):
         for place, found in zip(columns[k], bins, strict=True):
             count[place] = max(count[place], len(found))
@@ -201,26 +202,26 @@ def _moved(matrix: np.ndarray, places: list[int], width: int) -> np.ndarray:
 
 
 def _networks(model: Model, spread: Callable[[str, int, np.ndarray], np.ndarray]) -> tuple[Network, ...]:
-    bags = range(len(model.bags))
+    folds = range(len(model.folds))
     networks = []
     seen = dict.fromkeys(model.networks, 0)
     for part in model.parts:
-        first = seen[part.view] * len(bags)
-        seen[part.view] += 1
-        of_bag = [model.networks[part.view].weights(first + k) for k in bags]
-        for k in bags:
-            of_bag[k][0] = (spread(part.view, k, of_bag[k][0][0]), of_bag[k][0][1])
+        first = seen[part.encoding] * len(folds)
+        seen[part.encoding] += 1
+        of_fold = [model.networks[part.encoding].weights(first + k) for k in folds]
+        for k in folds:
+            of_fold[k][0] = (spread(part.encoding, k, of_fold[k][0][0]), of_fold[k][0][1])
         layers = tuple(
-            (np.stack([of_bag[k][layer][0] for k in bags]), np.stack([of_bag[k][layer][1] for k in bags])[:, None])
-            for layer in range(len(of_bag[0]))
+            (np.stack([of_fold[k][layer][0] for k in folds]), np.stack([of_fold[k][layer][1] for k in folds])[:, None])
+            for layer in range(len(of_fold[0]))
         )
-        networks.append(Network(part.view, part.member.activation, part.weight, layers))
+        networks.append(Network(part.encoding, part.member.activation, part.weight, layers))
     return tuple(networks)
 
 
 def _target(model: Model) -> dict[str, np.ndarray]:
     names = ("centre", "scale", "low", "high")
     return {
-        name: np.stack([np.asarray(getattr(bag.target, name), dtype=np.float64) for bag in model.bags])[:, None]
+        name: np.stack([np.asarray(getattr(fold.target, name), dtype=np.float64) for fold in model.folds])[:, None]
         for name in names
     }

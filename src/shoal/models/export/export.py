@@ -130,7 +130,7 @@ def metadata(estimator: Any, blueprint: Blueprint) -> dict[str, Any]:
         "shoal_version": __version__,
         "task": blueprint.task.kind,
         "numbers": list(blueprint.numbers),
-        "networks": len(blueprint.networks) * blueprint.bags,
+        "networks": len(blueprint.networks) * blueprint.folds,
     }
     if blueprint.categories:
         described["categories"] = {category.name: list(category.values) for category in blueprint.categories}
@@ -177,7 +177,7 @@ def runtime_inputs(model: Model, blueprint: Blueprint, table: Table) -> dict[str
 def made_up_rows(model: Model, count: int = MADE_UP_ROWS) -> Table:
     """Rows that visit what encoders know: inside and at the edges of bins, far outside, missing, unseen strings."""
     generator = np.random.default_rng(0)
-    encoders = [bag.encoder for bag in model.bags]
+    encoders = [fold.encoder for fold in model.folds]
     names = [column.name for column in model.schema.used if column.kind in NUMERIC]
     columns = []
     for column in model.schema.used:

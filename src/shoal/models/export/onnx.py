@@ -75,12 +75,12 @@ SIMPLE: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def _values(graph: Graph, blueprint: Blueprint) -> str | None:
-    """(bags or 1, n, columns) float64: numbers, then frequencies; None where there are neither."""
+    """(folds or 1, n, columns) float64: numbers, then frequencies; None where there are neither."""
     blocks = []
     if blueprint.numbers:
         blocks.append(graph.add("Unsqueeze", "numbers", graph.constant([0], np.int64)))
     if blueprint.counted and blocks:
-        blocks = [graph.add("Mul", blocks[0], graph.constant(np.ones((blueprint.bags, 1, 1))))]
+        blocks = [graph.add("Mul", blocks[0], graph.constant(np.ones((blueprint.folds, 1, 1))))]
     for category in blueprint.counted:
         index = _index(graph, blueprint, category, category.frequent)
         found = graph.add("Gather", graph.constant(category.logs), index, axis=1)
@@ -123,7 +123,7 @@ def _piecewise(graph: Graph, blueprint: Blueprint, values: str) -> str:
 
 
 def _shared(graph: Graph, blueprint: Blueprint) -> list[str]:
-    """Inputs that are the same in every view, (bags, n, width) float32: missing indicators and categories."""
+    """Inputs that are the same in every encoding, (folds, n, width) float32: missing indicators and categories."""
     blocks = []
     if len(blueprint.missing):
         chosen = graph.add("Gather", "numbers", graph.constant(blueprint.missing, np.int64), axis=1)
@@ -135,17 +135,17 @@ def _shared(graph: Graph, blueprint: Blueprint) -> list[str]:
         blocks.append(graph.cast(graph.add("Equal", column, every), TensorProto.FLOAT))
     if not blocks:
         return []  # a constant that nothing uses makes runtimes print a warning
-    ones = graph.constant(np.ones((blueprint.bags, 1, 1)), np.float32)
+    ones = graph.constant(np.ones((blueprint.folds, 1, 1)), np.float32)
     return [graph.add("Mul", block, ones) for block in blocks]
 
 
 def _inputs(graph: Graph, blueprint: Blueprint) -> dict[str, str]:
     values, shared = _values(graph, blueprint), _shared(graph, blueprint)
-    forms = {"plain": _plain, "piecewise": _piecewise}
+    encodings = {"plain": _plain, "piecewise": _piecewise}
     made = {}
-    for view in blueprint.views:
-        blocks = [*([] if values is None else [forms[view](graph, blueprint, values)]), *shared]
-        made[view] = blocks[0] if len(blocks) == 1 else graph.add("Concat", *blocks, axis=2)
+    for encoding in blueprint.encodings:
+        blocks = [*([] if values is None else [encodings[encoding](graph, blueprint, values)]), *shared]
+        made[encoding] = blocks[0] if len(blocks) == 1 else graph.add("Concat", *blocks, axis=2)
     return made
 
 
@@ -162,7 +162,7 @@ def _raw(graph: Graph, network: Network, value: str) -> str:
 
 
 def _back(graph: Graph, blueprint: Blueprint, raw: str) -> str:
-    """Raw outputs to predictions, (bags, n, n_outputs) float64."""
+    """Raw outputs to predictions, (folds, n, n_outputs) float64."""
     if blueprint.task.kind == CLASSIFICATION:
         return graph.cast(graph.add("Softmax", raw, axis=-1), TensorProto.DOUBLE)
     if blueprint.task.kind == MULTILABEL:
@@ -195,7 +195,7 @@ def _predict(graph: Graph, blueprint: Blueprint) -> list[Any]:
     inputs = _inputs(graph, blueprint)
     parts = []
     for network in blueprint.networks:
-        prediction = _back(graph, blueprint, _raw(graph, network, inputs[network.view]))
+        prediction = _back(graph, blueprint, _raw(graph, network, inputs[network.encoding]))
         parts.append(graph.add("Mul", prediction, graph.constant(network.weight)))
     total = parts[0] if len(parts) == 1 else graph.add("Sum", *parts)
     mean = graph.add("ReduceMean", total, axes=[0], keepdims=0)

@@ -37,7 +37,7 @@ class ExportedModel(nn.Module):
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__()
         self.task, self.temperature = blueprint.task, blueprint.temperature
-        self.views = blueprint.views
+        self.encodings = blueprint.encodings
         constants = {
             "centre": blueprint.scaling.centre,
             "inverse": blueprint.scaling.inverse,
@@ -50,19 +50,19 @@ class ExportedModel(nn.Module):
         for name, array in constants.items():
             self.register_buffer(name, torch.tensor(array))  # a copy: files do not hold slices of memory well
         self.networks = nn.ModuleList([_Networks(network) for network in blueprint.networks])
-        self.shares = [(network.view, network.weight) for network in blueprint.networks]
+        self.shares = [(network.encoding, network.weight) for network in blueprint.networks]
 
     def forward(self, numbers: Tensor) -> Tensor:
-        inputs = {view: self._inputs(view, numbers) for view in self.views}
+        inputs = {encoding: self._inputs(encoding, numbers) for encoding in self.encodings}
         parts = [
-            weight * self._back(network(inputs[view]))
-            for network, (view, weight) in zip(self.networks, self.shares, strict=True)
+            weight * self._back(network(inputs[encoding]))
+            for network, (encoding, weight) in zip(self.networks, self.shares, strict=True)
         ]
         return self._temper(torch.stack(parts).sum(0).mean(0))
 
-    def _inputs(self, view: str, numbers: Tensor) -> Tensor:
-        """(bags, n, width) float32."""
-        made = self._plain(numbers) if view == "plain" else self._piecewise(numbers)
+    def _inputs(self, encoding: str, numbers: Tensor) -> Tensor:
+        """(folds, n, width) float32."""
+        made = self._plain(numbers) if encoding == "plain" else self._piecewise(numbers)
         missing = torch.isnan(numbers[:, self.missing]).to(torch.float32)
         return torch.cat([made, missing.expand(len(made), -1, -1)], dim=2)
 
@@ -77,7 +77,7 @@ class ExportedModel(nn.Module):
         return torch.where(torch.isnan(values), 0.0, part).to(torch.float32)
 
     def _back(self, raw: Tensor) -> Tensor:
-        """Raw outputs (bags, n, n_outputs) to predictions, float64."""
+        """Raw outputs (folds, n, n_outputs) to predictions, float64."""
         if self.task.kind == REGRESSION:
             values = raw.to(torch.float64) * self.target_scale + self.target_centre
             return torch.minimum(torch.maximum(values, self.target_low), self.target_high)
@@ -95,7 +95,7 @@ class ExportedModel(nn.Module):
 
 
 class _Networks(nn.Module):
-    """The networks of one part, one per bag."""
+    """The networks of one part, one per fold."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
