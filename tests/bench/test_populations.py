@@ -465,8 +465,14 @@ def test_results_go_to_the_checkout_if_there_is_one(tmp_path: Path, monkeypatch:
 
 
 def test_the_command_line_loads_nothing_heavy() -> None:
-    modules = ("cli", "table1", "shapes", "scaling", "mnist", "peers.jax_stacked")
-    code = f"import sys, {', '.join(f'shoal.bench.{name}' for name in modules)}; "
+    modules = (
+        "populations.table1",
+        "populations.shapes",
+        "populations.scaling",
+        "populations.mnist",
+        "peers.jax_stacked",
+    )
+    code = f"import sys, shoal.cli.bench, {', '.join(f'shoal.bench.{name}' for name in modules)}; "
     code += "print([name for name in ('torch', 'jax', 'matplotlib', 'pandas') if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

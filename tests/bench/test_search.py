@@ -117,7 +117,7 @@ def test_the_made_up_search_has_a_row_for_each_member() -> None:
 
 
 def test_these_benchmarks_load_nothing_heavy() -> None:
-    modules = ("tabular", "tabular_fit", "tabular_report", "gridsearch", "startup")
+    modules = ("tabular.tabular", "tabular.fit", "tabular.report", "search.gridsearch", "search.startup")
     code = f"import sys, {', '.join(f'shoal.bench.{name}' for name in modules)}; "
     code += "heavy = ('torch', 'matplotlib', 'pandas', 'sklearn', 'scipy', 'pytabkit'); "
     code += "print([name for name in heavy if name in sys.modules])"

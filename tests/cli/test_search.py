@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import commands
 from support.commands import run, start, wait_for
 
 import shoal
@@ -18,7 +17,6 @@ from shoal.runs import folder as run_folder
 from shoal.runs import versions as run_versions
 from shoal.tables.table import Table
 
-call = commands.call  # pytest finds fixtures by their names here
 FILES = {"report.html", "leaderboard.csv", "model", "settings.json"}
 
 
@@ -141,7 +139,7 @@ ALTERED = {
     "a field of search.effort must be one of encodings, folds": lambda s: s["search"].update(effort={"speed": 3}),
     "search.effort.rows must be a whole number": lambda s: s["search"].update(effort={"rows": "x"}),
     "search.effort.rows must not be more than the 150 rows": lambda s: s["search"].update(effort={"rows": 1_000_000}),
-    "search.effort.judged must not be more": lambda s: s["search"].update(effort={"judged": 151}),
+    "search.effort.ensemble_rows must not be more": lambda s: s["search"].update(effort={"judged": 151}),
     "search.effort.encodings.0 must be one of plain": lambda s: s["search"].update(effort={"encodings": ["round"]}),
     "log.0.recipes.1.0 must be one of plain; got": lambda s: s["search"].update(effort={"encodings": ["plain"]}),
     "search.seeds is missing": lambda s: s["search"].pop("seeds"),

@@ -15,8 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from shoal.parallel import checkpoint
-from shoal.parallel import payload as parcel
+from shoal.parallel import checkpoint, payload
 from shoal.parallel.job import Job
 from shoal.parallel.models import own_network
 from shoal.parallel.tables import Source, load, load_table
@@ -184,11 +183,11 @@ def test_files_beside_that_of_the_network_are_imported_and_travel_with_it(tmp_pa
     model = own_network(f"{folder / 'net.py'}:make", 3, 2)
     assert sys.path == path
     rows = torch.ones(2, 3)
-    parcel.write(tmp_path, Job(), model, TensorDataset(rows, rows), None)
+    payload.write(tmp_path, Job(), model, TensorDataset(rows, rows), None)
     torch.save((rows, model(rows)), tmp_path / "expected.pt")
     code = (
-        "import sys, torch; from pathlib import Path; from shoal.parallel import parcel; here = Path(sys.argv[1])\n"
-        "rows, right = torch.load(here / 'expected.pt'); print(torch.equal(parcel.read(here)[1](rows), right))"
+        "import sys, torch; from pathlib import Path; from shoal.parallel import payload; here = Path(sys.argv[1])\n"
+        "rows, right = torch.load(here / 'expected.pt'); print(torch.equal(payload.read(here)[1](rows), right))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
     assert done.stdout == "True\n", done.stderr

@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from support import commands, finetune
 from support.finetune import ROWS
 
 from shoal.finetune import checkpoints, models, place, session, texts, tokens
@@ -21,8 +20,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 
-tiny = finetune.tiny
-call = commands.call  # pytest finds fixtures by their names here
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
 # ---- texts ----
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from support import finetune
 from support.finetune import ROWS, worker
 
 from shoal.finetune import checkpoints, models, place, session, tokens
@@ -19,7 +18,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 
-tiny = finetune.tiny  # pytest finds fixtures by their names here
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
 
 

@@ -182,7 +182,7 @@ ALTERED = [
     (("parts", 0, "weight"), float("nan")),
     (("parts", 0, "weight"), 0.9),
     (("parts", 0, "recipe"), -1),
-    (("parts", 0, "encoding"), "round"),
+    (("parts", 0, "view"), "round"),
     (("parts", 0, "member"), {"hidden": [10**12]}),
     (("parts",), []),
     (("widths", "plain"), 10**9),

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from shoal import parallel
-from shoal.parallel import environment as surroundings
+from shoal.parallel import environment
 from shoal.parallel.data import load_data
 from shoal.parallel.feed import Feed, ahead, epoch_order
 from shoal.parallel.job import Job, threads_per_worker
@@ -124,15 +124,15 @@ def test_mpi_without_mpi_names_the_pip_command(monkeypatch):
 def test_launchers_are_found_in_the_environment(monkeypatch):
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "TORCHELASTIC_RUN_ID", "PMI_RANK", "PMI_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    assert surroundings.launcher() is None
+    assert environment.launcher() is None
     monkeypatch.setenv("PMI_RANK", "2")
     monkeypatch.setenv("PMI_SIZE", "4")
-    assert (surroundings.launcher(), surroundings.world()) == ("mpi", (2, 4))
+    assert (environment.launcher(), environment.world()) == ("mpi", (2, 4))
     with pytest.raises(ValueError, match="mpi has started 4 processes, but workers=3"):
         parallel.fit(network(), data(), workers=3, strategy="allreduce")
     for name, value in (("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "here"), ("TORCHELASTIC_RUN_ID", "x")):
         monkeypatch.setenv(name, value)
-    assert (surroundings.launcher(), surroundings.world()) == ("torchrun", (1, 2))
+    assert (environment.launcher(), environment.world()) == ("torchrun", (1, 2))
 
 
 # ---- any model, any data ----

@@ -86,7 +86,7 @@ def test_an_error_in_one_worker_ends_all_with_that_error_once(backend, tmp_path,
 def test_no_worker_is_left_behind_after_ctrl_c(tmp_path):
     script = tmp_path / "long.py"
     script.write_text(
-        "from shoal import parallel\nfrom parallel_cases import data, network\n"
+        "from shoal import parallel\nfrom support.parallel_cases import data, network\n"
         "parallel.fit(network(), data(), strategy='allreduce', exact=True, workers=2, epochs=100000,\n"
         "             tell=lambda c: print('going', flush=True) if 'record' in c else None)\n"
     )

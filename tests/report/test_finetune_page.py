@@ -80,7 +80,7 @@ def test_the_page_is_one_small_file_with_its_own_scripts_only(tmp_path):
     assert "leaderboard" not in page.split("<script>")[1]
     assert data == before
     assert write_finetune_page(data, tmp_path / "page.html").read_text(encoding="utf-8") == page
-    assert all(files("shoal.report").joinpath(name).is_file() for name in (*SCRIPTS, *STYLES))
+    assert all(files("shoal.report").joinpath("assets", name).is_file() for name in (*SCRIPTS, *STYLES))
 
 
 def test_the_headline_is_the_loss_after_beside_before_and_in_words():

@@ -48,7 +48,7 @@ def test_pages_equal_and_the_data_is_left_alone(tmp_path):
 
 def test_every_file_of_the_page_is_part_of_the_package():
     for name in ("page.html", "page.css", *SCRIPTS):
-        assert files("shoal.report").joinpath(name).is_file()
+        assert files("shoal.report").joinpath("assets", name).is_file()
     assert "</script" not in script_text().lower()
 
 

@@ -176,7 +176,7 @@ def test_what_is_left_out_is_a_warning_in_python_and_a_sentence_of_the_report(tm
     assert f"on {rows:,} rows of 20 columns. Time was short: it searched on {rows:,} of the 40,000 rows, in 2" in page
 
 
-def test_forms_of_numbers_that_the_user_asks_for_stay() -> None:
+def test_encodings_of_numbers_that_the_user_asks_for_stay() -> None:
     said: list[str] = []
     model = ShoalClassifier({"encoding": ["piecewise"], "hidden": [(), (8,)], "epochs": [1, 2]})
     model._hooks = Hooks(clock=Clock(0.5, advised=1e5), say=said.append)
@@ -252,7 +252,7 @@ def test_a_run_that_went_without_is_repeated_to_the_bit(tmp_path: Path, call: Ca
     known = json.loads((tmp_path / "full/settings.json").read_text())
     assert known["search"]["effort"] == {}
     known["search"]["effort"] = {
-        "folds": 2, "encodings": ["plain"], "rows": 1000, "candidates": 2, "judged": 600, "sampled": 700,
+        "folds": 2, "encodings": ["plain"], "rows": 1000, "candidates": 2, "ensemble_rows": 600, "sampled": 700,
     }  # fmt: skip
     for entry in known["log"]:  # as if the run had been short of time: no other encoding, no more than two folds
         entry["recipes"] = [["plain", member] for _, member in entry["recipes"]]

@@ -43,7 +43,7 @@ def worker(run: Path, start: Path, **changes: Any) -> Line:
     """The whole program of one worker, in this process."""
     settings = Settings(**{"model": str(start), "epochs": 2, "batch_size": 5, "context": 48, "learning_rate": 3e-3,
                            "samples": 0, "device": "cpu", "columns": ("a", "b"), **changes})  # fmt: skip
-    folder = run.parent / f"{run.name}-parcel"
+    folder = run.parent / f"{run.name}-payload"
     for path in (run, folder):
         path.mkdir(parents=True, exist_ok=True)
     make_plan(settings, run, start, 14).write(folder)

@@ -15,13 +15,14 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from shoal.parallel import environment as surroundings
+from shoal.parallel import environment
 from shoal.parallel.feed import epoch_order
 from shoal.parallel.groups import Alone, Lost
 from shoal.parallel.job import Job
 from shoal.parallel.launch import launch
 from shoal.parallel.randomness import torch_as_it_was
 from shoal.parallel.sums import shares
+from shoal.parallel.watch import own_group
 from shoal.parallel.worker import Result, Tell, Worker
 
 LONGEST = 7 * 86_400.0  # seconds that ranks wait for the last fold; that all are alive is seen to by others
@@ -38,7 +39,7 @@ def run_folds(job: Job, model: nn.Module, data: Dataset[Any], tell: Tell) -> Res
         place = None if job.checkpoint is None else str(Path(job.checkpoint) / f"fold-{k}")
         jobs.append(replace(job, checkpoint=place))
     models = [copy.deepcopy(model) for _ in range(job.folds)]
-    if surroundings.launcher() is not None:
+    if environment.launcher() is not None:
         results = _over_ranks(jobs, models, sets, tell)
     else:
         results = _side_by_side(job, jobs, models, sets, tell)
@@ -89,8 +90,6 @@ def _failed_first(fold: Future[Result]) -> bool:
 
 def _over_ranks(jobs: list[Job], models: list[nn.Module], sets: list[Any], tell: Tell) -> list[Result]:
     """Under torchrun or mpiexec: each rank takes every so-manieth fold, then all tell all."""
-    from shoal.parallel.training import own_group
-
     job = jobs[0]
     patient = replace(job, timeout=LONGEST)  # one rank may have a fold more than another
     with own_group(patient) as group:

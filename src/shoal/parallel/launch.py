@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from shoal.parallel import payload as parcel
+from shoal.parallel import payload
 from shoal.parallel.checkpoint import TEMPORARY, passing_place
 from shoal.parallel.divergence import Diverged
 from shoal.parallel.environment import OWN
@@ -35,7 +35,7 @@ START = 120.0  # seconds for all workers to come up
 GRACE = 1.5  # seconds to hear why a worker ended
 END = 5.0  # seconds for workers to end after they were told to
 AGAIN = 1.0  # seconds after which workers are asked once more to pause: some may have come up since
-PROGRAM = "shoal.parallel.rank"  # what a worker runs, with the folder of its parcel
+PROGRAM = "shoal.parallel.rank"  # what a worker runs, with the folder of its payload
 
 
 class WorkerError(RuntimeError):
@@ -89,7 +89,7 @@ def launch(
             job = replace(job, checkpoint=passing_place(folder / "checkpoint"))
         else:
             job = replace(job, checkpoint=str(Path(job.checkpoint).absolute()))
-        parcel.write(folder, job, model, train, valid)
+        payload.write(folder, job, model, train, valid)
         try:
             supervise(job, folder, tell, stop=stop)
         except WorkerError as error:

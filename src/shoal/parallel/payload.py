@@ -28,12 +28,12 @@ def write(folder: Path, job: Job, model: nn.Module, train: Dataset[Any], valid: 
         content = cloudpickle.dumps(parts)
     except Exception as error:
         raise TypeError(f"model, data set, loss or optimizer cannot be sent to other processes: {error}") from None
-    (folder / "parcel.pkl").write_bytes(content)
+    (folder / "payload.pkl").write_bytes(content)
 
 
 def read(folder: Path) -> tuple[Job, nn.Module, Dataset[Any], Dataset[Any] | None]:
     """Tensors are mapped, not copied: all workers look at the same pages."""
-    parts = pickle.loads((folder / "parcel.pkl").read_bytes())
+    parts = pickle.loads((folder / "payload.pkl").read_bytes())
     data = []
     for name in ("train", "valid"):
         value = parts[name]

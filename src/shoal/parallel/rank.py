@@ -47,12 +47,12 @@ def main(folder: Path, work: Callable[[Path, int, Any], None] | None = None) -> 
 def _train(folder: Path, rank: int, line: Any) -> None:
     import torch
 
-    from shoal.parallel import payload as parcel
+    from shoal.parallel import payload
     from shoal.parallel.groups import Group, Mpi
     from shoal.parallel.job import MODEL
     from shoal.parallel.worker import Worker
 
-    job, model, train, valid = parcel.read(folder)
+    job, model, train, valid = payload.read(folder)
     workers = int(os.environ["SHOAL_WORKERS"])
     if workers != job.workers:
         job = job.with_workers(workers)

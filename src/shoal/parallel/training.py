@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +11,14 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
-from shoal.parallel import checkpoint
-from shoal.parallel import environment as surroundings
-from shoal.parallel.groups import Alone, Distributed, Group, Lost, Meeting, Mpi, Threads
+from shoal.parallel import checkpoint, environment
+from shoal.parallel.groups import Alone, Lost, Meeting, Threads
 from shoal.parallel.job import MODEL, Job
 from shoal.parallel.launch import launch
 from shoal.parallel.learner import IGNORED
 from shoal.parallel.randomness import torch_as_it_was
 from shoal.parallel.strategies import fewest_rows
+from shoal.parallel.watch import own_group
 from shoal.parallel.worker import Result, Tell, Worker
 
 
@@ -55,17 +53,17 @@ def fit(
 
 
 def make_job(workers: int | None = None, **settings: Any) -> Job:
-    """A checked job; the number of workers follows from the surroundings if it is not given."""
+    """A checked job; the number of workers follows from the environment if it is not given."""
     from shoal.members import nearest
 
     known = Job.__dataclass_fields__
     for name in settings:
         if name not in known:
             raise TypeError(f"fit has no setting {name!r}{nearest(name, known)}")
-    inside = surroundings.launcher()
+    inside = environment.launcher()
     strategy = settings.get("strategy", "auto")
     if inside is not None:
-        size = surroundings.world()[1]
+        size = environment.world()[1]
         servers = strategy == "parameter_server"
         if workers is not None and workers != size - servers:
             raise ValueError(f"{inside} has started {size} processes, but workers={workers}; leave it out")
@@ -95,9 +93,9 @@ def run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | N
     if job.strategy == "kfold":
         from shoal.parallel.kfold import run_folds
 
-        _say_what_is_normalised(job, model, tell if surroundings.world()[0] == 0 else _silent)
+        _say_what_is_normalised(job, model, tell if environment.world()[0] == 0 else _silent)
         return run_folds(job, model, train, tell)
-    if surroundings.launcher() is not None:
+    if environment.launcher() is not None:
         return _inside(job, model, train, valid, tell)
     if job.exact is None:
         job = replace(job, exact=_exact_by_default(job, tell))
@@ -147,7 +145,7 @@ def _say_what_is_normalised(job: Job, model: nn.Module, tell: Tell) -> None:
 def _parts_of_a_batch(job: Job) -> int:
     """At most; 1 where each batch is one worker's own."""
     if job.strategy == "kfold":
-        alone = surroundings.launcher() is not None
+        alone = environment.launcher() is not None
         return job.shards if job.exact else 1 if alone else max(1, job.workers // job.folds)
     shared = job.strategy in ("allreduce", "sharded") or "pipeline" in job.strategy or job.strategy.startswith("data+")
     if shared or (job.strategy == "parameter_server" and not job.asynchronous):
@@ -199,27 +197,6 @@ def _inside(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any]
 
 
 def _silent(content: dict[str, Any]) -> None: ...
-
-
-@contextmanager
-def own_group(job: Job) -> Iterator[Group]:
-    """The group of all processes that torchrun or mpiexec has started, each watched by the first."""
-    from shoal.parallel.devices import find_device
-    from shoal.parallel.watch import Watched
-
-    kind = surroundings.launcher()
-    assert kind is not None
-    rank, size = surroundings.world()
-    with torch_as_it_was(), Watched(kind, job.checkpoint) as watched:
-        group: Group
-        if kind == "mpi" and job.strategy not in MODEL:
-            group = Mpi(job.timeout)
-        else:
-            local = int(os.environ.get("LOCAL_RANK", rank))
-            group = Distributed(watched.store(), rank, size, job.timeout, find_device(job.device, local))
-        watched.join(group)
-        yield group
-        group.close()
 
 
 def check_fit(

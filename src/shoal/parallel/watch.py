@@ -8,12 +8,17 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from shoal.parallel.environment import world
-from shoal.parallel.groups import Group, Mpi
+from shoal.parallel.devices import find_device
+from shoal.parallel.environment import launcher, world
+from shoal.parallel.groups import Distributed, Group, Mpi
+from shoal.parallel.job import MODEL, Job
 from shoal.parallel.lifeline import Hub, Line, end_now
+from shoal.parallel.randomness import torch_as_it_was
 
 FIRST_WORD = 60.0  # seconds for all ranks to come up
 LAST_WORD = 10.0  # seconds for the others to be done when the first rank is
@@ -157,3 +162,21 @@ def _own_address(size: int) -> str:
             return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
+
+
+@contextmanager
+def own_group(job: Job) -> Iterator[Group]:
+    """The group of all processes that torchrun or mpiexec has started, each watched by the first."""
+    kind = launcher()
+    assert kind is not None
+    rank, size = world()
+    with torch_as_it_was(), Watched(kind, job.checkpoint) as watched:
+        group: Group
+        if kind == "mpi" and job.strategy not in MODEL:
+            group = Mpi(job.timeout)
+        else:
+            local = int(os.environ.get("LOCAL_RANK", rank))
+            group = Distributed(watched.store(), rank, size, job.timeout, find_device(job.device, local))
+        watched.join(group)
+        yield group
+        group.close()

@@ -74,9 +74,10 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], di
     described, arrays = describe_model(estimator.model_)
     reading: Reading | None = getattr(estimator, "_reading", None)
     results = {name: value for name, value in estimator.cv_results_.items() if not name.startswith("param_")}
-    body = described | {
+    body = {
         "kind": "classifier" if isinstance(estimator, ShoalClassifier) else "regressor",
         "parameters": _plain_parameters(estimator),
+        **described,
         "classes": _plain_classes(getattr(estimator, "classes_", None)),
         "one_column": getattr(estimator, "_one_column", None),
         "feature_names": _names(estimator),

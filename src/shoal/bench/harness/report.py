@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,39 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from shoal.bench.harness.verdict import Target
-
-
-@dataclass(frozen=True)
-class Table:
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def markdown(self) -> str:
-        """
-        >>> print(Table("T", ["a", "b"], [["1", "2"]]).markdown())
-        ### T
-        <BLANKLINE>
-        | a | b |
-        |---|---|
-        | 1 | 2 |
-        """
-        lines = [f"### {self.title}", "", _line(self.header), "|" + "---|" * len(self.header)]
-        return "\n".join(lines + [_line(row) for row in self.rows])
-
-    def show(self, console: Console) -> None:
-        from rich import box
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for k, name in enumerate(self.header):
-            numbers = k > 0 and all(not row[k] or not row[k][0].isalpha() for row in self.rows)
-            table.add_column(name, justify="right" if numbers else "left")
-        for row in self.rows:
-            table.add_row(*(Text(cell) for cell in row))
-        console.print(table)
+from shoal.bench.harness.tables import ResultTable
+from shoal.bench.harness.verdict import Target, verdict_table
 
 
 @dataclass
@@ -57,7 +26,7 @@ class Result:
     machine: dict[str, Any]
     settings: dict[str, Any]
     data: dict[str, Any]
-    tables: list[Table]
+    tables: list[ResultTable]
     targets: list[Target]
     notes: list[str]
     draw: Callable[[], Figure]
@@ -84,26 +53,10 @@ def write(result: Result, folder: Path) -> list[Path]:
 
 
 def show(result: Result, console: Console) -> None:
-    from shoal.bench.harness.verdict import verdict_table
-
     for table in [*result.tables, *([verdict_table(result.targets)] if result.targets else [])]:
         table.show(console)
     for note in result.notes:
         console.print(f"- {note}", markup=False, highlight=False)
-
-
-def significant(value: float, digits: int = 3) -> str:
-    """A number with so many significant digits, without an exponent.
-
-    >>> [significant(value) for value in (0.012345, 1.5, 149.62, 12345.6)]
-    ['0.0123', '1.50', '150', '12,346']
-    """
-    if not math.isfinite(value):
-        return "not a number"
-    if value == 0:
-        return "0"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{decimals}f}"
 
 
 def default_folder() -> Path:
@@ -112,8 +65,6 @@ def default_folder() -> Path:
 
 
 def _markdown(result: Result) -> str:
-    from shoal.bench.harness.verdict import verdict_table
-
     machine = result.machine
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if number)
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['instruction_set']}; {versions}"
@@ -122,10 +73,6 @@ def _markdown(result: Result) -> str:
     parts += [f"![{result.title}]({result.name}.png)"] + [table.markdown() for table in tables]
     parts += ["\n".join(f"- {note}" for note in result.notes)]
     return "\n\n".join(parts) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _clean(value: Any) -> Any:

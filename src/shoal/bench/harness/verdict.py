@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.bench.harness.report import Table, significant
+from shoal.bench.harness.tables import ResultTable, significant
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def at_worst(values: Iterable[float | None]) -> float | None:
     return min((value for value in values if value is not None), default=None)
 
 
-def verdict_table(targets: Sequence[Target]) -> Table:
+def verdict_table(targets: Sequence[Target]) -> ResultTable:
     words = {True: "met", False: "NOT met", None: "not measured"}
     rows = []
     for target in targets:
@@ -56,4 +56,4 @@ def verdict_table(targets: Sequence[Target]) -> Table:
         measured = "-" if target.measured is None else f"{significant(target.measured, 4)}{target.unit}"
         verdict = words[target.met] + ("" if target.complete or target.met is None else " in this part")
         rows.append([target.what, bound, measured, verdict, target.note])
-    return Table("Targets", ["target", "bound", "measured", "verdict", "note"], rows)
+    return ResultTable("Targets", ["target", "bound", "measured", "verdict", "note"], rows)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.bench.harness.machine import describe, require
 from shoal.bench.harness.measure import Tick, progress_bar
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.parallel import workers
 from shoal.bench.parallel.workers import Way, percent, performance_improvement
 from shoal.machine import thread_count
@@ -139,7 +140,7 @@ def title(experiment: dict[str, Any]) -> str:
     return f"{experiment['net']}, averaged {'each epoch' if experiment['average_every'] == 'epoch' else 'at the end'}"
 
 
-def tables(settings: Settings, found: list[dict[str, Any]]) -> list[Table]:
+def tables(settings: Settings, found: list[dict[str, Any]]) -> list[ResultTable]:
     cores = thread_count()
     made = []
     for kind, heading, last in (
@@ -156,7 +157,7 @@ def tables(settings: Settings, found: list[dict[str, Any]]) -> list[Table]:
                 ])  # fmt: skip
         if rows:
             header = ["what", "workers", "seconds", "PI", last, "the paper's PI"]
-            made.append(Table(heading, header, rows))
+            made.append(ResultTable(heading, header, rows))
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from shoal.bench.harness.report import Table, significant
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
 from shoal.bench.parallel.workers import PALETTE, PLAIN, PLANNER, percent
 
@@ -19,14 +19,14 @@ ACCURACY = 0.93  # the paper: 93% to 97.8%
 MEASURES = {"seconds": "seconds per epoch", "gflops": "GFLOPS", "speed_up": "speed-up against serial"}
 
 
-def tables(data: dict[str, Any]) -> list[Table]:
+def tables(data: dict[str, Any]) -> list[ResultTable]:
     found = [accuracy_table(data)]
     for name, net in data["nets"].items():
         found += [measure_table(name, net, measure) for measure in MEASURES]
     return found
 
 
-def accuracy_table(data: dict[str, Any]) -> Table:
+def accuracy_table(data: dict[str, Any]) -> ResultTable:
     rows = []
     for name, net in data["nets"].items():
         trained = net["trained"]
@@ -37,7 +37,7 @@ def accuracy_table(data: dict[str, Any]) -> Table:
             rates,
         ])  # fmt: skip
     header = ["network", "learning rate", "hold-out", "test", "epochs", "hold-out by learning rate, in the search"]
-    return Table("Accuracy (the paper: 93% to 97.8%)", header, rows)
+    return ResultTable("Accuracy (the paper: 93% to 97.8%)", header, rows)
 
 
 def ways_of(net: dict[str, Any]) -> list[str]:
@@ -45,7 +45,7 @@ def ways_of(net: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(way for cell in net["batches"] for way in cell["ways"]))
 
 
-def measure_table(name: str, net: dict[str, Any], measure: str) -> Table:
+def measure_table(name: str, net: dict[str, Any], measure: str) -> ResultTable:
     """A row for each way, a column for each batch size; what is scaled has a mark."""
     rows = []
     for way in ways_of(net):
@@ -57,7 +57,7 @@ def measure_table(name: str, net: dict[str, Any], measure: str) -> Table:
     header = ["way", *(f"batch {cell['batch']:,}" for cell in net["batches"])]
     if measure == "seconds":
         header.append("start, s")
-    return Table(f"{TITLES[name]}: {MEASURES[measure]}", header, rows)
+    return ResultTable(f"{TITLES[name]}: {MEASURES[measure]}", header, rows)
 
 
 def _text(cell: dict[str, Any], measure: str) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.bench.harness.machine import describe, require
 from shoal.bench.harness.measure import Tick, progress_bar
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
 from shoal.bench.parallel import workers
 from shoal.bench.parallel.workers import Way, percent
@@ -196,7 +197,7 @@ def finish(
     shutil.rmtree(place, ignore_errors=True)
 
 
-def table(name: str, numbers: dict[str, Any]) -> Table:
+def table(name: str, numbers: dict[str, Any]) -> ResultTable:
     """A row for each way, with the paper's figures, and one for the training to the end."""
     rows = []
     base = numbers["ways"].get("base")
@@ -217,7 +218,7 @@ def table(name: str, numbers: dict[str, Any]) -> Table:
         label, seconds = f"{trained['way']}, to the end", significant(trained["seconds"])
         rows.append([label, seconds, "-", "-", percent(trained["test_accuracy"]), "-", "-"])
     header = ["way", "seconds", "against base", "start, s", "test accuracy", "the paper: seconds", "its accuracy"]
-    return Table(f"{TITLES[name]}{' (~ scaled)' * ('trained' in numbers)}", header, rows)
+    return ResultTable(f"{TITLES[name]}{' (~ scaled)' * ('trained' in numbers)}", header, rows)
 
 
 def targets(found: dict[str, Any], whole: bool) -> list[Target]:

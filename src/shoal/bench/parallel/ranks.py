@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.bench.harness.machine import describe, require
 from shoal.bench.harness.measure import progress_bar
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.parallel import workers
 from shoal.bench.parallel.workers import Way, percent
 from shoal.machine import thread_count
@@ -94,7 +95,7 @@ def measure(settings: Settings, way: Way, optimizer: str, data: Data) -> dict[st
     }  # fmt: skip
 
 
-def table(optimizer: str, measured: dict[str, Any]) -> Table:
+def table(optimizer: str, measured: dict[str, Any]) -> ResultTable:
     cores = thread_count()
     rows = [
         [
@@ -105,7 +106,7 @@ def table(optimizer: str, measured: dict[str, Any]) -> Table:
         for name, numbers in measured.items()
     ]  # fmt: skip
     header = ["way", "seconds", "speed-up", "communicating", "start, s", "validation accuracy", "test accuracy"]
-    return Table(f"{NAMES[optimizer]}, rate {OPTIMIZERS[optimizer]:g}", header, rows)
+    return ResultTable(f"{NAMES[optimizer]}, rate {OPTIMIZERS[optimizer]:g}", header, rows)
 
 
 def notes(settings: Settings, data: dict[str, Any], cores: int) -> list[str]:

@@ -13,7 +13,8 @@ from shoal.bench.harness import paper
 from shoal.bench.harness.machine import MatrixProduct, describe, installed, require
 from shoal.bench.harness.measure import Contender, Tick, progress_bar, race, rounds
 from shoal.bench.harness.problems import PAPER_MEMBERS, Problem, paper_members
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.datasets import Images, load_mnist
 from shoal.machine import thread_count
 from shoal.members import Member, sample
@@ -128,17 +129,19 @@ def standardise(X: np.ndarray, X_test: np.ndarray, train_rows: np.ndarray) -> tu
     return scaled[0], scaled[1]
 
 
-def speed_table(speed: dict[str, Any]) -> Table:
+def speed_table(speed: dict[str, Any]) -> ResultTable:
     share = "-" if speed["share_of_peak"] is None else f"{100 * speed['share_of_peak']:.0f}%"
     rows = [
         ["native, this CPU", f"~{significant(speed['seconds_per_epoch'])}", significant(speed["gflops"]), share],
         ["the paper, parallel, its GPU", significant(speed["paper_gpu_parallel_seconds"]), "-", "-"],
         ["the paper, sequential, its GPU", significant(speed["paper_gpu_sequential_seconds"]), "-", "-"],
     ]
-    return Table("An epoch of 10,000 networks (~ projected)", ["what", "seconds", "GFLOPS", "share of peak"], rows)
+    return ResultTable(
+        "An epoch of 10,000 networks (~ projected)", ["what", "seconds", "GFLOPS", "share of peak"], rows
+    )
 
 
-def best_table(trained: dict[str, Any]) -> Table:
+def best_table(trained: dict[str, Any]) -> ResultTable:
     rows = [
         ["networks trained", f"{trained['networks']:,} for {trained['epochs']} epochs in {trained['seconds']:.0f} s"],
         ["best on the hold-out", trained["best"]],
@@ -146,7 +149,7 @@ def best_table(trained: dict[str, Any]) -> Table:
         ["its accuracy on the test set", f"{100 * trained['best_test_accuracy']:.2f}%"],
         ["median accuracy on the hold-out", f"{100 * trained['median_held_out_accuracy']:.2f}%"],
     ]
-    return Table("Trained to the end", ["what", "result"], rows)
+    return ResultTable("Trained to the end", ["what", "result"], rows)
 
 
 def notes(speed: dict[str, Any], trained: dict[str, Any]) -> list[str]:

@@ -11,7 +11,8 @@ from shoal.bench import peers
 from shoal.bench.harness.machine import describe, require
 from shoal.bench.harness.measure import Contender, Tick, fit_line, progress_bar, race, rounds
 from shoal.bench.harness.problems import Problem, paper_members, random_data
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
 from shoal.machine import thread_count
 from shoal.population import Population
@@ -106,12 +107,12 @@ def targets(threads: list[dict[str, Any]], curves: dict[str, Any], whole: bool =
     return found
 
 
-def threads_table(threads: list[dict[str, Any]]) -> Table:
+def threads_table(threads: list[dict[str, Any]]) -> ResultTable:
     rows = [[str(t["threads"]), significant(t["seconds"]), f"{t['speed_up']:.2f}x"] for t in threads]
-    return Table("Threads", ["threads", "seconds per epoch", "speed-up"], rows)
+    return ResultTable("Threads", ["threads", "seconds per epoch", "speed-up"], rows)
 
 
-def curves_table(curves: dict[str, Any]) -> Table:
+def curves_table(curves: dict[str, Any]) -> ResultTable:
     rows = []
     for name, curve in curves.items():
         fit, sizes, seconds = curve["fit"], curve["sizes"], curve["seconds"]
@@ -120,7 +121,7 @@ def curves_table(curves: dict[str, Any]) -> Table:
             f"{fit['exponent']:.2f}", f"{fit['r_squared']:.4f}", f"{1e6 * fit['each']:.3g} us",
         ])  # fmt: skip
     header = ["against", "sizes", "seconds per epoch", "exponent", "R squared of a line", "cost of one more"]
-    return Table("Growth", header, rows)
+    return ResultTable("Growth", header, rows)
 
 
 def notes(settings: Settings) -> list[str]:

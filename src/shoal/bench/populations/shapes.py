@@ -11,7 +11,8 @@ from shoal.bench import peers
 from shoal.bench.harness.machine import MatrixProduct, describe, installed, require
 from shoal.bench.harness.measure import Contender, Tick, progress_bar, race, rounds
 from shoal.bench.harness.problems import LEARNING_RATE, Problem, random_data
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target, at_worst
 from shoal.machine import thread_count
 from shoal.members import Member, nearest
@@ -160,7 +161,7 @@ def targets(cases: list[dict[str, Any]], whole: bool) -> list[Target]:
     return found
 
 
-def table(cases: list[dict[str, Any]]) -> Table:
+def table(cases: list[dict[str, Any]]) -> ResultTable:
     rows = []
     for case in cases:
         for name, numbers in case["engines"].items():
@@ -170,7 +171,7 @@ def table(cases: list[dict[str, Any]]) -> Table:
                 significant(numbers["gflops"]), f"{100 * numbers['share_of_peak']:.0f}%", ratio, numbers["variant"],
             ])  # fmt: skip
     header = ["case", "engine", "seconds per epoch", "GFLOPS", "share of peak", "native is faster", "fastest variant"]
-    return Table("Networks of one shape", header, rows)
+    return ResultTable("Networks of one shape", header, rows)
 
 
 def notes(peak: dict[str, Any], cases: list[dict[str, Any]]) -> list[str]:

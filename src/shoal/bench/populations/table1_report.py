@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.bench.harness.measure import LONG
 from shoal.bench.harness.problems import PAPER_MEMBERS
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target, at_worst
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _costs(setup: dict[str, Any], memory: dict[str, Any], whole: bool) -> list[T
     ]
 
 
-def seconds_table(cells: list[Cell]) -> Table:
+def seconds_table(cells: list[Cell]) -> ResultTable:
     engines = list(cells[0]["engines"])
     rows = []
     for cell in cells:
@@ -99,10 +100,10 @@ def seconds_table(cells: list[Cell]) -> Table:
         share = f"{100 * native['share_of_peak']:.0f}%"
         rows.append([*_place(cell), *times, significant(native["gflops"]), share])
     header = ["samples", "features", "batch", *engines, "native GFLOPS", "share of peak"]
-    return Table("Seconds per epoch (~ scaled up from a part)", header, rows)
+    return ResultTable("Seconds per epoch (~ scaled up from a part)", header, rows)
 
 
-def ratio_table(cells: list[Cell]) -> Table:
+def ratio_table(cells: list[Cell]) -> ResultTable:
     """Ratios to native, and the paper's seconds and ratio on its own CPU."""
     others = [name for name in cells[0]["engines"] if name != "native"]
     rows = []
@@ -121,7 +122,7 @@ def ratio_table(cells: list[Cell]) -> Table:
             ["mean", "", "", *means, "", "", f"{significant(statistics.geometric_mean(known))}x" if known else "-"]
         )
     header = ["samples", "features", "batch", *others, "paper parallel s", "paper sequential s", "paper ratio"]
-    return Table("Native is so many times faster than (last row: geometric mean)", header, rows)
+    return ResultTable("Native is so many times faster than (last row: geometric mean)", header, rows)
 
 
 def mark(numbers: dict[str, Any]) -> str:

@@ -17,7 +17,8 @@ import numpy as np
 
 from shoal.bench.harness.machine import describe, require
 from shoal.bench.harness.measure import progress_bar
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def targets(measured: dict[str, dict[str, Any]]) -> list[Target]:
     ]  # fmt: skip
 
 
-def table(measured: dict[str, dict[str, Any]]) -> Table:
+def table(measured: dict[str, dict[str, Any]]) -> ResultTable:
     head = ["table", "budget", "seconds", "reading", "encoding", "search", "end", "memory", "load", "left out"]
     rows = []
     for name, found in measured.items():
@@ -146,7 +147,7 @@ def table(measured: dict[str, dict[str, Any]]) -> Table:
             *(significant(seconds) for seconds in phases[:3]), significant(found["seconds"] - sum(phases[:3])),
             f"{found['peak_bytes'] / 1e9:.1f} GB", f"{found['load']:.1f}", left_out,
         ])  # fmt: skip
-    return Table("Seconds of whole commands", head, rows)
+    return ResultTable("Seconds of whole commands", head, rows)
 
 
 def notes() -> list[str]:

@@ -13,7 +13,8 @@ import numpy as np
 
 from shoal.bench.harness.machine import describe, require, version
 from shoal.bench.harness.measure import Contender, Timing, progress_bar, race, rounds
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
 from shoal.machine import thread_count
 from shoal.members import Member
@@ -226,7 +227,7 @@ def targets(settings: Settings, data: dict[str, Any]) -> list[Target]:
     ]  # fmt: skip
 
 
-def time_table(data: dict[str, Any]) -> Table:
+def time_table(data: dict[str, Any]) -> ResultTable:
     """What is scaled, and every ratio to it, has a mark."""
     rows = []
     ratio_mark = "~" if data["contenders"]["gridsearchcv"]["scaled"] else ""
@@ -236,10 +237,10 @@ def time_table(data: dict[str, Any]) -> Table:
             TITLES[name], f"{mark}{significant(numbers['seconds'])}", f"{numbers['networks']:,}",
             f"{ratio_mark}{significant(numbers['faster_than_gridsearchcv'])}x",
         ])  # fmt: skip
-    return Table("Seconds (~ scaled)", ["search", "seconds", "networks trained", "against GridSearchCV"], rows)
+    return ResultTable("Seconds (~ scaled)", ["search", "seconds", "networks trained", "against GridSearchCV"], rows)
 
 
-def accuracy_table(data: dict[str, Any]) -> Table:
+def accuracy_table(data: dict[str, Any]) -> ResultTable:
     rows = []
     for name, numbers in data["contenders"].items():
         difference, absolute = 100 * numbers["mean_difference"], 100 * numbers["mean_absolute_difference"]
@@ -248,7 +249,7 @@ def accuracy_table(data: dict[str, Any]) -> Table:
             f"{absolute:.2f}", f"{numbers['rank_correlation']:.3f}",
         ])  # fmt: skip
     header = ["search", "best recipe", "median recipe", "mean difference, points", "mean absolute", "rank correlation"]
-    return Table("Cross-validated accuracy: is it the same work?", header, rows)
+    return ResultTable("Cross-validated accuracy: is it the same work?", header, rows)
 
 
 def notes(data: dict[str, Any]) -> list[str]:

@@ -16,7 +16,8 @@ import numpy as np
 
 from shoal.bench.harness.machine import describe, require
 from shoal.bench.harness.measure import progress_bar
-from shoal.bench.harness.report import Result, Table
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable
 from shoal.bench.harness.verdict import Target
 from shoal.datasets import find
 
@@ -243,14 +244,14 @@ def temperatures(found: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {name: float(np.mean([case[name] for case in cases])) for name in names} if cases else {}
 
 
-def tables(found: Sequence[dict[str, Any]]) -> list[Table]:
+def tables(found: Sequence[dict[str, Any]]) -> list[ResultTable]:
     rows = [
         [name, f"{entry['cases']:.0f}", f"{entry['covered']:.1%}", f"{entry['mean']:+.2f}", f"{entry['spread']:.2f}",
          f"{entry['estimate']:.4f}", f"{entry['score']:.4f}"]
         for name, entry in coverage(found).items()
     ]  # fmt: skip
     header = ["cases", "number", "covered", "mean distance", "spread of distance", "mean estimate", "mean score"]
-    made = [Table("Scores on new rows against the 95% interval; distances in standard errors", header, rows)]
+    made = [ResultTable("Scores on new rows against the 95% interval; distances in standard errors", header, rows)]
     losses = temperatures(found)
     if losses:
         words = {
@@ -259,7 +260,7 @@ def tables(found: Sequence[dict[str, Any]]) -> list[Table]:
             "best_log_loss": "the best temperature for the new rows, known afterwards",
         }
         made.append(
-            Table(
+            ResultTable(
                 "Mean log-loss on new rows",
                 ["at", "log-loss"],
                 [[text, f"{losses[name]:.4f}"] for name, text in words.items()],

@@ -12,7 +12,8 @@ import numpy as np
 
 from shoal.bench.harness.machine import describe, require
 from shoal.bench.harness.measure import Tick, progress_bar
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
 from shoal.members import ACTIVATIONS
 
@@ -151,11 +152,11 @@ def targets(settings: Settings, best: dict[str, float]) -> list[Target]:
     return found
 
 
-def table(settings: Settings, data: dict[str, Any]) -> Table:
+def table(settings: Settings, data: dict[str, Any]) -> ResultTable:
     rows = [[name, significant(seconds)] for name, seconds in data["seconds"].items() if name != "report"]
     size = f"{data['report_bytes'] / 1e6:.1f} MB"
     rows.append([f"report of {settings.members:,} members ({size})", significant(data["seconds"]["report"])])
-    return Table("Seconds, the best of all runs", ["what", "seconds"], rows)
+    return ResultTable("Seconds, the best of all runs", ["what", "seconds"], rows)
 
 
 def notes(settings: Settings, best: dict[str, float]) -> list[str]:

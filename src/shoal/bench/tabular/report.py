@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
 from shoal.bench.tabular.data import SOURCES
 from shoal.bench.tabular.peers import CONTENDERS, TITLES
@@ -111,20 +112,20 @@ def targets(means: dict[str, Any], whole: bool) -> list[Target]:
     return found
 
 
-def rank_table(means: dict[str, Any], contenders: Sequence[str]) -> Table:
+def rank_table(means: dict[str, Any], contenders: Sequence[str]) -> ResultTable:
     header = ["contender", *(f"by {LABELS[m]}" for m in means if m != "all"), "over all"]
     order = sorted(contenders, key=lambda name: means["all"][name])
     rows = []
     for name in order:
         cells = [f"{ranks[name]:.2f}{' *' if ranks[name] == min(ranks.values()) else ''}" for ranks in means.values()]
         rows.append([f"{name}: {TITLES[name]}", *cells])
-    return Table("Mean rank (1 is the best; * best of all)", header, rows)
+    return ResultTable("Mean rank (1 is the best; * best of all)", header, rows)
 
 
 def score_table(
     measure: str, tables: list[dict[str, Any]], contenders: Sequence[str], cells: Cells,
     places: dict[tuple[str, str], dict[str, float]],
-) -> Table:  # fmt: skip
+) -> ResultTable:  # fmt: skip
     """A row for each table; the best value has a star, and the last column says where Shoal came."""
     rows = []
     for table in tables:
@@ -140,7 +141,7 @@ def score_table(
         rows.append([*row, _outcome(places[pair])])
     direction = "higher" if HIGHER_IS_BETTER[measure] else "lower"
     title = f"{LABELS[measure]}, {direction} is better (mean over the outer folds; * best)"
-    return Table(title[0].upper() + title[1:], ["table", *contenders, "Shoal came"], rows)
+    return ResultTable(title[0].upper() + title[1:], ["table", *contenders, "Shoal came"], rows)
 
 
 def _outcome(place: dict[str, float]) -> str:
@@ -153,7 +154,7 @@ def _outcome(place: dict[str, float]) -> str:
     return f"LOST to {', '.join(ahead)}"
 
 
-def time_table(contenders: Sequence[str], entries: list[dict[str, Any]], seconds: float) -> Table:
+def time_table(contenders: Sequence[str], entries: list[dict[str, Any]], seconds: float) -> ResultTable:
     rows = []
     for name in contenders:
         done = [entry for entry in entries if entry["contender"] == name and "error" not in entry]
@@ -166,10 +167,10 @@ def time_table(contenders: Sequence[str], entries: list[dict[str, Any]], seconds
             significant(float(np.median(per_row))), f"{np.median(tried):.0f}" if tried else "-", str(failed),
         ])  # fmt: skip
     header = ["contender", "mean", "longest", "microseconds to predict a row", "recipes tried (median)", "failed"]
-    return Table(f"Seconds of a fit (given: {seconds:g})", header, rows)
+    return ResultTable(f"Seconds of a fit (given: {seconds:g})", header, rows)
 
 
-def tables_table(tables: list[dict[str, Any]]) -> Table:
+def tables_table(tables: list[dict[str, Any]]) -> ResultTable:
     rows = [
         [
             table["name"], table["task"], f"{table['rows']:,}", str(table["columns"]), str(table["categories"]),
@@ -177,7 +178,7 @@ def tables_table(tables: list[dict[str, Any]]) -> Table:
         ]
         for table in tables
     ]  # fmt: skip
-    return Table("Tables", ["table", "task", "rows", "columns", "of them categories", "missing", "classes"], rows)
+    return ResultTable("Tables", ["table", "task", "rows", "columns", "of them categories", "missing", "classes"], rows)
 
 
 def explanations(settings: dict[str, Any], entries: list[dict[str, Any]]) -> list[str]:

@@ -98,7 +98,7 @@ def _writer(to: str) -> Any:
                 f"run `pip install {' '.join(PACKAGES[to])}`",
                 name=package,
             ) from None
-    return importlib.import_module(f"shoal.search.export_{to}")
+    return importlib.import_module(f"shoal.models.export.{to}")
 
 
 def _checked_place(path: Path, to: str) -> Path:
