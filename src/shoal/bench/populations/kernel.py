@@ -15,7 +15,8 @@ from shoal.bench import peers
 from shoal.bench.harness.machine import MatrixProduct, describe, require
 from shoal.bench.harness.measure import Contender, Tick, progress_bar, race, rounds
 from shoal.bench.harness.problems import Problem, random_data
-from shoal.bench.harness.report import Result, Table, significant
+from shoal.bench.harness.report import Result
+from shoal.bench.harness.tables import ResultTable, significant
 from shoal.members import ACTIVATIONS, Member, nearest
 from shoal.population import Population
 
@@ -180,7 +181,7 @@ def _check(option: str, given: Sequence[str], known: Sequence[str]) -> None:
             raise ValueError(f"{option} must be one of {', '.join(known)}; got {word!r}{nearest(word, known)}")
 
 
-def tables(measured: list[dict[str, Any]], settings: Settings, sets: Sequence[str]) -> list[Table]:
+def tables(measured: list[dict[str, Any]], settings: Settings, sets: Sequence[str]) -> list[ResultTable]:
     """Two for each instruction set: shapes against activations, and against optimisers."""
     gflops = {(m["instruction_set"], m["shape"], m["activation"], m["optimizer"]): m["gflops"] for m in measured}
     found = []
@@ -193,7 +194,7 @@ def tables(measured: list[dict[str, Any]], settings: Settings, sets: Sequence[st
                 [str(shape), *(significant(gflops[(name, str(shape), *pair)]) for pair in pairs)]
                 for shape in settings.shapes
             ]
-            found.append(Table(f"GFLOPS on {name}: {title}", ["shape", *columns], rows))
+            found.append(ResultTable(f"GFLOPS on {name}: {title}", ["shape", *columns], rows))
     return found
 
 
