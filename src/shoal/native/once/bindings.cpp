@@ -52,8 +52,8 @@ bool train_members(Matrix<const uint8_t> records, Numbers dims, Numbers features
   const Networks nets = check_networks(records, dims, features, static_cast<int64_t>(X.shape(1)), n_outputs, loss,
                                        class_weight, static_cast<int64_t>(parameters.shape(0)));
   check_slots(nets, static_cast<int64_t>(slots.shape(0)));
-  const Table table = check_table(nets, X, labels, targets, true);
-  check_rows(nets, table, train_rows, train_start, weight, valid_rows, valid_start, split);
+  const Data data = check_data(nets, X, labels, targets, true);
+  check_rows(nets, data, train_rows, train_start, weight, valid_rows, valid_start, split);
   require(static_cast<int64_t>(order.shape(0)) == nets.count && length(horizon) == nets.count, "one entry per member");
   for (size_t size : {steps.shape(0), epochs.shape(0), best_epoch.shape(0), best_loss.shape(0), status.shape(0)})
     require(static_cast<int64_t>(size) == nets.count, "the state must have one entry per member");
@@ -73,7 +73,7 @@ bool train_members(Matrix<const uint8_t> records, Numbers dims, Numbers features
   const Kernel& kernel = chosen_kernel();
   const Poll poll = python_poll(progress);
   nb::gil_scoped_release release;
-  return train(kernel, nets, table, rows, state, work, threads, poll);
+  return train(kernel, nets, data, rows, state, work, threads, poll);
 }
 
 State read_state(Vector<const float>& parameters, Vector<const float>& slots, Numbers& best_epoch,
@@ -96,8 +96,8 @@ void predict_members(Matrix<const uint8_t> records, Numbers dims, Numbers featur
   const Networks nets = check_networks(records, dims, features, static_cast<int64_t>(X.shape(1)), n_outputs,
                                        SquaredError, none, static_cast<int64_t>(parameters.shape(0)));
   const State state = read_state(parameters, slots, best_epoch, nets);
-  const Table table =
-      check_table(nets, X, Vector<const int32_t>(nullptr, {0}), Matrix<const float>(nullptr, {0, 0}), false);
+  const Data data =
+      check_data(nets, X, Vector<const int32_t>(nullptr, {0}), Matrix<const float>(nullptr, {0, 0}), false);
   check_indices(which.data(), length(which), nets.count, "which is out of range");
   require(
       out.shape(0) == which.shape(0) && out.shape(1) == X.shape(0) && static_cast<int64_t>(out.shape(2)) == n_outputs,
@@ -106,7 +106,7 @@ void predict_members(Matrix<const uint8_t> records, Numbers dims, Numbers featur
   const nb::object nothing = nb::none();
   const Poll poll = python_poll(nothing);
   nb::gil_scoped_release release;
-  predict(kernel, nets, table, state, which.data(), length(which), out.data(), threads, poll);
+  predict(kernel, nets, data, state, which.data(), length(which), out.data(), threads, poll);
 }
 
 void evaluate_members(Matrix<const uint8_t> records, Numbers dims, Numbers features, int64_t n_outputs, int loss,
@@ -117,14 +117,14 @@ void evaluate_members(Matrix<const uint8_t> records, Numbers dims, Numbers featu
   const Networks nets = check_networks(records, dims, features, static_cast<int64_t>(X.shape(1)), n_outputs, loss,
                                        class_weight, static_cast<int64_t>(parameters.shape(0)));
   const State state = read_state(parameters, slots, best_epoch, nets);
-  const Table table = check_table(nets, X, labels, targets, true);
+  const Data data = check_data(nets, X, labels, targets, true);
   check_indices(which.data(), length(which), nets.count, "which is out of range");
   require(losses.shape(0) == which.shape(0) && scores.shape(0) == which.shape(0), "one result per member");
   const Kernel& kernel = chosen_kernel();
   const nb::object nothing = nb::none();
   const Poll poll = python_poll(nothing);
   nb::gil_scoped_release release;
-  evaluate(kernel, nets, table, state, which.data(), length(which), losses.data(), scores.data(), threads, poll);
+  evaluate(kernel, nets, data, state, which.data(), length(which), losses.data(), scores.data(), threads, poll);
 }
 
 void draw_members(Matrix<const uint8_t> records, Numbers dims, Numbers features, int64_t n_features, int64_t n_outputs,

@@ -104,8 +104,8 @@ void check_slots(const Networks& nets, int64_t n_slots) {
   }
 }
 
-Table check_table(const Networks& nets, const Matrix<const float>& X, const Vector<const int32_t>& labels,
-                  const Matrix<const float>& targets, bool required) {
+Data check_data(const Networks& nets, const Matrix<const float>& X, const Vector<const int32_t>& labels,
+                const Matrix<const float>& targets, bool required) {
   const int64_t rows = static_cast<int64_t>(X.shape(0));
   require(static_cast<int64_t>(X.shape(1)) == nets.n_features && rows >= 1, "X has the wrong shape");
   const bool classes = nets.loss == CrossEntropy;
@@ -121,14 +121,14 @@ Table check_table(const Networks& nets, const Matrix<const float>& X, const Vect
           required && !classes ? targets.data() : nullptr};
 }
 
-void check_rows(const Networks& nets, const Table& table, const Numbers& train_rows, const Numbers& train_start,
+void check_rows(const Networks& nets, const Data& data, const Numbers& train_rows, const Numbers& train_start,
                 const Vector<const float>& weight, const Numbers& valid_rows, const Numbers& valid_start,
                 const Numbers& split) {
   check_starts(train_start, length(train_rows), "train_start does not fit");
   check_starts(valid_start, length(valid_rows), "valid_start does not fit");
   require(length(train_start) == length(valid_start), "as many splits for training as for validation");
-  check_indices(train_rows.data(), length(train_rows), table.n_rows, "a training row is out of range");
-  check_indices(valid_rows.data(), length(valid_rows), table.n_rows, "a validation row is out of range");
+  check_indices(train_rows.data(), length(train_rows), data.n_rows, "a training row is out of range");
+  check_indices(valid_rows.data(), length(valid_rows), data.n_rows, "a validation row is out of range");
   require(weight.shape(0) == 0 || weight.shape(0) == train_rows.shape(0), "one weight per training row");
   for (size_t i = 0; i < weight.shape(0); ++i)
     require(weight.data()[i] > 0 && std::isfinite(weight.data()[i]), "row weights must be above zero");

@@ -30,11 +30,11 @@ Networks check_networks(const Matrix<const uint8_t>& records, const Numbers& dim
 void check_slots(const Networks& nets, int64_t n_slots);
 
 // `required`: outputs are scored, so there must be a target for each row.
-Table check_table(const Networks& nets, const Matrix<const float>& X, const Vector<const int32_t>& labels,
-                  const Matrix<const float>& targets, bool required);
+Data check_data(const Networks& nets, const Matrix<const float>& X, const Vector<const int32_t>& labels,
+                const Matrix<const float>& targets, bool required);
 
 // Splits of the rows into training and validation, and each member's split.
-void check_rows(const Networks& nets, const Table& table, const Numbers& train_rows, const Numbers& train_start,
+void check_rows(const Networks& nets, const Data& data, const Numbers& train_rows, const Numbers& train_start,
                 const Vector<const float>& weight, const Numbers& valid_rows, const Numbers& valid_start,
                 const Numbers& split);
 

@@ -29,7 +29,7 @@ struct Rows {
   const int64_t* horizon;
 };
 
-struct Table {
+struct Data {
   const float* X;
   int64_t n_rows;
   const int32_t* labels;

@@ -38,12 +38,12 @@ double Score::score(int kind, int64_t rows, int64_t outputs, double variance) co
   return hits / (static_cast<double>(rows) * (kind == CrossEntropy ? 1 : outputs));
 }
 
-double target_variance(const Networks& nets, const Table& table, const int64_t* rows, int64_t count) {
+double target_variance(const Networks& nets, const Data& data, const int64_t* rows, int64_t count) {
   if (nets.loss != SquaredError || count == 0) return kNaN;
   double total = 0;
   for (int64_t o = 0; o < nets.n_outputs; ++o) {
     const auto value = [&](int64_t i) {
-      return static_cast<double>(table.targets[(rows ? rows[i] : i) * nets.n_outputs + o]);
+      return static_cast<double>(data.targets[(rows ? rows[i] : i) * nets.n_outputs + o]);
     };
     double mean = 0;
     for (int64_t i = 0; i < count; ++i) mean += value(i);

@@ -17,6 +17,6 @@ struct Score {
 };
 
 // Mean square of the targets of some rows (null: all) about each output's mean.
-double target_variance(const Networks& nets, const Table& table, const int64_t* rows, int64_t count);
+double target_variance(const Networks& nets, const Data& data, const int64_t* rows, int64_t count);
 
 }  // namespace shoal

@@ -2,10 +2,10 @@
 
 namespace shoal {
 
-void SharedBatch::prepare(const Networks& nets, const Table& table, const int64_t* columns, int64_t n_columns,
+void SharedBatch::prepare(const Networks& nets, const Data& data, const int64_t* columns, int64_t n_columns,
                           int64_t capacity) {
   nets_ = &nets;
-  table_ = &table;
+  data_ = &data;
   columns_ = columns;
   n_columns_ = n_columns;
   stride_ = stride_for(n_columns + 1);

@@ -13,7 +13,7 @@ namespace shoal {
 class SharedBatch {
  public:
   // `columns` (null: all) are what the members see. Call again for each group.
-  void prepare(const Networks& nets, const Table& table, const int64_t* columns, int64_t n_columns, int64_t capacity);
+  void prepare(const Networks& nets, const Data& data, const int64_t* columns, int64_t n_columns, int64_t capacity);
   // Rows rows[0..count); `weights` (null: all one) are theirs. With `order`, rows[order[i]] instead of rows[i].
   const Batch& gather(const int64_t* rows, const float* weights, const int64_t* order, int64_t first, int64_t count);
   double norm() const { return norm_; }
@@ -21,7 +21,7 @@ class SharedBatch {
  private:
   double set_target(int64_t row, int64_t i, int64_t row_stride);
   const Networks* nets_ = nullptr;
-  const Table* table_ = nullptr;
+  const Data* data_ = nullptr;
   const int64_t* columns_ = nullptr;
   int64_t n_columns_ = 0, stride_ = 0, capacity_ = 0;
   Arena arena_;
@@ -34,13 +34,13 @@ class SharedBatch {
 
 inline double SharedBatch::set_target(int64_t row, int64_t i, int64_t row_stride) {
   if (nets_->loss == CrossEntropy) {
-    labels_[i] = table_->labels ? table_->labels[row] : 0;
+    labels_[i] = data_->labels ? data_->labels[row] : 0;
     label_weight_[i] = class_weight_[labels_[i]];
     return static_cast<double>(weight_[i]) * label_weight_[i];
   }
-  if (table_->targets)
+  if (data_->targets)
     for (int64_t o = 0; o < nets_->n_outputs; ++o)
-      targets_[o * row_stride + i] = table_->targets[row * nets_->n_outputs + o];
+      targets_[o * row_stride + i] = data_->targets[row * nets_->n_outputs + o];
   return weight_[i];
 }
 
@@ -52,7 +52,7 @@ inline const Batch& SharedBatch::gather(const int64_t* rows, const float* weight
   for (int64_t i = 0; i < count; ++i) {
     const int64_t position = order ? order[first + i] : first + i;
     const int64_t row = rows ? rows[position] : position;
-    const float* source = table_->X + row * width;
+    const float* source = data_->X + row * width;
     float* target = X_ + i * stride_;
     if (columns_)
       for (int64_t j = 0; j < n_columns_; ++j) target[j] = source[columns_[j]];

@@ -34,16 +34,9 @@ struct Trainee {
 
 class Trainer {
  public:
-  Trainer(const Kernel& kernel, const Networks& nets, const Table& table, const Rows& rows, const State& state,
+  Trainer(const Kernel& kernel, const Networks& nets, const Data& data, const Rows& rows, const State& state,
           const Work& work, std::atomic<bool>& stop, std::atomic<int64_t>& done)
-      : kernel_(kernel),
-        nets_(nets),
-        table_(table),
-        rows_(rows),
-        state_(state),
-        work_(work),
-        stop_(stop),
-        done_(done) {}
+      : kernel_(kernel), nets_(nets), data_(data), rows_(rows), state_(state), work_(work), stop_(stop), done_(done) {}
 
   void train_group(const Group& group, const std::vector<double>& variances) {
     const int64_t split = rows_.split[work_.which[group.front()]];
@@ -68,7 +61,7 @@ class Trainer {
     batch_size_ = std::min(first.batch_size, n_train_);
     const int64_t* columns = first.features_start >= 0 ? nets_.features + first.features_start : nullptr;
     const int64_t capacity = std::max(batch_size_, std::min(n_valid_, kBlockRows));
-    shared_.prepare(nets_, table_, columns, nets_.dims[first.dims_start], capacity);
+    shared_.prepare(nets_, data_, columns, nets_.dims[first.dims_start], capacity);
     int64_t floats = 0, scratch = 0;
     for (int64_t k : group) {
       const MemberRecord& r = nets_.records[work_.which[k]];
@@ -276,7 +269,7 @@ class Trainer {
 
   const Kernel& kernel_;
   const Networks& nets_;
-  const Table& table_;
+  const Data& data_;
   const Rows& rows_;
   const State& state_;
   const Work& work_;
@@ -298,7 +291,7 @@ class Trainer {
 
 }  // namespace
 
-bool train(const Kernel& kernel, const Networks& nets, const Table& table, const Rows& rows, const State& state,
+bool train(const Kernel& kernel, const Networks& nets, const Data& data, const Rows& rows, const State& state,
            const Work& work, int threads, const Poll& poll) {
   const std::vector<Group> groups = make_groups(nets, rows, state, work, threads);
   std::vector<double> variances;
@@ -306,12 +299,12 @@ bool train(const Kernel& kernel, const Networks& nets, const Table& table, const
   for (int64_t k = 0; k < work.count; ++k) n_splits = std::max(n_splits, rows.split[work.which[k]] + 1);
   for (int64_t s = 0; s < n_splits; ++s)
     variances.push_back(
-        target_variance(nets, table, rows.valid + rows.valid_start[s], rows.valid_start[s + 1] - rows.valid_start[s]));
+        target_variance(nets, data, rows.valid + rows.valid_start[s], rows.valid_start[s + 1] - rows.valid_start[s]));
   std::atomic<bool> stop{false};
   std::atomic<int64_t> done{0};
   std::vector<std::unique_ptr<Trainer>> trainers;
   for (int t = 0; t < threads; ++t)
-    trainers.push_back(std::make_unique<Trainer>(kernel, nets, table, rows, state, work, stop, done));
+    trainers.push_back(std::make_unique<Trainer>(kernel, nets, data, rows, state, work, stop, done));
   const bool finished =
       run_tasks(static_cast<int64_t>(groups.size()), threads, stop, done, poll,
                 [&](int thread, int64_t task) { trainers[thread]->train_group(groups[task], variances); });
