@@ -41,6 +41,7 @@ def test_every_cell_is_measured_once_on_each_instruction_set(tmp_path: Path, mon
         assert cell["flops"] == 2 * 20 * 2 * (2 * 3 * 4 + 3 * 4 * 2)
         assert cell["gflops"] == pytest.approx(cell["flops"] / cell["seconds"] / 1e9, rel=1e-4)
     text = (tmp_path / "kernel.md").read_text()
+    assert f"load was {result['machine']['load_average_before'][0]:g} before and " in text
     assert all(f"GFLOPS on {name}: optimisers, with relu" in text for name in sets)
 
 

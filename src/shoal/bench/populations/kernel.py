@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal import _native
 from shoal.bench import peers
-from shoal.bench.harness.machine import MatrixProduct, describe, require
+from shoal.bench.harness.machine import MatrixProduct, describe, load_average, require
 from shoal.bench.harness.measure import Contender, Tick, progress_bar, race, rounds
 from shoal.bench.harness.problems import Problem, random_data
 from shoal.bench.harness.report import Result
@@ -93,11 +93,12 @@ def run(settings: Settings) -> Result:
     total = sum(rounds(len(cells) + 1, settings.repeats) for cells in batches)
     with progress_bar("kernel", total) as tick:
         measured = [found for cells in batches for found in measure(cells, settings, product, tick)]
-    data = {"peak": product.as_dict(), "cells": measured}
+    loads = machine["load_average_before"], load_average()
+    data = {"peak": product.as_dict(), "load_average_after": loads[1], "cells": measured}
     written = {**asdict(settings), "shapes": list(map(str, settings.shapes)), "instruction_sets": sets}
     return Result(
         name="kernel", title="GFLOPS of the compiled kernel on one thread", machine=machine, settings=written,
-        data=data, tables=tables(measured, settings, sets), targets=[], notes=notes(settings, product, machine),
+        data=data, tables=tables(measured, settings, sets), targets=[], notes=notes(settings, product, loads),
         draw=lambda: draw(measured, settings, sets, product.gflops), seconds=time.perf_counter() - begun,
     )  # fmt: skip
 
@@ -198,8 +199,10 @@ def tables(measured: list[dict[str, Any]], settings: Settings, sets: Sequence[st
     return found
 
 
-def notes(settings: Settings, product: MatrixProduct, machine: dict[str, Any]) -> list[str]:
-    load = machine["load_average_before"]
+def notes(settings: Settings, product: MatrixProduct, loads: Sequence[list[float]]) -> list[str]:
+    load = " and ".join(
+        f"{values[0]:g} {when}" for values, when in zip(loads, ("before", "after"), strict=True) if values
+    )
     return [
         f"One thread trains {settings.members} networks of a shape on {settings.rows} rows with `Population.fit`; the "
         f"best of {settings.repeats} runs of at least {settings.seconds:g} s counts.",
@@ -207,7 +210,7 @@ def notes(settings: Settings, product: MatrixProduct, machine: dict[str, Any]) -
         "products, padding not counted: not those of activations, losses and optimisers.",
         f"torch's product of two {product.size} x {product.size} matrices reaches {product.gflops:.0f} GFLOPS on one "
         "thread, the best of all calls between the runs.",
-        *([f"The machine's load before was {load[0]:g} (1 for each busy core)."] if load else []),
+        *([f"The machine's load was {load} (1 for each busy core, this one included)."] if load else []),
     ]
 
 
