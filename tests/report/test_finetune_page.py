@@ -89,15 +89,15 @@ def test_the_headline_is_the_loss_after_beside_before_and_in_words():
     page = finetune_page(data)
     assert '<span class="figure">2.41</span>' in page
     assert "on 24 test rows that it did not learn from; before, it was 6.93." in text_of(page)
-    assert "had to pick from 11.1 equally likely tokens; before training, from 1,022" in text_of(page)
+    assert "had to choose among 11.1 equally likely tokens; before training, among 1,022" in text_of(page)
 
 
 @pytest.mark.parametrize(
     ("losses", "said", "unsaid"),
     [
-        ([6.9, 4.0, 2.5, 2.4, 2.9], "lowest, 2.4, at step 90 (after 2.3 epochs) and has turned up since", "falling"),
-        ([6.9, 5.9, 4.9, 3.9, 3.0], "still falling at the end: more epochs", "turned up"),
-        ([6.9, 4.0, 2.42, 2.4, 2.41], "levelled off by the end", "turned up"),
+        ([6.9, 4.0, 2.5, 2.4, 2.9], "lowest, 2.4, at step 90 (after 2.3 epochs) and has risen since", "falling"),
+        ([6.9, 5.9, 4.9, 3.9, 3.0], "still falling at the end: more epochs", "risen"),
+        ([6.9, 4.0, 2.42, 2.4, 2.41], "levelled off by the end", "risen"),
         ([2.0, 2.4, 3.0, 3.5, 4.0], "no lower than before training", "falling"),
         ([6.9, 2.4], "evaluation loss after training", "levelled off"),
     ],
@@ -111,16 +111,16 @@ def test_whether_to_train_longer_or_shorter_is_said(losses, said, unsaid):
     told = text_of(finetune_page(data)).split("Step by step")[0]
     assert said in told
     assert unsaid not in told
-    assert ("too good to be true" in told) == ("turned up" in said)
+    assert ("too optimistic" in told) == ("risen" in said)
 
 
 def test_without_test_rows_the_training_loss_does_not_pass_for_more():
     data = without(finetune_data(), *(key for key in KINDS if key.startswith("eval_")))
     page = finetune_page({**data, "result": None})
     assert f'<span class="figure">{of_step(data, 120)["loss"]:.3g}</span>' in page
-    assert "nothing here says how the model does on texts it has not seen" in page
+    assert "this page does not show how the model does on new texts" in page
     assert 'class="valid"' not in page
-    assert "perplexity" not in text_of(page).split("Words")[0]
+    assert "perplexity" not in text_of(page).split("Glossary")[0]
 
 
 def test_an_interrupted_run_says_so_and_shows_what_it_last_measured():
@@ -139,7 +139,7 @@ def test_a_resumed_run_is_marked_and_the_later_record_of_a_step_counts():
     data["log"].insert(0, {**of_step(data, 40), "loss": 98765.0})
     page = finetune_page(data)
     assert page.count('class="resumed"') == 2
-    assert "had ended at steps 40 and 80 and went on" in text_of(page)
+    assert "was resumed at steps 40 and 80" in text_of(page)
     assert "98,765" not in page
     assert "98765" not in page
     assert 'class="resumed"' not in finetune_page(finetune_data())
@@ -204,8 +204,8 @@ def test_very_long_samples_are_cut_and_that_is_said():
     data["samples"] = [{"after": "x" * 10_000}] * 30
     page = finetune_page(data)
     assert len(page) < 300_000
-    assert "4,000 characters more are not shown." in page
-    assert "10 samples more are not shown." in page
+    assert "4,000 more characters are not shown." in page
+    assert "10 more samples are not shown." in page
 
 
 # ---- one slider for all figures
