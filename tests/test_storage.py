@@ -64,7 +64,7 @@ def test_files_that_are_no_population_are_refused(tmp_path):
     with pytest.raises(ValueError, match="not a complete safetensors file"):
         Population.load(tmp_path / "junk")
     save_file({"a": np.zeros(3)}, tmp_path / "other")
-    with pytest.raises(ValueError, match="holds no Shoal population"):
+    with pytest.raises(ValueError, match="is not a Shoal population"):
         Population.load(tmp_path / "other")
 
 

@@ -38,7 +38,7 @@ def test_blank_cells_and_repeated_rows_are_left_out_and_said(tmp_path):
     assert found.read == 5
     assert found.notes == [
         "1 row left out: all cells are empty",
-        "1 row left out: the same text is there already",
+        "1 row left out: duplicate text",
         "1 row with an empty cell: that part is left out of the text",
     ]
     assert texts.prompt(["q", "hint", "a"], ["one", ""]) == "q:\none\n\na:\n", "as a text with that cell empty looks"
@@ -61,10 +61,10 @@ def test_what_is_cut_is_counted(tiny):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_workers_share_out_the_same_batches(size):
-    from shoal.finetune.trainer import Order
+    from shoal.finetune.trainer import WorkerBatches
 
-    orders = [Order(11, 4, seed=3, rank=rank, size=size) for rank in range(size)]
-    whole = list(Order(11, 4, seed=3, rank=0, size=1))
+    orders = [WorkerBatches(11, 4, seed=3, rank=rank, size=size) for rank in range(size)]
+    whole = list(WorkerBatches(11, 4, seed=3, rank=0, size=1))
     shares = list(zip(*orders, strict=True))
     assert [sorted(chain(*parts)) for parts in shares] == [sorted(batch) for batch in whole]
     assert sorted(chain(*whole)) == list(range(11)), "every row once"
@@ -89,7 +89,7 @@ def test_a_worker_without_rows_adds_nothing(tiny):
 
 def test_a_folder_that_is_no_model(tmp_path, tiny):
     def refused(folder: Path) -> str:
-        with pytest.raises(ValueError, match="is no model") as caught:
+        with pytest.raises(ValueError, match="is not a model") as caught:
             models.find(str(folder))
         return str(caught.value)
 
@@ -117,7 +117,7 @@ def test_models_that_cannot_be_read(tmp_path, tiny):
     with pytest.raises(ValueError, match="is not the configuration of a model"):
         models.load_config(tmp_path / "cut")
     (tmp_path / "cut" / "config.json").write_text('{"model_type": "t5"}')
-    with pytest.raises(ValueError, match="of type 't5', which does not write text on its own"):
+    with pytest.raises(ValueError, match="of type 't5', which is not a causal language model"):
         models.load_config(tmp_path / "cut")
     (tmp_path / "cut" / "tokenizer.json").write_text("{")
     with pytest.raises(ValueError, match=r"the tokenizer in .* cannot be read"):
@@ -253,7 +253,7 @@ def test_generate_refuses_before_it_loads(tmp_path, call, tiny):
         "format": place.FORMAT, "version": 1, "fingerprint": {}, "settings": {"columns": ["q", "a"]}
     })  # fmt: skip
     said = call(tmp_path, "generate", ".", "text", code=2)
-    assert "has not come to its end; give its shoal finetune command again" in said.stderr
+    assert "is not finished; repeat its shoal finetune command to resume it" in said.stderr
     shutil.copytree(tiny, tmp_path / "model")
     assert "give at most 1 of them" in call(tmp_path, "generate", ".", "one", "two", code=2).stderr
     assert "would all be the same" in call(tmp_path, "generate", ".", "one", "--samples", 2, code=2).stderr
@@ -271,7 +271,7 @@ def test_generate_reads_standard_input_draws_by_its_seed_and_cuts_what_is_too_lo
     assert one != other
     assert call(tmp_path, "generate", tiny, "数を足す", *flags, "--seed", 9).stdout != first
     said = call(tmp_path, "generate", tiny, "word " * 100, "--tokens", 5)
-    assert "the model looks at 64: its beginning is cut" in said.stderr
+    assert "the model takes 64: its beginning is cut" in said.stderr
 
 
 # ---- the screen and signals ----

@@ -33,9 +33,9 @@ def plain_steps(start: Path, settings: Settings, count: int) -> tuple[dict[str, 
     optimizer = torch.optim.AdamW(
         [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}], lr=1.0, eps=1e-6
     )
-    from shoal.finetune.trainer import Order
+    from shoal.finetune.trainer import WorkerBatches
 
-    order, losses = Order(14, 5, settings.seed, 0, 1), []
+    order, losses = WorkerBatches(14, 5, settings.seed, 0, 1), []
     for step in range(count):
         order.epoch = step // len(order)
         rows = list(order)[step % len(order)]
@@ -158,13 +158,13 @@ def test_without_a_checkpoint_the_log_begins_anew(tmp_path, tiny):
 
 
 def test_samples_go_on_with_their_own_prompts_in_a_small_context(tiny):
-    from shoal.finetune.writing import go_on
+    from shoal.finetune.writing import continue_text
 
     model, tokenizer = models.load_model(tiny), models.load_tokenizer(tiny)
     looked_at = []
     model.generate = lambda input_ids, **_: looked_at.append(input_ids) or input_ids
     for prompt in ("one two three", "four five six " * 40):
-        go_on(model, tokenizer, prompt, 120, 64)
+        continue_text(model, tokenizer, prompt, 120, 64)
     assert tokenizer.decode(looked_at[0][0]) == "one two three"
     assert len(looked_at[1][0]) == 48, "a quarter is left to write"
 
@@ -204,7 +204,7 @@ def test_a_disk_that_is_too_small_is_found_out_before(small_disk):
 
 def test_a_disk_that_fills_up_ends_the_run_in_one_sentence(small_disk, tiny):
     with pytest.raises(
-        OSError, match=r"no space is left in .*checkpoints; make some, and the same command goes on"
+        OSError, match=r"no space is left in .*checkpoints; free some, then repeat the command: it resumes"
     ) as caught:
         worker(small_disk / "run", tiny, save_every=2)
     assert "\n" not in str(caught.value)
