@@ -1,4 +1,4 @@
-"""The parts of fine-tuning: texts, batches, models that are none, bad input."""
+"""The parts of fine-tuning: texts, batches, invalid models, bad input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(path: Path, *rows: tuple[str, ...]) -> Path:
     return path
 
 
-def test_blank_cells_and_repeated_rows_are_left_out_and_said(tmp_path):
+def test_blank_cells_and_repeated_rows_are_left_out_with_a_note(tmp_path):
     path = write(tmp_path / "a.csv", ("q", "n", "a"), ("one", "1", "  x = 1\n"), ("one", "2", "  x = 1\n"),
                  ("", "3", " "), ("two", "4", ""), ("none", "5", "NA"))  # fmt: skip
     found = texts.read(path, ["q,a"])
@@ -47,7 +47,7 @@ def test_blank_cells_and_repeated_rows_are_left_out_and_said(tmp_path):
     assert texts.read(path, ["-1"]).columns == ("a",)
 
 
-def test_what_is_cut_is_counted(tiny):
+def test_cut_texts_are_counted(tiny):
     tokenizer = models.load_tokenizer(tiny)
     whole = tokens.encode(ROWS, tokenizer, 1000)
     lengths = [len(whole[row]) for row in range(len(ROWS))]
@@ -60,7 +60,7 @@ def test_what_is_cut_is_counted(tiny):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_workers_share_out_the_same_batches(size):
+def test_batches_do_not_depend_on_the_number_of_workers(size):
     from shoal.finetune.trainer import WorkerBatches
 
     orders = [WorkerBatches(11, 4, seed=3, rank=rank, size=size) for rank in range(size)]
@@ -87,7 +87,7 @@ def test_a_worker_without_rows_adds_nothing(tiny):
 # ---- models ----
 
 
-def test_a_folder_that_is_no_model(tmp_path, tiny):
+def test_a_folder_that_is_not_a_model(tmp_path, tiny):
     def refused(folder: Path) -> str:
         with pytest.raises(ValueError, match="is not a model") as caught:
             models.find(str(folder))
@@ -114,7 +114,7 @@ def test_models_that_cannot_be_read(tmp_path, tiny):
     with pytest.raises(ValueError, match="damaged or cut off"):
         models.count_parameters(tmp_path / "cut")
     (tmp_path / "cut" / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="is not the configuration of a model"):
+    with pytest.raises(ValueError, match="is not a model configuration"):
         models.load_config(tmp_path / "cut")
     (tmp_path / "cut" / "config.json").write_text('{"model_type": "t5"}')
     with pytest.raises(ValueError, match="of type 't5', which is not a causal language model"):
@@ -145,7 +145,7 @@ def test_names_on_the_hub_without_a_connection(tmp_path, tiny, monkeypatch):
 # ---- folders of runs ----
 
 
-def test_a_run_goes_on_only_where_it_is_the_same_run(tmp_path, monkeypatch, tiny):
+def test_only_the_same_run_is_resumed(tmp_path, monkeypatch, tiny):
     monkeypatch.chdir(tmp_path)
     marks = {"data": "x", "epochs": 3}
     assert place.choose(None, "a-tiny", marks) == (Path("shoal-runs/a-tiny-1"), False)
@@ -173,7 +173,7 @@ def test_a_run_goes_on_only_where_it_is_the_same_run(tmp_path, monkeypatch, tiny
         place.choose(Path("shoal-runs"), "", marks)
 
 
-def test_fresh_begins_anew_in_the_folder_that_was_named(tmp_path):
+def test_fresh_starts_over_in_the_named_folder(tmp_path):
     marks = {"data": "x"}
     out = tmp_path / "out"
     (out / "checkpoints").mkdir(parents=True)
@@ -193,7 +193,7 @@ def test_names_with_brackets_are_found_again(tmp_path, monkeypatch):
     assert place.choose(None, "t[1]-tiny", {}) == (path, True)
 
 
-def test_a_folder_in_which_nothing_came_to_pass_goes_again(tmp_path):
+def test_the_folder_of_a_run_that_never_started_is_removed(tmp_path):
     with place.opened(tmp_path / "runs" / "one", "", {}) as (path, _):
         (path / "settings.json").write_text("{}")
     assert not (tmp_path / "runs").exists()
@@ -237,7 +237,7 @@ def test_a_changed_model_is_another_run(tmp_path, tiny):
         (["a.csv", "--model", "tiny", "--out", "empty.csv"], "--out must be a new folder"),
     ],
 )
-def test_bad_input_ends_in_one_sentence(tmp_path, call, arguments, words):
+def test_bad_input_gives_an_error_of_one_sentence(tmp_path, call, arguments, words):
     write(tmp_path / "a.csv", ("q", "answer"), ("one", "1"), ("two", "2"))
     write(tmp_path / "one.csv", ("q", "answer"), ("one", "1"))
     write(tmp_path / "blank.csv", ("q", "answer"), (" ", ""), ("", " "))
@@ -248,7 +248,7 @@ def test_bad_input_ends_in_one_sentence(tmp_path, call, arguments, words):
     assert not (tmp_path / "shoal-runs").exists()
 
 
-def test_generate_refuses_before_it_loads(tmp_path, call, tiny):
+def test_generate_checks_its_input_before_loading_the_model(tmp_path, call, tiny):
     checkpoints.write_json(tmp_path / "settings.json", {
         "format": place.FORMAT, "version": 1, "fingerprint": {}, "settings": {"columns": ["q", "a"]}
     })  # fmt: skip
@@ -284,7 +284,7 @@ def test_the_screen_shows_texts_as_they_are(capsys):
     assert capsys.readouterr().out == "a[i:key:j] = ':fish:' [bold]\n"
 
 
-def test_sigterm_is_heard_where_ctrl_c_is_ignored():
+def test_sigterm_works_where_ctrl_c_is_ignored():
     """As in a command that a script has put into the background."""
     from shoal.progress import interruptible
 

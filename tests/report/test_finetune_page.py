@@ -1,4 +1,4 @@
-"""The page of a fine-tuning run, as a file and in a real browser: its words, its one slider, its gaps, its readers."""
+"""The page of a fine-tuning run, as a file and in a real browser: texts, slider, missing values, accessibility."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SMALL = [key for key in KINDS if key not in ("loss", "eval_loss")]
 
 
 def of_step(data, step):
-    """All that the log says of a step."""
+    """The values of all records of a step."""
     return {key: value for record in data["log"] if record["step"] == step for key, value in record.items()}
 
 
 def without(data, *keys):
-    """The data with some numbers gone from every record of the log."""
+    """The data without some keys in every record of the log."""
     log = [{key: value for key, value in record.items() if key not in keys} for record in data["log"]]
     return {**data, "log": log}
 
 
 def text_of(page):
-    """The words of a page that was not opened in a browser."""
+    """The text of a page, without a browser."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", page.split('<main id="main"')[1].split("</main>")[0]))
 
 
@@ -45,13 +45,13 @@ def words_of(page):
 
 
 def move_to(page, place):
-    """The slider, without a key press for every stop on the way."""
+    """Move the slider at once, without a key press per stop."""
     script = "(slider, place) => { slider.value = place; slider.dispatchEvent(new Event('input')); }"
     page.locator(".slider input").evaluate(script, place)
 
 
 def cursors(page):
-    """Where each figure's cursor stands, as a number of its axis, and whether it can be seen."""
+    """The position of each figure's cursor on its axis, and whether it is visible."""
     return page.eval_on_selector_all(
         ".course svg[data-plot]",
         """all => all.map(image => {
@@ -83,7 +83,7 @@ def test_the_page_is_one_small_file_with_its_own_scripts_only(tmp_path):
     assert all(files("shoal.report").joinpath("assets", name).is_file() for name in (*SCRIPTS, *STYLES))
 
 
-def test_the_headline_is_the_loss_after_beside_before_and_in_words():
+def test_the_headline_shows_loss_and_perplexity_after_and_before():
     data = finetune_data()
     data["result"] |= {"loss_before": 6.93, "loss_after": 2.41}
     page = finetune_page(data)
@@ -102,7 +102,7 @@ def test_the_headline_is_the_loss_after_beside_before_and_in_words():
         ([6.9, 2.4], "evaluation loss after training", "levelled off"),
     ],
 )
-def test_whether_to_train_longer_or_shorter_is_said(losses, said, unsaid):
+def test_advice_to_train_longer_or_shorter(losses, said, unsaid):
     data = without(finetune_data(), "eval_loss")
     steps = [round(120 * place / (len(losses) - 1)) for place in range(len(losses))]
     data["log"] += [{"step": step, "eval_loss": loss} for step, loss in zip(steps, losses, strict=True)]
@@ -114,7 +114,7 @@ def test_whether_to_train_longer_or_shorter_is_said(losses, said, unsaid):
     assert ("too optimistic" in told) == ("risen" in said)
 
 
-def test_without_test_rows_the_training_loss_does_not_pass_for_more():
+def test_without_test_rows_the_training_loss_comes_with_a_warning():
     data = without(finetune_data(), *(key for key in KINDS if key.startswith("eval_")))
     page = finetune_page({**data, "result": None})
     assert f'<span class="figure">{of_step(data, 120)["loss"]:.3g}</span>' in page
@@ -157,7 +157,7 @@ def test_a_hundred_thousand_records_make_a_small_page_soon():
     assert "92,000" in page
 
 
-def test_thinned_lines_lose_no_peak():
+def test_grouped_points_keep_every_peak():
     data = finetune_data(steps=2000)
     before = finetune_page(data)
     next(record for record in data["log"] if record["step"] == 1007)["loss"] += 3
@@ -199,7 +199,7 @@ def test_the_share_of_weights_that_lora_trains():
     assert "rank 8, alpha 16" in told
 
 
-def test_very_long_samples_are_cut_and_that_is_said():
+def test_very_long_samples_are_cut_with_a_note():
     data = finetune_data()
     data["samples"] = [{"after": "x" * 10_000}] * 30
     page = finetune_page(data)
@@ -233,7 +233,7 @@ def test_the_slider_moves_the_cursor_in_all_figures_and_the_words_match_the_data
         assert number == pytest.approx(found[key], rel=6e-3), key
 
 
-def test_the_pointer_over_any_figure_moves_all_and_old_evaluations_say_their_step(visit_run):
+def test_the_pointer_over_any_figure_moves_all_and_older_evaluations_name_their_step(visit_run):
     data = finetune_data()
     page = visit_run(data)
     image = page.locator("#figure-grad-norm")
@@ -274,7 +274,7 @@ def test_a_long_run_stops_at_real_steps_with_their_exact_numbers(visit_run):
 # ---- gaps, missing parts, hostile texts
 
 
-def test_gaps_are_gaps_and_dashes(visit_run):
+def test_missing_values_are_gaps_in_lines_and_dashes_in_text(visit_run):
     data = finetune_data()
     for record in data["log"]:
         if 50 <= record["step"] < 60:
@@ -313,7 +313,7 @@ def test_any_part_may_be_missing(visit_run):
     assert not {"None", "nan", "null", "undefined"} & words_of(visit_run(data))
 
 
-def test_hostile_strings_are_text_and_nothing_more(visit_run):
+def test_hostile_strings_are_shown_as_text(visit_run):
     data = finetune_data()
     data |= {"title": NASTY, "created": NASTY, "version": NASTY, "samples": [dict.fromkeys(data["samples"][0], NASTY)]}
     data["run"] |= {"model": NASTY, "processor": NASTY, "schedule": NASTY, "device": NASTY, "lora": {NASTY: NASTY}}
@@ -329,7 +329,7 @@ def test_hostile_strings_are_text_and_nothing_more(visit_run):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_samples_keep_their_lines_and_show_what_has_no_picture(visit_run):
+def test_samples_keep_line_breaks_and_show_control_characters(visit_run):
     data = finetune_data()
     data["samples"][0]["before"] = "\n\n  two lines down\x00\x1b\tend"
     page = visit_run(data)
@@ -339,10 +339,10 @@ def test_samples_keep_their_lines_and_show_what_has_no_picture(visit_run):
     assert page.locator(".after").nth(1).locator(".empty").inner_text() == "nothing"
 
 
-# ---- for everybody
+# ---- accessibility
 
 
-def test_a_phone_never_scrolls_sideways_and_a_finger_moves_the_cursor(visit_run):
+def test_a_phone_never_scrolls_sideways_and_touch_moves_the_cursor(visit_run):
     data = finetune_data(steps=2000, every=100)
     data["title"] = data["run"]["model"] = "a_very_long_name_without_any_break_that_goes_on_and_on_and_on.csv"
     data["samples"][0]["after"] = "x = " + "very_long_name" * 40
@@ -381,7 +381,7 @@ def test_contrast_in_both_themes(visit_run, scheme):
     assert len(set(tops)) == 1  # side by side on a desk
 
 
-def test_paper_has_all_figures_and_no_slider(visit_run):
+def test_print_has_all_figures_and_no_slider(visit_run):
     page = visit_run(finetune_data(), color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 690, "height": 980})  # A4 between its margins
@@ -392,7 +392,7 @@ def test_paper_has_all_figures_and_no_slider(visit_run):
     assert page.evaluate("document.documentElement.scrollWidth") == 690
 
 
-def test_a_screen_reader_finds_its_way(visit_run):
+def test_headings_landmarks_and_labels_for_screen_readers(visit_run):
     page = visit_run(finetune_data())
     assert {name: wrong for name, wrong in page.evaluate(STRUCTURE).items() if wrong} == {}
     assert [page.get_by_role(role).count() for role in ("banner", "main", "contentinfo", "slider")] == [1, 1, 1, 1]
@@ -403,7 +403,7 @@ def test_a_screen_reader_finds_its_way(visit_run):
     assert links == ["#result", "#course", "#samples", "#training", "#data", "#words"]
 
 
-def test_without_javascript_everything_is_told(visit_run):
+def test_without_javascript_the_content_is_complete(visit_run):
     data = finetune_data()
     page = visit_run(data, java_script_enabled=False)
     assert page.locator(".course svg:visible").count() == 10
