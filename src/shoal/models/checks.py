@@ -10,11 +10,12 @@ import numpy as np
 
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.model import Model
-from shoal.tables.schema import DROPPED, USED
+from shoal.tables.kinds import KINDS
+from shoal.tables.schema import DROPPED
 from shoal.tables.table import Table
 
 TEMPERATURE = (0.01, 100.0)  # the search looks at far fewer
-KINDS = {"classifier": (CLASSIFICATION, MULTILABEL), "regressor": (REGRESSION,)}
+TASKS = {"classifier": (CLASSIFICATION, MULTILABEL), "regressor": (REGRESSION,)}
 LARGEST = 1 << 31
 UNEVEN = 1e-6  # by which weights of parts may miss one in all
 FIELDS = (
@@ -36,9 +37,9 @@ def check_body(body: Mapping[str, Any], parameters: Iterable[str]) -> None:
     jobs = body["parameters"].get("n_jobs")
     if jobs is not None:
         whole("parameters.n_jobs", jobs, -LARGEST)
-    one_of("kind", body["kind"], KINDS)
+    one_of("kind", body["kind"], TASKS)
     task = a("task", body["task"], dict)
-    one_of("task.kind", task.get("kind"), KINDS[body["kind"]])
+    one_of("task.kind", task.get("kind"), TASKS[body["kind"]])
     whole("task.n_outputs", task.get("n_outputs"), 1)
     number("temperature", body["temperature"], *TEMPERATURE)
     _check_schema(body)
@@ -50,7 +51,7 @@ def check_body(body: Mapping[str, Any], parameters: Iterable[str]) -> None:
 def _check_schema(body: Mapping[str, Any]) -> None:
     columns = a("schema.columns", a("schema", body["schema"], dict).get("columns"), list)
     for j, column in enumerate(columns):
-        one_of(f"schema.columns.{j}.kind", a(f"schema.columns.{j}", column, dict).get("kind"), (*USED, *DROPPED))
+        one_of(f"schema.columns.{j}.kind", a(f"schema.columns.{j}", column, dict).get("kind"), (*KINDS, *DROPPED))
         a(f"schema.columns.{j}.name", column.get("name"), str)
     count = whole("results.n_features_in_", a("results", body["results"], dict).get("n_features_in_"), 1)
     if count != len(columns):

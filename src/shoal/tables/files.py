@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from shoal.members import nearest
-from shoal.tables.cells import Unlike, all_numbers, read_columns, typed
-from shoal.tables.guess import decode, guess_header, guess_quote, guess_separator
+from shoal.tables.csv_columns import Unlike, all_numbers, read_columns, typed
+from shoal.tables.dialect import decode, guess_header, guess_quote, guess_separator
+from shoal.tables.frames import refuse_infinite
+from shoal.tables.missing import is_missing, missing_cells
 from shoal.tables.reading import Reading
 from shoal.tables.table import Table, unique_names, without_infinities
 
@@ -85,7 +87,7 @@ def read_table(
     names, columns = _drop_nameless(names, columns, understood)
     table = without_infinities(Table.of(Table(_unique(names, understood), columns)), missing)
     understood.rows, understood.columns = len(table), len(table.names)
-    understood.missing = sum(_missing(column) for column in table.columns)
+    understood.missing = sum(int(missing_cells(column).sum()) for column in table.columns)
     return _finite(table), understood
 
 
@@ -100,7 +102,7 @@ def read_texts(
     content = _content(path)
     if _is_parquet(content, path):
         table, understood = _read_parquet(path)
-        columns = [["" if _gone(cell) else str(cell) for cell in column] for column in table.columns]
+        columns = [["" if is_missing(cell) else str(cell) for cell in column] for column in table.columns]
         return table.names, [list(row) for row in zip(*columns, strict=True)], understood
     _, text, understood = _begin(content, path, sep, None)
     names, rows = _read_rows(text, header, understood)
@@ -176,7 +178,7 @@ def _read_parquet(path: Path, missing: Sequence[str] = ()) -> tuple[Table, Under
     table = Reading(tuple(missing)).without_marks(table)
     understood = Understood(str(path), "parquet", len(table), len(table.names))
     understood.notes += [str(warning.message) for warning in caught if "more than once" in str(warning.message)]
-    understood.missing = sum(_missing(column) for column in table.columns)
+    understood.missing = sum(int(missing_cells(column).sum()) for column in table.columns)
     return table, understood
 
 
@@ -342,7 +344,7 @@ def _drop_nameless(
     names: list[str], columns: list[np.ndarray], understood: Understood
 ) -> tuple[list[str], list[np.ndarray]]:
     """Lines that end in a separator make a last column without name and cells."""
-    if len(names) > 1 and _missing(columns[-1]) == len(columns[-1]) and (not names[-1] or not understood.header):
+    if len(names) > 1 and missing_cells(columns[-1]).all() and (not names[-1] or not understood.header):
         understood.notes.append("the last column is left out: all its cells are empty")
         return names[:-1], columns[:-1]
     return names, columns
@@ -355,19 +357,7 @@ def _unique(names: list[str], understood: Understood) -> list[str]:
 
 
 def _finite(table: Table) -> Table:
-    from shoal.tables.columns import refuse_infinite
-
     for name, column in zip(table.names, table.columns, strict=True):
         if column.dtype == np.float64:
             refuse_infinite(column, name)
     return table
-
-
-def _gone(cell: Any) -> bool:
-    return cell is None or cell != cell  # what is not a number or a time is not equal to itself
-
-
-def _missing(column: np.ndarray) -> int:
-    if column.dtype == object:
-        return sum(cell is None for cell in column)
-    return int(np.isnan(column).sum()) if column.dtype.kind == "f" else 0

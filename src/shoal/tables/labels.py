@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
+
+from shoal.tables.missing import is_missing, missing_cells
 
 LARGEST_TARGET = 1e37  # predictions are kept in single precision, which ends at 3e38
 SMALLEST_TARGET = 1e-30
@@ -38,7 +39,8 @@ def plain_name(y: Any, known: str | None) -> str | None:
 
 
 def _refuse_missing(y: np.ndarray, name: str) -> None:
-    missing = _rows(np.array([_is_missing(cell) for cell in y.ravel()]) if y.dtype == object else y != y, y)
+    cells = y.ravel()  # a blank string may be a class
+    missing = _rows(np.array([is_missing(c) for c in cells]) if y.dtype == object else missing_cells(cells), y)
     if missing:
         raise ValueError(
             f"Input y contains NaN: the {name} is missing in {missing:,} of {len(y):,} rows; leave those rows out, or "
@@ -50,11 +52,6 @@ def _refuse_missing(y: np.ndarray, name: str) -> None:
             f"Input y contains infinity: the {name} is infinite in {infinite:,} of {len(y):,} rows; leave those rows "
             "out, or give their values as numbers"
         )
-
-
-def _is_missing(cell: Any) -> bool:
-    """None, NaN, or what pandas has for them."""
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, Real) and cell != cell)
 
 
 def _rows(bad: np.ndarray, y: np.ndarray) -> int:

@@ -10,7 +10,7 @@ import datetime
 import re
 from collections.abc import Callable, Sequence
 
-from shoal.tables.table import MISSING_MARKERS
+from shoal.tables.missing import is_marker
 
 NUMBER_STYLES = ("plain", "signs", "comma")
 SIGNS = re.compile(r"^[-+]?\s*[$€£¥]?\s*[-+]?(\d{1,3}([,' ]\d{3})+|\d+)?(\.\d*)?\s*[%$€£¥]?$")
@@ -25,12 +25,6 @@ DAYS = (
 DATE_STYLES = ("iso", *(day + time for day in DAYS for time in TIMES), "%Y-%m", "%Y/%m", "%b %Y", "%B %Y", "%m/%Y")
 OTHER_ORDER = {"%m/%d": "%d/%m", "%m.%d": "%d.%m", "%m-%d": "%d-%m"}
 LONGEST_DATE = 40
-ZERO = datetime.datetime(1970, 1, 1)
-
-
-def is_marker(text: str) -> bool:
-    """Whether a cell says that its value is missing."""
-    return text.strip().lower() in MISSING_MARKERS
 
 
 def number(text: str, style: str) -> float | None:

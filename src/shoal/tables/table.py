@@ -11,12 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tables import columns as convert
-
-# Cells of text files that stand for a missing value, lower case. The blank cell is one of them.
-MISSING_MARKERS = frozenset(
-    {"", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "-nan", "null", "none", "?", "-", "--", ".", "missing", "nil"}
-)
+from shoal.tables import frames
+from shoal.tables.missing import missing_cells
 
 
 class Table:
@@ -137,9 +133,10 @@ def factorise(column: np.ndarray) -> tuple[np.ndarray, list[str | None]]:
 
 
 def _codes(column: np.ndarray) -> np.ndarray:
-    if column.dtype.kind == "M":
-        return np.where(np.isnat(column), -np.inf, column.astype(np.int64).astype(np.float64))
-    return np.where(np.isnan(column), -np.inf, column) + 0.0 if column.dtype.kind == "f" else column.astype(np.float64)
+    if column.dtype == bool:
+        return column.astype(np.float64)
+    numbers = column.astype(np.int64).astype(np.float64) if column.dtype.kind == "M" else column
+    return np.where(missing_cells(column), -np.inf, numbers) + 0.0  # -0.0 becomes 0.0
 
 
 def _convert(X: Any, names: Sequence[str] | None) -> Table:
@@ -148,14 +145,14 @@ def _convert(X: Any, names: Sequence[str] | None) -> Table:
     if hasattr(X, "collect_schema") and hasattr(X, "collect"):
         X = X.collect()  # a lazy frame of polars
     if hasattr(X, "get_columns"):
-        return _from_columns([(c.name, *convert.from_polars(c, c.name)) for c in X.get_columns()], names)
+        return _from_columns([(c.name, *frames.from_polars(c, c.name)) for c in X.get_columns()], names)
     if hasattr(X, "column_names") and hasattr(X, "itercolumns"):
         pairs = zip(X.column_names, X.itercolumns(), strict=True)
-        return _from_columns([(name, *convert.from_arrow(c, name)) for name, c in pairs], names)
+        return _from_columns([(name, *frames.from_arrow(c, name)) for name, c in pairs], names)
     X = rows_as_columns(X)
     if isinstance(X, dict):
         X = _as_columns(X)
-        return _from_columns([(str(name), convert.from_array(c, str(name)), False) for name, c in X.items()], names)
+        return _from_columns([(str(name), frames.from_array(c, str(name)), False) for name, c in X.items()], names)
     if hasattr(X, "nnz") and hasattr(X, "toarray"):
         raise TypeError(f"a sparse matrix ({type(X).__name__}) is not supported: give X.toarray()")
     return _from_array(X, names)
@@ -191,7 +188,7 @@ def _from_pandas(frame: Any, names: Sequence[str] | None) -> Table:
     dtypes = list(frame.dtypes)
     if dtypes and all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in dtypes):
         return Table(found, block=np.ascontiguousarray(frame.to_numpy(dtype=np.float64)))
-    parts = [(name, *convert.from_pandas(frame.iloc[:, j], name)) for j, name in enumerate(found)]
+    parts = [(name, *frames.from_pandas(frame.iloc[:, j], name)) for j, name in enumerate(found)]
     return _from_columns(parts, found)
 
 
@@ -223,7 +220,7 @@ def _from_array(X: Any, names: Sequence[str] | None) -> Table:
         if isinstance(array, np.ma.MaskedArray):
             array = np.ma.filled(array.astype(np.float64), np.nan)
         return Table(found, block=np.asarray(array, dtype=np.float64))
-    columns = [convert.from_array(array[:, j], name) for j, name in enumerate(found)]
+    columns = [frames.from_array(array[:, j], name) for j, name in enumerate(found)]
     return _from_columns([(name, column, False) for name, column in zip(found, columns, strict=True)], found)
 
 
@@ -290,4 +287,4 @@ def _refuse_infinities(table: Table) -> None:
         return
     for name, column in zip(table.names, table.columns, strict=True):
         if column.dtype == np.float64:
-            convert.refuse_infinite(column, name)
+            frames.refuse_infinite(column, name)

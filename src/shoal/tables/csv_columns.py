@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tables.table import MISSING_MARKERS
+from shoal.tables.missing import is_marker
 
 BLOCK = 500  # rows; few, so that their cells stay in the processor's cache
 RESTARTS = 3  # after cells that are no numbers in columns that began with numbers
@@ -63,13 +63,9 @@ class _Known(dict[str, Any]):
         return value
 
 
-def _is_missing(bare: str, markers: frozenset[str]) -> bool:
-    return bare.lower() in MISSING_MARKERS or bare in markers
-
-
 def _number(cell: str, markers: frozenset[str]) -> float:
     """As Python reads it, but for the underscore: "1_2" is a code, not twelve."""
-    if _is_missing(cell.strip(), markers):
+    if is_marker(cell, markers):
         return float("nan")
     if "_" in cell:
         raise ValueError("underscore")
@@ -77,8 +73,7 @@ def _number(cell: str, markers: frozenset[str]) -> float:
 
 
 def _string(cell: str, markers: frozenset[str]) -> str | None:
-    bare = cell.strip()
-    return None if _is_missing(bare, markers) else bare
+    return None if is_marker(cell, markers) else cell.strip()
 
 
 def read_columns(

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 
 from shoal.tables import parse
+from shoal.tables.missing import is_marker
 
 SEPARATORS = (",", "\t", ";", "|", " ")
 LINES = 200  # that guesses look at
@@ -74,9 +75,9 @@ def guess_header(rows: list[list[str]]) -> bool:
 def _vote(first: str, others: list[str]) -> int:
     """1 for a name, -1 for data, 0 for no opinion."""
     if _all_numbers(others):
-        return 0 if parse.is_marker(first) else -1 if _is_number(first) else 1
-    rest = [cell.strip() for cell in others if not parse.is_marker(cell)]
-    if not rest or parse.is_marker(first):
+        return 0 if is_marker(first) else -1 if _is_number(first) else 1
+    rest = [cell.strip() for cell in others if not is_marker(cell)]
+    if not rest or is_marker(first):
         return 0
     if parse.number_style(rest):
         return -1 if _is_number(first) else 1

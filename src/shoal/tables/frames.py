@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-MISSING_TYPES = {"NoneType", "NAType", "NaTType", "MaskedConstant"}
+from shoal.tables.missing import MISSING_TYPES, is_missing
+
 DATE_TYPES = (datetime.date, np.datetime64)  # datetime.datetime and pandas.Timestamp are dates, too
-DAY = datetime.timedelta(days=1)
 
 
 def from_array(values: Any, name: str) -> np.ndarray:
@@ -110,12 +110,6 @@ def cell_text(value: Any) -> str | None:
         number = float(value)
         return str(int(number)) if number.is_integer() else repr(number)
     return str(value)
-
-
-def is_missing(value: Any) -> bool:
-    if type(value).__name__ in MISSING_TYPES:
-        return True
-    return isinstance(value, (float, np.floating, np.datetime64, np.timedelta64)) and value != value
 
 
 def refuse_infinite(column: np.ndarray, name: str) -> None:
