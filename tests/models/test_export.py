@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli.export import export as export_command
-from shoal.models.export import export
-from shoal.models.export.blueprint import draw
+from shoal.models.export.comparison import compare, made_up_rows, runtime_inputs
+from shoal.models.export.plan import make_plan
+from shoal.models.export.registry import EXPORTERS
+from shoal.models.export.writing import export_model
 from shoal.search.final_model import make_model
 from shoal.tables.table import Table
 
@@ -43,9 +45,9 @@ def run_onnx(path, **inputs):
 
 def agrees(estimator, to, path, X):
     """Export, with the check on rows of the table; then the check on made-up rows, which reach further."""
-    given = export.export_model(estimator, to, path, X)
-    model, writer = estimator.model_, {"onnx": export_onnx, "torch": export_torch}[to]
-    made_up = export._compare(model, draw(model), writer, path, export.made_up_rows(model), True)
+    given = export_model(estimator, to, path, X)
+    model = estimator.model_
+    made_up = compare(model, make_plan(model), EXPORTERS[to], path, made_up_rows(model), True)
     assert (given.rows, given.made_up, made_up.rows, made_up.made_up) == (len(X), False, 1000, True)
     assert given.relative < CLOSE
     assert made_up.relative < CLOSE
@@ -54,13 +56,13 @@ def agrees(estimator, to, path, X):
 
 def module_agrees(model, X):
     """The PyTorch module itself, without the seconds that writing and reading a file take."""
-    for table in (Table.of(X), export.made_up_rows(model)):
-        blueprint = draw(model)
+    for table in (Table.of(X), made_up_rows(model)):
+        plan = make_plan(model)
         with torch.no_grad():
-            numbers = torch.from_numpy(export.runtime_inputs(model, blueprint, table)["numbers"])
-            got = export_torch.ExportedModel(blueprint)(numbers).numpy()
+            numbers = torch.from_numpy(runtime_inputs(model, plan, table)["numbers"])
+            got = export_torch.ExportedModel(plan)(numbers).numpy()
         expected = model.predict(table)
-        spread = blueprint.target["scale"].max(axis=0)
+        spread = plan.target["scale"].max(axis=0)
         assert (np.abs(got - expected) / spread).max() < CLOSE
         assert (expected.std(axis=0) > 0.01 * spread).all(), "a constant prediction would agree with anything"
 
@@ -94,7 +96,7 @@ def exported(iris, tmp_path_factory):
     estimator, X = iris
     folder = tmp_path_factory.mktemp("exported")
     for to in ("torch", "onnx"):
-        agrees(estimator, to, folder / f"m{export.SUFFIXES[to]}", X)
+        agrees(estimator, to, folder / f"m{EXPORTERS[to].suffix}", X)
     return folder
 
 
@@ -175,7 +177,7 @@ def test_views_of_numbers(tmp_path, encoding):
     estimator = shoal.ShoalClassifier(space=space, strategy="grid", epochs=4, cv=3, seeds=1, n_jobs=1).fit(X, y)
     assert set(estimator.model_.networks) == {encoding}
     agrees(estimator, "onnx", tmp_path / "m.onnx", X)
-    graph = export_onnx.build(draw(estimator.model_), {}).graph
+    graph = export_onnx.build(make_plan(estimator.model_), {}).graph
     unused = {entry.name for entry in graph.initializer} - {name for node in graph.node for name in node.input}
     assert not unused, "runtimes print a warning about these"
     module_agrees(estimator.model_, X)
@@ -245,8 +247,8 @@ def test_folds_that_encode_differently(tmp_path):
     halves = [(np.arange(60), np.arange(60, 120)), (np.arange(60, 120), np.arange(60))]
     space = {"hidden": [(6,)], "encoding": ["plain", "piecewise"], "learning_rate": [1e-2]}
     estimator = shoal.ShoalClassifier(space, strategy="grid", cv=halves, refit=False, seeds=1, epochs=4).fit(X, y)
-    encoders = [fold.encoder for fold in estimator.model_.folds]
-    assert encoders[0].missing != encoders[1].missing
+    one, two = (fold.encoder.columns for fold in estimator.model_.folds)
+    assert (one["x3"].missing, two["x3"].missing) == (False, True)
     for encoding in ("plain", "piecewise"):
         search = estimator._run.search
         candidate = next(candidate for candidate in search.candidates if candidate.recipe.encoding == encoding)
@@ -280,9 +282,7 @@ def test_categories_go_to_onnx_as_strings(tmp_path):
     assert {column.name: column.kind for column in estimator.schema_.used} == {
         "size": "number", "colour": "category", "city": "category", "new": "boolean", "side": "category",
     }  # fmt: skip
-    assert any(fold.encoder.categories["city"].frequent for fold in estimator.model_.folds), (
-        "frequencies are tried, too"
-    )
+    assert any(fold.encoder.columns["city"].frequent for fold in estimator.model_.folds), "frequencies are tried, too"
     agrees(estimator, "onnx", tmp_path / "m.onnx", Table.of(columns))
     numbers = np.array([[0.5, 1.0], [np.nan, 0.0]])
     strings = np.array([["red", "city 3", "left"], ["", "Atlantis", "right"]], dtype=object)
@@ -291,7 +291,7 @@ def test_categories_go_to_onnx_as_strings(tmp_path):
     got = run_onnx(tmp_path / "m.onnx", numbers=numbers, categories=strings)["probabilities"]
     np.testing.assert_allclose(got, estimator.predict_proba(Table.of(rows)), atol=CLOSE)
     with pytest.raises(ValueError, match=r"'colour' \(category\), 'city' \(category\).*--to onnx.*shoal predict"):
-        export.export_model(estimator, "torch", tmp_path / "m.pt2")
+        export_model(estimator, "torch", tmp_path / "m.pt2")
 
 
 def test_categories_alone(tmp_path):
@@ -306,7 +306,7 @@ def test_dates_and_texts_are_refused_by_name(tmp_path):
     estimator = shoal.ShoalClassifier(**QUICK).fit(Table.of({"size": columns["size"], "day": day}), y)
     for to in ("torch", "onnx"):
         with pytest.raises(ValueError, match=r"column 'day' \(date\).*use `shoal predict`"):
-            export.export_model(estimator, to, tmp_path / f"m{export.SUFFIXES[to]}")
+            export_model(estimator, to, tmp_path / f"m{EXPORTERS[to].suffix}")
     assert not list(tmp_path.iterdir())
 
 
@@ -319,10 +319,10 @@ def test_a_wrong_export_is_not_kept(iris, tmp_path, monkeypatch):
     place.write_bytes(b"an earlier export")
     temper = export_onnx._temper
     monkeypatch.setattr(
-        export_onnx, "_temper", lambda graph, blueprint, p: temper(graph, replace(blueprint, temperature=0.71), p)
+        export_onnx, "_temper", lambda graph, plan, p: temper(graph, replace(plan, temperature=0.71), p)
     )
     with pytest.raises(ValueError, match="nothing was kept"):
-        export.export_model(estimator, "onnx", place)
+        export_model(estimator, "onnx", place)
     assert place.read_bytes() == b"an earlier export"
     assert list(tmp_path.iterdir()) == [place]
 
@@ -341,7 +341,7 @@ def test_rare_jumps_are_forgiven_in_hardshrink_only(every_activation):
 
     def compare(activation, wrong):
         model = make_model(problem, [candidates[activation]], [1.0], dict.fromkeys(range(10), 0), 1.0)
-        return export._compare(model, draw(model), Runner(model, wrong), None, Table.of(X), False)
+        return compare(model, make_plan(model), Runner(model, wrong), None, Table.of(X), False)
 
     found = compare("hardshrink", 2)
     assert (found.beyond, found.largest) == (2, pytest.approx(1.0))
@@ -361,18 +361,18 @@ def test_a_prediction_that_is_not_a_number_is_a_difference(every_activation):
             return np.full((len(X), 1), np.nan)
 
     with pytest.raises(ValueError, match="nothing was kept"):
-        export._compare(model, draw(model), Runner, None, Table.of(X), False)
+        compare(model, make_plan(model), Runner, None, Table.of(X), False)
 
 
 def test_made_up_rows_reach_what_matters(iris):
     estimator, X = iris
-    table = export.made_up_rows(estimator.model_)
+    table = made_up_rows(estimator.model_)
     for j, name in enumerate(table.names):
         column = table[name]
         known = column[~np.isnan(column)]
         assert 0.02 < np.isnan(column).mean() < 0.2
         assert known.min() < np.nanmin(X[:, j]) < np.nanmax(X[:, j]) < known.max()
-        assert np.isin(estimator.model_.folds[0].encoder.numbers.edges[j], column).mean() > 0.8
+        assert np.isin(estimator.model_.folds[0].encoder.scaling.edges[j], column).mean() > 0.8
 
 
 # ---- errors and the command ----
@@ -384,7 +384,7 @@ def test_missing_packages_are_named_with_the_command(iris, tmp_path, monkeypatch
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)
             with pytest.raises(ModuleNotFoundError, match=f"package {package}.*pip install {to}"):
-                export.export_model(estimator, to, tmp_path / f"m{export.SUFFIXES[to]}")
+                export_model(estimator, to, tmp_path / f"m{EXPORTERS[to].suffix}")
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_bad_places(iris, tmp_path, to, name, message):
     estimator, _ = iris
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ValueError, match=message):
-        export.export_model(estimator, to, tmp_path / name)
+        export_model(estimator, to, tmp_path / name)
 
 
 @pytest.fixture(scope="module")

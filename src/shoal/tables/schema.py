@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,20 @@ class Schema:
             hint = f"; the table has others: {listed(others)}" if others else ""
             raise ValueError(f"every column of the training data must be there; {listed(missing)} are missing{hint}")
 
+    def refuse_own_encoders(self, done: str, reason: str) -> None:
+        """Name the columns with an encoder of the user's own, for what cannot be done with them."""
+        own = [f"{name!r} ({type(encoder).__name__})" for name, encoder in self.own_encoders.items()]
+        if own:
+            raise ValueError(
+                f"a model with encoders of your own cannot be {done}, since {reason}: {', '.join(own[:5])}; give these "
+                f"columns one of the kinds {', '.join(KINDS)}"
+            )
+
+    @cached_property
+    def own_encoders(self) -> dict[str, Any]:
+        """Encoders of the user's own, by column."""
+        return {column.name: column.encoder for column in self.used if column.encoder is not None}
+
     def _convert(self, table: Table) -> Table:
         self.refuse_missing(table)
         position = {name: j for j, name in enumerate(table.names)}
@@ -148,7 +163,7 @@ def check_kinds(kinds: Any, names: Sequence[str]) -> dict[str, Any]:
                 hint = nearest(kind, (*KINDS, DROP))
                 raise ValueError(f"a kind must be {words}; got {kind!r} for {name!r}{hint}")
         elif isinstance(kind, type) or not hasattr(kind, "fit"):
-            raise ValueError(f"a kind must be a word or a ColumnEncoder object; got {kind!r} for {name!r}")
+            raise ValueError(f"a kind must be a word, or an object such as MyEncoder(); got {kind!r} for {name!r}")
         elif getattr(kind, "kind", None) not in KINDS:
             raise ValueError(
                 f"an encoder must say in `kind` how cells are read: {', '.join(KINDS)}; {type(kind).__name__} for "

@@ -76,6 +76,10 @@ class Table:
     def __getitem__(self, name: str) -> np.ndarray:
         return self.columns[self._places[name]]
 
+    def cells(self, name: str) -> Cells:
+        """One column, with what is worked out of it once."""
+        return Cells(self, self._places[name])
+
     def take(self, rows: np.ndarray | slice) -> Table:
         """The rows with these numbers, or where a mask is true."""
         if self.block is not None:
@@ -115,6 +119,34 @@ class Table:
         """(n,) float64 of one column, in which equal cells have equal numbers, missing ones too: to find equal rows."""
         column = self.columns[position]
         return _codes(column) if column.dtype != object else self.factor(position)[0].astype(np.float64)
+
+
+class Cells:
+    """One column of a table, and what was worked out of it: folds share that."""
+
+    def __init__(self, table: Table, position: int) -> None:
+        self.table, self.position = table, position
+
+    @staticmethod
+    def of(column: np.ndarray) -> Cells:
+        """Of a column without a table."""
+        return Cells(Table([""], [column]), 0)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def values(self) -> np.ndarray:
+        """(n,) float64, datetime64[us], or str and None."""
+        return self.table.columns[self.position]
+
+    def factor(self) -> tuple[np.ndarray, list[str | None]]:
+        """Strings as codes (n,) int64 and their sorted different values, None last, if there."""
+        return self.table.factor(self.position)
+
+    def remember(self, key: Any, work: Any) -> Any:
+        """The result of `work()`, done once per column of a table."""
+        return self.table.remember(("cells", self.position, key), work)
 
 
 def factorise(column: np.ndarray) -> tuple[np.ndarray, list[str | None]]:
