@@ -14,11 +14,13 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli.export import export as export_command
+from shoal.encoders.column import ColumnEncoder
 from shoal.models.export.comparison import compare, made_up_rows, runtime_inputs
 from shoal.models.export.plan import make_plan
-from shoal.models.export.registry import EXPORTERS
-from shoal.models.export.writing import export_model
+from shoal.models.export.registry import EXPORTERS, Exporter
+from shoal.models.export.writing import default_place, export_model
 from shoal.search.final_model import make_model
+from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
 pytest.importorskip("onnx")
@@ -310,6 +312,67 @@ def test_dates_and_texts_are_refused_by_name(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+class Circle(ColumnEncoder):
+    kind = "number"
+
+    @classmethod
+    def fit(cls, cells, weight):
+        return cls()
+
+
+def test_encoders_of_the_users_own_are_refused_by_name(iris):
+    estimator, X = iris
+    schema = Schema.of(Table.of(X), kinds={"x1": Circle()})
+    with pytest.raises(ValueError, match=r"cannot be exported, .*not part of the file: 'x1' \(Circle\)"):
+        make_plan(replace(estimator.model_, schema=schema))
+
+
+# ---- the table of exporters ----
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_every_exporter_is_in_the_help_and_the_error(iris, tmp_path, command, name):
+    exporter = EXPORTERS[name]
+    assert exporter.name == name
+    shown = " ".join(command("--help").output.replace("\u2502", " ").split())
+    assert f"{name} (a {exporter.suffix} file)" in shown
+    with pytest.raises(ValueError, match=f"a model is exported to .*{name}.*; got 'nothing'"):
+        export_model(iris[0], "nothing", tmp_path / "m.onnx")
+
+
+class Answers(Exporter):
+    """Keeps the model beside the file: enough to see what is called with what."""
+
+    name, suffix, refused = "answers", ".json", {"category": "it has no strings"}
+
+    def __init__(self, model, error=0.0):
+        self.model, self.error = model, error
+
+    def write(self, plan, metadata, path):
+        path.write_text(json.dumps({"networks": len(plan.networks), **metadata}))
+
+    def run(self, path, inputs):
+        assert path.is_file()
+        return self.model.predict(Table.of(inputs["numbers"])) + self.error
+
+
+def test_an_exporter_of_the_users_own(iris, tmp_path):
+    estimator, X = iris
+    place = tmp_path / "m.json"
+    found = export_model(estimator, Answers(estimator.model_), place, X)
+    assert (found.rows, found.largest) == (len(X), 0.0)
+    assert json.loads(place.read_text())["classes"] == ["setosa", "versicolor", "virginica"]
+    assert default_place(tmp_path / "run", Answers(None)) == tmp_path / "run.json"
+    place.unlink()
+    with pytest.raises(ValueError, match="nothing was kept"):
+        export_model(estimator, Answers(estimator.model_, error=0.1), place, X)
+    with pytest.raises(ValueError, match=r"an export to answers must end in \.json"):
+        export_model(estimator, Answers(None), tmp_path / "m.onnx")
+    with pytest.raises(ValueError, match="torch or onnx; got 3: give a name or an Exporter object"):
+        export_model(estimator, 3, place)
+    assert not list(tmp_path.iterdir())
+
+
 # ---- the check itself ----
 
 
@@ -339,16 +402,16 @@ def test_rare_jumps_are_forgiven_in_hardshrink_only(every_activation):
             prediction[: self.wrong] += 1.0
             return prediction
 
-    def compare(activation, wrong):
+    def compared(activation, wrong):
         model = make_model(problem, [candidates[activation]], [1.0], dict.fromkeys(range(10), 0), 1.0)
         return compare(model, make_plan(model), Runner(model, wrong), None, Table.of(X), False)
 
-    found = compare("hardshrink", 2)
+    found = compared("hardshrink", 2)
     assert (found.beyond, found.largest) == (2, pytest.approx(1.0))
     assert "2 of the rows" in found.describe()
     for activation, wrong in (("hardshrink", 50), ("relu", 1), ("hardshrink", len(X))):
         with pytest.raises(ValueError, match=f"in {wrong} of {len(X)} rows"):
-            compare(activation, wrong)
+            compared(activation, wrong)
 
 
 def test_a_prediction_that_is_not_a_number_is_a_difference(every_activation):
