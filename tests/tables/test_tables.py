@@ -115,7 +115,6 @@ def test_arrays_stay_one_block():
     assert table.names == ["x0", "x1", "x2"]
     assert Table.of(X.astype(np.float32)).block.dtype == np.float64
     assert np.array_equal(table.take(np.array([4, 2])).block, X[[4, 2]])
-    assert table.drop(-1).names == ["x0", "x1"]
     assert table.select([2, 0]).names == ["x2", "x0"]
     assert Table.of(np.array([[1, 2.5], [None, 3]], dtype=object)).block.dtype == np.float64
     assert Table.of(np.array([["a", "1"]])).columns[0].tolist() == ["a"]

@@ -116,7 +116,7 @@ class Encoder:
         schema = Schema.from_dict(described["schema"])
         columns = {column.name: _from_state(column, described, arrays) for column in _in_order(schema)}
         _refuse_unknown(described, columns)
-        return Encoder(schema, NumberScaling.from_state(_under("numbers.", arrays)), columns)
+        return Encoder(schema, NumberScaling.from_state(arrays_under("numbers.", arrays)), columns)
 
     @cached_property
     def _inputs(self) -> int:
@@ -219,11 +219,11 @@ def _from_state(column: Column, described: Mapping[str, Any], arrays: Mapping[st
         return encoder.from_state(found, {})
     group = described[encoder.group]
     position = list(group).index(column.name)
-    return encoder.from_state(group[column.name] | found, _under(f"{encoder.kind}.{position}.", arrays))
+    return encoder.from_state(group[column.name] | found, arrays_under(f"{encoder.kind}.{position}.", arrays))
 
 
 def _refuse_unknown(described: Mapping[str, Any], columns: Mapping[str, ColumnEncoder]) -> None:
-    """Whatever a file says of columns that are not there, or not of the right kind."""
+    """Refuse what a file says of columns that are not there, or are of another kind."""
     for name in described["missing"]:
         if not getattr(columns.get(name), "missing", False):
             raise ValueError(f"missing must name columns of numbers or dates; got {name!r}")
@@ -233,5 +233,6 @@ def _refuse_unknown(described: Mapping[str, Any], columns: Mapping[str, ColumnEn
                 raise ValueError(f"{group} must name columns of that kind; got {name!r}")
 
 
-def _under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def arrays_under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those whose names begin so, under the rest of their names."""
     return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}

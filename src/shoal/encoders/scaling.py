@@ -33,13 +33,10 @@ class NumberScaling:
     offset: np.ndarray  # (d, bins), mean of each encoded column, taken off
 
     @staticmethod
-    def fit(
-        values: np.ndarray, weight: np.ndarray, order: Callable[[int], np.ndarray] | None = None, piecewise: bool = True
-    ) -> NumberScaling:
+    def fit(values: np.ndarray, weight: np.ndarray, order: Callable[[int], np.ndarray] | None = None) -> NumberScaling:
         """values (n, d) float64 with NaN for missing, weight (n,).
 
-        `order` gives the sorted order of a column's rows, where several folds share it. Without `piecewise` the means
-        of that encoding are left at zero: it is not going to be used.
+        `order` gives the sorted order of a column's rows, where several folds share it.
         """
         used = weight > 0
         d = values.shape[1]
@@ -59,8 +56,7 @@ class NumberScaling:
             distinct = np.unique(found[3:])
             scale[j] = _spread(distinct, low, high)
             edges[j, : len(distinct)], edges[j, len(distinct) :] = distinct, distinct[-1]
-            if piecewise:
-                offset[j] = _mean_pieces(edges[j], column[known], weight[known])
+            offset[j] = _mean_pieces(edges[j], column[known], weight[known])
         return NumberScaling(centre, scale, edges, offset)
 
     def width(self, encoding: str) -> int:
@@ -113,7 +109,7 @@ class NumberScaling:
 
 
 def _bin_count(rows: int, columns: int) -> int:
-    """By distinct rows (a problem merges equal ones first): weights may be in any unit, so their sum says nothing."""
+    """By the number of distinct rows, since equal ones are merged before. Weights may be in any unit."""
     by_rows = rows // FEWEST_ROWS_PER_BIN
     by_columns = MOST_PIECEWISE_COLUMNS // max(columns, 1)
     return int(np.clip(min(by_rows, by_columns), 1, MOST_BINS))
@@ -125,7 +121,7 @@ def sorted_order(column: np.ndarray) -> np.ndarray:
 
 
 def _quantiles(ascending: np.ndarray, mass: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Smallest values below or at which lie at least these shares of the mass."""
+    """For each share, the smallest value such that values up to it have at least this share of the mass."""
     total = np.cumsum(mass)
     position = np.searchsorted(total, shares * total[-1] * (1 - 1e-12), side="left")
     return np.asarray(ascending[np.minimum(position, len(ascending) - 1)])

@@ -249,15 +249,15 @@ def _tfidf(counts: Any, rarity: np.ndarray) -> Any:
 
 
 def most_directions(documents: int) -> int:
-    """How many directions so many documents are reduced to, if they have enough words."""
+    """The number of directions for so many documents, if they have enough words."""
     return min(MOST_DIRECTIONS, max(2, documents // DOCUMENTS_PER_DIRECTION))
 
 
 def _directions(matrix: Any, mass: np.ndarray, documents: list[str]) -> np.ndarray:
     """(v, k): leading right singular vectors of the weighted rows, by way of the documents' inner products, exactly.
 
-    Of very many documents a part is taken, chosen by the documents' own characters: whoever else is there, and in which
-    order, does not matter.
+    Of very many documents a part is taken. A checksum of each document decides, so other documents and their order do
+    not matter.
     """
     from scipy.linalg import eigh
     from threadpoolctl import threadpool_limits

@@ -1,4 +1,4 @@
-"""What may stand in the files of a model: what is out of its range is refused by name, even with a fitting checksum."""
+"""What the files of a model may hold: a field that is out of its range is refused by name, even if checksums fit."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _check_results(body: Mapping[str, Any]) -> None:
 
 
 def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -> None:
-    """Refuse numbers of the weights' file that no training gives."""
+    """Refuse weights and scales that no training gives."""
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not name.startswith("results.") and not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].ravel()[0]
@@ -140,7 +140,7 @@ def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -
 
 
 def check_prediction(model: Model) -> None:
-    """Parts that are right, each alone, may still not fit each other: predict a row of missing values."""
+    """Fields may be right and still not fit each other: predict a row of missing values to see."""
     missing: dict[str, Any] = {"date": np.array(["NaT"], "datetime64[us]"), "number": np.array([np.nan])}
     missing |= {"boolean": missing["number"]}
     nothing = np.array([None], dtype=object)
@@ -193,7 +193,7 @@ def a(name: str, value: Any, kind: type) -> Any:
 
 
 def _refuse_infinite(name: str, value: Any) -> None:
-    """NaN and infinities are no JSON, though Python reads them; whole numbers may be too large for what they count."""
+    """Refuse NaN and infinities: they are no JSON, though Python reads them."""
     parts: Sequence[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         parts = list(value.items())

@@ -51,7 +51,7 @@ def guess_quote(text: str) -> str:
 
 
 def guess_separator(text: str, quote: str) -> str:
-    """The separator that cuts the first lines into equally many cells, two at least, that need no cutting any more."""
+    """The separator that gives all of the first lines the same number of cells, at least two."""
     lines = _first_lines(text)
     best, best_score = ",", (0.0, 0.0, 0)
     for separator in SEPARATORS:
@@ -91,7 +91,7 @@ def _vote(first: str, others: list[str]) -> int:
 
 
 def _all_numbers(cells: list[str]) -> bool:
-    """Whether all are plain numbers and none is missing: most columns of long tables, told quickly."""
+    """Whether all are plain numbers and none is missing: a quick test for most columns of long tables."""
     try:
         return bool(cells) and all(value == value for value in map(float, cells)) and "_" not in "".join(cells)
     except ValueError:
@@ -103,7 +103,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _first_lines(text: str) -> list[str]:
-    """Without the last one, which may be cut off, where there are others."""
+    """The first lines; the last of them may be cut off, so it is left out where there are many."""
     lines = list(itertools.islice(io.StringIO(text, newline=""), LINES))
     return lines[:-1] if len(lines) > 10 else lines
 

@@ -39,7 +39,7 @@ def has_strings(X: Any) -> bool:
 
 
 def training_table(estimator: Any, X: Any) -> tuple[Table, bool]:
-    """The table that an estimator is fitted on, and whether all of it are plain numbers, as in an array.
+    """The table that an estimator is fitted on, and whether it was an array of numbers.
 
     Sets `n_features_in_` and, where there are names, `feature_names_in_`. Frames keep the types of their columns;
     arrays are checked as scikit-learn does.
@@ -80,7 +80,7 @@ def new_table(estimator: Any, X: Any) -> Table:
 
 
 def ignored(extra: list[str]) -> str:
-    """A sentence about columns that nobody asked for."""
+    """A sentence that names columns which are ignored."""
     return f"columns that the training data did not have are ignored: {listed(extra)}"
 
 

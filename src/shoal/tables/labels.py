@@ -28,7 +28,7 @@ def target_array(y: Any, n: int, name: str) -> np.ndarray:
 
 
 def target_name(y: Any, known: str | None) -> str:
-    """How a target is called in errors: as its column is, as the command line says, or y."""
+    """The name of a target in errors: that of its column, the one known from the command line, or y."""
     name = plain_name(y, known)
     return f"target {name!r}" if name else "target y"
 
@@ -59,7 +59,7 @@ def _rows(bad: np.ndarray, y: np.ndarray) -> int:
 
 
 def refuse_extreme(values: np.ndarray, name: str) -> None:
-    """Numbers whose squares overflow, or vanish, would have neither a loss nor a score."""
+    """Refuse numbers whose squares overflow or vanish: they would have neither a loss nor a score."""
     largest = float(np.abs(values).max(initial=0.0))
     if largest > LARGEST_TARGET:
         raise ValueError(

@@ -78,7 +78,7 @@ class Schema:
         """The used columns of a table, found by name, each in the form of its kind.
 
         Numbers and booleans are float64, dates datetime64[us], categories and texts str or None. Columns that the
-        schema drops need not be there, and others than the schema's are not looked at.
+        schema drops need not be there; columns that it does not know are ignored.
         """
         done = table._cache.get("checked")
         if done is not None and done[0] == self.columns:
@@ -88,7 +88,7 @@ class Schema:
         return checked
 
     def describe(self) -> list[str]:
-        """In words: how many columns of each kind, then what is worth knowing about single ones."""
+        """In words: how many columns of each kind, then the notes on single columns."""
         counts = {kind: sum(column.kind == kind for column in self.columns) for kind in KINDS}
         plural = {"category": "categories"}
         found = [f"{n} {kind if n == 1 else plural.get(kind, kind + 's')}" for kind, n in counts.items() if n]
@@ -104,7 +104,7 @@ class Schema:
         return Schema(tuple(Column(**column) for column in state["columns"]))
 
     def missing(self, table: Table) -> list[str]:
-        """Columns that are needed, and not there."""
+        """Columns of the schema that a table does not have."""
         there = set(table.names)
         return [column.name for column in self.used if column.name not in there]
 
@@ -114,7 +114,7 @@ class Schema:
         return [name for name in table.names if name not in known]
 
     def refuse_missing(self, table: Table) -> None:
-        """Name the columns that are needed and not there."""
+        """Name the columns of the schema that a table does not have."""
         missing = self.missing(table)
         if len(missing) == 1:
             hint = nearest(missing[0], self.unknown(table))
@@ -281,7 +281,7 @@ def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: lis
 
 
 def _decide_words(name: str, known: list[str], rows: int) -> Column:
-    """Few values are a category; many are a text if they have words, and names of the rows if they have none."""
+    """Few different values are a category; many are a text if they have several words, else identifiers."""
     share = len(known) / rows
     sample = known[:: max(1, len(known) // 2000)]
     words = sum(len(value.split()) for value in sample) / len(sample)

@@ -1,6 +1,6 @@
-"""A table as people have it, in one form: named columns of numbers, booleans, dates or strings.
+"""`Table`: named columns of numbers, booleans, dates or strings.
 
-Everything after this module sees a `Table` only, so a numpy array, a pandas or polars frame and a file behave alike.
+Arrays, frames of any library and files are converted to it first, so that they behave alike.
 """
 
 from __future__ import annotations
@@ -96,11 +96,6 @@ class Table:
             return Table([], block=np.empty((len(self), 0)))
         return Table(names, [self.columns[j] for j in positions], declared=declared)
 
-    def drop(self, position: int) -> Table:
-        """All columns but one, such as the target."""
-        position = range(len(self.names))[position]
-        return self.select([j for j in range(len(self.names)) if j != position])
-
     def remember(self, key: Any, work: Any) -> Any:
         """The result of `work()`, done once per table: folds share it."""
         if key not in self._cache:
@@ -116,7 +111,7 @@ class Table:
         return self.remember(("factor", position), lambda: factorise(self.columns[position]))
 
     def code(self, position: int) -> np.ndarray:
-        """(n,) float64 of one column, in which equal cells have equal numbers, missing ones too: to find equal rows."""
+        """(n,) float64: equal cells of one column have equal numbers, and so have missing ones; no number is NaN."""
         column = self.columns[position]
         return _codes(column) if column.dtype != object else self.factor(position)[0].astype(np.float64)
 
@@ -298,7 +293,7 @@ def with_unique_names(X: Any) -> Any:
 
 
 def _warned(names: Sequence[str]) -> list[str]:
-    """The same for tables given in Python, where notes are warnings."""
+    """Different names for all columns, with a warning for each that was changed."""
     found, notes = unique_names(names)
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)

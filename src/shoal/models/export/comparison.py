@@ -40,7 +40,7 @@ class Comparison:
 
 
 def compare(model: Model, plan: ExportPlan, exporter: Exporter, path: Path, table: Table, made_up: bool) -> Comparison:
-    """Predict the rows with Shoal and with the exported file; an error, where they differ too much."""
+    """Predict the rows with Shoal and with the exported file; an error if they differ too much."""
     expected = model.predict(table)
     inputs = runtime_inputs(model, plan, table)
     got = exporter.run(path, inputs)
@@ -72,7 +72,7 @@ def runtime_inputs(model: Model, plan: ExportPlan, table: Table) -> dict[str, np
 
 
 def made_up_rows(model: Model, count: int = MADE_UP_ROWS) -> Table:
-    """Rows that visit what encoders know: inside and at the edges of bins, far outside, missing, unseen strings."""
+    """Rows for the check: numbers inside bins, at their edges and far outside, missing cells, unseen strings."""
     generator = np.random.default_rng(0)
     encoders = [fold.encoder for fold in model.folds]
     names = [column.name for column in model.schema.used if column.kind in NUMERIC]

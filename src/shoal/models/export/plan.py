@@ -1,8 +1,8 @@
 """A model as the plain arrays that other runtimes need: preprocessing, networks and the way back to predictions.
 
 Exports to PyTorch and ONNX are written from this one description, so that both do the same. All folds of the
-model run side by side: their numbers stand in the first axis of every array. Folds may encode a table into different
-columns; here they share one layout of inputs, and the rows of their first weights are moved to fit it.
+model run side by side: the first axis of every array is the fold. Folds may encode a table into different columns;
+here they share one layout of inputs, and the rows of their first weights are moved to fit it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ class Network:
 
 @dataclass(frozen=True, eq=False)
 class ExportPlan:
-    """Inputs are `numbers` (n, d) float64 with NaN and `categories` (n, c) strings; the inputs of a
+    """What an exporter writes.
+
+    Inputs are `numbers` (n, d) float64 with NaN and `categories` (n, c) strings; the inputs of a
     network are, in order, its encoding of the numbers (frequencies of categories last), the missing indicators, and
     0/1 columns of each category.
     """

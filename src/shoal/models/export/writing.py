@@ -50,7 +50,7 @@ def default_place(folder: Path, to: str | Exporter) -> Path:
 
 
 def _checked_place(path: Path, exporter: Exporter) -> Path:
-    """The suffix is asked for so that a slip never writes over somebody's data."""
+    """The place, if its name has the suffix of the exporter: a slip must not write over somebody's data."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file that ends in {exporter.suffix}")
     if path.suffix != exporter.suffix:
