@@ -38,7 +38,7 @@ LAYERS = [
     {"errors", "_native"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-# The package's top level offers `save`, `load` and the estimators of `search`, and loads them when first asked for.
+# The package's top level offers `save`, `load` and the estimators of `search`, and loads them at first use.
 ALLOWED = {("__init__", "search"), ("search", "report")}
 
 

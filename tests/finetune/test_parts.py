@@ -160,7 +160,7 @@ def test_only_the_same_run_is_resumed(tmp_path, monkeypatch, tiny):
     with place.opened(None, "a-tiny", marks) as second, place.opened(None, "a-tiny", marks) as first:
         assert (second, first) == ((Path("shoal-runs/a-tiny-2"), True), (Path("shoal-runs/a-tiny-1"), True))
         with place.opened(None, "a-tiny", marks) as third:
-            assert third == (Path("shoal-runs/a-tiny-3"), False), "nobody works in a folder of another"
+            assert third == (Path("shoal-runs/a-tiny-3"), False), "a folder in use is not shared"
         with pytest.raises(ValueError, match="is in use by another process"), place.opened(second[0], "", marks):
             pass
     assert not Path("shoal-runs/a-tiny-3").exists()

@@ -108,10 +108,10 @@ def test_advice_to_train_longer_or_shorter(losses, said, unsaid):
     data["log"] += [{"step": step, "eval_loss": loss} for step, loss in zip(steps, losses, strict=True)]
     data["result"] = {"loss_before": losses[0], "loss_after": losses[-1], "loss_lowest": min(losses)}
     data["result"]["step_lowest"] = steps[losses.index(min(losses))]
-    told = text_of(finetune_page(data)).split("Step by step")[0]
-    assert said in told
-    assert unsaid not in told
-    assert ("too optimistic" in told) == ("risen" in said)
+    text = text_of(finetune_page(data)).split("Step by step")[0]
+    assert said in text
+    assert unsaid not in text
+    assert ("too optimistic" in text) == ("risen" in said)
 
 
 def test_without_test_rows_the_training_loss_comes_with_a_warning():
@@ -127,9 +127,9 @@ def test_an_interrupted_run_says_so_and_shows_what_it_last_measured():
     data = finetune_data()
     data["log"] = [record for record in data["log"] if record["step"] <= 84]
     data["run"] |= {"interrupted": True, "steps": 84}
-    told = text_of(finetune_page({**data, "result": None}))
-    assert "The run was interrupted at step 84 of 120." in told
-    assert "evaluation loss at step 80, where it was last measured" in told
+    text = text_of(finetune_page({**data, "result": None}))
+    assert "The run was interrupted at step 84 of 120." in text
+    assert "evaluation loss at step 80, where it was last measured" in text
     assert "interrupted" not in text_of(finetune_page(finetune_data()))
 
 
@@ -194,9 +194,9 @@ def test_numbers_of_numpy_are_taken_and_others_left_out():
 def test_the_share_of_weights_that_lora_trains():
     data = finetune_data()
     data["run"] |= {"trained": 294912, "lora": {"rank": 8, "alpha": 16}}
-    told = text_of(finetune_page(data))
-    assert "124 million weights, of which 294,912 (0.237%) were trained (LoRA)" in told
-    assert "rank 8, alpha 16" in told
+    text = text_of(finetune_page(data))
+    assert "124 million weights, of which 294,912 (0.237%) were trained (LoRA)" in text
+    assert "rank 8, alpha 16" in text
 
 
 def test_very_long_samples_are_cut_with_a_note():
@@ -408,10 +408,10 @@ def test_without_javascript_the_content_is_complete(visit_run):
     page = visit_run(data, java_script_enabled=False)
     assert page.locator(".course svg:visible").count() == 10
     assert page.locator("input, button").count() == 0
-    told = [page.locator(f"[data-series={key}]").inner_text() for key in SMALL]
+    text = [page.locator(f"[data-series={key}]").inner_text() for key in SMALL]
     page.locator("summary").click()
     assert page.locator("#log tbody tr").count() == 50
     awake = visit_run(data)
     awake.locator(".slider input").press("Home")
     awake.locator(".slider input").press("End")
-    assert [awake.locator(f"[data-series={key}]").inner_text() for key in SMALL] == told
+    assert [awake.locator(f"[data-series={key}]").inner_text() for key in SMALL] == text

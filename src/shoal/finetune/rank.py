@@ -45,7 +45,7 @@ def work(folder: Path, rank: int, line: Any) -> None:
 
 
 def _read_texts(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
-    """Write the tokens of all texts to a file for all workers, and make the tiny model if it is wanted.
+    """Write the tokens of all texts to a file for all workers, and make the tiny model if --model names it.
 
     Returns facts about the data and the run for the settings file.
     """

@@ -288,10 +288,10 @@ def arguments(plan: Plan, cpu: bool) -> TrainingArguments:
 
 def losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """The sum of the losses of all tokens, and their number."""
-    wanted = labels[:, 1:].reshape(-1)
-    flat = logits[:, :-1].reshape(len(wanted), -1).float()
-    each = torch.nn.functional.cross_entropy(flat, wanted, ignore_index=IGNORED, reduction="none")
-    return torch.tensor([float(each.cpu().double().sum()), float((wanted != IGNORED).sum())], dtype=torch.float64)
+    targets = labels[:, 1:].reshape(-1)
+    flat = logits[:, :-1].reshape(len(targets), -1).float()
+    each = torch.nn.functional.cross_entropy(flat, targets, ignore_index=IGNORED, reduction="none")
+    return torch.tensor([float(each.cpu().double().sum()), float((targets != IGNORED).sum())], dtype=torch.float64)
 
 
 def as_record(record: dict[str, Any]) -> dict[str, float | None]:
