@@ -35,6 +35,7 @@ LAYERS = [
     {"engines"},
     {"torch", "layout", "rows", "datasets", "progress"},
     {"members", "machine", "_native", "early", "version"},
+    {"errors"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 # The package's top level offers `save`, `load` and the estimators of `search`, and loads them when first asked for.
