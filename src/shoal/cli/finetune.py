@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.progress import Screen, interruptible, steady_output
+from shoal.interrupts import interruptible
+from shoal.progress import Screen, steady_output
 
 if TYPE_CHECKING:
     from shoal.finetune.session import Ready
@@ -235,7 +236,7 @@ class Session:
                 if interrupt.requested and not told:
                     told = True
                     self.screen.say("saving a checkpoint after this step, then ending; Ctrl-C again ends at once")
-                return interrupt.requested
+                return bool(interrupt.requested)
 
             return session.train(ready, lambda content: self._tell(ready, content), pause)
 
