@@ -34,7 +34,7 @@ LAYERS = [
     {"memory", "history", "extract"},
     {"engines"},
     {"torch", "layout", "rows", "datasets", "progress"},
-    {"members", "machine", "early", "version"},
+    {"members", "machine", "early", "version", "atomic", "json_values", "interrupts"},
     {"errors", "_native"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal import atomic
 from shoal.errors import MissingFile, UserError
 
 VARIABLE = "SHOAL_DATA"
@@ -136,15 +137,11 @@ def _download(kind: str) -> list[Path]:
 
 
 def _fetch(address: str, target: Path, magic: int) -> None:
-    """Download beside the target, check, then rename: a half-written file is never taken for a whole one."""
-    partial = target.with_name(f"partial-{os.getpid()}-{target.name}")
-    try:
+    """Download and check a file; a half-written one is never taken for a whole one."""
+    with atomic.new_file(target) as partial:
         with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:
             partial.write_bytes(answer.read())
         read_idx(partial, magic)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _file(folder: Path, name: str) -> Path | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+from pathlib import Path
 
 import numpy as np
 
@@ -35,18 +37,26 @@ def instruction_set() -> str:
 
 def available_memory() -> int:
     """Four fifths of the memory that is free now, in bytes; the rest is left to everybody else."""
-    try:
-        with open("/proc/meminfo") as table:
-            for line in table:
-                if line.startswith("MemAvailable:"):
-                    free = int(line.split()[1]) * 1024
-                    return min(free, _container_memory(free)) * 4 // 5
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
-        return 4 << 30
+    import psutil
+
+    free = psutil.virtual_memory().available
+    return min(free, _container_memory(free)) * 4 // 5
+
+
+def peak_memory() -> int:
+    """The most memory that this process has had so far, in bytes.
+
+    Not ru_maxrss on Linux: a process inherits it from the one that started it, whatever it is itself.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        found = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(), re.M)
+        if found:
+            return int(found[1]) * 1024
+    import psutil
+
+    memory = psutil.Process().memory_info()
+    return int(getattr(memory, "peak_wset", memory.rss))  # Windows has the peak; elsewhere what there is now
 
 
 def _container_memory(otherwise: int) -> int:
