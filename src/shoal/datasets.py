@@ -39,14 +39,9 @@ class Images(NamedTuple):
 
 
 def places() -> list[Path]:
-    """Folders that may hold data sets, in the order in which they are looked at."""
+    """Folders that may hold data sets, in the order in which they are looked at: SHOAL_DATA, and the cache."""
     named = os.environ.get(VARIABLE)
-    found = [Path(named).expanduser()] if named else []
-    repository = Path(__file__).resolve().parents[2]
-    found += [Path.cwd().parent / "shared" / "data", repository.parent / "shared" / "data", _cache()]
-    found += [Path("/usr/share/datasets"), Path("/usr/local/share/datasets"), Path("/usr/share/shoal")]
-    found += [Path.home() / "data", Path.home() / "datasets", Path.cwd() / "data"]
-    return list(dict.fromkeys(found))
+    return [*([Path(named).expanduser()] if named else []), _cache()]
 
 
 def find(relative_path: str) -> Path:
