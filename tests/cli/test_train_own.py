@@ -17,7 +17,7 @@ from torch.utils.data import TensorDataset
 
 from shoal.parallel import checkpoint, payload
 from shoal.parallel.job import Job
-from shoal.parallel.models import own_network
+from shoal.parallel.networks import own_network
 from shoal.parallel.tables import Source, load, load_table
 from shoal.parallel.training import check_fit
 

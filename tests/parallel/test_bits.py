@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal import parallel
-from shoal.parallel.feed import to_device
+from shoal.parallel.loader import to_device
 from shoal.parallel.job import Job
 from shoal.parallel.threads import blas_threads
 

@@ -15,7 +15,7 @@ from torch import nn
 from shoal import parallel
 from shoal.parallel.groups import Alone
 from shoal.parallel.job import Job
-from shoal.parallel.sums import combine, cover, shares
+from shoal.parallel.tree_sum import combine, cover, shares
 from shoal.parallel.training import _over_threads
 
 KINDS = ("plain", "random", "stateful")
@@ -261,7 +261,7 @@ def test_an_asynchronous_server_with_one_worker_is_the_plain_loop_and_never_stal
 
 
 def test_folds_are_separate_fits_on_the_rest_of_the_rows():
-    from shoal.parallel.feed import epoch_order
+    from shoal.parallel.loader import epoch_order
 
     result = parallel.fit(network(), data(), strategy="kfold", backend="threads", workers=2, folds=4, **SETTINGS)
     assert len(result.folds) == 4

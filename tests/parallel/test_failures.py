@@ -17,9 +17,9 @@ from torch.utils.data import TensorDataset
 from shoal import parallel
 from shoal.parallel import checkpoint, watch
 from shoal.parallel.divergence import Guard
-from shoal.parallel.groups import Meeting, Threads
+from shoal.parallel.groups import Rendezvous, Threads
 from shoal.parallel.job import Job
-from shoal.parallel.models import make_model
+from shoal.parallel.networks import make_model
 from shoal.parallel.worker import Worker
 
 TOO_FAST = {**SETTINGS, "optimizer": "sgd", "learning_rate": 1e6}
@@ -117,11 +117,11 @@ def test_rows_that_hold_nan_are_named_by_all_workers_that_share_a_batch(row):
     X, y = data().tensors
     X[row, 3] = float("nan")
     job = Job(**SETTINGS, strategy="allreduce", exact=True, blas_threads=1, backend="processes", workers=2)
-    meeting, said = Meeting(2, 60.0), []
+    rendezvous, said = Rendezvous(2, 60.0), []
 
     def work(rank: int) -> None:
         try:
-            Worker(job, Threads(meeting, rank), network(), TensorDataset(X, y), None, lambda content: None).run()
+            Worker(job, Threads(rendezvous, rank), network(), TensorDataset(X, y), None, lambda content: None).run()
         except parallel.Diverged as error:
             said.append("its rows hold NaN or infinity; fill or drop these" in str(error))
 
@@ -204,7 +204,7 @@ def test_torchrun_does_not_train_again_what_has_diverged(torchrun):
     assert not first._has_diverged()
     first._judge(parallel.Diverged("the loss is nan"))
     torchrun(1)
-    code = "from shoal.parallel.watch import Watched; Watched('torchrun').store(); print('started again')"
+    code = "from shoal.parallel.external import Watched; Watched('torchrun').store(); print('started again')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "not started again, for training has diverged" in done.stderr

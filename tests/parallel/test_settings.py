@@ -17,10 +17,10 @@ from torch.utils.data import Dataset, TensorDataset
 
 from shoal import parallel
 from shoal.parallel import environment
-from shoal.parallel.data import load_data
-from shoal.parallel.feed import Feed, ahead, epoch_order
+from shoal.parallel.datasets import load_data
+from shoal.parallel.loader import Loader, prefetch, epoch_order
 from shoal.parallel.job import Job, threads_per_worker
-from shoal.parallel.models import make_model
+from shoal.parallel.networks import make_model
 from shoal.parallel.randomness import OwnGenerator
 
 # ---- settings ----
@@ -309,7 +309,7 @@ def test_rows_are_fetched_ahead_and_errors_come_through():
             yield k
         raise RuntimeError("no more")
 
-    stream = ahead(numbers())
+    stream = prefetch(numbers())
     assert next(stream) == 0
     import time
 
@@ -325,7 +325,7 @@ def test_an_order_is_a_permutation_that_depends_on_seed_and_epoch():
     orders = [epoch_order(50, seed, epoch, True) for seed in (0, 1) for epoch in (0, 1)]
     assert all(sorted(order.tolist()) == list(range(50)) for order in orders)
     assert len({tuple(order.tolist()) for order in orders}) == 4
-    assert Feed(data(), torch.device("cpu")).take(orders[0][:3])[0].shape == (3, 12)
+    assert Loader(data(), torch.device("cpu")).take(orders[0][:3])[0].shape == (3, 12)
 
 
 # ---- networks and data by name ----

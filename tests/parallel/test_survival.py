@@ -21,7 +21,7 @@ from support.parallel_trap import Trap
 
 from shoal import parallel
 from shoal.parallel import checkpoint
-from shoal.parallel.lifeline import Hub, Line
+from shoal.parallel.heartbeat import Monitor, Heartbeat
 
 EXACT = {**SETTINGS, "strategy": "allreduce", "exact": True}
 
@@ -119,9 +119,9 @@ def _children(pid: int) -> list[int]:
 
 
 def test_the_hub_notices_silence_and_broken_lines_and_refuses_strangers():
-    hub = Hub(patience=1.5)
+    hub = Monitor(patience=1.5)
     ended: list[str] = []
-    line = Line(hub.address, 5, ended.append)
+    line = Heartbeat(hub.address, 5, ended.append)
     try:
         quiet = socket.create_connection(("127.0.0.1", int(hub.address.split(":")[1])))
         quiet.sendall((json.dumps({"token": hub.token, "rank": 3, "pid": 1, "host": "elsewhere"}) + "\n").encode())
@@ -147,8 +147,8 @@ def test_the_hub_notices_silence_and_broken_lines_and_refuses_strangers():
 
 def test_a_closed_hub_leaves_no_thread_behind():
     before = set(threading.enumerate())
-    hub = Hub()
-    line = Line(hub.address, 0, lambda reason: None)
+    hub = Monitor()
+    line = Heartbeat(hub.address, 0, lambda reason: None)
     assert hub.events.get(timeout=10).kind == "here"
     hub.close()
     line.close()
@@ -160,7 +160,7 @@ def test_a_closed_hub_leaves_no_thread_behind():
 
 def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
     """A proxy between the two that swallows everything, as a pulled cable does: nothing is closed, nothing arrives."""
-    hub, ended = Hub(patience=3.0), []
+    hub, ended = Monitor(patience=3.0), []
     _, port, token = hub.address.split(":")
     server = socket.create_server(("127.0.0.1", 0))
     cut = threading.Event()
@@ -180,7 +180,7 @@ def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
             threading.Thread(target=forward, args=pair, daemon=True).start()
 
     threading.Thread(target=proxy, daemon=True).start()
-    line = Line(f"127.0.0.1:{server.getsockname()[1]}:{token}", 1, ended.append)
+    line = Heartbeat(f"127.0.0.1:{server.getsockname()[1]}:{token}", 1, ended.append)
     try:
         assert hub.events.get(timeout=10).kind == "here"
         time.sleep(2)
@@ -357,14 +357,14 @@ def test_an_error_under_torchrun_is_shown_once(tmp_path):
 
 
 def test_the_first_rank_waits_for_those_who_are_a_little_later(monkeypatch):
-    from shoal.parallel.watch import Watched
+    from shoal.parallel.external import Watched
 
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")):
         monkeypatch.setenv(name, value)
     watched, broken = Watched("torchrun"), []
-    watched.hub = Hub()
-    watched.line = Line(watched.hub.address, 0)
-    late = Line(watched.hub.address, 1, broken.append)
+    watched.hub = Monitor()
+    watched.line = Heartbeat(watched.hub.address, 0)
+    late = Heartbeat(watched.hub.address, 1, broken.append)
     threading.Timer(0.4, lambda: (late.tell("done"), late.close())).start()
     watched.__exit__(None, None, None)
     time.sleep(0.1)

@@ -16,7 +16,7 @@ from shoal.progress import Screen
 if TYPE_CHECKING:
     from torch import nn
 
-    from shoal.parallel.data import Data
+    from shoal.parallel.datasets import Data
     from shoal.parallel.job import Job
     from shoal.parallel.tables import Prepared
     from shoal.parallel.worker import Result
@@ -114,7 +114,7 @@ def train(
     does with --max-restarts; under mpiexec the run ends, and the same command goes on. Both need --checkpoint.
     """
     _need_torch()
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
     from shoal.parallel.training import make_job
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
@@ -178,7 +178,7 @@ def _subject(
     """The data, and the name of a network that fits them unless one is given."""
     valid, test, rows, seed = shares
     if file is None:
-        from shoal.parallel.data import load_data
+        from shoal.parallel.datasets import load_data
 
         sets = load_data(data, valid, rows, seed=seed)
         return Subject(data, net or f"mlp:{sets.features}-256-{sets.classes}", sets)
@@ -192,7 +192,7 @@ def _subject(
 
 
 def _network(subject: Subject, asked: dict[str, Any]) -> nn.Module:
-    from shoal.parallel.models import make_model, own_network
+    from shoal.parallel.networks import make_model, own_network
 
     if ".py" in subject.net:
         return own_network(subject.net, subject.sets.features, subject.sets.classes, asked["seed"])
@@ -212,8 +212,8 @@ def _make_place(out: Path | None) -> None:
 
 def _train(job: Job, subject: Subject, asked: dict[str, Any], out: Path | None) -> None:
     """Say what there is to do, do it, and say what came of it."""
+    from shoal.parallel.checks import check_fit
     from shoal.parallel.environment import world
-    from shoal.parallel.training import check_fit
 
     model, sets, net = _network(subject, asked), subject.sets, subject.net
     check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
@@ -250,11 +250,11 @@ def _strategy(workers: int | None, checkpoint: Path | None, exact: bool | None) 
 
 
 def _run(job: Job, model: nn.Module, sets: Data, screen: Screen) -> Result:
-    from shoal.parallel.launch import in_words
+    from shoal.parallel.failures import as_user_errors
     from shoal.parallel.training import run
 
     try:
-        with in_words():
+        with as_user_errors():
             return run(job, model, sets.train, None if job.strategy == "kfold" else sets.valid, screen.tell)
     except KeyboardInterrupt:
         if job.checkpoint:
@@ -273,9 +273,9 @@ def _test(result: Result, subject: Subject, job: Job) -> str:
     """The score on rows that nobody has seen before, in words."""
     import torch
 
-    from shoal.parallel.feed import Feed
+    from shoal.parallel.evaluation import chunks_of, measures
     from shoal.parallel.learner import make_loss
-    from shoal.parallel.worker import measures
+    from shoal.parallel.loader import Loader
 
     model = result.model.cpu().eval()
     if subject.prepared is not None:
@@ -285,9 +285,9 @@ def _test(result: Result, subject: Subject, job: Job) -> str:
         result.metrics |= numbers
         return words
     with torch.no_grad():
-        feed = Feed(subject.sets.test, torch.device("cpu"))
-        parts = [measures(model, make_loss(job.loss), *feed.take(rows)) for rows in torch.arange(len(feed)).split(2048)]
-    result.metrics["test_accuracy"] = sum(part[1] for part in parts) / len(feed)
+        loader = Loader(subject.sets.test, torch.device("cpu"))
+        parts = [measures(model, make_loss(job.loss), *loader.take(rows)) for rows in chunks_of(loader)]
+    result.metrics["test_accuracy"] = sum(part[1] for part in parts) / len(loader)
     return f"test: {result.metrics['test_accuracy']:.2%} right"
 
 

@@ -22,16 +22,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.parallel.divergence import Diverged as Diverged
-    from shoal.parallel.launch import WorkerError as WorkerError
-    from shoal.parallel.launch import WorkerLost as WorkerLost
+    from shoal.parallel.failures import WorkerError as WorkerError
+    from shoal.parallel.failures import WorkerLost as WorkerLost
     from shoal.parallel.training import fit as fit
+    from shoal.parallel.updaters.base import Updater as Updater
     from shoal.parallel.worker import Result as Result
 
 from shoal.parallel.job import BACKENDS, STRATEGIES
+from shoal.parallel.strategies import Strategy
 
-__all__ = ["BACKENDS", "STRATEGIES", "Diverged", "Result", "WorkerError", "WorkerLost", "fit"]
+__all__ = ["BACKENDS", "STRATEGIES", "Diverged", "Result", "Strategy", "Updater", "WorkerError", "WorkerLost", "fit"]
 _PLACES = {
-    "fit": "training", "Result": "worker", "Diverged": "divergence", "WorkerError": "launch", "WorkerLost": "launch",
+    "fit": "training", "Result": "worker", "Diverged": "divergence", "WorkerError": "failures", "WorkerLost": "failures",
+    "Updater": "updaters.base",
 }  # fmt: skip
 
 

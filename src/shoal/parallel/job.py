@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from shoal.machine import thread_count
 from shoal.members import nearest
+from shoal.parallel.strategies import TABLE, Strategy, find_strategy
 
-SINGLE = ("serial", "blas")
-DATA = ("allreduce", "local_sgd", "parameter_server")
-MODEL = ("tensor", "pipeline", "data+tensor", "data+pipeline", "sharded")
-STRATEGIES = (*SINGLE, *DATA, *MODEL, "kfold", "auto")
+STRATEGIES = tuple(TABLE)
 BACKENDS = ("threads", "processes", "mpi")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 LOSSES = ("cross_entropy", "mse", "bce")
@@ -36,7 +33,7 @@ class Job:
     epochs: int = 10
     batch_size: int = 64
     shuffle: bool = True
-    strategy: str = "auto"
+    strategy: str | Strategy = "auto"
     backend: str = "processes"
     workers: int = 1
     blas_threads: int | None = None
@@ -55,7 +52,7 @@ class Job:
     timeout: float = 600.0
 
     def __post_init__(self) -> None:
-        one_of("strategy", self.strategy, STRATEGIES)
+        find_strategy(self.strategy)
         one_of("backend", self.backend, BACKENDS)
         kind, _, number = str(self.device).partition(":")
         one_of("device", kind, DEVICES)
@@ -88,20 +85,15 @@ class Job:
             whole("average_every", self.average_every, 1, ' or "epoch" or "end"')
         if self.checkpoint_every != "epoch":
             whole("checkpoint_every", self.checkpoint_every, 1, ' or "epoch"')
-        if self.strategy in SINGLE and self.workers > 1:
+        method = self.method
+        if method.one_worker and self.workers > 1:
             raise ValueError(
-                f"strategy {self.strategy!r} has one worker; got workers={self.workers}. "
+                f"strategy {method.name!r} has one worker; got workers={self.workers}. "
                 "Use strategy 'allreduce' for more, or blas_threads for more threads"
             )
-        if self.strategy in MODEL and self.backend == "threads" and self.workers > 1:
-            raise ValueError(
-                f"strategy {self.strategy!r} splits the model over processes; use backend 'processes' or 'mpi'"
-            )
-        if self.exact and self.strategy not in (*SINGLE, "allreduce", "pipeline", "kfold", "auto"):
-            raise ValueError(
-                f"exact=True holds for the strategies serial, allreduce and pipeline; {self.strategy!r} has no exact "
-                "mode, leave it out"
-            )
+        if self.exact and not method.can_be_exact:
+            able = ", ".join(name for name, strategy in TABLE.items() if strategy.can_be_exact)
+            raise ValueError(f"exact=True needs one of the strategies {able}; {method.name!r} has no exact mode")
         if self.exact and self.workers > self.shards:
             raise ValueError(
                 f"exact mode cuts each batch into {self.shards} shards, too few for {self.workers} workers; "
@@ -109,16 +101,17 @@ class Job:
             )
         if self.mesh is not None and self.mesh[0] * self.mesh[1] != self.workers:
             raise ValueError(f"mesh must multiply to the {self.workers} workers; got {self.mesh[0]} x {self.mesh[1]}")
-        if self.strategy.startswith("data+") and self.mesh is None and self.workers > 1 and self.workers % 2:
-            raise ValueError(
-                f"strategy {self.strategy!r} needs an even number of workers, or mesh=(data, model); "
-                f"got workers={self.workers}"
-            )
+        method.check(self)
+
+    @property
+    def method(self) -> Strategy:
+        """The strategy as an object: what it needs is asked of it."""
+        return find_strategy(self.strategy)
 
     @property
     def ranks(self) -> int:
         """Processes or threads that take part: the workers, and a parameter server."""
-        return self.workers + (self.strategy == "parameter_server")
+        return self.workers + self.method.servers
 
     @property
     def in_one_process(self) -> bool:
@@ -132,16 +125,11 @@ class Job:
         >>> Job(strategy="data+tensor", workers=4).mesh_shape, Job(strategy="pipeline", workers=4).mesh_shape
         ((2, 2), (1, 4))
         """
-        if self.mesh is not None:
-            return self.mesh
-        if self.strategy.startswith("data+") and self.workers > 1:
-            return (self.workers // 2, 2)
-        return (1, self.workers)
+        return self.method.mesh_shape(self)
 
     def with_workers(self, workers: int) -> Job:
         """The same with another number of workers; with one less where a mesh needs that."""
-        odd = self.strategy.startswith("data+") and workers > 1 and workers % 2 == 1
-        return replace(self, workers=workers - odd, mesh=None)
+        return replace(self, workers=self.method.possible_workers(workers), mesh=None)
 
     def fingerprint(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be continued: all that decides weights, not who computes them."""
@@ -152,8 +140,7 @@ class Job:
         if self.schedule != "constant":
             skipped.discard("epochs")
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
-        if self.strategy in SINGLE:
-            named |= {"strategy": "plain", "exact": False, "shards": 0}  # threads of BLAS are no other algorithm
+        named |= self.method.fingerprint(self)
         return {name: getattr(value, "__name__", "function") if callable(value) else value
                 for name, value in named.items()}  # fmt: skip
 
@@ -176,18 +163,3 @@ def positive(what: str, value: Any) -> None:
 def not_negative(what: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < LARGEST:
         raise ValueError(f"{what} must be a number of at least 0; got {value!r}")
-
-
-def threads_per_worker(job: Job, cores: int | None = None) -> int:
-    """The one place where threads are shared out: workers x BLAS threads = cores, at least one each.
-
-    >>> threads_per_worker(Job(strategy="allreduce", workers=2), cores=8)
-    4
-    """
-    if job.blas_threads is not None:
-        return job.blas_threads
-    if job.strategy == "serial":
-        return 1
-    here = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("MPI_LOCALNRANKS") or ""
-    ranks = min(int(here), job.ranks) if here.isdecimal() and int(here) else job.ranks  # of this machine
-    return max(1, (cores or thread_count()) // ranks)

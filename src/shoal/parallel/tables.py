@@ -24,8 +24,8 @@ from torch.utils.data import TensorDataset
 from shoal.encoders.encoder import Encoder
 from shoal.encoders.target import TargetScaling
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.parallel.data import Data
-from shoal.parallel.models import make_model
+from shoal.parallel.datasets import Data
+from shoal.parallel.networks import make_model
 from shoal.search.predictions import read_new_rows
 from shoal.tables.files import read_table
 from shoal.tables.inputs import new_table
