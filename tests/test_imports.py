@@ -34,7 +34,8 @@ LAYERS = [
     {"memory", "history", "extract"},
     {"engines"},
     {"torch", "layout", "rows", "datasets", "progress"},
-    {"members", "machine", "_native", "early", "version"},
+    {"members", "machine", "_native", "early", "version", "options"},
+    {"validate"},
     {"errors"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
