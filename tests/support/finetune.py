@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from shoal.finetune import rank, texts
-from shoal.finetune.settings import Settings, make_plan
+from shoal.finetune.options import FinetuneOptions
+from shoal.finetune.plan import make_plan
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -41,8 +42,9 @@ class Line:
 
 def worker(run: Path, start: Path, **changes: Any) -> Line:
     """The whole program of one worker, in this process."""
-    settings = Settings(**{"model": str(start), "epochs": 2, "batch_size": 5, "context": 48, "learning_rate": 3e-3,
-                           "samples": 0, "device": "cpu", "columns": ("a", "b"), **changes})  # fmt: skip
+    usual: dict[str, Any] = {"model": str(start), "epochs": 2, "batch_size": 5, "context": 48, "learning_rate": 3e-3,
+                             "samples": 0, "device": "cpu", "columns": ("a", "b")}  # fmt: skip
+    settings = FinetuneOptions(**{**usual, **changes})
     folder = run.parent / f"{run.name}-payload"
     for path in (run, folder):
         path.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from shoal.finetune.checkpoints import cannot_write, last_checkpoint, write_json
+from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES
-from shoal.finetune.settings import Plan, Settings
+from shoal.finetune.plan import Plan, job_of
 from shoal.parallel.rank import main, meet, sparing
 
 TEXTS, RESULT = "texts.json", "result.json"  # what the launcher and its workers hand to each other
@@ -25,7 +26,7 @@ def work(folder: Path, rank: int, line: Any) -> None:
     group = None
     if plan.settings.workers > 1:
         _look_like_torchrun(rank, plan.settings.workers)
-        group = meet(plan.settings.job(), rank)
+        group = meet(job_of(plan.settings), rank)
     if rank == 0:
         line.tell("progress", begun=_read_texts(plan, folder))
     if group is not None:
@@ -114,7 +115,7 @@ def _prepare(plan: Plan, folder: Path, rank: int, line: Any) -> tuple[Any, Any]:
     return trainer, tokenizer
 
 
-def with_lora(model: Any, settings: Settings) -> Any:
+def with_lora(model: Any, settings: FinetuneOptions) -> Any:
     """Small matrices beside the large ones are trained, which stay as they are."""
     from peft import LoraConfig, get_peft_model
 

@@ -22,7 +22,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from shoal.finetune.checkpoints import cannot_write, checkpoints, complete
 from shoal.finetune.place import CHECKPOINTS, EVENTS, METRICS
-from shoal.finetune.settings import Plan
+from shoal.finetune.plan import Plan
 from shoal.finetune.tokens import IGNORED, Tokens, batch
 
 SAVE_AFTER = 60.0  # seconds between two checkpoints, or longer where saving is slow:
