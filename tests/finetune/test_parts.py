@@ -208,10 +208,13 @@ def test_a_changed_model_is_another_run(tmp_path, tiny):
     shutil.copytree(tiny, tmp_path / "model")
     found = texts.Texts("a.csv", ("a",), [("x",), ("y",)], 2)
     marks = [session.fingerprint(FinetuneOptions(model="model"), found, tmp_path / "model")]
-    marks.append(
-        session.fingerprint(FinetuneOptions(model="model", workers=2, eval_every=3), found, tmp_path / "model")
-    )
+    others = FinetuneOptions(model="model", workers=2, eval_every=3)
+    marks.append(session.fingerprint(others, found, tmp_path / "model"))
     assert marks[0] == marks[1], "who computes is not what is computed"
+    assert marks[0].keys() - {"data", "start"} == {
+        "columns", "model", "epochs", "batch_size", "learning_rate", "schedule", "warmup", "weight_decay", "dropout",
+        "context", "lora", "test", "seed",
+    }, "runs on disk could not go on"  # fmt: skip
     config = (tmp_path / "model" / "config.json").read_text()
     (tmp_path / "model" / "config.json").write_text(config.replace("gelu_pytorch_tanh", "relu"))
     assert session.fingerprint(FinetuneOptions(model="model"), found, tmp_path / "model") != marks[0]
