@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from shoal.errors import UserError
 from shoal.finetune.checkpoints import cannot_write, last_checkpoint, write_json
 from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES
@@ -56,9 +57,9 @@ def _read_texts(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
     tokenizer, config = models.load_tokenizer(start), models.load_config(start)
     longest = models.longest_context(config, tokenizer)
     if settings.context is not None and settings.context > longest:
-        raise ValueError(f"--context must be at most {longest:,} tokens for this model; got {settings.context:,}")
+        raise UserError(f"--context must be at most {longest:,} tokens for this model; got {settings.context:,}")
     if len(tokenizer) > config.vocab_size:
-        raise ValueError(f"the tokenizer in {start} has {len(tokenizer):,} tokens, the model {config.vocab_size:,}")
+        raise UserError(f"the tokenizer in {start} has {len(tokenizer):,} tokens, the model {config.vocab_size:,}")
     context = settings.context or longest
     train, test = (tokens.encode(texts[name], tokenizer, context) for name in ("train", "test"))
     tokens.write(folder, train, test)
