@@ -34,8 +34,9 @@ LAYERS = [
     {"memory", "history", "extract"},
     {"engines"},
     {"torch", "layout", "rows", "datasets", "progress"},
-    {"members", "machine", "_native", "early", "version"},
-    {"errors"},
+    {"members", "machine", "early", "version", "options"},
+    {"validate"},
+    {"errors", "_native"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 # The package's top level offers `save`, `load` and the estimators of `search`, and loads them when first asked for.

@@ -7,6 +7,9 @@ import platform
 
 import numpy as np
 
+from shoal import _native
+from shoal.errors import UserError
+
 MOST_THREADS = 4096
 
 
@@ -18,8 +21,16 @@ def thread_count(threads: int | None = None) -> int:
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not 1 <= threads <= MOST_THREADS:
-        raise ValueError(f"threads must be a whole number from 1 to {MOST_THREADS}; got {named or threads!r}")
+        raise UserError(f"threads must be a whole number from 1 to {MOST_THREADS}; got {named or threads!r}")
     return int(threads)
+
+
+def instruction_set() -> str:
+    """The one that the compiled kernel uses: what SHOAL_ISA names, else the widest that this processor has."""
+    named, known = os.environ.get("SHOAL_ISA", ""), _native.instruction_sets()
+    if named and named not in known:
+        raise UserError(f"SHOAL_ISA must be one of {', '.join(known)} on this machine; got {named!r}")
+    return str(_native.instruction_set())
 
 
 def available_memory() -> int:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError, WrongType
+
 ACTIVATIONS = ("identity", "sigmoid", "tanh", "relu", "elu", "selu", "gelu", "leaky_relu", "hardshrink", "mish")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
@@ -200,7 +202,7 @@ def alternatives(name: str, value: Any) -> list[Any]:
     options = sorted(value, key=_set_order) if isinstance(value, Set) else list(value)
     if not options:
         linear = "; a linear model, without hidden layers, is hidden=()" if name == "hidden" else ""
-        raise ValueError(f"{name} has no alternatives: the list is empty. Give at least one value{linear}.")
+        raise UserError(f"{name} has no alternatives: the list is empty. Give at least one value{linear}.")
     return options
 
 
@@ -214,32 +216,32 @@ def _set_order(option: Any) -> tuple[int, Any]:
 def _check_fields(given: Iterable[str]) -> None:
     for name in given:
         if name not in FIELDS:
-            raise TypeError(f"a member has no field {name!r}{nearest(name, FIELDS)} The fields are {', '.join(FIELDS)}")
+            raise WrongType(f"a member has no field {name!r}{nearest(name, FIELDS)} The fields are {', '.join(FIELDS)}")
 
 
 def _choice(name: str, value: object, known: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in known:
         return value
     hint = "; use optimizer='sgd' with momentum=0.9" if value == "momentum" else nearest(value, known)
-    raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}{hint}")
+    raise UserError(f"{name} must be one of {', '.join(known)}; got {value!r}{hint}")
 
 
 def _integer(name: str, value: Any, *, low: int, high: int) -> int:
     if not isinstance(value, Integral) or isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be a whole number; got {value!r} of type {type(value).__name__}")
+        raise WrongType(f"{name} must be a whole number; got {value!r} of type {type(value).__name__}")
     number = int(value)
     if not low <= number <= high:
-        raise ValueError(f"{name} must be from {low} to {high}; got {number}")
+        raise UserError(f"{name} must be from {low} to {high}; got {number}")
     return number
 
 
 def _real(name: str, value: Any, *, low: float, below: float = math.inf) -> float:
     if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be a number; got {value!r} of type {type(value).__name__}")
+        raise WrongType(f"{name} must be a number; got {value!r} of type {type(value).__name__}")
     number = float(value)
     if not (low <= number < below):  # written so that NaN fails too
         bound = f"at least {low:g}" + ("" if below == math.inf else f" and below {below:g}") + " and finite"
-        raise ValueError(f"{name} must be {bound}; got {value}")
+        raise UserError(f"{name} must be {bound}; got {value}")
     return number
 
 
@@ -247,16 +249,16 @@ def _widths(value: Any) -> tuple[int, ...]:
     if isinstance(value, Integral) and not isinstance(value, bool):
         value = (value,)
     if not isinstance(value, (tuple, list, np.ndarray)):
-        raise TypeError(f"hidden must be a width or a tuple of widths; got {value!r}")
+        raise WrongType(f"hidden must be a width or a tuple of widths; got {value!r}")
     return tuple(_integer("a hidden width", width, low=1, high=LARGEST_WIDTH) for width in value)
 
 
 def _columns(value: Any) -> tuple[int, ...]:
     if not isinstance(value, (tuple, list, range, np.ndarray)):
-        raise TypeError(f"features must be a tuple of column numbers, or None for all of them; got {value!r}")
+        raise WrongType(f"features must be a tuple of column numbers, or None for all of them; got {value!r}")
     columns = tuple(_integer("a feature index", column, low=0, high=(1 << 31) - 1) for column in value)
     if not columns:
-        raise ValueError("features must name at least one column, or be None for all of them; got an empty tuple")
+        raise UserError("features must name at least one column, or be None for all of them; got an empty tuple")
     if len(set(columns)) != len(columns):
-        raise ValueError(f"features must name each column once; got {value!r}")
+        raise UserError(f"features must name each column once; got {value!r}")
     return columns

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from shoal.engines.program import Assignment, Data, Log, Program, State
+from shoal.machine import instruction_set
 from shoal.members import nearest
 
 Progress = Callable[[int], bool]  # told how many member-epochs are done; answers whether to stop
@@ -92,6 +93,8 @@ def get_engine(name: str, device: str = "cpu") -> Engine:
         raise ValueError(f"engine must be auto, {', '.join(REGISTRY)}; got {name!r}{nearest(name, REGISTRY)}")
     if name == "native" and device != "cpu":
         raise ValueError(f"the native engine runs on the cpu, not on {device!r}; use engine='grouped' or 'auto'")
+    if name == "native":
+        instruction_set()  # a name in SHOAL_ISA that this machine does not have
     if device != "cpu":
         _check_device(device)
     module, attribute = REGISTRY[name]

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from shoal.errors import UserError
 from shoal.runs.folder import MODEL, OWNER, RUNS, SETTINGS, abandoned, in_use, numbered, refuse_taken
 
 FORMAT, VERSION = "shoal-finetune", 1
@@ -44,9 +45,7 @@ def opened(
         path, resumes = choose(out, name, fingerprint, fresh)
         made = _take(path, new=out is None and not resumes)
         if made is None and out is not None:
-            raise ValueError(
-                f"{out} is in use by another process, which still runs; wait for it, or give another --out"
-            )
+            raise UserError(f"{out} is in use by another process, which still runs; wait for it, or give another --out")
     if not resumes:
         _empty(path)
     try:
@@ -74,7 +73,7 @@ def _take(path: Path, new: bool) -> list[Path] | None:
     except FileExistsError:
         return None
     except OSError as error:
-        raise ValueError(f"{path} cannot be written to ({error.strerror}); give another folder with --out") from None
+        raise UserError(f"{path} cannot be written to ({error.strerror}); give another folder with --out") from None
     in_use.add(path)
     return made
 
@@ -104,14 +103,14 @@ def _given(out: Path, fingerprint: dict[str, Any], fresh: bool) -> tuple[Path, b
         refuse_taken(out)
         return out, False
     if (out / MODEL).is_dir():
-        raise ValueError(f"--out must be a new folder; {out} holds a finished run: give another name")
+        raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")
     if fresh:
         return out, False
     for name, value in fingerprint.items():
         before = earlier["fingerprint"].get(name)
         if before != value:
             change = f" (it was {before!r} and is now {value!r})" if name not in ("data", "start") else ""
-            raise ValueError(
+            raise UserError(
                 f"{out} holds the beginning of another run: {name} differs{change}; give another --out, or --fresh"
             )
     return out, True

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from shoal.errors import UserError
 from shoal.finetune.checkpoints import cannot_write, last_checkpoint, write_json
+from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES
-from shoal.finetune.settings import Plan, Settings
+from shoal.finetune.plan import Plan, job_of
 from shoal.parallel.rank import join_group, limited, main
 
 TEXTS, RESULT = "texts.json", "result.json"  # what the launcher and its workers hand to each other
@@ -25,7 +27,7 @@ def work(folder: Path, rank: int, heartbeat: Any) -> None:
     group = None
     if plan.settings.workers > 1:
         _look_like_torchrun(rank, plan.settings.workers)
-        group = join_group(plan.settings.job(), rank)
+        group = join_group(job_of(plan.settings), rank)
     if rank == 0:
         heartbeat.tell("progress", begun=_read_texts(plan, folder))
     if group is not None:
@@ -55,9 +57,9 @@ def _read_texts(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
     tokenizer, config = models.load_tokenizer(start), models.load_config(start)
     longest = models.longest_context(config, tokenizer)
     if settings.context is not None and settings.context > longest:
-        raise ValueError(f"--context must be at most {longest:,} tokens for this model; got {settings.context:,}")
+        raise UserError(f"--context must be at most {longest:,} tokens for this model; got {settings.context:,}")
     if len(tokenizer) > config.vocab_size:
-        raise ValueError(f"the tokenizer in {start} has {len(tokenizer):,} tokens, the model {config.vocab_size:,}")
+        raise UserError(f"the tokenizer in {start} has {len(tokenizer):,} tokens, the model {config.vocab_size:,}")
     context = settings.context or longest
     train, test = (tokens.encode(texts[name], tokenizer, context) for name in ("train", "test"))
     tokens.write(folder, train, test)
@@ -114,7 +116,7 @@ def _prepare(plan: Plan, folder: Path, rank: int, heartbeat: Any) -> tuple[Any, 
     return trainer, tokenizer
 
 
-def with_lora(model: Any, settings: Settings) -> Any:
+def with_lora(model: Any, settings: FinetuneOptions) -> Any:
     """Small matrices beside the large ones are trained, which stay as they are."""
     from peft import LoraConfig, get_peft_model
 

@@ -20,9 +20,10 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
+from shoal.errors import UserError
 from shoal.finetune.checkpoints import cannot_write, checkpoints, complete
 from shoal.finetune.place import CHECKPOINTS, EVENTS, METRICS
-from shoal.finetune.settings import Plan
+from shoal.finetune.plan import Plan
 from shoal.finetune.tokens import IGNORED, Tokens, batch
 
 SAVE_AFTER = 60.0  # seconds between two checkpoints, or longer where saving is slow:
@@ -199,7 +200,7 @@ class FineTuner(Trainer):
 
     def _refuse_nonsense(self, loss: float) -> None:
         if not math.isfinite(loss):
-            raise ValueError(
+            raise UserError(
                 f"the loss is no longer a number at step {self.state.global_step}: the steps are too large for this "
                 f"model; give a smaller --learning-rate than {self.plan.settings.learning_rate:g}"
             )

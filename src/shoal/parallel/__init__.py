@@ -33,8 +33,8 @@ from shoal.parallel.strategies import Strategy
 
 __all__ = ["BACKENDS", "STRATEGIES", "Diverged", "Result", "Strategy", "Updater", "WorkerError", "WorkerLost", "fit"]
 _PLACES = {
-    "fit": "training", "Result": "worker", "Diverged": "divergence", "WorkerError": "failures", "WorkerLost": "failures",
-    "Updater": "updaters.base",
+    "fit": "training", "Result": "worker", "Updater": "updaters.base", "Diverged": "divergence",
+    "WorkerError": "failures", "WorkerLost": "failures",
 }  # fmt: skip
 
 

@@ -9,9 +9,8 @@ import torch
 from torch.utils.data import TensorDataset
 
 from shoal.errors import UserError
-from shoal.members import nearest
-from shoal.parallel.job import one_of
 from shoal.parallel.loader import epoch_order
+from shoal.validate import nearest, one_of
 
 IMAGES = ("mnist", "fashion-mnist")
 TABLES = ("iris", "wine", "digits", "breast-cancer")  # of scikit-learn

@@ -108,10 +108,10 @@ def supervise(
             break
         if job.allow_fewer and job.workers > 1 and job.method.can_lose_workers(job):
             job = job.with_workers(job.workers - 1)
-        tell({"note": f"worker {trouble.rank} {trouble.reason}; starting again from the last checkpoint "
+        tell({"note": f"worker {trouble.rank} {trouble.reason}; restarting from the last checkpoint "
                       f"with {job.workers} worker{'s' * (job.workers > 1)}"})  # fmt: skip
     assert trouble is not None
-    raise WorkerLost(f"worker {trouble.rank} {trouble.reason}; started again {number} times, no more")
+    raise WorkerLost(f"worker {trouble.rank} {trouble.reason}; restarted {number} times, no more")
 
 
 def _remove_stale_folders() -> None:

@@ -15,9 +15,8 @@ import torch
 from torch import nn
 
 from shoal.errors import UserError
-from shoal.members import nearest
-from shoal.parallel.job import one_of
 from shoal.torch import ACTIVATIONS
+from shoal.validate import nearest, one_of
 
 KINDS = ("mlp", "cnn")
 INITS = ("torch", "glorot")

@@ -14,7 +14,6 @@ from torch.utils.data import Dataset
 
 from shoal.errors import UserError, WrongType
 from shoal.machine import thread_count
-from shoal.members import nearest
 from shoal.parallel import checkpoint, environment
 from shoal.parallel.checks import check_fit
 from shoal.parallel.external import own_group
@@ -25,6 +24,7 @@ from shoal.parallel.normalisation import tell_normalisation
 from shoal.parallel.randomness import torch_as_it_was
 from shoal.parallel.strategies import Strategy, find_strategy
 from shoal.parallel.worker import Result, Tell, Worker
+from shoal.validate import nearest
 
 
 def fit(

@@ -213,7 +213,7 @@ class Worker:
         self.sums = list(content["sums"]) if self.group.rank == 0 else [0.0, 0]
         self.guard.resume(content.get("first_loss"), self.history)
         if self.group.rank == 0:
-            self.tell({"note": f"going on from the checkpoint after {self.step} steps (epoch {self.epoch + 1})"})
+            self.tell({"note": f"resuming from the checkpoint after {self.step} steps (epoch {self.epoch + 1})"})
 
     def _metrics(self, seconds: float, communicated: float) -> dict[str, Any]:
         job = self.job

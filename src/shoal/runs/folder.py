@@ -10,6 +10,8 @@ import shutil
 from pathlib import Path
 from types import TracebackType
 
+from shoal.errors import UserError
+
 SETTINGS, MODEL, REPORT = "settings.json", "model", "report.html"
 OWNER = "running.json"  # which process writes into a folder; gone when it is finished
 RUNS = "shoal-runs"  # folder of runs that were given no name
@@ -43,7 +45,7 @@ class RunFolder:
             owner = {"pid": os.getpid(), "host": platform.node()}
             (self.path / OWNER).write_text(json.dumps(owner), encoding="utf-8")
         except OSError as error:
-            raise ValueError(
+            raise UserError(
                 f"the results cannot be written to {self.parent} ({error.strerror}); give another folder with --out"
             ) from None
         return self
@@ -126,7 +128,7 @@ def refuse_taken(out: Path) -> None:
     if out.is_dir() and not any(out.iterdir()):
         return
     if (out / SETTINGS).exists():
-        raise ValueError(f"--out must be a new folder; {out} holds a finished run: give another name")
+        raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")
     if out.exists():
         what = "is not empty" if out.is_dir() else "is a file"
-        raise ValueError(f"--out must be a new folder; {out} {what}: give another name")
+        raise UserError(f"--out must be a new folder; {out} {what}: give another name")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.encoders.encoder import ENCODINGS
+from shoal.errors import UserError
 from shoal.members import Member
 from shoal.models.checks import a, number, one_of, whole
 from shoal.search.timing import Effort, present_names
@@ -23,7 +24,7 @@ def check_repeatable(settings: Mapping[str, Any], file: Path) -> None:
         for part, checks in FIELDS.items():
             for name, check in checks.items():
                 if name not in settings[part]:
-                    raise ValueError(f"{part}.{name} is missing")
+                    raise UserError(f"{part}.{name} is missing")
                 check(f"{part}.{name}", settings[part][name])
         if not settings["data"]["demo"]:
             a("data.path", settings["data"]["path"], str)
@@ -32,7 +33,7 @@ def check_repeatable(settings: Mapping[str, Any], file: Path) -> None:
         _check_effort("search.effort", effort)
         _check_log(settings["log"], effort.get("encodings", ENCODINGS))
     except ValueError as error:
-        raise ValueError(f"{file} was altered: {error}; {REMEDY}") from None
+        raise UserError(f"{file} was altered: {error}; {REMEDY}") from None
 
 
 def check_effort_fits(effort: Effort, rows: int, file: Path) -> None:
@@ -40,7 +41,7 @@ def check_effort_fits(effort: Effort, rows: int, file: Path) -> None:
     for name in ("rows", "folds", "ensemble_rows", "sampled"):
         value = getattr(effort, name)
         if value is not None and value > rows:
-            raise ValueError(
+            raise UserError(
                 f"{file} was altered: search.effort.{name} must not be more than the {rows} rows of the data; got "
                 f"{value}; {REMEDY}"
             )
@@ -68,18 +69,18 @@ def _words(name: str, value: Any) -> None:
 
 def _character(name: str, value: Any) -> None:
     if len(a(name, value, str)) != 1:
-        raise ValueError(f"{name} must be one character or null; got {value!r}")
+        raise UserError(f"{name} must be one character or null; got {value!r}")
 
 
 def _score(name: str, value: Any) -> None:
     if "bootstraps" not in a(name, value, dict):
-        raise ValueError(f"{name}.bootstraps is missing")
+        raise UserError(f"{name}.bootstraps is missing")
     whole(f"{name}.bootstraps", value["bootstraps"], 1)
 
 
 def _seconds(name: str, value: Any) -> None:
     if number(name, value, 0.0) == 0.0:
-        raise ValueError(f"{name} must be above zero; got {value!r}")
+        raise UserError(f"{name} must be above zero; got {value!r}")
 
 
 FIELDS: dict[str, dict[str, Check]] = {
@@ -107,7 +108,7 @@ def _check_effort(name: str, effort: Any) -> None:
         for k, encoding in enumerate(a(f"{name}.encodings", value, list)):
             one_of(f"{name}.encodings.{k}", encoding, ENCODINGS)
         if not value:
-            raise ValueError(f"{name}.encodings must not be empty; got []")
+            raise UserError(f"{name}.encodings must not be empty; got []")
 
 
 # ---- the log ----
@@ -115,7 +116,7 @@ def _check_effort(name: str, effort: Any) -> None:
 
 def _check_log(log: Sequence[Any], encodings: Sequence[str]) -> None:
     if not log:
-        raise ValueError("log must not be empty; got []")
+        raise UserError("log must not be empty; got []")
     for k, entry in enumerate(log):
         recipes = a(f"log.{k}.recipes", entry["recipes"], list)
         for j, recipe in enumerate(recipes):
@@ -126,12 +127,12 @@ def _check_log(log: Sequence[Any], encodings: Sequence[str]) -> None:
 
 def _check_recipe(name: str, recipe: Any, encodings: Sequence[str]) -> None:
     if len(a(name, recipe, list)) != 2:
-        raise ValueError(f"{name} must be an encoding and a recipe; got {len(recipe)} values")
+        raise UserError(f"{name} must be an encoding and a recipe; got {len(recipe)} values")
     one_of(f"{name}.0", recipe[0], encodings)
     try:
         Member.from_dict(a(f"{name}.1", recipe[1], dict))
     except (TypeError, KeyError) as error:
-        raise ValueError(f"{name}.1 must be a recipe ({error})") from None
+        raise UserError(f"{name}.1 must be a recipe ({error})") from None
 
 
 def _check_rung(name: str, rung: Any, count: int) -> None:
@@ -142,7 +143,7 @@ def _check_rung(name: str, rung: Any, count: int) -> None:
         for k, place in enumerate(rung[part]):
             whole(f"{name}.{part}.{k}", place, 0, count - 1)
     if len(rung["epochs"]) != len(rung["trained"]):
-        raise ValueError(f"{name}.epochs must be as many as {name}.trained; got {len(rung['epochs'])}")
+        raise UserError(f"{name}.epochs must be as many as {name}.trained; got {len(rung['epochs'])}")
     for k, epochs in enumerate(rung["epochs"]):
         for j, value in enumerate(a(f"{name}.epochs.{k}", epochs, list)):
             whole(f"{name}.epochs.{k}.{j}", value, 0)

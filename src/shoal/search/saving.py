@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError, WrongType
 from shoal.members import Member
 from shoal.models import checks
 from shoal.models.saving import (
@@ -45,7 +46,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     if not isinstance(estimator, (ShoalClassifier, ShoalRegressor)):
-        raise TypeError(f"save takes a ShoalClassifier or a ShoalRegressor; got {type(estimator).__name__}")
+        raise WrongType(f"save takes a ShoalClassifier or a ShoalRegressor; got {type(estimator).__name__}")
     check_is_fitted(estimator)
     target = Path(path)
     check_place(target)
@@ -170,9 +171,9 @@ def _read_timings(file: Path) -> dict[str, Any] | None:
     try:
         found = read_json(file)
         if not isinstance(found, dict):
-            raise ValueError(f"{file} must hold an object; got {type(found).__name__}")
+            raise UserError(f"{file} must hold an object; got {type(found).__name__}")
     except ValueError as error:
-        raise ValueError(f"{error}; the model does not need it: delete it") from None
+        raise UserError(f"{error}; the model does not need it: delete it") from None
     return found
 
 
@@ -189,7 +190,7 @@ def _restore_timings(estimator: Any, timings: dict[str, Any] | None, file: Path)
                 continue  # it was in model.json
             values = np.full(rows, np.nan) if timings is None else checks.numbers(name, timings.get(name))
             if len(values) != rows:
-                raise ValueError(f"{name} must have {rows} rows, as the leaderboard; got {len(values)}")
+                raise UserError(f"{name} must have {rows} rows, as the leaderboard; got {len(values)}")
             target[name] = values.tolist() if target is board else values
     except ValueError as error:
-        raise ValueError(f"{file} was altered: {error}; the model does not need it: delete it") from None
+        raise UserError(f"{file} was altered: {error}; the model does not need it: delete it") from None

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from shoal.errors import MissingFile, UserError
 from shoal.models.saving import DESCRIPTION, TIMINGS, model_folder, read_json
 from shoal.models.saving import VERSION as MODEL_VERSION
 from shoal.runs.folder import MODEL, SETTINGS
@@ -34,18 +35,18 @@ def read_settings(path: Path) -> dict[str, Any]:
     """From settings.json or the folder of a run."""
     file = settings_file(path)
     if not file.is_file():
-        raise FileNotFoundError(f"there is no file {file}; --repeat takes the {SETTINGS} of an earlier run")
+        raise MissingFile(f"there is no file {file}; --repeat takes the {SETTINGS} of an earlier run")
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError, RecursionError):
-        raise ValueError(f"{file} is truncated or is no JSON; --repeat takes the {SETTINGS} of a run") from None
+        raise UserError(f"{file} is truncated or is no JSON; --repeat takes the {SETTINGS} of a run") from None
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
-        raise ValueError(f"{file} does not hold the settings of a run; --repeat takes the {SETTINGS} of one")
+        raise UserError(f"{file} does not hold the settings of a run; --repeat takes the {SETTINGS} of one")
     if settings.get("version") != VERSION:
-        raise ValueError(f"{file} has format version {settings.get('version')}; this Shoal reads version {VERSION}")
+        raise UserError(f"{file} has format version {settings.get('version')}; this Shoal reads version {VERSION}")
     missing = _missing_field(settings)
     if missing:
-        raise ValueError(f"{file} was altered: {missing} is missing; repeat from an unchanged copy")
+        raise UserError(f"{file} was altered: {missing} is missing; repeat from an unchanged copy")
     return settings
 
 
@@ -79,11 +80,11 @@ def comparable_model(settings: Path) -> Path:
     model = (settings if settings.is_dir() else settings.parent) / MODEL
     file = model / DESCRIPTION
     if not file.is_file():
-        raise FileNotFoundError(f"--check needs the model of the earlier run, and there is no file {file}")
+        raise MissingFile(f"--check needs the model of the earlier run, and there is no file {file}")
     described = read_json(file)
     version = described.get("version") if isinstance(described, dict) else None
     if version != MODEL_VERSION:
-        raise ValueError(
+        raise UserError(
             f"--check needs a model of format version {MODEL_VERSION}, and {file} has {version}: repeat the run "
             "without --check, and compare with that"
         )

@@ -13,6 +13,7 @@ from shoal.bench.harness.report import Result
 from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.parallel import workers
 from shoal.bench.parallel.workers import Way, percent, performance_improvement
+from shoal.errors import UserError
 from shoal.machine import thread_count
 from shoal.members import nearest
 
@@ -54,7 +55,7 @@ def run(settings: Settings) -> Result:
     require("matplotlib", "torch")
     for name in settings.nets:
         if name not in NETS:
-            raise ValueError(f"--net must be one of {', '.join(NETS)}; got {name!r}{nearest(name, NETS)}")
+            raise UserError(f"--net must be one of {', '.join(NETS)}; got {name!r}{nearest(name, NETS)}")
     settings = replace(settings, workers=tuple(sorted({1, *settings.workers})))
     begun, machine = time.perf_counter(), describe()
     split, folded = _data(settings.rows), _data(settings.fold_rows)

@@ -13,6 +13,7 @@ from shoal.bench.harness.report import Result
 from shoal.bench.parallel import workers
 from shoal.bench.parallel.descent_report import draw, notes, tables, targets
 from shoal.bench.parallel.workers import PLAIN, Way
+from shoal.errors import UserError
 from shoal.machine import thread_count
 from shoal.members import nearest
 
@@ -65,7 +66,7 @@ def run(settings: Settings) -> Result:
     require("matplotlib", "torch")
     for name in settings.nets:
         if name not in NETS:
-            raise ValueError(f"--net must be one of {', '.join(NETS)}; got {name!r}{nearest(name, NETS)}")
+            raise UserError(f"--net must be one of {', '.join(NETS)}; got {name!r}{nearest(name, NETS)}")
     from shoal.parallel.datasets import load_data
 
     begun, machine = time.perf_counter(), describe()

@@ -15,6 +15,7 @@ from shoal.bench.harness.measure import Contender, Tick, Timing, progress_bar, r
 from shoal.bench.harness.problems import PAPER_MEMBERS, Problem, paper_members, random_data, sample_groups
 from shoal.bench.harness.report import Result
 from shoal.bench.populations.table1_report import build_result
+from shoal.errors import UserError
 from shoal.machine import thread_count
 from shoal.members import nearest
 from shoal.population import Population
@@ -68,7 +69,7 @@ def run(settings: Settings) -> Result:
     require("torch", "matplotlib")
     for name in settings.engines:
         if name not in ENGINES:
-            raise ValueError(f"--engine must be one of {', '.join(ENGINES)}; got {name!r}{nearest(name, ENGINES)}")
+            raise UserError(f"--engine must be one of {', '.join(ENGINES)}; got {name!r}{nearest(name, ENGINES)}")
     settings = _with_native(settings)
     begun, machine = time.perf_counter(), describe()
     product = MatrixProduct(thread_count())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.errors import UserError
-from shoal.members import nearest
 from shoal.parallel.strategies.allreduce import AllReduce
 from shoal.parallel.strategies.auto import Auto
 from shoal.parallel.strategies.base import Strategy
@@ -16,6 +15,7 @@ from shoal.parallel.strategies.pipeline import DataPipeline, Pipeline
 from shoal.parallel.strategies.serial import Blas, Serial
 from shoal.parallel.strategies.sharded import Sharded
 from shoal.parallel.strategies.tensor import DataTensor, Tensor
+from shoal.validate import one_of
 
 TABLE: dict[str, Strategy] = {
     strategy.name: strategy
@@ -33,13 +33,12 @@ def register(strategy: Strategy) -> None:
     TABLE[strategy.name] = strategy
 
 
-def find_strategy(wanted: Any) -> Strategy:
-    """The strategy of a name; an object of a user's own is taken as it is."""
-    if isinstance(wanted, Strategy):
-        return wanted
-    if wanted not in TABLE:
-        raise UserError(
-            f"strategy must be one of {', '.join(TABLE)}; got {wanted!r}{nearest(str(wanted), tuple(TABLE))} "
-            "(or, in Python, a shoal.parallel.Strategy of your own)"
-        )
-    return TABLE[wanted]
+def check_strategy(name: str, value: Any) -> str | Strategy:
+    """A name in the table, or an object of the user's own; `name` is what errors call the option."""
+    return value if isinstance(value, Strategy) else one_of(name, value, TABLE)
+
+
+def find_strategy(wanted: str | Strategy) -> Strategy:
+    """The strategy of a name; an object of the user's own is returned as it is."""
+    found = check_strategy("strategy", wanted)
+    return found if isinstance(found, Strategy) else TABLE[found]

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from shoal.options import Options
+
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -42,6 +44,7 @@ class Strategy:
     can_be_exact = False  # the same bits for any number of workers
     pools_threads = False  # backend "threads": one worker with a pool of threads, instead of a thread for each worker
     holds_out_rows = False  # makes validation sets of its own
+    options: type[Options] | None = None  # those that only this strategy has; `Job` inherits them
     when_launched = ""  # the strategy to take instead under torchrun and mpiexec
 
     # ---- checks, before anything is started ----

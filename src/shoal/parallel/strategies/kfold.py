@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shoal.options import Options, option
 from shoal.parallel.strategies.base import Runner, Strategy, Tell
 
 if TYPE_CHECKING:
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
     from shoal.parallel.worker import Result
 
 
+@dataclass(frozen=True)
+class KFoldOptions(Options):
+    folds: int = option(5, "kfold: how many.", least=2)
+
+
 class KFold(Strategy):
     """Each fold is trained by `serial`, or by `allreduce` where there are several workers for a fold."""
 
@@ -21,6 +28,7 @@ class KFold(Strategy):
     summary = "cross-validation, folds spread over workers"
     can_be_exact = True
     holds_out_rows = True
+    options = KFoldOptions
 
     def fewest_rows(self, job: Job) -> int:
         return job.folds

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shoal.options import Options, option
 from shoal.parallel.strategies.base import Strategy
 
 if TYPE_CHECKING:
@@ -15,11 +17,17 @@ if TYPE_CHECKING:
     from shoal.parallel.updaters.base import Updater
 
 
+@dataclass(frozen=True)
+class ParameterServerOptions(Options):
+    asynchronous: bool = option(False, "parameter_server: do not wait for other workers.")
+
+
 class ParameterServer(Strategy):
     """Synchronous, it equals all-reduce; asynchronous, the result depends on which worker is faster."""
 
     name = "parameter_server"
     summary = "one rank holds the weights; synchronous or asynchronous"
+    options = ParameterServerOptions
     servers = 1
 
     def parts_of_batch(self, job: Job) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError
+from shoal.options import Options, option
 from shoal.parallel.strategies.base import Strategy
+from shoal.validate import whole
 
 if TYPE_CHECKING:
     import torch
@@ -16,10 +19,24 @@ if TYPE_CHECKING:
     from shoal.parallel.updaters.base import Updater
 
 
+def _mesh(name: str, value: Any) -> tuple[int, int]:
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise UserError(f"{name} must be two whole numbers, (data, model); got {value!r}")
+    return whole(name, value[0], 1), whole(name, value[1], 1)
+
+
+@dataclass(frozen=True)
+class MeshOptions(Options):
+    mesh: tuple[int, int] | None = option(
+        None, "data+...: workers along (data, model).", check=_mesh, on_command_line=False, changes_result=False
+    )
+
+
 class SplitModel(Strategy):
     """Workers form a mesh of (data, model): one model is split along the second."""
 
     splits_model = True
+    options = MeshOptions
 
     def check(self, job: Job) -> None:
         if job.backend == "threads" and job.workers > 1:

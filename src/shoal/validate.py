@@ -1,0 +1,134 @@
+"""Single values, checked: the one place where it is said what is wrong with one.
+
+Each function takes the name that the user knows the value by (`recipes`, `--recipes` or `search.recipes`), the value
+and the rule. It returns the value in plain Python types, or raises an error that names the rule and the value received.
+
+>>> whole("epochs", 3, least=1)
+3
+>>> number("--test", 1.0, least=0, below=1, what="a share")
+Traceback (most recent call last):
+shoal.errors.UserError: --test must be a share of at least 0 and below 1; got 1.0
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from shoal.errors import UserError, WrongType
+
+Check = Callable[[str, Any], Any]  # takes name and value, gives the value back
+
+SHOWN = 60  # characters of a value in an error
+NAMES_OF_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
+
+
+def whole(name: str, value: Any, least: int | None = None, most: int | None = None, otherwise: str = "") -> int:
+    """A whole number. `otherwise`: what else would have been right, as in ' or "epoch"'.
+
+    >>> whole("--workers", 0, least=1)
+    Traceback (most recent call last):
+    shoal.errors.UserError: --workers must be a whole number of at least 1; got 0
+    """
+    rule = f"a whole number{_bounds(least, most)}{otherwise}"
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise WrongType(f"{name} must be {rule}; got {shown(value)}")
+    found = int(value)
+    if (least is not None and found < least) or (most is not None and found > most):
+        raise UserError(f"{name} must be {rule}; got {found}")
+    return found
+
+
+def number(
+    name: str, value: Any, least: float | None = None, most: float | None = None, *, above: float | None = None,
+    below: float | None = None, what: str = "a number",
+) -> float:  # fmt: skip
+    """A finite number. `what`: what it is, as in "a share" or "a number of seconds".
+
+    >>> number("learning_rate", float("inf"), above=0, below=1e7)
+    Traceback (most recent call last):
+    shoal.errors.UserError: learning_rate must be a positive number below 1e+07; got inf
+    """
+    if what == "a number" and above == 0:
+        rule = f"a positive number{_bounds(least, most, None, below)}"
+    else:
+        rule = f"{what}{_bounds(least, most, above, below)}"
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise WrongType(f"{name} must be {rule}; got {shown(value)}")
+    found = float(value)
+    inside = math.isfinite(found) and (least is None or found >= least) and (most is None or found <= most)
+    if not inside or (above is not None and found <= above) or (below is not None and found >= below):
+        raise UserError(f"{name} must be {rule}; got {shown(value)}")
+    return found
+
+
+def one_of(name: str, value: Any, known: Iterable[str]) -> str:
+    """A word out of a list, or a key of a table.
+
+    >>> one_of("activation", "rleu", ["tanh", "relu"])
+    Traceback (most recent call last):
+    shoal.errors.UserError: activation must be one of tanh, relu; got 'rleu'; did you mean 'relu'?
+    """
+    words = list(known)
+    if isinstance(value, str) and value in words:
+        return value
+    raise UserError(f"{name} must be one of {', '.join(words)}; got {shown(value)}{nearest(value, words)}")
+
+
+def yes_or_no(name: str, value: Any) -> bool:
+    """A truth value. A word such as "no" would count as yes."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise WrongType(f"{name} must be True or False; got {shown(value)}")
+    return bool(value)
+
+
+def strings(name: str, value: Any) -> tuple[str, ...]:
+    """A list of strings, as a tuple."""
+    return tuple(instance(f"{name}.{k}", word, str) for k, word in enumerate(instance(name, value, (list, tuple))))
+
+
+def instance(name: str, value: Any, kind: type | tuple[type, ...]) -> Any:
+    """A value of this type; of the first one, for the message, where there are several.
+
+    >>> instance("data.path", None, str)
+    Traceback (most recent call last):
+    shoal.errors.WrongType: data.path must be a string; got None
+    """
+    if not isinstance(value, kind):
+        first = kind[0] if isinstance(kind, tuple) else kind
+        raise WrongType(f"{name} must be {NAMES_OF_TYPES.get(first, f'a {first.__name__}')}; got {shown(value)}")
+    return value
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """`; did you mean 'relu'?`, or nothing where no known word is near."""
+    match = difflib.get_close_matches(str(word).lower().replace("-", "_"), list(known), n=1, cutoff=0.5)
+    return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def shown(value: Any) -> str:
+    """A value as an error shows it: cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def _bounds(least: float | None, most: float | None, above: float | None = None, below: float | None = None) -> str:
+    """
+    >>> _bounds(1, None), _bounds(0, 9), _bounds(None, None, 0, 1), _bounds(0, None, None, 1)
+    (' of at least 1', ' from 0 to 9', ' above zero and below 1', ' of at least 0 and below 1')
+    """
+    if least is not None and most is not None:
+        return f" from {_plain(least)} to {_plain(most)}"
+    parts = [f"{word} {'zero' if word == 'above' and bound == 0 else _plain(bound)}"
+             for word, bound in (("of at least", least), ("above", above), ("below", below), ("at most", most))
+             if bound is not None]  # fmt: skip
+    return f" {' and '.join(parts)}" if parts else ""
+
+
+def _plain(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
