@@ -82,12 +82,12 @@ class Group(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def gather_objects(self, thing: Any) -> list[Any]:
+    def gather_objects(self, value: Any) -> list[Any]:
         """The objects of all workers; for small ones."""
 
-    def first_object(self, thing: Any) -> Any:
+    def first_object(self, value: Any) -> Any:
         """The first worker's object."""
-        return self.gather_objects(thing if self.rank == 0 else None)[0]
+        return self.gather_objects(value if self.rank == 0 else None)[0]
 
     def close(self) -> None:  # noqa: B027, optional
         """Free connections."""
@@ -136,5 +136,5 @@ class Alone(Group):
     def receive(self, vector: torch.Tensor, source: int | None = None) -> int:
         raise AssertionError("a group of one has nobody to receive from")
 
-    def gather_objects(self, thing: Any) -> list[Any]:
-        return [thing]
+    def gather_objects(self, value: Any) -> list[Any]:
+        return [value]

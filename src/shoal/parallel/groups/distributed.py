@@ -62,11 +62,11 @@ class Distributed(Group):
         with self._calling():
             return int(self.dist.recv(vector, source))
 
-    def gather_objects(self, thing: Any) -> list[Any]:
+    def gather_objects(self, value: Any) -> list[Any]:
         with self._calling():
-            things: list[Any] = [None] * self.size
-            self.dist.all_gather_object(things, thing)
-            return things
+            values: list[Any] = [None] * self.size
+            self.dist.all_gather_object(values, value)
+            return values
 
     def close(self) -> None:
         if self.dist.is_initialized():

@@ -78,10 +78,10 @@ class Mpi(Group):
         vector.copy_(copy)
         return int(status.Get_source())
 
-    def gather_objects(self, thing: Any) -> list[Any]:
+    def gather_objects(self, value: Any) -> list[Any]:
         import pickle
 
-        mine = torch.frombuffer(bytearray(pickle.dumps(thing)), dtype=torch.uint8)
+        mine = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
         lengths = self.all_gather(torch.tensor([mine.numel()])).tolist()
         padded = torch.zeros(max(lengths), dtype=torch.uint8)
         padded[: mine.numel()] = mine

@@ -41,10 +41,10 @@ class Threads(Group):
         except threading.BrokenBarrierError:
             raise Lost("another worker has failed or has not answered in time") from None
 
-    def _exchange_objects(self, thing: Any) -> list[Any]:
+    def _exchange_objects(self, value: Any) -> list[Any]:
         """Exchange objects: returns those of all. Nobody may change his before all have read it."""
         with self.communication():
-            self.rendezvous.slots[self.rank] = thing
+            self.rendezvous.slots[self.rank] = value
             self._wait()
             seen = list(self.rendezvous.slots)
             self._wait()
@@ -79,8 +79,8 @@ class Threads(Group):
                     continue
             raise Lost("another worker has failed or has not answered in time")
 
-    def gather_objects(self, thing: Any) -> list[Any]:
-        return self._exchange_objects(thing)
+    def gather_objects(self, value: Any) -> list[Any]:
+        return self._exchange_objects(value)
 
     def close(self) -> None:
         """After an error: workers that wait for this one stop waiting."""

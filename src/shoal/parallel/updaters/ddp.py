@@ -48,7 +48,7 @@ class DdpUpdater(WholeModelUpdater):
 
     def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
         start, end = split_rows(len(rows), self.group.size, self.least)[self.group.rank]
-        # All must take part: a worker without rows computes some that count nothing.
+        # All must take part: a worker without rows computes others that count nothing.
         return [rows[start:end] if end > start else rows[: self.least]]
 
     def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:

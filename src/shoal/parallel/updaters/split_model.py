@@ -49,7 +49,7 @@ class SplitModelUpdater(Updater):
 
     def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
         start, end = split_rows(len(rows), self.replicas, self.least)[self.replica]
-        # All must take part: a worker without rows computes some that count nothing.
+        # All must take part: a worker without rows computes others that count nothing.
         return [rows[start:end] if end > start else rows[: self.least]]
 
     def _my_share(self, rows: int) -> int:
