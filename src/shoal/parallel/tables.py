@@ -95,7 +95,7 @@ class Trained:
     prepared: Prepared
 
     def predict(self, rows: Any) -> np.ndarray:
-        """Predict a file, a data frame, a dict of columns or an array; columns are found as in `shoal.tables.inputs`."""
+        """Predict a file, a data frame, a dict of columns or an array; columns as in `shoal.tables.inputs`."""
         inputs = self.prepared.inputs(self._table(rows))
         with torch.no_grad():
             return self.prepared.answers(_by_rows(self.model(inputs), len(inputs)))
