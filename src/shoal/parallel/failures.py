@@ -13,7 +13,7 @@ from shoal.errors import UserError
 from shoal.parallel.groups import Lost
 
 NETWORK = re.compile(r"gloo/transport|Gloo connect|ProcessGroupGloo|NCCL")  # in torch's errors about other ranks
-USER_ERRORS = (UserError, ValueError, TypeError, OSError, ModuleNotFoundError, MemoryError)
+USER_ERRORS = (UserError, OSError, ModuleNotFoundError, MemoryError)  # shown without a traceback
 
 
 class WorkerError(RuntimeError):

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from shoal.errors import MissingPackage
 from shoal.parallel import payload
 from shoal.parallel.checkpoint import TEMPORARY, temporary_place
 from shoal.parallel.divergence import Diverged
@@ -291,5 +292,5 @@ def mpi_launcher() -> str:
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if find_spec("mpi4py") is None or found is None:
         missing = "mpi4py is not installed" if find_spec("mpi4py") is None else "there is no mpiexec"
-        raise ModuleNotFoundError(f"backend 'mpi' needs MPI, and {missing}: pip install mpi4py mpich")
+        raise MissingPackage(f"backend 'mpi' needs MPI, and {missing}: pip install mpi4py mpich")
     return found

@@ -23,6 +23,7 @@ from torch.utils.data import TensorDataset
 
 from shoal.encoders.encoder import Encoder
 from shoal.encoders.target import TargetScaling
+from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.parallel.datasets import Data
 from shoal.parallel.networks import make_model
@@ -134,7 +135,7 @@ def _fill(model: nn.Module, weights: dict[str, torch.Tensor], net: str, made: st
     kept = {name: tuple(value.shape) for name, value in weights.items()}
     if mine != kept:
         name = next(name for name in (*kept, *mine) if mine.get(name) != kept.get(name))
-        raise ValueError(
+        raise UserError(
             f"the network is not that of the run, {net}: {name!r} is {kept.get(name, 'missing')} in the run and "
             f"{mine.get(name, 'missing')} in the network; give {made}"
         )
@@ -148,7 +149,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trai
 
     place = Path(folder)
     if not (place / STATE).is_file():
-        raise ValueError(f"{place} has no {STATE}: give the --out folder of a 'shoal train FILE --target COLUMN'")
+        raise UserError(f"{place} has no {STATE}: give the --out folder of a 'shoal train FILE --target COLUMN'")
     state = json.loads((place / STATE).read_text(encoding="utf-8"))
     net = json.loads((place / "settings.json").read_text(encoding="utf-8"))["network"]
     scaling = TargetScaling(**{name: np.array(values) for name, values in state["scaling"].items()})
@@ -158,7 +159,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trai
     function = net["net"].rpartition(":")[2] if ".py" in net["net"] else "make_network"
     made = f"{function}({len(encoder.feature_names)}, {prepared.task.n_outputs}), of inputs and outputs"
     if model is None and ".py" in net["net"]:
-        raise ValueError(
+        raise UserError(
             f"this run trained {net['net']}: give what that function makes, as load({str(place)!r}, model), where the "
             f"model is {made}"
         )
@@ -173,7 +174,7 @@ def load_table(
     """The table as tensors for training, validation and test; its encoding; and how it was read, line by line."""
     for name, share in (("validation", valid), ("the test", test)):
         if not 0 < share < 1:
-            raise ValueError(f"the share kept for {name} must be between 0 and 1; got {share!r}")
+            raise UserError(f"the share kept for {name} must be between 0 and 1; got {share!r}")
     table, found = read_table(source.file, sep=source.sep, header=source.header, missing=source.missing)
     question = ask(table, source.target, source.task, source.drop, found.ambiguous(table))
     parts = _split(question, valid, test, rows, seed)
@@ -202,7 +203,7 @@ def _split(question: Question, valid: float, test: float, rows: int | None, seed
     def held_back(among: np.ndarray, share: float) -> list[np.ndarray]:
         left = len(among) - math.ceil(share * len(among))
         if left < FEWEST:
-            raise ValueError(
+            raise UserError(
                 f"of {len(question.y):,} rows, {test:g} for the test and {valid:g} of the rest for validation leave "
                 f"fewer than {FEWEST} to train on: give a smaller --test or --valid"
             )
@@ -216,7 +217,7 @@ def _split(question: Question, valid: float, test: float, rows: int | None, seed
     learning, tested = held_back(np.arange(len(question.y)), test)
     if rows is not None:
         if not 2 <= rows <= len(learning):
-            raise ValueError(f"--rows must be from 2 to the {len(learning):,} that are not for the test; got {rows}")
+            raise UserError(f"--rows must be from 2 to the {len(learning):,} that are not for the test; got {rows}")
         learning = learning[:rows]
     trained, validated = held_back(learning, valid)
     return [trained, validated, tested]
@@ -227,7 +228,7 @@ def check_sizes(net: str, data: Data, what: str) -> None:
     sizes: Sequence[str] = net.partition(":")[2].split("-")
     right = [str(data.features), *sizes[1:-1], str(data.classes)]
     if net.startswith("mlp:") and len(sizes) > 1 and all(map(str.isdigit, sizes)) and list(sizes) != right:
-        raise ValueError(
+        raise UserError(
             f"--net {net} has {sizes[0]} inputs and {sizes[-1]} outputs; the table has {data.features} inputs once "
             f"encoded and needs {data.classes} outputs ({what}): use --net mlp:{'-'.join(right)}"
         )
@@ -255,7 +256,7 @@ def _by_rows(output: torch.Tensor, rows: int) -> torch.Tensor:
 def default_loss(kind: str, loss: str | None) -> str:
     """The loss that fits the kind of target, unless another one is asked for that fits, too."""
     if kind == REGRESSION and loss not in (None, "mse"):
-        raise ValueError(
+        raise UserError(
             f"--loss {loss} is for classes, and the target holds numbers; use mse, or --task classification"
         )
     return loss or ("mse" if kind == REGRESSION else "cross_entropy")
