@@ -130,7 +130,7 @@ def test_the_monitor_notices_silence_and_broken_connections_and_refuses_stranger
         heartbeat.tell("progress", share=0.5)
         events = [monitor.events.get(timeout=10) for _ in range(4)]
         kinds = {(event.kind, event.rank) for event in events}
-        assert kinds == {("here", 3), ("here", 5), ("progress", 5), ("lost", 3)}
+        assert kinds == {("connected", 3), ("connected", 5), ("progress", 5), ("lost", 3)}
         assert "silent" in next(event for event in events if event.kind == "lost").content["reason"]
         monitor.stop()
         deadline = time.monotonic() + 5
@@ -149,7 +149,7 @@ def test_a_closed_monitor_leaves_no_thread_behind():
     before = set(threading.enumerate())
     monitor = Monitor()
     heartbeat = Heartbeat(monitor.address, 0, lambda reason: None)
-    assert monitor.events.get(timeout=10).kind == "here"
+    assert monitor.events.get(timeout=10).kind == "connected"
     monitor.close()
     heartbeat.close()
     deadline = time.monotonic() + 5
@@ -182,7 +182,7 @@ def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
     threading.Thread(target=proxy, daemon=True).start()
     heartbeat = Heartbeat(f"127.0.0.1:{server.getsockname()[1]}:{token}", 1, ended.append)
     try:
-        assert monitor.events.get(timeout=10).kind == "here"
+        assert monitor.events.get(timeout=10).kind == "connected"
         time.sleep(2)
         assert monitor.events.empty()
         cut.set()

@@ -94,7 +94,7 @@ class ExternalRank:
         """Connect to the monitor, which runs in rank 0."""
         if self.rank == 0:
             self.monitor = Monitor(_own_address(self.size))
-            threading.Thread(target=self._watch, args=(self.monitor,), name="shoal-watch", daemon=True).start()
+            threading.Thread(target=self._watch, args=(self.monitor,), name="shoal-rank-0", daemon=True).start()
         address = group.first_object(self.monitor.address if self.monitor else None)
         self.heartbeat = Heartbeat(address, self.rank, self._on_lost)
 

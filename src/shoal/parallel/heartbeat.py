@@ -32,7 +32,7 @@ STOPPED = 75  # exit code of a worker that was told to end
 class Event:
     """Something that the monitor has heard or noticed."""
 
-    kind: str  # "error", "lost", "done", "progress", "here"
+    kind: str  # "error", "lost", "done", "progress", "connected"
     rank: int
     content: dict[str, Any] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ class Monitor:
             with self.lock:
                 self.connections[rank], self.heard[rank] = connection, time.monotonic()
                 self.pids[rank] = (hello["host"], hello["pid"])
-            self.events.put(Event("here", rank, hello))
+            self.events.put(Event("connected", rank, hello))
             for text in reader:
                 self._hear(rank, json.loads(text))
         except (OSError, ValueError, KeyError):
@@ -125,7 +125,7 @@ class Monitor:
                 connection.sendall((json.dumps(message) + "\n").encode())
 
     def pause(self) -> None:
-        """Ask all workers to save what they have and to end when they can."""
+        """Ask all workers to save a checkpoint and end."""
         self._tell_all({"kind": "pause"})
 
     def stop(self) -> None:

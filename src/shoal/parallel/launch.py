@@ -44,7 +44,7 @@ PROGRAM = "shoal.parallel.rank"  # what a worker runs, with the folder of its pa
 
 
 @dataclass
-class Trouble:
+class Failure:
     """Why an attempt ended: an error to raise, or a loss to recover from."""
 
     rank: int
@@ -100,19 +100,19 @@ def supervise(
     `pause`, once true, asks the workers to save a checkpoint and end; `stop` ends them at once.
     """
     for number in range(job.restarts + 1):
-        trouble = Attempt(job, folder, number, tell, program, stop, pause).run()
-        if trouble is None:
+        failure = Attempt(job, folder, number, tell, program, stop, pause).run()
+        if failure is None:
             return
-        if trouble.error is not None:
-            raise trouble.error
+        if failure.error is not None:
+            raise failure.error
         if number == job.restarts or (pause is not None and pause()):
             break
         if job.allow_fewer and job.workers > 1 and job.method.can_lose_workers(job):
             job = job.with_workers(job.workers - 1)
-        tell({"note": f"worker {trouble.rank} {trouble.reason}; restarting from the last checkpoint "
+        tell({"note": f"worker {failure.rank} {failure.reason}; restarting from the last checkpoint "
                       f"with {job.workers} worker{'s' * (job.workers > 1)}"})  # fmt: skip
-    assert trouble is not None
-    raise WorkerLost(f"worker {trouble.rank} {trouble.reason}; restarted {number} times, no more")
+    assert failure is not None
+    raise WorkerLost(f"worker {failure.rank} {failure.reason}; restarted {number} times, no more")
 
 
 def _remove_stale_folders() -> None:
@@ -154,7 +154,7 @@ class Attempt:
         self.connected: set[int] = set()
         self.done: set[int] = set()
 
-    def run(self) -> Trouble | None:
+    def run(self) -> Failure | None:
         try:
             self._start()
             return self._watch()
@@ -183,7 +183,7 @@ class Attempt:
             subprocess.Popen(command, env={**os.environ, **own}, stdin=subprocess.DEVNULL, start_new_session=True)
         )
 
-    def _watch(self) -> Trouble | None:
+    def _watch(self) -> Failure | None:
         """Wait until all are done or something is wrong."""
         deadline = time.monotonic() + START
         while True:
@@ -192,23 +192,23 @@ class Attempt:
             if self.pause is not None and self.pause() and time.monotonic() - self.asked > AGAIN:
                 self.asked = time.monotonic()
                 self.monitor.pause()
-            trouble = self._listen(0.05)
-            if trouble is not None:
-                return trouble
+            failure = self._listen(0.05)
+            if failure is not None:
+                return failure
             if len(self.done) == self.job.ranks:
                 return None
             if len(self.connected) < self.job.ranks and time.monotonic() > deadline:
-                return Trouble(-1, f"or another did not start within {START:g} s")
-            trouble = self._failed_process()
-            if trouble is not None:
-                return trouble
+                return Failure(-1, f"or another did not start within {START:g} s")
+            failure = self._failed_process()
+            if failure is not None:
+                return failure
 
-    def _listen(self, seconds: float) -> Trouble | None:
+    def _listen(self, seconds: float) -> Failure | None:
         try:
             event = self.monitor.events.get(timeout=seconds)
         except queue.Empty:
             return None
-        if event.kind == "here":
+        if event.kind == "connected":
             self.connected.add(event.rank)
         elif event.kind == "done":
             self.done.add(event.rank)
@@ -220,10 +220,10 @@ class Attempt:
             return self._why(event.rank, event.content["reason"], secondary=event.kind != "lost")
         return None
 
-    def _failed(self, event: Event) -> Trouble:
-        return Trouble(event.rank, "failed", WorkerError(event.rank, self.job.ranks, event.content))
+    def _failed(self, event: Event) -> Failure:
+        return Failure(event.rank, "failed", WorkerError(event.rank, self.job.ranks, event.content))
 
-    def _failed_process(self) -> Trouble | None:
+    def _failed_process(self) -> Failure | None:
         for rank, process in enumerate(self.processes):
             code = process.poll()
             if code is not None and code != 0:
@@ -231,9 +231,9 @@ class Attempt:
                 return self._why(mine, _exit_reason(code), secondary=code in (PEER_LOST, STOPPED))
         return None
 
-    def _why(self, rank: int, reason: str, secondary: bool) -> Trouble:
+    def _why(self, rank: int, reason: str, secondary: bool) -> Failure:
         """A worker ended: wait a moment for the cause. Other workers fail because of it, and may be noticed first."""
-        found = None if secondary else Trouble(rank, reason)
+        found = None if secondary else Failure(rank, reason)
         deadline = time.monotonic() + GRACE
         while time.monotonic() < deadline:
             try:
@@ -243,11 +243,11 @@ class Attempt:
             if event.kind == "error":
                 return self._failed(event)
             if event.kind == "lost" and found is None:
-                found = Trouble(event.rank, event.content["reason"])
+                found = Failure(event.rank, event.content["reason"])
             if event.kind == "progress":
                 self.tell(event.content)
-        found = found or Trouble(rank, reason)
-        return Trouble(found.rank, self._exit_of(found.rank) or found.reason)
+        found = found or Failure(rank, reason)
+        return Failure(found.rank, self._exit_of(found.rank) or found.reason)
 
     def _exit_of(self, rank: int) -> str | None:
         """How a worker's process ended; unknown under MPI, whose processes are not our children."""

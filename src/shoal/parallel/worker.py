@@ -145,8 +145,8 @@ class Worker:
         if self.flops:
             record["gflops"] = self.flops * rows / seconds / 1e9
         record["communicating"] = min(1.0, communicated / seconds) if self.group.size > 1 else 0.0
-        for _, notes, _ in totals:
-            for name, values in notes.items():
+        for _, extra, _ in totals:
+            for name, values in extra.items():
                 record[f"{name}_mean"], record[f"{name}_max"] = statistics.fmean(values), max(values)
         if self.valid is not None:
             record |= self.evaluate(self.valid)
