@@ -31,6 +31,7 @@ from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.honest import HonestScore
 from shoal.search.leaderboard import Leaderboard
 from shoal.tables.reading import Reading
+from shoal.validate import whole
 
 KINDS = {"classifier": ShoalClassifier, "regressor": ShoalRegressor}
 PARAMETERS = (
@@ -184,7 +185,7 @@ def _restore_timings(estimator: Any, timings: dict[str, Any] | None, file: Path)
     try:
         jobs = None if timings is None else timings.get("n_jobs")
         if jobs is not None:
-            estimator.n_jobs = checks.whole("n_jobs", jobs, -checks.LARGEST)
+            estimator.n_jobs = whole("n_jobs", jobs, -checks.LARGEST, checks.LARGEST)
         for target, name in ((board, "seconds"), (results, "mean_fit_time")):
             if isinstance(target[name], np.ndarray) or target[name]:
                 continue  # it was in model.json
