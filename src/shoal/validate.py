@@ -97,7 +97,8 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...]) -> Any:
     """
     if not isinstance(value, kind):
         first = kind[0] if isinstance(kind, tuple) else kind
-        raise WrongType(f"{name} must be {NAMES_OF_TYPES.get(first, f'a {first.__name__}')}; got {shown(value)}")
+        rule = NAMES_OF_TYPES.get(first) or f"of type {getattr(first, '__name__', first)}"
+        raise WrongType(f"{name} must be {rule}; got {shown(value)}")
     return value
 
 
