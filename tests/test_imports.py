@@ -34,7 +34,7 @@ LAYERS = [
     {"memory", "history", "extract"},
     {"engines"},
     {"torch", "layout", "rows", "datasets", "progress"},
-    {"members", "machine", "early", "version", "options"},
+    {"members", "machine", "early", "version", "options", "atomic", "json_values", "interrupts"},
     {"validate"},
     {"errors", "_native"},
 ]

@@ -28,11 +28,12 @@ from shoal.engines.program import (
     flatten_rows,
 )
 from shoal.history import History
+from shoal.interrupts import interruptible
 from shoal.layout import Layout
 from shoal.machine import available_memory, size_text, thread_count
 from shoal.members import Member
 from shoal.memory import Memory, new_state
-from shoal.progress import Reporter, interruptible
+from shoal.progress import Reporter
 from shoal.rows import Rows, Split, as_rows
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class Population:
             try:
                 engine.train(
                     self.program, data, plan, self.state, which, until[which], log, resources,
-                    lambda done: watch(done) or interrupt.requested,
+                    lambda done: watch(done) or bool(interrupt.requested),
                 )  # fmt: skip
             finally:
                 self.history.record(which, start, loss=log.loss, valid_loss=log.valid_loss, valid_score=log.valid_score)

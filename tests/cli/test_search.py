@@ -2,6 +2,7 @@
 
 import csv
 import json
+import platform
 import re
 import shutil
 import signal
@@ -327,7 +328,7 @@ def test_what_kill_leaves_does_not_look_like_a_run(place):
     process.kill()
     process.communicate(timeout=20)
     assert not (place / "dead").exists()
-    assert [file.name for file in place.glob(".dead*/*")] == ["running.json"]
+    assert [file.name for file in place.glob(".dead*/*")] == [f"running-{platform.node()}.lock"]
     with run_folder.RunFolder(place / "dead", "data") as folder:
         assert [file.name for file in place.glob(".dead*")] == [folder.path.name], "the next run has removed it"
     with pytest.raises(FileNotFoundError, match="no folder"):

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.progress import sigterm_is_interrupt, started, steady_output
+from shoal.interrupts import Interrupt, interruptible, sigterm_is_interrupt
+from shoal.progress import started, steady_output
 
 if TYPE_CHECKING:
     from shoal.runs.folder import RunFolder
-    from shoal.search.background import Stop
     from shoal.search.screen import Screen
     from shoal.search.timing import Effort
     from shoal.tables.reading import Reading
@@ -110,7 +110,7 @@ def _demo() -> Source:
 class Session:
     """One run of `shoal search`, from the file to the folder with the results."""
 
-    stop: Stop
+    stop: Interrupt
     effort: Effort  # of the run to be repeated
 
     def __init__(
@@ -262,7 +262,6 @@ class Session:
 
     def _search(self, folder: RunFolder, keep: bool = True) -> None:
         """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
-        from shoal.search.background import two_step_interrupt
         from shoal.search.screen import Screen
         from shoal.search.timing import Clock
 
@@ -278,7 +277,7 @@ class Session:
             screen.say("ending the search, keeping the best so far (Ctrl-C again quits at once)")
 
         try:
-            with two_step_interrupt(told) as self.stop, screen:
+            with interruptible(told) as self.stop, screen:
                 estimator = self._fit(screen)
                 if estimator is None or (self.check and self.stop.requested):
                     raise KeyboardInterrupt

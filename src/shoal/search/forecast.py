@@ -14,6 +14,7 @@ import numpy as np
 
 from shoal.encoders.texts import most_directions
 from shoal.layout import Layout
+from shoal.machine import peak_memory
 from shoal.metrics.find import find_metric
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, Task
@@ -192,14 +193,3 @@ def _memory(problem: Problem, recipes: list[Recipe], rows: int, folds: int, coun
     sample = min(rows, max(500, SAMPLE_CELLS // outputs)) * outputs
     predictions = together * rows * outputs * 12 + count * sample * 12
     return int(peak_memory() + 2 * 8 * rows * len(problem.schema.columns) + matrices + networks + predictions)
-
-
-def peak_memory() -> int:
-    """The most memory that this process has had so far, in bytes; 0 where the system does not tell."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return 0
-    import sys
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

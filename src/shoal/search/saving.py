@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError, WrongType
+from shoal.json_values import plain
 from shoal.members import Member
 from shoal.models import checks
 from shoal.models.saving import (
     DESCRIPTION,
     TIMINGS,
-    as_json,
     check_place,
     describe_model,
     model_folder,
     naming,
-    plain,
     read_folder,
     read_json,
     restore_model,
@@ -89,20 +88,22 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], di
         "cv_results": results | {"mean_fit_time": None},
         "best_member": estimator.best_member_.as_dict(),
         "honest_score": estimator.honest_score_.as_dict(),
-        "results": {name: plain(getattr(estimator, name)) for name in RESULTS},
+        "results": {name: getattr(estimator, name) for name in RESULTS},
     }
     timings = {
         "n_jobs": body["parameters"].pop("n_jobs", None),
         "seconds": estimator._board.columns["seconds"],
         "mean_fit_time": results["mean_fit_time"],
     }
-    return as_json(body), arrays, as_json(timings)
+    # JSON has no infinities: those of networks that diverged become words.
+    return plain(body, other=repr), arrays, plain(timings, other=repr)
 
 
 def _plain_parameters(estimator: Any) -> dict[str, Any]:
     """Those that fit into JSON. A space, a splitter or a generator does not: a loaded estimator has the defaults."""
-    found = {name: plain(value) for name, value in estimator.get_params(deep=False).items() if name in PARAMETERS}
-    return {name: value for name, value in found.items() if isinstance(value, (str, int, float, bool, type(None)))}
+    found = {name: value for name, value in estimator.get_params(deep=False).items() if name in PARAMETERS}
+    single = (str, int, float, bool, np.generic, type(None))
+    return {name: value for name, value in found.items() if isinstance(value, single)}
 
 
 def _plain_classes(classes: np.ndarray | None) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from shoal import atomic
 from shoal.errors import MissingFile, UserError
 from shoal.models.saving import DESCRIPTION, TIMINGS, model_folder, read_json
 from shoal.models.saving import VERSION as MODEL_VERSION
@@ -22,7 +23,7 @@ def write_settings(folder: Path, settings: dict[str, Any]) -> None:
     log = settings.pop("log")
     text = json.dumps({"format": FORMAT, "version": VERSION} | settings, indent=1, ensure_ascii=False)
     rounds = ",\n".join("  " + json.dumps(entry, separators=(",", ":")) for entry in log)
-    (folder / SETTINGS).write_text(f'{text[:-2]},\n "log": [\n{rounds}\n ]\n}}\n', encoding="utf-8")
+    atomic.write_text(folder / SETTINGS, f'{text[:-2]},\n "log": [\n{rounds}\n ]\n}}\n')
     settings["log"] = log
 
 
