@@ -28,8 +28,11 @@ SHOWN = 60  # characters of a value in an error
 NAMES_OF_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
 
 
-def whole(name: str, value: Any, least: int | None = None, most: int | None = None, otherwise: str = "") -> int:
-    """A whole number. `otherwise`: what else would have been right, as in ' or "epoch"'.
+def whole(
+    name: str, value: Any, least: int | None = None, most: int | None = None, *, what: str = "a whole number",
+    otherwise: str = "",
+) -> int:  # fmt: skip
+    """A whole number. `what`: of what, as in "a whole number of bytes"; `otherwise`: what else would have been right.
 
     >>> whole("--workers", 0, least=1)
     Traceback (most recent call last):
@@ -38,7 +41,7 @@ def whole(name: str, value: Any, least: int | None = None, most: int | None = No
     right_type = isinstance(value, Integral) and not isinstance(value, bool)
     if right_type and (least is None or value >= least) and (most is None or value <= most):
         return int(value)
-    rule = f"a whole number{_bounds(least, most)}{otherwise}"
+    rule = f"{what}{_bounds(least, most)}{otherwise}"
     raise (UserError if right_type else WrongType)(f"{name} must be {rule}; got {shown(value)}")
 
 
