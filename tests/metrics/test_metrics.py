@@ -141,7 +141,7 @@ def test_a_search_ranks_by_the_score(scoring, data):
     fold = (np.flatnonzero(np.arange(len(y)) % 2), np.flatnonzero(np.arange(len(y)) % 2 == 0))
     model = ShoalClassifier(MEMBERS, scoring=scoring, cv=[fold], ensemble=False, seeds=1).fit(X, y)
     metric = ALIASES.get(scoring, scoring)
-    problem, best = model._run.search.problem, model._run.outcome.best
+    problem, best = model.result_.search.problem, model.result_.outcome.best
     seen = np.flatnonzero(problem.valid_weight)
     expected = EXPECTED[metric](problem.y[seen], best.prediction[seen], problem.valid_weight[seen])
     assert model.best_score_ == pytest.approx(expected, rel=1e-5)

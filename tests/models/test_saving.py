@@ -145,7 +145,7 @@ def test_500_networks_save_and_load_fast(tmp_path):
     model = ShoalClassifier(members, strategy="grid", cv=10, seeds=1).fit(X, y)
     from shoal.search.final_model import make_model
 
-    search = model._run.search
+    search = model.result_.search
     candidates = search.best_candidates()
     model.model_ = make_model(search.problem, candidates, [1 / 50] * 50, {u.number: 0 for u in candidates}, 1.0)
     assert len(model.model_) == 500
