@@ -211,6 +211,17 @@ class Options:
         return cls._made(content, lambda name: part + name)
 
     @classmethod
+    def names_in_files(cls) -> tuple[str, ...]:
+        """What every file has, also one that was written before newer options existed."""
+        return tuple(name for name, known in options_of(cls).items() if known.about.in_files and not known.about.new)
+
+    @classmethod
+    def part_of(cls, content: Mapping[str, Any], part: str = "") -> Self:
+        """Like `from_dict`, out of an object of a file that holds other things as well."""
+        names = options_of(cls)
+        return cls.from_dict({name: value for name, value in content.items() if name in names}, part)
+
+    @classmethod
     def _made(cls, values: Mapping[str, Any], called: Callable[[str], str]) -> Self:
         """A new object whose checks use other names than `__init__` would."""
         made = object.__new__(cls)

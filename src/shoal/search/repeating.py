@@ -10,30 +10,38 @@ from shoal.encoders.encoder import ENCODINGS
 from shoal.errors import UserError
 from shoal.members import Member
 from shoal.models.checks import LARGEST
+from shoal.search.options import SearchOptions
 from shoal.search.timing import Effort, present_names
+from shoal.tables.options import DataOptions
 from shoal.tables.target import TASKS
-from shoal.validate import Check, instance, number, one_of, strings, whole
+from shoal.validate import instance, one_of, whole
 
 FEWEST_ROWS = 20  # of a search
 REMEDY = "repeat from an unchanged copy"
 
 
-def check_repeatable(settings: Mapping[str, Any], file: Path) -> None:
-    """Refuse settings, as `read_settings` gives them, that no run has written."""
+def repeatable(settings: Mapping[str, Any], file: Path) -> tuple[DataOptions, SearchOptions]:
+    """The options of an earlier run; settings, as `read_settings` gives them, that no run has written are refused."""
     try:
-        for part, checks in FIELDS.items():
-            for name, check in checks.items():
-                if name not in settings[part]:
-                    raise UserError(f"{part}.{name} is missing")
-                check(f"{part}.{name}", settings[part][name])
-        if not settings["data"]["demo"]:
-            instance("data.path", settings["data"]["path"], str)
+        data, search = settings["data"], settings["search"]
+        instance("data.demo", data["demo"], bool)
+        instance("data.sha256", data["sha256"], str)
+        reading, options = DataOptions.part_of(data, "data."), SearchOptions.part_of(search, "search.")
+        instance("data.target", reading.target, str)
+        one_of("search.task", options.task, TASKS)
+        if reading.sep is not None and len(reading.sep) != 1:
+            raise UserError(f"data.sep must be one character or null; got {reading.sep!r}")
+        if not data["demo"]:
+            instance("data.path", data["path"], str)
+        whole("search.repeats", search["repeats"], 1, LARGEST)
+        _check_score("result.score", settings["result"]["score"])
         instance("versions", settings.get("versions", {}), dict)
-        effort = present_names(instance("search.effort", settings["search"].get("effort", {}), dict))
+        effort = present_names(instance("search.effort", search.get("effort", {}), dict))
         _check_effort("search.effort", effort)
         _check_log(settings["log"], effort.get("encodings", ENCODINGS))
     except ValueError as error:
         raise UserError(f"{file} was altered: {error}; {REMEDY}") from None
+    return reading, options
 
 
 def check_effort_fits(effort: Effort, rows: int, file: Path) -> None:
@@ -50,47 +58,10 @@ def check_effort_fits(effort: Effort, rows: int, file: Path) -> None:
 # ---- single fields ----
 
 
-def _kind(kind: type) -> Check:
-    return lambda name, value: instance(name, value, kind)
-
-
-def _count(least: int) -> Check:
-    return lambda name, value: whole(name, value, least, LARGEST)
-
-
-def _or_null(check: Check) -> Check:
-    return lambda name, value: None if value is None else check(name, value)
-
-
-def _character(name: str, value: Any) -> None:
-    if len(instance(name, value, str)) != 1:
-        raise UserError(f"{name} must be one character or null; got {value!r}")
-
-
-def _score(name: str, value: Any) -> None:
+def _check_score(name: str, value: Any) -> None:
     if "bootstraps" not in instance(name, value, dict):
         raise UserError(f"{name}.bootstraps is missing")
     whole(f"{name}.bootstraps", value["bootstraps"], 1, LARGEST)
-
-
-def _seconds(name: str, value: Any) -> None:
-    if number(name, value, 0.0) == 0.0:
-        raise UserError(f"{name} must be above zero; got {value!r}")
-
-
-FIELDS: dict[str, dict[str, Check]] = {
-    "data": {
-        "demo": _kind(bool), "sha256": _kind(str), "target": _kind(str), "sep": _or_null(_character),
-        "header": _or_null(_kind(bool)), "missing": strings, "drop": strings,
-    },
-    "search": {
-        "task": lambda name, value: one_of(name, value, TASKS), "budget": _or_null(_seconds),
-        "recipes": _or_null(_count(1)), "strategy": _kind(str), "folds": _or_null(_count(2)),
-        "scoring": _or_null(_kind(str)), "seeds": _count(1), "epochs": _or_null(_count(1)), "ensemble": _kind(bool),
-        "seed": lambda name, value: whole(name, value, 0, (1 << 32) - 1), "repeats": _count(1),
-    },
-    "result": {"score": _score},
-}  # fmt: skip
 
 
 def _check_effort(name: str, effort: Any) -> None:

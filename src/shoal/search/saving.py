@@ -29,14 +29,13 @@ from shoal.search.cv_results import param_columns
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.honest import HonestScore
 from shoal.search.leaderboard import Leaderboard
+from shoal.search.options import parameter_names
 from shoal.tables.reading import Reading
 from shoal.validate import whole
 
 KINDS = {"classifier": ShoalClassifier, "regressor": ShoalRegressor}
-PARAMETERS = (
-    "strategy", "recipes", "budget", "scoring", "seeds", "epochs", "ensemble", "refit", "n_jobs", "random_state",
-    "class_weight",
-)  # fmt: skip
+OBJECTS = ("space", "cv")  # not saved: a loaded estimator has the defaults
+PARAMETERS = ("class_weight", *(name for name in parameter_names().values() if name not in OBJECTS))
 NUMBERS = ("score", "loss", "fold_spread", "seed_spread")  # of the leaderboard; infinite where networks diverged
 RESULTS = ("best_score_", "best_index_", "luck_", "n_networks_", "ensemble_gain_", "n_features_in_")
 
