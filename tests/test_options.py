@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +31,8 @@ class Growing(Options):
     notes: Path | None = option(None, "Where to write.", changes_result=False)
     helpers: int = option(1, "How many.", least=1, changes_result=False, on_command_line=False)
     music: bool = option(False, "Play some.", new=True)
+    splits: Any = option(None, "Into how many.", typed=int, least=2)
+    friend: Any = option(None, "An object of Python's.", on_command_line=False, in_files=False)
 
     def check_together(self, called: Any) -> None:
         if self.soil == "sand" and self.days > 9:
@@ -39,7 +42,7 @@ class Growing(Options):
 SEEN: dict[str, Any] = {}
 
 
-@with_options(moved={"music": "loud"})
+@with_options(moved={"music": "loud"}, defaults={"days": 4, "soil": None})
 def grow(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="A seed.")] = None,
@@ -76,7 +79,7 @@ def test_a_command_is_made_from_its_options():
 
 def test_without_flags_a_command_has_the_defaults_of_the_class():
     called()
-    assert SEEN["growing"] == Growing()
+    assert SEEN["growing"] == Growing(days=4), "days has another default on the command line"
     assert SEEN["given"] == {}
 
 
@@ -85,8 +88,10 @@ def test_the_help_has_flags_texts_defaults_and_the_order_asked_for():
     lines = [line.strip("│ ").split("  ")[0] for line in text.splitlines() if line.startswith("│ -")]
     names = [line.split(",")[0].split(" ")[0] for line in lines]
     assert names == ["--days", "--water", "--soil", "--pots", "--no-roof", "--labels", "--every", "--notes", "--loud",
-                     "--music", "--out", "--help"]  # fmt: skip
-    assert "Days in the sun. [default: 3]" in text
+                     "--music", "--splits", "--out", "--help"]  # fmt: skip
+    assert "Days in the sun. [default: 4]" in text
+    assert re.search(r"What it stands in\. +│", text), "no default where it is left open"
+    assert re.search(r"--splits +<int> +Into how many", text)
     assert "Litres a day. (default: 0.5) " in text
     assert "LITRES" in text
     assert "--helpers" not in text
@@ -111,7 +116,8 @@ def test_errors_name_an_option_as_the_user_wrote_it(flags, fields, message):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"days": 1.0}, {"days": True}, {"roof": "no"}, {"pots": "ab"}, {"pots": [3]}, {"notes": 3}]
+    "wrong",
+    [{"days": 1.0}, {"days": True}, {"roof": "no"}, {"pots": "ab"}, {"pots": [3]}, {"notes": 3}, {"every": 0.5}],
 )
 def test_values_of_another_type_are_refused(wrong):
     with pytest.raises(TypeError, match=f"^{next(iter(wrong))}.* must be .*; got "):
@@ -128,6 +134,18 @@ def test_options_come_back_from_a_file_and_are_checked():
         Growing.from_dict(content | {"watre": 1}, "plan.")
     with pytest.raises(UserError, match=r"^plan\.days is missing$"):
         Growing.from_dict({name: value for name, value in content.items() if name != "days"}, "plan.")
+
+
+def test_python_may_give_objects_where_flags_and_files_have_plain_values():
+    options = Growing(splits=[1, 2], friend=object())
+    assert options.splits == [1, 2]
+    assert "friend" not in options.as_dict()
+    with pytest.raises(UserError, match=r"^plan\.splits must be a whole number of at least 2; got \[1, 2\]$"):
+        Growing.from_dict(options.as_dict(), "plan.")
+    with pytest.raises(UserError, match=r"^plan\.friend is no option"):
+        Growing.from_dict(Growing().as_dict() | {"friend": None}, "plan.")
+    with pytest.raises(UserError, match=r"^--splits must be a whole number of at least 2; got 1$"):
+        called("--splits", "1")
 
 
 def test_a_file_from_before_an_option_existed_is_read_and_can_be_resumed():

@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal import atomic
 from shoal.errors import MissingFile, UserError
+from shoal.validate import one_of
 
 VARIABLE = "SHOAL_DATA"
 TIMEOUT = 20  # seconds without an answer before a mirror is given up
@@ -38,14 +40,9 @@ class Images(NamedTuple):
 
 
 def places() -> list[Path]:
-    """Folders that may hold data sets, in the order in which they are looked at."""
+    """Folders that may hold data sets, in the order in which they are looked at: SHOAL_DATA, and the cache."""
     named = os.environ.get(VARIABLE)
-    found = [Path(named).expanduser()] if named else []
-    repository = Path(__file__).resolve().parents[2]
-    found += [Path.cwd().parent / "shared" / "data", repository.parent / "shared" / "data", _cache()]
-    found += [Path("/usr/share/datasets"), Path("/usr/local/share/datasets"), Path("/usr/share/shoal")]
-    found += [Path.home() / "data", Path.home() / "datasets", Path.cwd() / "data"]
-    return list(dict.fromkeys(found))
+    return [*([Path(named).expanduser()] if named else []), _cache()]
 
 
 def find(relative_path: str) -> Path:
@@ -59,8 +56,7 @@ def find(relative_path: str) -> Path:
 
 def load_mnist(kind: str = "mnist", *, download: bool = True) -> Images:
     """`(X_train, y_train, X_test, y_test)` of "mnist" or "fashion-mnist", from IDX files, gzipped or not."""
-    if kind not in MIRRORS:
-        raise UserError(f"kind must be one of {', '.join(MIRRORS)}; got {kind!r}")
+    one_of("kind", kind, MIRRORS)
     folders = [place / name for place in places() for name in (kind, f"{TORCHVISION[kind]}/raw")]
     for folder in folders:
         paths = [_file(folder, name) for name in IDX_FILES]
@@ -136,15 +132,11 @@ def _download(kind: str) -> list[Path]:
 
 
 def _fetch(address: str, target: Path, magic: int) -> None:
-    """Download beside the target, check, then rename: a half-written file is never taken for a whole one."""
-    partial = target.with_name(f"partial-{os.getpid()}-{target.name}")
-    try:
+    """Download and check a file; a half-written one is never taken for a whole one."""
+    with atomic.new_file(target) as partial:
         with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:
             partial.write_bytes(answer.read())
         read_idx(partial, magic)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _file(folder: Path, name: str) -> Path | None:

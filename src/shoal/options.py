@@ -62,33 +62,39 @@ class Option:
     rule: Mapping[str, Any]
     flags: tuple[str, ...]
     metavar: str | None
+    typed: Any
     parse: Callable[[str], Any] | None
     changes_result: bool
     on_command_line: bool
+    in_files: bool
     new: bool
 
 
 def option(
     default: Any, help: str, *, least: float | None = None, most: float | None = None, above: float | None = None,
     below: float | None = None, what: str | None = None, one_of: Iterable[str] | None = None,
-    check: Check | None = None, flags: str = "", metavar: str | None = None,
+    check: Check | None = None, flags: str = "", metavar: str | None = None, typed: Any = None,
     parse: Callable[[str], Any] | None = None, changes_result: bool = True, on_command_line: bool = True,
-    new: bool = False,
+    in_files: bool = True, new: bool = False,
 ) -> Any:  # fmt: skip
     """A field of a class of options. Rules follow from the field's type, and from what is given here.
 
     help             one short sentence; `{default}` in it is filled in, and the help then shows no other default
     least, most, above, below, what, one_of  as in `shoal.validate`; `one_of` may be a table that grows
     check            a function of name and value in the place of those: gives the value back, or raises
+    typed            the type on the command line and in files, with the rules above, where Python's callers may give
+                     more (an object for a name, say) and `check` looks at that
     flags            if not --name: one or more, separated by blanks; --yes/--no for both; --no-... switches it off
-    parse            makes the value out of what was typed, for types that the command line does not know
+    parse            makes the value out of the text that was typed, for types that the command line does not know
     changes_result   False: a run may be resumed with another value
-    on_command_line  False: only Python and files have it
+    on_command_line  False: there is no flag for it
+    in_files         False: not written to files
     new              files that were written before it existed lack it; its default is what was done then
     """
     rule = {"least": least, "most": most, "above": above, "below": below, "what": what, "one_of": one_of}
     said = {name: value for name, value in rule.items() if value is not None}
-    shown = Option(help, check, said, tuple(flags.split()), metavar, parse, changes_result, on_command_line, new)
+    shown = Option(help, check, said, tuple(flags.split()), metavar, typed, parse, changes_result, on_command_line,
+                   in_files, new)  # fmt: skip
     return dataclasses.field(default=default, metadata={MARK: shown})
 
 
@@ -125,26 +131,15 @@ class Declared:
     def default_in_help(self) -> bool:
         return "{default}" in self.about.help
 
-    def checked(self, name: str, value: Any) -> Any:
-        """The value in its plain type; `name`: what errors call it."""
-        return None if value is None and self.optional else self._check(name, value)
-
-    @property
-    def _check(self) -> Check:
-        rule = dict(self.about.rule)
+    def checked(self, name: str, value: Any, typed: bool) -> Any:
+        """The value in its plain type. `name`: what errors call it; `typed`: from the command line or a file."""
+        if value is None and self.optional:
+            return None
+        if typed and self.about.typed is not None:
+            return _check_of(self.about.typed, self.about.rule)(name, value)
         if self.about.check is not None:
-            return self.about.check
-        if "one_of" in rule:
-            return partial(validate.one_of, known=rule["one_of"])
-        if self.type in (int, float):
-            return partial(validate.whole if self.type is int else validate.number, **rule)
-        if self.type is Path:
-            return lambda name, value: Path(validate.instance(name, value, (str, Path)))
-        if get_origin(self.type) is tuple:
-            return validate.strings
-        if self.type is bool:
-            return validate.yes_or_no
-        return partial(validate.instance, kind=self.type)
+            return self.about.check(name, value)
+        return _check_of(self.type, {} if self.about.typed else self.about.rule)(name, value)
 
 
 def options_of(kind: type[Options]) -> dict[str, Declared]:
@@ -160,6 +155,7 @@ def _declared(kind: type[Options]) -> dict[str, Declared]:
         if MARK not in field.metadata:
             raise TypeError(f"{kind.__name__}.{field.name} must be made by option(...)")
         plain, optional = _without_none(types[field.name])
+        optional = optional or field.default is None
         found[field.name] = Declared(field.name, plain, optional, field.default, field.metadata[MARK])
     return found
 
@@ -172,11 +168,26 @@ def _without_none(kind: Any) -> tuple[Any, bool]:
     return (others[0] if len(others) == 1 else Union[others]), len(others) < len(get_args(kind))  # noqa: UP007
 
 
+def _check_of(kind: Any, rule: Mapping[str, Any]) -> Check:
+    """What a type and the rules beside it ask for."""
+    if "one_of" in rule:
+        return partial(validate.one_of, known=rule["one_of"])
+    if kind in (int, float):
+        return partial(validate.whole if kind is int else validate.number, **rule)
+    if kind is Path:
+        return lambda name, value: Path(validate.instance(name, value, (str, Path)))
+    if get_origin(kind) is tuple:
+        return validate.strings
+    if kind is Any:
+        return lambda name, value: value
+    return validate.yes_or_no if kind is bool else partial(validate.instance, kind=kind)
+
+
 class Options:
     """What all classes of options can do; see the module's text."""
 
     def __post_init__(self) -> None:
-        self._settle(str)
+        self._settle(str, typed=False)
 
     def check_together(self, called: Callable[[str], str]) -> None:
         """Refuse what contradicts itself. `called` gives the name of an option as the user wrote it."""
@@ -190,7 +201,7 @@ class Options:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], part: str = "") -> Self:
         """Options from a file, as `as_dict` wrote them; `part` stands before names in errors, as in "search."."""
-        declared = options_of(cls)
+        declared = {name: known for name, known in options_of(cls).items() if known.about.in_files}
         for name in content:
             if name not in declared:
                 raise UserError(f"{part}{name} is no option{validate.nearest(name, declared)}")
@@ -200,23 +211,35 @@ class Options:
         return cls._made(content, lambda name: part + name)
 
     @classmethod
+    def names_in_files(cls) -> tuple[str, ...]:
+        """What every file has, also one that was written before newer options existed."""
+        return tuple(name for name, known in options_of(cls).items() if known.about.in_files and not known.about.new)
+
+    @classmethod
+    def part_of(cls, content: Mapping[str, Any], part: str = "") -> Self:
+        """Like `from_dict`, out of an object of a file that holds other things as well."""
+        names = options_of(cls)
+        return cls.from_dict({name: value for name, value in content.items() if name in names}, part)
+
+    @classmethod
     def _made(cls, values: Mapping[str, Any], called: Callable[[str], str]) -> Self:
         """A new object whose checks use other names than `__init__` would."""
         made = object.__new__(cls)
         for name, known in options_of(cls).items():
             object.__setattr__(made, name, values.get(name, known.default))
-        made._settle(called)
+        made._settle(called, typed=True)
         return made
 
-    def _settle(self, called: Callable[[str], str]) -> None:
+    def _settle(self, called: Callable[[str], str], typed: bool) -> None:
         """Check all values, and keep them in their plain types."""
         for name, known in options_of(type(self)).items():
-            object.__setattr__(self, name, known.checked(called(name), getattr(self, name)))
+            object.__setattr__(self, name, known.checked(called(name), getattr(self, name), typed))
         self.check_together(called)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {name: _plain(getattr(self, name)) for name in options_of(type(self))}
+        return {name: _plain(getattr(self, name)) for name, known in options_of(type(self)).items()
+                if known.about.in_files}  # fmt: skip
 
     def fingerprint(self) -> dict[str, Any]:
         """What decides the result, ready for JSON: a run can be resumed with options that agree on it."""

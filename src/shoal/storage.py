@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shoal import atomic
 from shoal.engines.program import STATUS_NAMES, Program, State
 from shoal.errors import MissingFile, UserError
 from shoal.history import CURVES, History
@@ -37,7 +38,7 @@ def copy_state(source: Program, old: State, chosen: np.ndarray, target: Program,
 
 
 def save_population(population: Population, path: str | os.PathLike[str]) -> None:
-    """Written under a temporary name and renamed, so that a crash leaves the old file or the new one."""
+    """A crash leaves the old file or the new one."""
     from safetensors.numpy import save_file
 
     state, history = population.state, population.history
@@ -56,16 +57,9 @@ def save_population(population: Population, path: str | os.PathLike[str]) -> Non
     target = Path(path)
     if not target.parent.is_dir():
         raise MissingFile(f"there is no folder {target.parent} to save into; make it first")
-    temporary = target.with_name(target.name + f".{os.getpid()}.tmp")
-    try:
-        save_file(
-            {name: np.ascontiguousarray(array) for name, array in arrays.items()},
-            temporary,
-            {"shoal": json.dumps(header)},
-        )
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic.new_file(target) as partial:
+        contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        save_file(contents, partial, {"shoal": json.dumps(header)})
 
 
 def load_population(

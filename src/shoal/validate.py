@@ -28,20 +28,21 @@ SHOWN = 60  # characters of a value in an error
 NAMES_OF_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
 
 
-def whole(name: str, value: Any, least: int | None = None, most: int | None = None, otherwise: str = "") -> int:
-    """A whole number. `otherwise`: what else would have been right, as in ' or "epoch"'.
+def whole(
+    name: str, value: Any, least: int | None = None, most: int | None = None, *, what: str = "a whole number",
+    otherwise: str = "",
+) -> int:  # fmt: skip
+    """A whole number. `what`: of what, as in "a whole number of bytes"; `otherwise`: what else would have been right.
 
     >>> whole("--workers", 0, least=1)
     Traceback (most recent call last):
     shoal.errors.UserError: --workers must be a whole number of at least 1; got 0
     """
-    rule = f"a whole number{_bounds(least, most)}{otherwise}"
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise WrongType(f"{name} must be {rule}; got {shown(value)}")
-    found = int(value)
-    if (least is not None and found < least) or (most is not None and found > most):
-        raise UserError(f"{name} must be {rule}; got {found}")
-    return found
+    right_type = isinstance(value, Integral) and not isinstance(value, bool)
+    if right_type and (least is None or value >= least) and (most is None or value <= most):
+        return int(value)
+    rule = f"{what}{_bounds(least, most)}{otherwise}"
+    raise (UserError if right_type else WrongType)(f"{name} must be {rule}; got {shown(value)}")
 
 
 def number(
@@ -54,21 +55,18 @@ def number(
     Traceback (most recent call last):
     shoal.errors.UserError: learning_rate must be a positive number below 1e+07; got inf
     """
-    if what == "a number" and above == 0:
-        rule = f"a positive number{_bounds(least, most, None, below)}"
-    else:
-        rule = f"{what}{_bounds(least, most, above, below)}"
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise WrongType(f"{name} must be {rule}; got {shown(value)}")
-    found = float(value)
-    inside = math.isfinite(found) and (least is None or found >= least) and (most is None or found <= most)
-    if not inside or (above is not None and found <= above) or (below is not None and found >= below):
-        raise UserError(f"{name} must be {rule}; got {shown(value)}")
-    return found
+    right_type = isinstance(value, Real) and not isinstance(value, bool)
+    found = _float(value) if right_type else math.nan
+    bounded = (least is None or found >= least) and (most is None or found <= most)
+    if bounded and (above is None or found > above) and (below is None or found < below) and math.isfinite(found):
+        return found
+    positive = what == "a number" and above == 0
+    rule = f"{'a positive number' if positive else what}{_bounds(least, most, None if positive else above, below)}"
+    raise (UserError if right_type else WrongType)(f"{name} must be {rule}; got {shown(value)}")
 
 
-def one_of(name: str, value: Any, known: Iterable[str]) -> str:
-    """A word out of a list, or a key of a table.
+def one_of(name: str, value: Any, known: Iterable[str], hint: str | None = None) -> str:
+    """A word out of a list, or a key of a table. `hint`: what to say in the place of "did you mean".
 
     >>> one_of("activation", "rleu", ["tanh", "relu"])
     Traceback (most recent call last):
@@ -77,7 +75,8 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
     words = list(known)
     if isinstance(value, str) and value in words:
         return value
-    raise UserError(f"{name} must be one of {', '.join(words)}; got {shown(value)}{nearest(value, words)}")
+    hint = nearest(value, words) if hint is None else hint
+    raise UserError(f"{name} must be one of {', '.join(words)}; got {shown(value)}{hint}")
 
 
 def yes_or_no(name: str, value: Any) -> bool:
@@ -101,7 +100,8 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...]) -> Any:
     """
     if not isinstance(value, kind):
         first = kind[0] if isinstance(kind, tuple) else kind
-        raise WrongType(f"{name} must be {NAMES_OF_TYPES.get(first, f'a {first.__name__}')}; got {shown(value)}")
+        rule = NAMES_OF_TYPES.get(first) or f"of type {getattr(first, '__name__', first)}"
+        raise WrongType(f"{name} must be {rule}; got {shown(value)}")
     return value
 
 
@@ -112,7 +112,13 @@ def nearest(word: object, known: Iterable[str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as an error shows it: cut where it is long."""
+    """A value as an error shows it: a table by its type, and cut where it is long.
+
+    >>> shown("two"), shown(np.zeros(3))
+    ("'two'", 'a ndarray')
+    """
+    if getattr(value, "shape", ()):
+        return f"a {type(value).__name__}"
     text = repr(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
@@ -128,6 +134,17 @@ def _bounds(least: float | None, most: float | None, above: float | None = None,
              for word, bound in (("of at least", least), ("above", above), ("below", below), ("at most", most))
              if bound is not None]  # fmt: skip
     return f" {' and '.join(parts)}" if parts else ""
+
+
+def _float(value: Any) -> float:
+    """
+    >>> _float(10**400)
+    inf
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _plain(bound: float) -> str:

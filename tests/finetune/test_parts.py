@@ -291,7 +291,7 @@ def test_the_screen_shows_texts_as_they_are(capsys):
 
 def test_sigterm_is_heard_where_ctrl_c_is_ignored():
     """As in a command that a script has put into the background."""
-    from shoal.progress import interruptible
+    from shoal.interrupts import interruptible
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -301,7 +301,7 @@ def test_sigterm_is_heard_where_ctrl_c_is_ignored():
             os.kill(os.getpid(), signal.SIGINT)
             assert not interrupt.requested
             os.kill(os.getpid(), signal.SIGTERM)
-            assert interrupt.requested
+            assert interrupt.requested == "SIGTERM"
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), signal.SIGTERM)
     finally:

@@ -17,6 +17,7 @@ from shoal.cli.finetune import FINETUNE_EXAMPLES, GENERATE_EXAMPLES, finetune, g
 from shoal.cli.search import PREDICT_EXAMPLES, SEARCH_EXAMPLES, predict, search
 from shoal.cli.train import TRAIN_EXAMPLES, train
 from shoal.errors import UserError
+from shoal.interrupts import sigterm_is_interrupt
 from shoal.progress import count_from_process_start
 
 WRONG, BUG, INTERRUPTED = 2, 70, 130  # exit codes
@@ -73,7 +74,8 @@ def main() -> None:
     if early.is_command():
         count_from_process_start()
     try:
-        code = app(standalone_mode=False)
+        with sigterm_is_interrupt():
+            code = app(standalone_mode=False)
         if code == INTERRUPTED:  # typer has turned Ctrl-C into it, without a word
             raise KeyboardInterrupt
     except (KeyboardInterrupt, typer.Abort):

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.parameters import given, with_options
+from shoal.errors import MissingPackage, UserError
 from shoal.finetune.options import FinetuneOptions, WritingOptions
-from shoal.progress import Screen, interruptible, steady_output
+from shoal.interrupts import interruptible
+from shoal.progress import Screen, steady_output
 
 if TYPE_CHECKING:
     from shoal.finetune.session import Ready
@@ -70,9 +72,9 @@ def finetune(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     typed = given(command_line)
     if demo and (file is not None or not typed.keys().isdisjoint(("columns", "model"))):
-        raise ValueError("--demo brings its own texts and model; leave out the file, --columns and --model")
+        raise UserError("--demo brings its own texts and model; leave out the file, --columns and --model")
     if not demo and file is None:
-        raise ValueError("give the file with texts, as in 'shoal finetune texts.csv --columns a,b', or try --demo")
+        raise UserError("give the file with texts, as in 'shoal finetune texts.csv --columns a,b', or try --demo")
     _refuse_launchers()
     if demo:
         settings = replace(settings, **{name: value for name, value in DEMO.items() if name not in typed})
@@ -95,20 +97,18 @@ def _need_libraries(tensorboard: bool, lora: int) -> None:
 
     lacking = [name for name in NEEDED if find_spec(name) is None]
     if lacking:
-        raise ModuleNotFoundError(f"shoal finetune needs {', '.join(lacking)}: pip install 'shoal[llm]'")
+        raise MissingPackage(f"shoal finetune needs {', '.join(lacking)}: pip install 'shoal[llm]'")
     if tensorboard and find_spec("tensorboard") is None:
-        raise ModuleNotFoundError("--tensorboard needs one more library: pip install tensorboard")
+        raise MissingPackage("--tensorboard needs one more library: pip install tensorboard")
     if lora and find_spec("peft") is None:
-        raise ModuleNotFoundError("--lora needs one more library: pip install peft")
+        raise MissingPackage("--lora needs one more library: pip install peft")
 
 
 def _refuse_launchers() -> None:
     from shoal.parallel.environment import launcher
 
     if launcher() is not None:
-        raise ValueError(
-            "shoal finetune starts its workers itself: call it without torchrun or mpiexec, with --workers"
-        )
+        raise UserError("shoal finetune starts its workers itself: call it without torchrun or mpiexec, with --workers")
 
 
 class Session:
@@ -190,7 +190,7 @@ class Session:
                 if interrupt.requested and not told:
                     told = True
                     self.screen.say("saving a checkpoint after this step, then ending; Ctrl-C again ends at once")
-                return interrupt.requested
+                return bool(interrupt.requested)
 
             return session.train(ready, lambda content: self._tell(ready, content), pause)
 

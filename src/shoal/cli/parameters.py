@@ -20,7 +20,7 @@ def with_options(
 ) -> Callable[[Command], Command]:
     """A parameter whose type is a class of options becomes a flag for each of them, in its place; others stay.
 
-    defaults  of the command line, where they are not those of the class; None: the class decides, the help shows none
+    defaults  of the command line, where they are not those of the class; None: left open, the help shows none
     moved     for the order of the help: {"seed": "out"} puts `seed`, and what follows it in its class, after `out`
 
     A parameter of type typer.Context is passed on; `given` tells which flags were typed.
@@ -43,7 +43,7 @@ def with_options(
         def command(**values: Any) -> None:
             for name, kind in classes.items():
                 typed = {known.name: values.pop(known.name) for known in _flags_of(kind).values()}
-                values[name] = kind.from_flags(_understood(typed, kind, defaults or {}))
+                values[name] = kind.from_flags(_understood(typed, kind))
             function(**values)
 
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ def _flags_of(kind: type[Options]) -> dict[str, Declared]:
 def _parameter(known: Declared, defaults: Mapping[str, Any]) -> inspect.Parameter:
     """An option as typer wants it."""
     default = defaults.get(known.name, known.default)
-    kind = str if known.about.parse is not None else known.type
+    kind = str if known.about.parse is not None else known.about.typed or known.type
     if get_origin(kind) is tuple:
         kind, default = list[str], list(default) or None
     if known.switches_off:
@@ -84,12 +84,12 @@ def _parameter(known: Declared, defaults: Mapping[str, Any]) -> inspect.Paramete
     )
 
 
-def _understood(typed: Mapping[str, Any], kind: type[Options], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """What typer gives, as the options want it; what was left open is left out."""
+def _understood(typed: Mapping[str, Any], kind: type[Options]) -> dict[str, Any]:
+    """What typer gives, as the options want it; what was left open is left out, and has the default of the class."""
     values = {}
     for name, value in typed.items():
         known = options_of(kind)[name]
-        if value is None and (not known.optional or name in defaults):
+        if value is None and not known.optional:
             continue
         if known.switches_off:
             value = not value

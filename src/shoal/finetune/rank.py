@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from shoal import atomic
 from shoal.errors import UserError
 from shoal.finetune.checkpoints import cannot_write, last_checkpoint, write_json
 from shoal.finetune.options import FinetuneOptions
@@ -148,13 +149,11 @@ def _write_samples(plan: Plan, folder: Path, trainer: Any, tokenizer: Any, when:
 def _save(plan: Plan, trainer: Any, tokenizer: Any) -> None:
     """The model under its name when it is whole; then the checkpoints have done their duty."""
     run = Path(plan.run)
-    partial = run / f".{MODEL}.part"
-    shutil.rmtree(partial, ignore_errors=True)
     model = trainer.model.merge_and_unload() if plan.settings.lora else trainer.model
     try:
-        model.save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
-        os.replace(partial, run / MODEL)
+        with atomic.new_folder(run / MODEL) as partial:
+            model.save_pretrained(partial)
+            tokenizer.save_pretrained(partial)
     except Exception as error:
         raise cannot_write(run, error) from None
     shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)

@@ -25,6 +25,7 @@ from shoal.finetune.checkpoints import cannot_write, checkpoints, complete
 from shoal.finetune.place import CHECKPOINTS, EVENTS, METRICS
 from shoal.finetune.plan import Plan
 from shoal.finetune.tokens import IGNORED, Tokens, batch
+from shoal.json_values import plain
 
 SAVE_AFTER = 60.0  # seconds between two checkpoints, or longer where saving is slow:
 SAVE_SHARE = 20  # it may take a 20th of the time
@@ -297,5 +298,5 @@ def losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 def tidy(record: dict[str, Any]) -> dict[str, float | None]:
     """A record for people: the step first, everything a number; what is none becomes null."""
     numbers = {name: float(value) for name, value in record.items() if name not in ("step", "total_flos")}
-    finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    finite = plain(numbers)
     return {"step": int(record["step"]), **finite}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal import atomic
 from shoal.errors import UserError
 from shoal.tables.files import read_table
 from shoal.tables.inputs import ignored
@@ -89,15 +89,11 @@ def write_answers(head: Sequence[str], rows: Iterable[Sequence[Any]], out: Path 
     if out.exists() and (out.is_dir() or out.samefile(source)):
         what = "a folder" if out.is_dir() else "the file with the new rows"
         raise UserError(f"--out must be a file for the answers; {out} is {what}: give another name")
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        with open(temporary, "w", newline="", encoding="utf-8") as file:
+        with atomic.new_file(out) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
             _write(file, head, rows)
-        os.replace(temporary, out)
     except OSError as error:
         raise UserError(f"the answers cannot be written to {out} ({error.strerror}); give another --out") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _write(file: Any, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError, WrongType
+from shoal.json_values import plain
 from shoal.members import Member
 from shoal.models import checks
 from shoal.models.saving import (
     DESCRIPTION,
     TIMINGS,
-    as_json,
     check_place,
     describe_model,
     model_folder,
     naming,
-    plain,
     read_folder,
     read_json,
     restore_model,
@@ -30,13 +29,13 @@ from shoal.search.cv_results import param_columns
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.honest import HonestScore
 from shoal.search.leaderboard import Leaderboard
+from shoal.search.options import parameter_names
 from shoal.tables.reading import Reading
+from shoal.validate import whole
 
 KINDS = {"classifier": ShoalClassifier, "regressor": ShoalRegressor}
-PARAMETERS = (
-    "strategy", "recipes", "budget", "scoring", "seeds", "epochs", "ensemble", "refit", "n_jobs", "random_state",
-    "class_weight",
-)  # fmt: skip
+OBJECTS = ("space", "cv")  # not saved: a loaded estimator has the defaults
+PARAMETERS = ("class_weight", *(name for name in parameter_names().values() if name not in OBJECTS))
 NUMBERS = ("score", "loss", "fold_spread", "seed_spread")  # of the leaderboard; infinite where networks diverged
 RESULTS = ("best_score_", "best_index_", "luck_", "n_networks_", "ensemble_gain_", "n_features_in_")
 
@@ -88,20 +87,22 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], di
         "cv_results": results | {"mean_fit_time": None},
         "best_member": estimator.best_member_.as_dict(),
         "honest_score": estimator.honest_score_.as_dict(),
-        "results": {name: plain(getattr(estimator, name)) for name in RESULTS},
+        "results": {name: getattr(estimator, name) for name in RESULTS},
     }
     timings = {
         "n_jobs": body["parameters"].pop("n_jobs", None),
         "seconds": estimator._board.columns["seconds"],
         "mean_fit_time": results["mean_fit_time"],
     }
-    return as_json(body), arrays, as_json(timings)
+    # JSON has no infinities: those of networks that diverged become words.
+    return plain(body, other=repr), arrays, plain(timings, other=repr)
 
 
 def _plain_parameters(estimator: Any) -> dict[str, Any]:
     """Those that fit into JSON. A space, a splitter or a generator does not: a loaded estimator has the defaults."""
-    found = {name: plain(value) for name, value in estimator.get_params(deep=False).items() if name in PARAMETERS}
-    return {name: value for name, value in found.items() if isinstance(value, (str, int, float, bool, type(None)))}
+    found = {name: value for name, value in estimator.get_params(deep=False).items() if name in PARAMETERS}
+    single = (str, int, float, bool, np.generic, type(None))
+    return {name: value for name, value in found.items() if isinstance(value, single)}
 
 
 def _plain_classes(classes: np.ndarray | None) -> dict[str, Any] | None:
@@ -184,7 +185,7 @@ def _restore_timings(estimator: Any, timings: dict[str, Any] | None, file: Path)
     try:
         jobs = None if timings is None else timings.get("n_jobs")
         if jobs is not None:
-            estimator.n_jobs = checks.whole("n_jobs", jobs, -checks.LARGEST)
+            estimator.n_jobs = whole("n_jobs", jobs, -checks.LARGEST, checks.LARGEST)
         for target, name in ((board, "seconds"), (results, "mean_fit_time")):
             if isinstance(target[name], np.ndarray) or target[name]:
                 continue  # it was in model.json

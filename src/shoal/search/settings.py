@@ -6,15 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+from shoal import atomic
 from shoal.errors import MissingFile, UserError
 from shoal.models.saving import DESCRIPTION, TIMINGS, model_folder, read_json
 from shoal.models.saving import VERSION as MODEL_VERSION
 from shoal.runs.folder import MODEL, SETTINGS
+from shoal.search.options import SearchOptions
+from shoal.tables.options import DataOptions
 
 FORMAT, VERSION = "shoal-run", 1
 BOARD = "leaderboard.csv"
-DATA_KEYS = ("path", "sha256", "demo", "target", "sep", "header")
-SEARCH_KEYS = ("task", "seed", "repeats", "strategy", "folds", "scoring", "seeds", "epochs", "ensemble")
+KEYS = {  # that all runs have
+    "data": ("path", "sha256", "demo", *DataOptions.names_in_files()),
+    "search": ("repeats", *SearchOptions.names_in_files()),
+    "result": ("score",),
+}
 
 
 def write_settings(folder: Path, settings: dict[str, Any]) -> None:
@@ -22,7 +28,7 @@ def write_settings(folder: Path, settings: dict[str, Any]) -> None:
     log = settings.pop("log")
     text = json.dumps({"format": FORMAT, "version": VERSION} | settings, indent=1, ensure_ascii=False)
     rounds = ",\n".join("  " + json.dumps(entry, separators=(",", ":")) for entry in log)
-    (folder / SETTINGS).write_text(f'{text[:-2]},\n "log": [\n{rounds}\n ]\n}}\n', encoding="utf-8")
+    atomic.write_text(folder / SETTINGS, f'{text[:-2]},\n "log": [\n{rounds}\n ]\n}}\n')
     settings["log"] = log
 
 
@@ -52,7 +58,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def _missing_field(settings: dict[str, Any]) -> str:
     """The first part or field that all runs have and these settings have not; empty where there is none."""
-    for part, names in {"data": DATA_KEYS, "search": SEARCH_KEYS, "result": ("score",)}.items():
+    for part, names in KEYS.items():
         if not isinstance(settings.get(part), dict):
             return part
         for name in names:

@@ -13,9 +13,8 @@ from shoal.bench.harness.report import Result
 from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.parallel import workers
 from shoal.bench.parallel.workers import Way, percent, performance_improvement
-from shoal.errors import UserError
 from shoal.machine import thread_count
-from shoal.members import nearest
+from shoal.validate import one_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,8 +53,7 @@ QUICK = Settings(workers=(1, 2), folds=(5,), rows=1250, epochs=1, fold_rows=500,
 def run(settings: Settings) -> Result:
     require("matplotlib", "torch")
     for name in settings.nets:
-        if name not in NETS:
-            raise UserError(f"--net must be one of {', '.join(NETS)}; got {name!r}{nearest(name, NETS)}")
+        one_of("--net", name, NETS)
     settings = replace(settings, workers=tuple(sorted({1, *settings.workers})))
     begun, machine = time.perf_counter(), describe()
     split, folded = _data(settings.rows), _data(settings.fold_rows)

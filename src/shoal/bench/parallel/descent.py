@@ -13,9 +13,8 @@ from shoal.bench.harness.report import Result
 from shoal.bench.parallel import workers
 from shoal.bench.parallel.descent_report import draw, notes, tables, targets
 from shoal.bench.parallel.workers import PLAIN, Way
-from shoal.errors import UserError
 from shoal.machine import thread_count
-from shoal.members import nearest
+from shoal.validate import one_of
 
 if TYPE_CHECKING:
     import torch
@@ -65,8 +64,7 @@ def network(name: str) -> torch.nn.Module:
 def run(settings: Settings) -> Result:
     require("matplotlib", "torch")
     for name in settings.nets:
-        if name not in NETS:
-            raise UserError(f"--net must be one of {', '.join(NETS)}; got {name!r}{nearest(name, NETS)}")
+        one_of("--net", name, NETS)
     from shoal.parallel.datasets import load_data
 
     begun, machine = time.perf_counter(), describe()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal import atomic
 from shoal.members import nearest
 from shoal.metrics.tasks import REGRESSION
 from shoal.models.export.blueprint import NUMERIC, Blueprint, draw, refuse_columns
@@ -60,17 +61,13 @@ def export_model(estimator: Any, to: str, path: str | os.PathLike[str], data: An
         refuse_columns(model, ("category",), "PyTorch has no strings (ONNX has: --to onnx)")
     blueprint = draw(model)
     table = made_up_rows(model) if data is None else Table.of(data).take(slice(MOST_ROWS))
-    temporary = place.with_name(f".{place.stem}.{os.getpid()}{SUFFIXES[to]}")
     _make_folder(place)
     try:
-        writer.write(blueprint, metadata(estimator, blueprint), temporary)
-        compared = _compare(model, blueprint, writer, temporary, table, data is None)
-        os.replace(temporary, place)
+        with atomic.new_file(place) as partial:
+            writer.write(blueprint, metadata(estimator, blueprint), partial)
+            return _compare(model, blueprint, writer, partial, table, data is None)
     except OSError as error:
         raise _unwritable(place, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return compared
 
 
 def default_place(folder: Path, to: str) -> Path:
