@@ -14,6 +14,7 @@ import numpy as np
 
 from shoal import atomic
 from shoal.errors import MissingFile, UserError
+from shoal.validate import one_of
 
 VARIABLE = "SHOAL_DATA"
 TIMEOUT = 20  # seconds without an answer before a mirror is given up
@@ -55,8 +56,7 @@ def find(relative_path: str) -> Path:
 
 def load_mnist(kind: str = "mnist", *, download: bool = True) -> Images:
     """`(X_train, y_train, X_test, y_test)` of "mnist" or "fashion-mnist", from IDX files, gzipped or not."""
-    if kind not in MIRRORS:
-        raise UserError(f"kind must be one of {', '.join(MIRRORS)}; got {kind!r}")
+    one_of("kind", kind, MIRRORS)
     folders = [place / name for place in places() for name in (kind, f"{TORCHVISION[kind]}/raw")]
     for folder in folders:
         paths = [_file(folder, name) for name in IDX_FILES]

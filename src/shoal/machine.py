@@ -7,10 +7,9 @@ import platform
 import re
 from pathlib import Path
 
-import numpy as np
-
 from shoal import _native
 from shoal.errors import UserError
+from shoal.validate import whole
 
 MOST_THREADS = 4096
 
@@ -19,12 +18,10 @@ def thread_count(threads: int | None = None) -> int:
     """Threads to use: what was asked for, else SHOAL_THREADS, else the cores this process may run on."""
     named = os.environ.get("SHOAL_THREADS") if threads is None else None
     if named:
-        threads = int(named) if named.isdigit() else -1
+        return whole("SHOAL_THREADS: threads", int(named) if named.isdecimal() else named, 1, MOST_THREADS)
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not 1 <= threads <= MOST_THREADS:
-        raise UserError(f"threads must be a whole number from 1 to {MOST_THREADS}; got {named or threads!r}")
-    return int(threads)
+    return whole("threads", threads, 1, MOST_THREADS)
 
 
 def instruction_set() -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from shoal.errors import UserError, WrongType
 from shoal.members import Member
+from shoal.validate import number, shown, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,7 @@ def as_rows(rows: Rows | Split | Sequence[Split] | float | None, n_members: int,
         if not all(isinstance(split, Split) for split in splits):
             raise WrongType(
                 "rows must be None, a share to hold out (0.2), a Split, a list with one Split per member, or a Rows; "
-                f"got {_short(rows)}: make one with shoal.rows.holdout, kfold or Split"
+                f"got {shown(rows)}: make one with shoal.rows.holdout, kfold or Split"
             )
         rows = Rows(splits, np.arange(len(splits)))
     rows.check(n_members, n_rows)
@@ -130,8 +131,7 @@ def holdout(n_rows: Any, fraction: float = 0.2, seed: int = 0) -> Split:
     Split(train=7 rows, valid=3 rows)
     """
     n_rows = _row_count(n_rows)
-    if not isinstance(fraction, Real) or not 0 < fraction < 1:
-        raise UserError(f"fraction must be a number above 0 and below 1; got {_short(fraction)}")
+    fraction = number("fraction", fraction, above=0, below=1)
     if n_rows < 2:
         raise UserError(f"a hold-out needs at least 2 rows; got {n_rows}")
     order = np.random.default_rng(seed).permutation(n_rows)
@@ -141,7 +141,7 @@ def holdout(n_rows: Any, fraction: float = 0.2, seed: int = 0) -> Split:
 
 def kfold(n_rows: Any, folds: int = 5, seed: int = 0) -> list[Split]:
     """Each row is scored once, by the members that did not train on it."""
-    n_rows, folds = _row_count(n_rows), _whole("folds", folds)
+    n_rows, folds = _row_count(n_rows), whole("folds", folds)
     if not 2 <= folds <= n_rows:
         raise UserError(f"folds must be from 2 to the number of rows, {n_rows}; got {folds}")
     order = np.random.default_rng(seed).permutation(n_rows)
@@ -151,7 +151,7 @@ def kfold(n_rows: Any, folds: int = 5, seed: int = 0) -> list[Split]:
 
 def bootstrap(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
     """Rows drawn with replacement, as weights; the rows never drawn are there for scoring."""
-    n_rows, count = _row_count(n_rows), _whole("count", count)
+    n_rows, count = _row_count(n_rows), whole("count", count)
     generator = np.random.default_rng(seed)
     splits = []
     for _ in range(count):
@@ -162,7 +162,7 @@ def bootstrap(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
 
 def shards(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
     """The rows dealt out to `count` owners, each row to one of them."""
-    n_rows, count = _row_count(n_rows), _whole("count", count)
+    n_rows, count = _row_count(n_rows), whole("count", count)
     if not 1 <= count <= n_rows:
         raise UserError(f"count must be from 1 to the number of rows, {n_rows}; got {count}")
     order = np.random.default_rng(seed).permutation(n_rows)
@@ -185,18 +185,7 @@ def _row_count(given: Any) -> int:
         return int(given.shape[0])
     if hasattr(given, "__len__") and not isinstance(given, str) and np.shape(given) != ():
         return len(given)
-    raise WrongType(f"the number of rows must be a whole number, or the table itself; got {_short(given)}")
-
-
-def _whole(name: str, value: Any) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise WrongType(f"{name} must be a whole number; got {_short(value)}")
-    return int(value)
-
-
-def _short(value: Any) -> str:
-    """A value as errors show it: numbers and words as they are, tables by their type."""
-    return repr(value) if isinstance(value, (Real, str, type(None))) else f"a {type(value).__name__}"
+    raise WrongType(f"the number of rows must be a whole number, or the table itself; got {shown(given)}")
 
 
 def _indices(name: str, value: Any) -> np.ndarray:

@@ -13,14 +13,13 @@ import logging
 import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from shoal.errors import UserError, WrongType
-from shoal.members import nearest
+from shoal.validate import nearest, whole
 
 __all__ = ["ACTIVATIONS", "MLP", "ParallelMLPs", "ScatterNetwork"]
 
@@ -63,8 +62,8 @@ class ScatterNetwork(nn.Module):
         self, in_features: int, out_features: int, hidden: Widths, activations: Sequence[Activation], bias: bool = True
     ) -> None:
         super().__init__()
-        self.in_features = _at_least_one("in_features", in_features)
-        self.out_features = _at_least_one("out_features", out_features)
+        self.in_features = whole("in_features", in_features, 1)
+        self.out_features = whole("out_features", out_features, 1)
         self.hidden = _checked_hidden(hidden)
         if not len(activations) == len(self.hidden) > 0:
             raise UserError(f"give one activation per network, got {len(activations)} for {len(self.hidden)} networks")
@@ -301,8 +300,8 @@ class ParallelMLPs(ScatterNetwork):
         hidden_layers: int = 1,
     ) -> None:
         for name, value in {"step": step, "repetitions": repetitions, "hidden_layers": hidden_layers}.items():
-            _at_least_one(name, value)
-        if _at_least_one("min_neurons", min_neurons) > _at_least_one("max_neurons", max_neurons):
+            whole(name, value, 1)
+        if whole("min_neurons", min_neurons, 1) > whole("max_neurons", max_neurons, 1):
             raise UserError(f"min_neurons={min_neurons} is above max_neurons={max_neurons}: exchange them")
         modules = _unique_activations(activations)
         widths = range(min_neurons, max_neurons + 1, step)
@@ -474,13 +473,7 @@ def _checked_hidden(hidden: Widths) -> list[tuple[int, ...]]:
     for i, sizes in enumerate(hidden):
         if not isinstance(sizes, tuple | list) or not sizes:
             raise UserError(f"hidden[{i}] must be a tuple of one or more widths, such as (8,), got {sizes!r}")
-    return [tuple(_at_least_one(f"hidden[{i}]", size) for size in sizes) for i, sizes in enumerate(hidden)]
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if not isinstance(value, Integral) or value < 1:
-        raise UserError(f"{name} must be a whole number of at least 1, got {value!r}")
-    return int(value)
+    return [tuple(whole(f"hidden[{i}]", size, 1) for size in sizes) for i, sizes in enumerate(hidden)]
 
 
 def _gradient(parameter: Tensor) -> Tensor:

@@ -146,7 +146,7 @@ ALTERED = {
     "search.seeds is missing": lambda s: s["search"].pop("seeds"),
     "search.recipes is missing": lambda s: s["search"].pop("recipes"),
     "search.seed must be a whole number": lambda s: s["search"].update(seed=None),
-    "search.budget must be above zero": lambda s: s["search"].update(budget=0),
+    "search.budget must be a number of seconds above zero": lambda s: s["search"].update(budget=0),
     "result.score must be an object": lambda s: s["result"].update(score=None),
     "result.score.bootstraps is missing": lambda s: s["result"]["score"].pop("bootstraps"),
     "data.missing must be a list; got None": lambda s: s["data"].update(missing=None),

@@ -1,37 +1,14 @@
-"""What users give to the estimators, checked: errors name the rule, the value received and the remedy."""
+"""Threads and seed, as scikit-learn's parameters give them."""
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from shoal.errors import UserError
 from shoal.machine import MOST_THREADS, thread_count
-
-
-def positive(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < np.inf:
-        raise UserError(f"{name} must be a number of seconds above zero, or None; got {value!r}")
-    return float(value)
-
-
-def whole(name: str, value: Any, least: int) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise UserError(f"{name} must be a whole number of at least {least}; got {value!r}")
-    return int(value)
-
-
-def yes_or_no(name: str, value: Any) -> bool:
-    """A word such as "no" would count as yes."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise UserError(f"{name} must be True or False; got {value!r}")
-    return bool(value)
 
 
 def threads_of(n_jobs: int | None) -> int:

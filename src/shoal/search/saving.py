@@ -29,13 +29,13 @@ from shoal.search.cv_results import param_columns
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.honest import HonestScore
 from shoal.search.leaderboard import Leaderboard
+from shoal.search.options import parameter_names
 from shoal.tables.reading import Reading
+from shoal.validate import whole
 
 KINDS = {"classifier": ShoalClassifier, "regressor": ShoalRegressor}
-PARAMETERS = (
-    "strategy", "recipes", "budget", "scoring", "seeds", "epochs", "ensemble", "refit", "n_jobs", "random_state",
-    "class_weight",
-)  # fmt: skip
+OBJECTS = ("space", "cv")  # not saved: a loaded estimator has the defaults
+PARAMETERS = ("class_weight", *(name for name in parameter_names().values() if name not in OBJECTS))
 NUMBERS = ("score", "loss", "fold_spread", "seed_spread")  # of the leaderboard; infinite where networks diverged
 RESULTS = ("best_score_", "best_index_", "luck_", "n_networks_", "ensemble_gain_", "n_features_in_")
 
@@ -185,7 +185,7 @@ def _restore_timings(estimator: Any, timings: dict[str, Any] | None, file: Path)
     try:
         jobs = None if timings is None else timings.get("n_jobs")
         if jobs is not None:
-            estimator.n_jobs = checks.whole("n_jobs", jobs, -checks.LARGEST)
+            estimator.n_jobs = whole("n_jobs", jobs, -checks.LARGEST, checks.LARGEST)
         for target, name in ((board, "seconds"), (results, "mean_fit_time")):
             if isinstance(target[name], np.ndarray) or target[name]:
                 continue  # it was in model.json

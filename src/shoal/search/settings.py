@@ -11,11 +11,16 @@ from shoal.errors import MissingFile, UserError
 from shoal.models.saving import DESCRIPTION, TIMINGS, model_folder, read_json
 from shoal.models.saving import VERSION as MODEL_VERSION
 from shoal.runs.folder import MODEL, SETTINGS
+from shoal.search.options import SearchOptions
+from shoal.tables.options import DataOptions
 
 FORMAT, VERSION = "shoal-run", 1
 BOARD = "leaderboard.csv"
-DATA_KEYS = ("path", "sha256", "demo", "target", "sep", "header")
-SEARCH_KEYS = ("task", "seed", "repeats", "strategy", "folds", "scoring", "seeds", "epochs", "ensemble")
+KEYS = {  # that all runs have
+    "data": ("path", "sha256", "demo", *DataOptions.names_in_files()),
+    "search": ("repeats", *SearchOptions.names_in_files()),
+    "result": ("score",),
+}
 
 
 def write_settings(folder: Path, settings: dict[str, Any]) -> None:
@@ -53,7 +58,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def _missing_field(settings: dict[str, Any]) -> str:
     """The first part or field that all runs have and these settings have not; empty where there is none."""
-    for part, names in {"data": DATA_KEYS, "search": SEARCH_KEYS, "result": ("score",)}.items():
+    for part, names in KEYS.items():
         if not isinstance(settings.get(part), dict):
             return part
         for name in names:

@@ -15,10 +15,9 @@ from shoal.bench.harness.measure import Contender, Tick, Timing, progress_bar, r
 from shoal.bench.harness.problems import PAPER_MEMBERS, Problem, paper_members, random_data, sample_groups
 from shoal.bench.harness.report import Result
 from shoal.bench.populations.table1_report import build_result
-from shoal.errors import UserError
 from shoal.machine import thread_count
-from shoal.members import nearest
 from shoal.population import Population
+from shoal.validate import one_of
 
 ENGINES = ("native", "grouped", "reference", "vmap", "sequential")
 
@@ -68,8 +67,7 @@ def run(settings: Settings) -> Result:
     """Measure every cell, then the set-up and the memory of the largest one."""
     require("torch", "matplotlib")
     for name in settings.engines:
-        if name not in ENGINES:
-            raise UserError(f"--engine must be one of {', '.join(ENGINES)}; got {name!r}{nearest(name, ENGINES)}")
+        one_of("--engine", name, ENGINES)
     settings = _with_native(settings)
     begun, machine = time.perf_counter(), describe()
     product = MatrixProduct(thread_count())

@@ -10,8 +10,8 @@ import numpy as np
 
 from shoal.bench.harness.machine import installed
 from shoal.datasets import find
-from shoal.errors import MissingPackage, UserError
-from shoal.members import nearest
+from shoal.errors import MissingPackage
+from shoal.validate import one_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,8 +95,7 @@ SOURCES: dict[str, Bundled | File] = {
 
 def load(name: str) -> Dataset:
     """One of the sets by its name; FileNotFoundError where its file is nowhere to be found."""
-    if name not in SOURCES:
-        raise UserError(f"--only must be one of {', '.join(SOURCES)}; got {name!r}{nearest(name, SOURCES)}")
+    one_of("--only", name, SOURCES)
     if not installed("pandas"):
         raise MissingPackage("this benchmark needs pandas: pip install pandas", name="pandas")
     source = SOURCES[name]
