@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from shoal import atomic
 from shoal.models.export.comparison import MOST_ROWS, Comparison, compare, made_up_rows
 from shoal.models.export.plan import ExportPlan, make_plan, refuse_columns
 from shoal.models.export.registry import Exporter, find_exporter, require_packages
@@ -30,17 +31,13 @@ def export_model(estimator: Any, to: str | Exporter, path: str | os.PathLike[str
         refuse_columns(model, (kind,), reason)
     plan = make_plan(model)
     table = made_up_rows(model) if data is None else Table.of(data).take(slice(MOST_ROWS))
-    temporary = place.with_name(f".{place.stem}.{os.getpid()}{exporter.suffix}")
     _make_folder(place)
     try:
-        exporter.write(plan, metadata(estimator, plan), temporary)
-        compared = compare(model, plan, exporter, temporary, table, data is None)
-        os.replace(temporary, place)
+        with atomic.new_file(place) as partial:
+            exporter.write(plan, metadata(estimator, plan), partial)
+            return compare(model, plan, exporter, partial, table, data is None)
     except OSError as error:
         raise _unwritable(place, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return compared
 
 
 def default_place(folder: Path, to: str | Exporter) -> Path:
