@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal import atomic
+from shoal.errors import UserError
 from shoal.models.export.comparison import MOST_ROWS, Comparison, compare, made_up_rows
 from shoal.models.export.plan import ExportPlan, make_plan, refuse_columns
 from shoal.models.export.registry import Exporter, find_exporter, require_packages
@@ -49,9 +50,9 @@ def default_place(folder: Path, to: str | Exporter) -> Path:
 def _checked_place(path: Path, exporter: Exporter) -> Path:
     """The place, if its name has the suffix of the exporter: a slip must not write over somebody's data."""
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the name of a file that ends in {exporter.suffix}")
+        raise UserError(f"{path} is a folder; give the name of a file that ends in {exporter.suffix}")
     if path.suffix != exporter.suffix:
-        raise ValueError(f"the file of an export to {exporter.name} must end in {exporter.suffix}; got {path}")
+        raise UserError(f"the file of an export to {exporter.name} must end in {exporter.suffix}; got {path}")
     return path
 
 
@@ -62,8 +63,8 @@ def _make_folder(place: Path) -> None:
         raise _unwritable(place, error) from error
 
 
-def _unwritable(place: Path, error: OSError) -> ValueError:
-    return ValueError(f"{place} cannot be written: {error.strerror or error}; give the name of another file")
+def _unwritable(place: Path, error: OSError) -> UserError:
+    return UserError(f"{place} cannot be written: {error.strerror or error}; give the name of another file")
 
 
 def metadata(estimator: Any, plan: ExportPlan) -> dict[str, Any]:
