@@ -157,7 +157,7 @@ class Session:
 
     def _say_plan(self, ready: Ready) -> None:
         from shoal.finetune.plan import job_of
-        from shoal.parallel.job import threads_per_worker
+        from shoal.parallel.threads import threads_per_worker
         from shoal.report.shell.words import count
 
         say, plan, settings = self.screen.say, ready.plan, self.settings
@@ -180,10 +180,10 @@ class Session:
     def _train(self, ready: Ready) -> dict[str, Any]:
         """Until the end, or until a first Ctrl-C has been heard."""
         from shoal.finetune import session
-        from shoal.parallel.launch import in_words
+        from shoal.parallel.failures import as_user_errors
 
         told = False
-        with in_words(), interruptible() as interrupt, self.screen:
+        with as_user_errors(), interruptible() as interrupt, self.screen:
 
             def pause() -> bool:
                 nonlocal told

@@ -15,25 +15,25 @@ from shoal.finetune.checkpoints import cannot_write, last_checkpoint, write_json
 from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES
 from shoal.finetune.plan import Plan, job_of
-from shoal.parallel.rank import main, meet, sparing
+from shoal.parallel.rank import join_group, limited, main
 
 TEXTS, RESULT = "texts.json", "result.json"  # what the launcher and its workers hand to each other
 WRITTEN = 120  # tokens of a sample
 
 
-def work(folder: Path, rank: int, line: Any) -> None:
+def work(folder: Path, rank: int, heartbeat: Any) -> None:
     """The first worker makes ready what all need, writes, and saves; all train."""
     plan = Plan.read(folder)
     quiet()
     group = None
     if plan.settings.workers > 1:
         _look_like_torchrun(rank, plan.settings.workers)
-        group = meet(job_of(plan.settings), rank)
+        group = join_group(job_of(plan.settings), rank)
     if rank == 0:
-        line.tell("progress", begun=_read_texts(plan, folder))
+        heartbeat.tell("progress", begun=_read_texts(plan, folder))
     if group is not None:
         group.gather_objects(None)
-    trainer, tokenizer = _prepare(plan, folder, rank, line)
+    trainer, tokenizer = _prepare(plan, folder, rank, heartbeat)
     if rank == 0:
         _write_samples(plan, folder, trainer, tokenizer, "before")
     finished = trainer.go_on(last_checkpoint(Path(plan.run)))
@@ -91,7 +91,7 @@ def quiet() -> None:
     theirs.disable_progress_bar()
 
 
-def _prepare(plan: Plan, folder: Path, rank: int, line: Any) -> tuple[Any, Any]:
+def _prepare(plan: Plan, folder: Path, rank: int, heartbeat: Any) -> tuple[Any, Any]:
     """A trainer and a tokenizer."""
     import torch
 
@@ -108,11 +108,11 @@ def _prepare(plan: Plan, folder: Path, rank: int, line: Any) -> tuple[Any, Any]:
     if settings.lora:
         model = with_lora(model, settings)
     counts = [parameter.numel() for parameter in model.parameters() if parameter.requires_grad]
-    tell = sparing(line)
+    tell = limited(heartbeat)
     if rank == 0:
         about = {"trained": sum(counts), "device": device.type, "threads": torch.get_num_threads()}
-        line.tell("progress", begun={"run": about})
-    trainer = FineTuner(plan, model, tokens.read(folder), rank, tokenizer.eos_token_id, line.paused.is_set,
+        heartbeat.tell("progress", begun={"run": about})
+    trainer = FineTuner(plan, model, tokens.read(folder), rank, tokenizer.eos_token_id, heartbeat.paused.is_set,
                         tell if rank == 0 else lambda content: None, cpu=device.type == "cpu")  # fmt: skip
     return trainer, tokenizer
 

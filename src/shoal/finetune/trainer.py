@@ -65,7 +65,7 @@ def key(seed: int, *parts: int) -> int:
     return int.from_bytes(digest[:7], "little")
 
 
-class Rhythm(TrainerCallback):
+class StepControl(TrainerCallback):
     """When to save and when to end. All workers agree in every step: none saves or ends alone."""
 
     def __init__(self, trainer: FineTuner, wanted: Callable[[], bool], tell: Tell) -> None:
@@ -112,8 +112,8 @@ class FineTuner(Trainer):
         self.events: Any = None  # for TensorBoard
         super().__init__(model=model, args=arguments(plan, cpu), eval_dataset=self.test_tokens)
         self.remove_callback(PrinterCallback)
-        self.rhythm = Rhythm(self, wanted, tell)
-        self.add_callback(self.rhythm)
+        self.step_control = StepControl(self, wanted, tell)
+        self.add_callback(self.step_control)
 
     # --- data ---
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -269,7 +269,7 @@ class FineTuner(Trainer):
         self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if self.events is not None:
             self.events.close()
-        return not self.rhythm.paused
+        return not self.step_control.paused
 
 
 def arguments(plan: Plan, cpu: bool) -> TrainingArguments:

@@ -1,4 +1,4 @@
-"""What may stand in the files of a model: what is out of its range is refused by name, even with a fitting checksum."""
+"""What the files of a model may hold: a field that is out of its range is refused by name, even if checksums fit."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.model import Model
-from shoal.tables.schema import DROPPED, USED
+from shoal.tables.kinds import KINDS
+from shoal.tables.schema import DROPPED
 from shoal.tables.table import Table
 from shoal.validate import instance, number, one_of, shown, whole
 
 TEMPERATURE = (0.01, 100.0)  # the search looks at far fewer
-KINDS = {"classifier": (CLASSIFICATION, MULTILABEL), "regressor": (REGRESSION,)}
+TASKS = {"classifier": (CLASSIFICATION, MULTILABEL), "regressor": (REGRESSION,)}
 LARGEST = 1 << 31
 UNEVEN = 1e-6  # by which weights of parts may miss one in all
 FIELDS = (
@@ -37,9 +38,9 @@ def check_body(body: Mapping[str, Any], parameters: Iterable[str]) -> None:
     jobs = body["parameters"].get("n_jobs")
     if jobs is not None:
         whole("parameters.n_jobs", jobs, -LARGEST, LARGEST)
-    one_of("kind", body["kind"], KINDS)
+    one_of("kind", body["kind"], TASKS)
     task = instance("task", body["task"], dict)
-    one_of("task.kind", task.get("kind"), KINDS[body["kind"]])
+    one_of("task.kind", task.get("kind"), TASKS[body["kind"]])
     whole("task.n_outputs", task.get("n_outputs"), 1, LARGEST)
     number("temperature", body["temperature"], *TEMPERATURE)
     _check_schema(body)
@@ -52,7 +53,7 @@ def _check_schema(body: Mapping[str, Any]) -> None:
     columns = instance("schema.columns", instance("schema", body["schema"], dict).get("columns"), list)
     for j, column in enumerate(columns):
         kind = instance(f"schema.columns.{j}", column, dict).get("kind")
-        one_of(f"schema.columns.{j}.kind", kind, (*USED, *DROPPED))
+        one_of(f"schema.columns.{j}.kind", kind, (*KINDS, *DROPPED))
         instance(f"schema.columns.{j}.name", column.get("name"), str)
     count = whole(
         "results.n_features_in_", instance("results", body["results"], dict).get("n_features_in_"), 1, LARGEST
@@ -127,7 +128,7 @@ def _check_results(body: Mapping[str, Any]) -> None:
 
 
 def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -> None:
-    """Refuse numbers of the weights' file that no training gives."""
+    """Refuse weights and scales that no training gives."""
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not name.startswith("results.") and not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].ravel()[0]
@@ -144,7 +145,7 @@ def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -
 
 
 def check_prediction(model: Model) -> None:
-    """Parts that are right, each alone, may still not fit each other: predict a row of missing values."""
+    """Fields may be right and still not fit each other: predict a row of missing values to see."""
     missing: dict[str, Any] = {"date": np.array(["NaT"], "datetime64[us]"), "number": np.array([np.nan])}
     missing |= {"boolean": missing["number"]}
     nothing = np.array([None], dtype=object)
@@ -170,7 +171,7 @@ def numbers(name: str, values: Any) -> np.ndarray:
 
 
 def _refuse_infinite(name: str, value: Any) -> None:
-    """NaN and infinities are no JSON, though Python reads them; whole numbers may be too large for what they count."""
+    """Refuse NaN and infinities: they are no JSON, though Python reads them."""
     parts: Sequence[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         parts = list(value.items())

@@ -19,7 +19,7 @@ from shoal.validate import one_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from shoal.parallel.data import Data
+    from shoal.parallel.datasets import Data
 
 # Sizes of the paper's perceptrons are not given; the convolutional network and its settings are.
 NETS: dict[str, dict[str, Any]] = {
@@ -78,7 +78,7 @@ def run(settings: Settings) -> Result:
 def _data(rows: int) -> Data:
     """Four fifths to train, a fifth to test."""
     from shoal.datasets import load_mnist
-    from shoal.parallel.data import load_data
+    from shoal.parallel.datasets import load_data
 
     return load_data("mnist", valid=0.2, rows=min(rows, len(load_mnist().X_train)))
 
@@ -93,7 +93,7 @@ def common(name: str, epochs: int) -> dict[str, Any]:
 
 def splits(settings: Settings, name: str, every: str, data: Data, tick: Tick) -> dict[str, Any]:
     """Each worker trains on rows of its own; weights are averaged after every epoch, or once at the end."""
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     measured = {}
     for count in settings.workers:
@@ -112,7 +112,7 @@ def splits(settings: Settings, name: str, every: str, data: Data, tick: Tick) ->
 
 def folds(settings: Settings, name: str, count: int, data: Data, tick: Tick) -> dict[str, Any]:
     """A network for each fold, as many at a time as there are workers."""
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     measured = {}
     for many in settings.workers:
