@@ -194,5 +194,3 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]))
     checks.check_prediction(model)
     return model
-
-

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.members import nearest
+from shoal.validate import nearest
 
 if TYPE_CHECKING:
     from shoal.models.export.plan import ExportPlan
