@@ -198,13 +198,15 @@ class Session:
 
     def _understand(self) -> None:
         """Say what the data are taken for."""
-        from shoal.tables.schema import Schema
         from shoal.tables.target import find_target
 
         request, source = self.request, self.source
         ambiguous = source.ambiguous if self.earlier is None else ()  # then it was settled, and the name is exact
-        self.question = find_target(source.table, source.target, request.search.task, request.reading.drop, ambiguous)
-        self.schema = Schema.of(self.question.X)
+        kinds = request.reading.kind_of_columns() or None
+        self.question = find_target(
+            source.table, source.target, request.search.task, request.reading.drop, ambiguous, kinds
+        )
+        self.schema = self.question.schema
         self._refuse_hopeless()
         self.notes = [*source.described, *self.question.notes]
         print(f"{source.name}: {source.described[0]}")
@@ -313,7 +315,7 @@ class Session:
         options, question = self.request.search, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
         parameters = as_parameters(replace(options, recipes=options.recipes or 1))
-        estimator = kind(**parameters, callbacks=[_Watching(screen, self.stop)])
+        estimator = kind(**parameters, kinds=question.kinds, callbacks=[_Watching(screen, self.stop)])
 
         def fit() -> Any:
             return estimator.fit_table(

@@ -17,8 +17,7 @@ import numpy as np
 from shoal.engines.program import Assignment, Data, Log, Program, State
 from shoal.errors import MissingPackage, UserError
 from shoal.machine import instruction_set
-from shoal.members import nearest
-from shoal.validate import one_of
+from shoal.validate import nearest, one_of
 
 Progress = Callable[[int], bool]  # told how many member-epochs are done; answers whether to stop
 

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import MissingPackage, UserError
-from shoal.members import alternatives, nearest
+from shoal.members import alternatives
 from shoal.search.candidates import Candidate
 from shoal.search.space import Recipe, Space
+from shoal.validate import nearest
 
 TRUSTED_ROWS = 500  # at which half as many children are drawn as on very many rows
 Rung = tuple[

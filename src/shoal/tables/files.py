@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import MissingFile, MissingPackage, NotAFile, UserError
-from shoal.members import nearest
 from shoal.tables.csv_columns import UnexpectedRows, all_numbers, read_columns, typed
 from shoal.tables.dialect import decode, guess_header, guess_quote, guess_separator
 from shoal.tables.frames import refuse_infinite
 from shoal.tables.missing import is_missing, missing_cells
 from shoal.tables.reading import Reading
 from shoal.tables.table import Table, unique_names, without_infinities
+from shoal.validate import nearest
 
 SEPARATOR_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "blanks"}
 MAGIC = {b"\x1f\x8b": "gzip", b"PAR1": "parquet", b"PK\x03\x04": "zip", b"%PDF": "PDF", b"\x89PNG": "PNG image"}

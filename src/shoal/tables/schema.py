@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError
-from shoal.members import nearest
 from shoal.tables import parse
 from shoal.tables.frames import cell_text
 from shoal.tables.kinds import KINDS, Column, UnfitCell
 from shoal.tables.missing import is_marker, missing_cells
 from shoal.tables.table import Table
+from shoal.validate import nearest
 
 DROPPED = ("constant", "identifier", "empty", "dropped")  # columns without anything to learn from, or not wanted
 DROP = "drop"  # how users ask for the last of these

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError
-from shoal.members import nearest
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
 from shoal.tables import parse
 from shoal.tables.files import find_column
@@ -18,6 +17,7 @@ from shoal.tables.labels import refuse_extreme
 from shoal.tables.missing import missing_cells
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
+from shoal.validate import one_of
 
 TASKS = (CLASSIFICATION, REGRESSION)
 FEW_VALUES = 20  # whole numbers with more different values than this are quantities
@@ -74,8 +74,8 @@ def find_target(
 
     `ambiguous`: names that several columns of the file have. `kinds`: see `Schema.of`; of columns beside the target.
     """
-    if task is not None and task not in TASKS:
-        raise UserError(f"--task must be one of {', '.join(TASKS)}; got {task!r}{nearest(task, TASKS)}")
+    if task is not None:
+        one_of("--task", task, TASKS)
     position = find_column(table, target)
     if target in ambiguous:
         places = [j for j, name in enumerate(table.names) if name == target or name.startswith(f"{target} (")]

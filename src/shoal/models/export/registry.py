@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.errors import MissingPackage, UserError
-from shoal.members import nearest
+from shoal.validate import nearest
 
 if TYPE_CHECKING:
     from shoal.models.export.plan import ExportPlan
