@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import signal
 import subprocess
 import sys
 from collections import OrderedDict
@@ -372,8 +373,10 @@ def train(monkeypatch, capsys):
 
     def trained(*arguments: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(sys, "argv", ["shoal", "train", *arguments])
+        before = signal.getsignal(signal.SIGTERM)
         with pytest.raises(SystemExit) as ended:
             main()
+        signal.signal(signal.SIGTERM, before)
         return subprocess.CompletedProcess(arguments, ended.value.code or 0, *capsys.readouterr())
 
     return trained
