@@ -23,9 +23,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import psutil
+
 BEAT = 1.0  # seconds between two heartbeats
 PATIENCE = 7.0  # seconds of silence after which a worker counts as lost
 STOPPED = 75  # exit code of a worker that was told to end
+SUSPENDED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)  # by Ctrl-Z or a debugger
 
 
 @dataclass
@@ -139,7 +142,7 @@ class Monitor:
             pids = list(self.pids.values())
         for host, pid in pids:
             mine = host == socket.gethostname() and pid != os.getpid()
-            if mine and _state(pid) and (_state(pid) in "Tt" or not only_stopped):
+            if mine and (_state(pid) in SUSPENDED if only_stopped else _state(pid)):
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
 
@@ -165,11 +168,11 @@ def _limit_sending(connection: socket.socket) -> None:
 
 
 def _state(pid: int) -> str:
-    """The state of a worker's process, "T" if it is stopped; empty if it is gone or another program."""
+    """The state of a worker's process, in psutil's words; empty if it is gone or another program."""
     try:
-        with open(f"/proc/{pid}/stat") as file, open(f"/proc/{pid}/cmdline") as command:
-            return file.read().rsplit(")", 1)[1].split()[0] if "shoal" in command.read() else ""
-    except OSError:
+        process = psutil.Process(pid)
+        return str(process.status()) if any("shoal" in word for word in process.cmdline()) else ""
+    except psutil.Error:
         return ""
 
 
