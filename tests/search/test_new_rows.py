@@ -44,13 +44,14 @@ def place(tmp_path_factory):
     """A run of the command line in `run`, and its model alone in `alone`."""
     from shoal.cli.search import _complete
     from shoal.cli.search_session import Request, Session
+    from shoal.search.options import SearchOptions
+    from shoal.tables.options import DataOptions
 
     folder = tmp_path_factory.mktemp("rows")
     houses().to_csv(folder / "houses.csv", sep=";", index=False)
-    request = Request(
-        folder / "houses.csv", False, None, None, ("unknown", "-1.0"), "price", ("owner",), "regression", None, 2,
-        "halving", 2, None, 1, 5, True, 0, 1,
-    )  # fmt: skip
+    reading = DataOptions(missing=("unknown", "-1.0"), target="price", drop=("owner",))
+    options = SearchOptions(task="regression", recipes=2, folds=2, seeds=1, epochs=5, threads=1)
+    request = Request(folder / "houses.csv", False, reading, options)
     assert Session(_complete(request), None).run(folder / "run", False)
     shutil.copytree(folder / "run" / "model", folder / "alone")
     return folder

@@ -36,18 +36,21 @@ def with_options(
                 classes[parameter.name] = kind
                 blocks.append([_parameter(known, defaults or {}) for known in _flags_of(kind).values()])
             else:
-                blocks.append([parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY)])
-        parameters = _in_order(blocks, moved or {})
+                blocks.append([parameter.replace(annotation=kind)])
+        signature = inspect.Signature(_in_order(blocks, moved or {}))
 
         @functools.wraps(function)
-        def command(**values: Any) -> None:
+        def command(*arguments: Any, **flags: Any) -> None:
+            bound = signature.bind(*arguments, **flags)
+            bound.apply_defaults()
+            values = dict(bound.arguments)
             for name, kind in classes.items():
                 typed = {known.name: values.pop(known.name) for known in _flags_of(kind).values()}
                 values[name] = kind.from_flags(_understood(typed, kind))
             function(**values)
 
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        command.__signature__ = signature  # type: ignore[attr-defined]
+        command.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
         return command
 
     return decorate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.atomic import write_text
+from shoal.atomic import new_file, write_text
 from shoal.cli.parameters import given, with_options
 from shoal.errors import MissingPackage, UserError
 from shoal.json_values import plain
@@ -295,7 +295,8 @@ def _save(out: Path, result: Result, job: Job, network: dict[str, Any], sets: Da
 
     out.mkdir(parents=True, exist_ok=True)
     state = {name: value.contiguous().cpu() for name, value in result.model.state_dict().items()}
-    save_file(state, out / "model.safetensors")
+    with new_file(out / "model.safetensors") as partial:
+        save_file(state, partial)
     history = {"history": result.history, "metrics": result.metrics}
     write_text(out / "history.json", json.dumps(plain(history), indent=1) + "\n")
     settings = {name: value if not callable(value) else str(value) for name, value in job.as_dict().items()}

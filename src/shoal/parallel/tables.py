@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from shoal import atomic
 from shoal.encoders.encoder import Encoder
 from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
@@ -33,7 +34,7 @@ from shoal.tables.inputs import new_table
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
-from shoal.tables.target import Question, ask
+from shoal.tables.target import LabelledTable, find_target
 
 STATE, ARRAYS, WEIGHTS = "table.json", "table.safetensors", "model.safetensors"
 FEWEST = 2  # rows to train on
@@ -84,8 +85,9 @@ class Prepared:
         scaling = {name: getattr(self.scaling, name).tolist() for name in ("centre", "scale", "low", "high")}
         state = {"kind": self.kind, "target": self.target, "classes": self.classes,
                  "reading": self.reading.as_dict(), "encoder": described, "scaling": scaling}  # fmt: skip
-        (folder / STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS)
+        atomic.write_text(folder / STATE, json.dumps(state, indent=1) + "\n")
+        with atomic.new_file(folder / ARRAYS) as partial:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, partial)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +178,7 @@ def load_table(
         if not 0 < share < 1:
             raise UserError(f"the share kept for {name} must be between 0 and 1; got {share!r}")
     table, found = read_table(source.file, sep=source.sep, header=source.header, missing=source.missing)
-    question = ask(table, source.target, source.task, source.drop, found.ambiguous(table))
+    question = find_target(table, source.target, source.task, source.drop, found.ambiguous(table))
     parts = _split(question, valid, test, rows, seed)
     learned = question.X.take(parts[0])
     schema = Schema.of(learned)
@@ -196,7 +198,7 @@ def load_table(
     return Data(sets[0], sets[1], sets[2], sets[0].tensors[0].shape[1], task.n_outputs), prepared, words
 
 
-def _split(question: Question, valid: float, test: float, rows: int | None, seed: int) -> list[np.ndarray]:
+def _split(question: LabelledTable, valid: float, test: float, rows: int | None, seed: int) -> list[np.ndarray]:
     """Row numbers for training, validation and test; stratified by class where each has enough rows."""
     from sklearn.model_selection import train_test_split
 

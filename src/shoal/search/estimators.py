@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.arguments import seed_of, threads_of
 from shoal.search.callbacks import Callbacks, Progress, Started
@@ -220,7 +221,7 @@ class _ShoalEstimator(BaseEstimator):
         check_is_fitted(self)
         result: SearchResult | None = getattr(self, "result_", None)
         if result is None:
-            raise ValueError(
+            raise UserError(
                 "report needs what happened in the search, which files and pickles of a model do not hold; call it "
                 "after fit, before saving (`shoal search` writes report.html beside its model)"
             )
@@ -253,7 +254,7 @@ class _ShoalEstimator(BaseEstimator):
             validate_data(self, X, reset=True, skip_check_array=True)
             table = Table.of(X)
             if len(table) == 0:
-                raise ValueError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
+                raise UserError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
             return table, False
         array = validate_data(self, X, reset=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
         return Table.of(array), True
@@ -263,7 +264,7 @@ class _ShoalEstimator(BaseEstimator):
 
     def _target(self, y: Any, n: int) -> np.ndarray:
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+            raise UserError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         return target_array(y, n, self._target_name(y))
 
     def _target_name(self, y: Any) -> str:
@@ -272,7 +273,7 @@ class _ShoalEstimator(BaseEstimator):
     def _check_rows(self, task: Task, target: np.ndarray, weight: np.ndarray) -> None:
         used = int((weight > 0).sum())
         if used < 2:
-            raise ValueError(f"a search needs at least 2 rows with a weight above zero; got n_samples={used}")
+            raise UserError(f"a search needs at least 2 rows with a weight above zero; got n_samples={used}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -356,14 +357,14 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
             self.classes_ = np.arange(y.shape[1])
             return Task(MULTILABEL, y.shape[1]), np.asarray(y, dtype=np.float32)
         if y.ndim != 1:
-            raise ValueError(f"y has the shape {y.shape}: give one class per row, or a 0/1 column for each label")
+            raise UserError(f"y has the shape {y.shape}: give one class per row, or a 0/1 column for each label")
         self.classes_, target = np.unique(y, return_inverse=True)
         return Task(CLASSIFICATION, len(self.classes_)), target.astype(np.int64)
 
     def _check_rows(self, task: Task, target: np.ndarray, weight: np.ndarray) -> None:
         super()._check_rows(task, target, weight)
         if task.kind == CLASSIFICATION and len(np.unique(target[weight > 0])) < 2:
-            raise ValueError(
+            raise UserError(
                 f"a classifier needs at least 2 classes; the target has 1 class: {self.classes_[target[0]]!s}"
             )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.encoders.texts import most_directions
+from shoal.errors import UserError
 from shoal.layout import Layout
 from shoal.machine import peak_memory, thread_count
 from shoal.metrics.find import find_metric
@@ -46,7 +47,7 @@ from shoal.search.space import Recipe, default_space
 from shoal.search.strategies import HALVING, Listed, anchors, find_strategy
 from shoal.search.timing import Clock
 from shoal.tables.schema import Schema
-from shoal.tables.target import Question
+from shoal.tables.target import LabelledTable
 
 TRIAL_ROWS = 1_000
 TRIAL_TEXTS = 400  # rows, where there are texts: they take long
@@ -70,7 +71,7 @@ class Forecast:
     metric: str
 
 
-def forecast(question: Question, schema: Schema, options: SearchOptions) -> Forecast:
+def forecast(question: LabelledTable, schema: Schema, options: SearchOptions) -> Forecast:
     """Checks the options on the way, so that a mistyped strategy does not wait for the data to be encoded."""
     task, y = encode(question)
     metric = find_metric(options.scoring, task)
@@ -98,7 +99,7 @@ def forecast(question: Question, schema: Schema, options: SearchOptions) -> Fore
     return Forecast(count, folds, cv, epochs, count * folds, seconds, memory, metric.label)
 
 
-def encode(question: Question) -> tuple[Task, np.ndarray]:
+def encode(question: LabelledTable) -> tuple[Task, np.ndarray]:
     """The task, and classes as numbers."""
     if question.kind != CLASSIFICATION:
         return Task(question.kind, 1), question.y.reshape(-1, 1)
@@ -108,7 +109,7 @@ def encode(question: Question) -> tuple[Task, np.ndarray]:
 
 def _folds(y: np.ndarray, task: Task, options: SearchOptions, schema: Schema) -> tuple[int, str]:
     if options.folds is not None and options.folds > len(y):
-        raise ValueError(f"--folds must be at most the number of rows, {len(y)}; got {options.folds}")
+        raise UserError(f"--folds must be at most the number of rows, {len(y)}; got {options.folds}")
     pairs, name = make_folds(
         options.folds, task, np.empty((len(y), 0)), y, None, options.seed, default_folds(len(y), schema),
         default_repeats(len(y), options.budget, schema),
@@ -116,7 +117,9 @@ def _folds(y: np.ndarray, task: Task, options: SearchOptions, schema: Schema) ->
     return len(pairs), name
 
 
-def _trial_problem(question: Question, schema: Schema, task: Task, y: np.ndarray, seed: int) -> tuple[Problem, float]:
+def _trial_problem(
+    question: LabelledTable, schema: Schema, task: Task, y: np.ndarray, seed: int
+) -> tuple[Problem, float]:
     """Some rows, evenly taken, in two folds; and the seconds that encoding them took."""
     count = TRIAL_TEXTS if has_texts(schema) else TRIAL_ROWS
     rows = np.unique(np.linspace(0, len(y) - 1, count).astype(np.int64))

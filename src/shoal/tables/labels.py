@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
+
+from shoal.errors import UserError
+from shoal.tables.missing import is_missing, missing_cells
 
 LARGEST_TARGET = 1e37  # predictions are kept in single precision, which ends at 3e38
 SMALLEST_TARGET = 1e-30
@@ -19,7 +21,7 @@ def target_array(y: Any, n: int, name: str) -> np.ndarray:
         y = y.to_numpy()
     array = np.asarray(y)
     if array.ndim == 0 or len(array) != n:
-        raise ValueError(f"X and y must have as many rows: inconsistent numbers of samples, {n} and {np.size(array)}")
+        raise UserError(f"X and y must have as many rows: inconsistent numbers of samples, {n} and {np.size(array)}")
     _refuse_missing(array, name)
     if array.dtype == object and array.ndim == 1 and all(isinstance(cell, (bool, np.bool_)) for cell in array):
         array = array.astype(bool)
@@ -27,7 +29,7 @@ def target_array(y: Any, n: int, name: str) -> np.ndarray:
 
 
 def target_name(y: Any, known: str | None) -> str:
-    """How a target is called in errors: as its column is, as the command line says, or y."""
+    """The name of a target in errors: that of its column, the one known from the command line, or y."""
     name = plain_name(y, known)
     return f"target {name!r}" if name else "target y"
 
@@ -38,23 +40,19 @@ def plain_name(y: Any, known: str | None) -> str | None:
 
 
 def _refuse_missing(y: np.ndarray, name: str) -> None:
-    missing = _rows(np.array([_is_missing(cell) for cell in y.ravel()]) if y.dtype == object else y != y, y)
+    cells = y.ravel()  # a blank string may be a class
+    missing = _rows(np.array([is_missing(c) for c in cells]) if y.dtype == object else missing_cells(cells), y)
     if missing:
-        raise ValueError(
+        raise UserError(
             f"Input y contains NaN: the {name} is missing in {missing:,} of {len(y):,} rows; leave those rows out, or "
             "fill the values in"
         )
     infinite = _rows(np.isinf(y), y) if y.dtype.kind == "f" else 0
     if infinite:
-        raise ValueError(
+        raise UserError(
             f"Input y contains infinity: the {name} is infinite in {infinite:,} of {len(y):,} rows; leave those rows "
             "out, or give their values as numbers"
         )
-
-
-def _is_missing(cell: Any) -> bool:
-    """None, NaN, or what pandas has for them."""
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, Real) and cell != cell)
 
 
 def _rows(bad: np.ndarray, y: np.ndarray) -> int:
@@ -62,15 +60,15 @@ def _rows(bad: np.ndarray, y: np.ndarray) -> int:
 
 
 def refuse_extreme(values: np.ndarray, name: str) -> None:
-    """Numbers whose squares overflow, or vanish, would have neither a loss nor a score."""
+    """Refuse numbers whose squares overflow or vanish: they would have neither a loss nor a score."""
     largest = float(np.abs(values).max(initial=0.0))
     if largest > LARGEST_TARGET:
-        raise ValueError(
+        raise UserError(
             f"numbers to predict must not be larger than {LARGEST_TARGET:g}, or their squares overflow; the {name} "
             f"goes up to {largest:g}: divide it by a constant, or predict its logarithm"
         )
     if 0 < largest < SMALLEST_TARGET:
-        raise ValueError(
+        raise UserError(
             f"numbers to predict must not all be smaller than {SMALLEST_TARGET:g}, or their squares vanish; the {name} "
             f"goes up to {largest:g}: multiply it by a constant, or predict its logarithm"
         )

@@ -1,4 +1,4 @@
-"""How the training file was read, kept with the model, so that new rows are read the same way wherever it is."""
+"""How the training file was read. It is kept with the model, so that new rows are read the same way."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.tables import parse
 from shoal.tables.table import Table
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What `shoal search` was told or has found out about its file."""
+    """How a file is read: what the user said, or what was guessed."""
 
     missing: tuple[str, ...] = ()  # cells that mean "not known", beside blank, NA and the like
     columns: tuple[str, ...] = ()  # all of the file: the target and those left out, too
@@ -30,9 +31,9 @@ class Reading:
         missing, columns = (_strings(name, state.get(name, ())) for name in ("missing", "columns"))
         header, sep = state.get("header"), state.get("sep")
         if header not in (None, True, False):
-            raise ValueError(f"reading.header must be true, false or null; got {header!r}")
+            raise UserError(f"reading.header must be true, false or null; got {header!r}")
         if sep is not None and (not isinstance(sep, str) or len(sep) != 1):
-            raise ValueError(f"reading.sep must be one character or null; got {sep!r}")
+            raise UserError(f"reading.sep must be one character or null; got {sep!r}")
         return Reading(missing, columns, header, sep)
 
     def without_marks(self, table: Table) -> Table:
@@ -56,5 +57,5 @@ def _cleared(column: np.ndarray, marks: set[str], numbers: Sequence[float]) -> n
 
 def _strings(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
-        raise ValueError(f"reading.{name} must be a list of strings; got {value!r}")
+        raise UserError(f"reading.{name} must be a list of strings; got {value!r}")
     return tuple(value)

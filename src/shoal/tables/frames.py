@@ -1,6 +1,6 @@
-"""One column of anybody's table to one of four arrays: float64, bool, datetime64[us], or object of str and None.
+"""Columns of pandas, polars, pyarrow and numpy to four types of arrays: float64, bool, datetime64[us], str and None.
 
-Frames are known by what they can do, not by their class: neither pandas nor polars is imported here.
+Frames are recognised by their methods, not by their class: none of these libraries but numpy is imported here.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-MISSING_TYPES = {"NoneType", "NAType", "NaTType", "MaskedConstant"}
+from shoal.errors import UserError, WrongType
+from shoal.tables.missing import MISSING_TYPES, is_missing
+
 DATE_TYPES = (datetime.date, np.datetime64)  # datetime.datetime and pandas.Timestamp are dates, too
-DAY = datetime.timedelta(days=1)
 
 
 def from_array(values: Any, name: str) -> np.ndarray:
@@ -27,7 +28,7 @@ def from_array(values: Any, name: str) -> np.ndarray:
     """
     array = values if isinstance(values, np.ndarray) else _array(values)
     if array.ndim != 1:
-        raise ValueError(f"a column must have one dimension; {name!r} has {array.ndim}: give each its own column")
+        raise UserError(f"a column must have one dimension; {name!r} has {array.ndim}: give each its own column")
     if isinstance(array, np.ma.MaskedArray):
         cells = np.array(array.data, dtype=object)
         cells[np.ma.getmaskarray(array)] = None
@@ -42,7 +43,7 @@ def from_array(values: Any, name: str) -> np.ndarray:
     if kind == "m":
         return _seconds(array)
     if kind == "c":
-        raise ValueError(f"Complex data not supported: column {name!r} is complex; give its real and imaginary parts")
+        raise UserError(f"Complex data not supported: column {name!r} is complex; give its real and imaginary parts")
     if kind == "U":
         return array.astype(object)
     return _from_objects(array.tolist() if kind == "S" else array, name)
@@ -95,7 +96,7 @@ def from_arrow(chunks: Any, name: str) -> tuple[np.ndarray, bool]:
 
 
 def cell_text(value: Any) -> str | None:
-    """A cell as a string: whole numbers without a decimal point, since a missing neighbour makes 3 into 3.0."""
+    """A cell as a string. Whole numbers have no decimal point: a missing cell in its column makes 3 into 3.0."""
     if isinstance(value, str):
         return value
     if is_missing(value):
@@ -112,16 +113,10 @@ def cell_text(value: Any) -> str | None:
     return str(value)
 
 
-def is_missing(value: Any) -> bool:
-    if type(value).__name__ in MISSING_TYPES:
-        return True
-    return isinstance(value, (float, np.floating, np.datetime64, np.timedelta64)) and value != value
-
-
 def refuse_infinite(column: np.ndarray, name: str) -> None:
     count = int(np.isinf(column).sum())
     if count:
-        raise ValueError(
+        raise UserError(
             f"numbers must be finite; column {name!r} has {count} infinite value{'s' * (count > 1)} (inf): "
             "take them for missing (on the command line with --missing inf --missing=-inf, in Python with "
             "X.replace([np.inf, -np.inf], np.nan) or np.where(np.isinf(X), np.nan, X)), or replace them by numbers"
@@ -129,7 +124,7 @@ def refuse_infinite(column: np.ndarray, name: str) -> None:
 
 
 def _from_objects(values: Iterable[Any], name: str) -> np.ndarray:
-    """Cells of any type. What all cells have in common decides; strings are what is left where nothing is."""
+    """Cells of any type. If all are numbers, booleans or dates, so is the result; else they become strings."""
     cells = values if isinstance(values, np.ndarray) else _objects(list(values))
     types = set(map(type, cells))
     if types <= {str, type(None)}:
@@ -157,16 +152,16 @@ def _from_objects(values: Iterable[Any], name: str) -> np.ndarray:
 
 
 def _refuse_cells(cells: np.ndarray, known: set[type], name: str) -> None:
-    """Lists, dicts and other objects have no place in a cell. The words are those scikit-learn's checks look for."""
+    """Refuse cells that are lists, dicts or other objects. scikit-learn's checks look for these very words."""
     simple = (str, bytes, numbers.Number, np.generic, datetime.date, datetime.time, datetime.timedelta)
     for kind in known:
         if issubclass(kind, (complex, np.complexfloating)):
-            raise ValueError(f"Complex data not supported: column {name!r} is complex; give its parts as two columns")
+            raise UserError(f"Complex data not supported: column {name!r} is complex; give its parts as two columns")
         if issubclass(kind, (list, tuple, set, dict, np.ndarray)) or (
             not issubclass(kind, simple) and kind.__str__ is object.__str__
         ):
             row = next(i for i, cell in enumerate(cells) if type(cell) is kind)
-            raise TypeError(
+            raise WrongType(
                 f"a cell argument must be a string, a number, a boolean, a date or missing; "
                 f"column {name!r} has a {kind.__name__} in row {row}: spread it over columns of its own"
             )
@@ -176,11 +171,11 @@ def _floats(cells: np.ndarray, name: str) -> np.ndarray:
     try:
         return np.array([np.nan if is_missing(cell) else float(cell) for cell in cells], dtype=np.float64)
     except OverflowError:
-        raise ValueError(f"numbers must be below 1e308; column {name!r} has a larger one: scale the column") from None
+        raise UserError(f"numbers must be below 1e308; column {name!r} has a larger one: scale the column") from None
 
 
 def _moment(cell: Any) -> Any:
-    """A date or time without a zone; those with one are told in universal time."""
+    """A date or time without a zone; one with a zone is converted to universal time."""
     if is_missing(cell):
         return np.datetime64("NaT", "us")
     if isinstance(cell, datetime.datetime) and cell.tzinfo is not None:
