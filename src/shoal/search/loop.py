@@ -7,7 +7,6 @@ the bit without one.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -300,12 +299,12 @@ class Search:
             }
             if not mine:
                 continue
-            begun = time.monotonic()
+            begun = self.clock.now()
             before = {candidate.number: candidate.epochs for candidate in pool.candidates}
             ended = pool.train(mine, self.limits.threads, self.limits.seed, lambda: self._ask(stage, must))
             ended = self._assess(pool, ended, must or not self.best_candidates())
             if ended:
-                self._account(ended, before, time.monotonic() - begun)
+                self._account(ended, before, self.clock.now() - begun)
             done.extend(ended)
             if self.ended or (self.clock.left() <= 0 and not must):
                 break

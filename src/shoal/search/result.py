@@ -190,7 +190,7 @@ def _correct(
     )  # fmt: skip
     seconds, bootstraps, hurry = effort
     count, limit = (BOOTSTRAPS, seconds) if bootstraps is None else (bootstraps, np.inf)
-    common: dict[str, Any] = {"seed": search.limits.seed, "bootstraps": count, "hurry": hurry}
+    common: dict[str, Any] = {"seed": search.limits.seed, "bootstraps": count, "hurry": hurry, "now": search.clock.now}
     combined, common["temperature"] = final
     if not ensemble:
         single = correct(evidence, combined[rows], raw=best.score, seconds=limit, gain=gains[0], **common)
