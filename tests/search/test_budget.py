@@ -168,21 +168,24 @@ def test_a_form_of_numbers_is_left_out_only_where_there_are_two() -> None:
     assert not spare({"word": np.array(["a", "b", "c"] * 100, dtype=object)})
 
 
-def test_what_is_left_out_is_a_warning_in_python_and_a_sentence_of_the_report(tmp_path: Path) -> None:
-    model = ShoalClassifier(budget=0.5)
-    with pytest.warns(UserWarning, match=r"short of time: 2 folds, .*[\d,]+ of the 40,000 rows \(nothing") as warned:
-        model.fit(*small_table(40_000, 20))
+def test_what_is_left_out_is_a_warning_in_python_and_a_sentence_of_the_report(
+    tmp_path: Path, machine_of_speed: Callable[[float], Machine]
+) -> None:
+    model = ShoalClassifier()
+    model._hooks = Hooks(clock=machine_of_speed(1e9).clock(1.0))
+    with pytest.warns(UserWarning, match=r"short of time: 2 folds, .*[\d,]+ of the 10,000 rows \(nothing") as warned:
+        model.fit(*small_table(10_000, 20))
     assert [one.filename for one in warned] == [__file__]
     rows = model._run.effort.rows
     page = model.report(tmp_path / "page.html").read_text()
-    assert f"on {rows:,} rows of 20 columns. Time was short: it searched on {rows:,} of the 40,000 rows, in 2" in page
+    assert f"on {rows:,} rows of 20 columns. Time was short: it searched on {rows:,} of the 10,000 rows, in 2" in page
 
 
-def test_encodings_of_numbers_that_the_user_asks_for_stay() -> None:
+def test_encodings_of_numbers_that_the_user_asks_for_stay(machine_of_speed: Callable[[float], Machine]) -> None:
     said: list[str] = []
     model = ShoalClassifier({"encoding": ["piecewise"], "hidden": [(), (8,)], "epochs": [1, 2]})
-    model._hooks = Hooks(clock=Clock(0.5, advised=1e5), say=said.append)
-    model.fit(*small_table(20_000, 20))
+    model._hooks = Hooks(clock=replace(machine_of_speed(1e9).clock(1.0), advised=1e5), say=said.append)
+    model.fit(*small_table(10_000, 20))
     assert {candidate.recipe.encoding for candidate in model._run.search.candidates} == {"piecewise"}
     assert "2 folds" in said[0]
     assert "encoding" not in said[0]
