@@ -1,4 +1,4 @@
-"""What test files share: every engine, the native one on each instruction set that this machine runs."""
+"""What tests of several folders share."""
 
 from __future__ import annotations
 
@@ -20,19 +20,9 @@ for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 import pytest  # noqa: E402
+from support.browser import Window, open_window  # noqa: E402
 
-from shoal import _native  # noqa: E402
 from shoal.cli import main  # noqa: E402
-
-ENGINES = [*(f"native-{isa}" for isa in _native.instruction_sets()), "grouped", "reference"]
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    name, _, instruction_set = request.param.partition("-")
-    if instruction_set:
-        monkeypatch.setenv("SHOAL_ISA", instruction_set)
-    return name
 
 
 @pytest.fixture
@@ -60,3 +50,10 @@ def one_thread_and_seed() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Window]:
+    """A real browser."""
+    with open_window() as opened:
+        yield opened

@@ -26,11 +26,6 @@ from shoal.cli.bench import app  # noqa: E402
 MPI = "mpi4py is not here"
 
 
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHOAL_THREADS", "1")
-
-
 @pytest.fixture
 def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Small data sets of both names; results go to the folder given back."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import browser
 from support.commands import run, start
 from support.finetune import problems
 from support.waiting import wait_until
@@ -22,7 +21,6 @@ pytest.importorskip("accelerate")
 
 from safetensors.numpy import load_file
 
-window = browser.window  # pytest finds fixtures by their names here
 FOREIGN = [("Grüße auf Griechisch", 'print("Ελλάδα, Κύπρος €")'), ("数を足す", "合計 = 一 + 二  # naïve")]
 SMALL = ("--columns", "statement,solution", "--model", "tiny", "--context", 64, "--batch-size", 6, "--epochs", 4,
          "--lr", 3e-3, "--threads", 1, "--samples", 1, "--eval-every", 10)  # fmt: skip

@@ -10,7 +10,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from support import browser
 from support.pages import CONTRAST, NASTY, STRUCTURE, Outline
 from support.report_data import SOLUTION, finetune_data
 
@@ -18,7 +17,6 @@ from shoal.report import finetune_page, write_finetune_page
 from shoal.report.finetune.log import KINDS
 from shoal.report.finetune.page import SCRIPTS, STYLES
 
-window, visit_run = browser.window, browser.visit_run  # pytest finds fixtures by their names here
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
 SMALL = [key for key in KINDS if key not in ("loss", "eval_loss")]
 

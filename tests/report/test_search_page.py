@@ -10,7 +10,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from support import browser
 from support.browser import cells, dot, head, status
 from support.pages import NASTY, Outline
 from support.report_data import column, search_data
@@ -19,7 +18,6 @@ from shoal.report import search_page, write_search_page
 from shoal.report.search.page import SCRIPTS, script_text
 from shoal.report.shell.prepare import script_json
 
-window, visit = browser.window, browser.visit  # pytest finds fixtures by their names here
 # ---- the page as a file
 
 

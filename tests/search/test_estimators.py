@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 import sklearn
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_multilabel_classification
+from sklearn.datasets import load_breast_cancer, load_diabetes, make_multilabel_classification
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -43,11 +43,6 @@ def test_another_order_of_columns_is_no_error_as_it_is_in_scikit_learn():
     """A check that scikit-learn keeps for its own estimators; it holds up to where names come in another order."""
     with pytest.raises(AssertionError, match=r"^predict did not raise$"):
         check_dataframe_column_names_consistency("ShoalRegressor", ShoalRegressor(recipes=1, seeds=1, epochs=1))
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
 
 
 @pytest.fixture(scope="module")
