@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find src CMakeLists.txt pyproject.toml constraints.txt -type f -not -path '*/__pycache__/*')
+KERNEL := $(shell find src/shoal/native -type f -name '*.?pp')
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
 .PHONY: demo test lint bench bench-quick sanitize wheel clean
@@ -16,6 +17,7 @@ test: $(VENV)/.test lint
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(KERNEL)
 	$(BIN)/mypy
 
 bench: $(VENV)/.test $(VENV)/.jax

@@ -13,6 +13,7 @@ import scipy.sparse
 
 import shoal
 from shoal import Member, Population, rows
+from shoal.engines.native import draw
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(60, 5)).astype(np.float32)
@@ -300,6 +301,26 @@ def test_select_goes_on_exactly_where_members_stood():
     whole.fit(X, Y, epochs=2)
     part.fit(X, Y, epochs=2)
     assert np.array_equal(part.predict(X), whole.predict(X, [4, 1]))
+
+
+def test_weights_are_drawn_once_and_not_for_members_that_have_theirs(monkeypatch, tmp_path):
+    drawn = []
+
+    def spy(program, *others):
+        drawn.append(len(program))
+        draw(program, *others)
+
+    monkeypatch.setattr("shoal.population.draw", spy)
+    members = shoal.grid(hidden=[2, 5, ()], optimizer=["adam", "sgd"], momentum=0.9, patience=[0, 2])
+    whole = Population(members, 5, 2, class_weight=[1, 2])
+    assert drawn == [12]
+    whole.fit(X, Y, epochs=2, rows=rows.holdout(len(X)))
+    part = whole.select(range(12))
+    whole.save(tmp_path / "whole.safetensors")
+    loaded = Population.load(tmp_path / "whole.safetensors")
+    assert drawn == [12]
+    assert weights_equal(part, whole)
+    assert weights_equal(loaded, whole)
 
 
 # ---- stopping from outside ----

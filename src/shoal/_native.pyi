@@ -1,10 +1,12 @@
-"""The compiled kernel. Arrays are checked by the kernel itself, at run time; see native/bindings.cpp."""
+"""The compiled kernel. Arrays are checked by the kernel itself, at run time; see native/once/checks.cpp."""
 
 from typing import Any
 
 import numpy as np
 
-RECIPE_SIZE: int
+RECORD_FIELDS: tuple[tuple[str, str, int], ...]  # name, type, offset
+RECORD_SIZE: int
+CODES: dict[str, tuple[str, ...]]
 
 def instruction_set() -> str: ...
 def instruction_sets() -> list[str]: ...

@@ -71,6 +71,35 @@ class Population:
         class_weight: Any = None,
         memory_limit: int | None = None,
     ) -> None:
+        self._prepare(members, n_features, n_outputs, loss, class_weight, memory_limit)
+        draw(self.program, self.state, thread_count(None))
+
+    @classmethod
+    def _blank(
+        cls,
+        members: Sequence[Member],
+        n_features: int,
+        n_outputs: int,
+        loss: str,
+        *,
+        class_weight: np.ndarray,
+        memory_limit: int | None,
+    ) -> Population:
+        """A population whose weights are all zero, for someone who fills in its state: no weights are drawn."""
+        population = cls.__new__(cls)
+        weight = class_weight if len(class_weight) else None
+        population._prepare(members, n_features, n_outputs, loss, weight, memory_limit)
+        return population
+
+    def _prepare(
+        self,
+        members: Sequence[Member],
+        n_features: int,
+        n_outputs: int,
+        loss: str,
+        class_weight: Any,
+        memory_limit: int | None,
+    ) -> None:
         members = _check_members(members, n_features, n_outputs)
         self.loss = check_loss(loss)
         weight = check_class_weight(class_weight, n_outputs, self.loss)
@@ -83,7 +112,6 @@ class Population:
         self.program: Program = compile_program(Layout(members, int(n_features), int(n_outputs)), self.loss, weight)
         self.state: State = new_state(self.program, self.memory_limit)
         self.history = History.empty(len(members))
-        draw(self.program, self.state, thread_count(None))
 
     # ---- what it is ----
 
@@ -268,10 +296,9 @@ class Population:
         chosen = self._indices(members)
         if not len(chosen):
             raise ValueError("select at least one member; got none")
-        weight = self.program.class_weight if len(self.program.class_weight) else None
-        other = Population(
+        other = Population._blank(
             [self.members[i] for i in chosen], self.n_features, self.n_outputs, self.loss,
-            class_weight=weight, memory_limit=self.memory_limit,
+            class_weight=self.program.class_weight, memory_limit=self.memory_limit,
         )  # fmt: skip
         storage.copy_state(self.program, self.state, chosen, other.program, other.state)
         other.history = self.history.select(chosen)
@@ -343,7 +370,7 @@ class Population:
     @staticmethod
     def load(path: str | os.PathLike[str], memory_limit: int | None = None) -> Population:
         """A population from `save`, which goes on exactly where it stood."""
-        return storage.load_population(path, Population, memory_limit)
+        return storage.load_population(path, Population._blank, memory_limit)
 
     # ---- inside ----
 
@@ -377,26 +404,26 @@ class Population:
                 f"until must be one number or one per member, {len(self)} of them; got shape {number.shape}"
             )
         targets = self.state.epochs + number if until is None else np.broadcast_to(number, (len(self),))
-        most = self.program.recipes["epochs"]
+        most = self.program.records["epochs"]
         return np.where(most >= 0, np.minimum(targets, most), targets).astype(np.int64)
 
     def _assign(self, rows: Rows, shuffle: bool | str, seed: int, targets: np.ndarray) -> Assignment:
         if shuffle not in (True, False, "each"):
             raise ValueError(f"shuffle must be True, False or 'each'; got {shuffle!r}")
-        recipes = self.program.recipes
+        records = self.program.records
         scored = np.array([len(split.valid) > 0 for split in rows.splits])
-        impatient = np.flatnonzero((recipes["patience"] > 0) & ~scored[rows.member])
+        impatient = np.flatnonzero((records["patience"] > 0) & ~scored[rows.member])
         if len(impatient):
             raise ValueError(
-                f"member {impatient[0]} has patience={recipes['patience'][impatient[0]]} but no validation rows; "
+                f"member {impatient[0]} has patience={records['patience'][impatient[0]]} but no validation rows; "
                 "give rows=, e.g. shoal.rows.holdout(len(X)), or set patience=0"
             )
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 1 << 64:
             raise ValueError(f"seed must be a whole number from 0 to {(1 << 64) - 1}; got {seed!r}")
         order = np.full(len(self), seed, dtype=np.uint64)
         if shuffle == "each":  # multiplied apart, so that neighbouring seeds give unrelated orders
-            order = order + (recipes["seed"] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        horizon = np.where(recipes["epochs"] >= 0, recipes["epochs"], targets)
+            order = order + (records["seed"] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        horizon = np.where(records["epochs"] >= 0, records["epochs"], targets)
         return flatten_rows(rows, bool(shuffle), order, horizon)
 
     def _remaining(self, targets: np.ndarray) -> int:

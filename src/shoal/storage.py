@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,10 @@ def copy_state(source: Program, old: State, chosen: np.ndarray, target: Program,
     """Copy the chosen members' numbers into a state whose member k is chosen[k]."""
     for k, i in enumerate(chosen):
         size = int(source.layout.sizes[i])
-        begin, end = int(source.recipes["parameters"][i]), int(target.recipes["parameters"][k])
+        begin, end = int(source.records["parameters"][i]), int(target.records["parameters"][k])
         new.parameters[end : end + size] = old.parameters[begin : begin + size]
-        slots = size * (int(source.recipes["optimizer_slots"][i]) + int(source.recipes["patience"][i] > 0))
-        begin, end = int(source.recipes["slots"][i]), int(target.recipes["slots"][k])
+        slots = size * (int(source.records["optimizer_slots"][i]) + int(source.records["patience"][i] > 0))
+        begin, end = int(source.records["slots"][i]), int(target.records["slots"][k])
         new.slots[end : end + slots] = old.slots[begin : begin + slots]
     for name in PER_MEMBER:
         getattr(new, name)[:] = getattr(old, name)[chosen]
@@ -66,14 +67,15 @@ def save_population(population: Population, path: str | os.PathLike[str]) -> Non
         temporary.unlink(missing_ok=True)
 
 
-def load_population(path: str | os.PathLike[str], make: type[Population], memory_limit: int | None) -> Population:
-    """Read and check a file from `save_population`."""
+def load_population(
+    path: str | os.PathLike[str], make: Callable[..., Population], memory_limit: int | None
+) -> Population:
+    """Read and check a file from `save_population`; `make` gives a population whose state is to be filled in."""
     header, arrays = _read(path)
     try:
         members = [Member.from_dict(recipe) for recipe in header["members"]]
-        weight = arrays["class_weight"] if len(arrays["class_weight"]) else None
         population = make(
-            members, header["n_features"], header["n_outputs"], header["loss"], class_weight=weight,
+            members, header["n_features"], header["n_outputs"], header["loss"], class_weight=arrays["class_weight"],
             memory_limit=memory_limit,
         )  # fmt: skip
         _check_counters(arrays)

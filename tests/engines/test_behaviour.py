@@ -361,9 +361,9 @@ def test_dropout_of_torch_engines_is_that_of_the_kernel(rate: float) -> None:
     from shoal.engines.torch_numbers import dropout_kept, dropout_keys, dropout_thresholds
 
     members = [Member(dropout=rate, seed=seed) for seed in (0, 1, (1 << 63) - 1)]
-    recipes = Population(members, 2, 2).program.recipes
-    keys = torch.from_numpy(dropout_keys(recipes, np.array([0, 10, 1 << 40]), count=2, layers=3))
-    threshold = torch.from_numpy(dropout_thresholds(recipes))[:, None, None]
+    records = Population(members, 2, 2).program.records
+    keys = torch.from_numpy(dropout_keys(records, np.array([0, 10, 1 << 40]), count=2, layers=3))
+    threshold = torch.from_numpy(dropout_thresholds(records))[:, None, None]
     row, neuron = torch.arange(40)[:, None], torch.arange(70)
     for step in range(2):
         for layer in range(3):

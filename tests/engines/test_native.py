@@ -7,8 +7,8 @@ from scipy.special import erfcx
 import shoal
 from shoal import _native
 from shoal.engines import Resources
-from shoal.engines.native import NativeEngine, networks
-from shoal.engines.program import Data, Log, flatten_rows
+from shoal.engines.native import CODES, NativeEngine, check_kernel, networks
+from shoal.engines.program import MEMBER_RECORD, Data, Log, flatten_rows
 from shoal.rows import as_rows
 
 INSTRUCTION_SETS = _native.instruction_sets()
@@ -119,6 +119,36 @@ def test_dropout_keeps_the_right_share_independently():
     assert not np.array_equal(_native.dropout_mask(4, 0, 0, 40, 50, 0.3), masks[0])
 
 
+def swapped(record: np.dtype, first: str, second: str) -> np.dtype:
+    """The record with two fields in each other's place."""
+    places = {first: second, second: first}
+    fields = [(places.get(name, name), record[places.get(name, name)]) for name in record.names]
+    return np.dtype(fields, align=True)
+
+
+def test_records_are_compared_with_the_kernels_by_name_type_and_offset():
+    check_kernel(MEMBER_RECORD, CODES)
+    for first, second in [("epochs", "patience"), ("activation", "optimizer"), ("dropout", "warmup")]:
+        other = swapped(MEMBER_RECORD, first, second)
+        assert other.itemsize == MEMBER_RECORD.itemsize  # sizes alone would not tell
+        with pytest.raises(ImportError, match=r"fields of a record are .*install shoal again"):
+            check_kernel(other, CODES)
+    for name, kind in [("seed", np.int64), ("learning_rate", np.int64)]:
+        fields = [(field, kind if field == name else MEMBER_RECORD[field]) for field in MEMBER_RECORD.names]
+        with pytest.raises(ImportError, match="fields of a record"):
+            check_kernel(np.dtype(fields, align=True), CODES)
+
+
+@pytest.mark.parametrize("kind", CODES)
+def test_words_are_compared_with_the_kernels_codes(kind):
+    first, second, *others = CODES[kind]
+    for words in [(second, first, *others), (first, second, *others, "one more")]:
+        with pytest.raises(ImportError, match=rf"words for {kind} are .*install shoal again"):
+            check_kernel(MEMBER_RECORD, {**CODES, kind: words})
+    with pytest.raises(ImportError, match=f"words for {kind}"):
+        check_kernel(MEMBER_RECORD, {name: words for name, words in CODES.items() if name != kind})
+
+
 def test_sizes_that_overflow_are_refused():
     with pytest.raises(ValueError, match="the mask is too large"):
         _native.dropout_mask(0, 0, 0, 1 << 32, 1 << 32, 0.5)
@@ -157,9 +187,9 @@ def put(index, value):
     return change
 
 
-def recipe(field, value):
+def record(field, value):
     def change(raw):
-        records = raw.view(shoal.engines.program.RECIPE)
+        records = raw.view(MEMBER_RECORD)
         records[field][0] = value
         return raw
 
@@ -200,19 +230,19 @@ def test_the_good_call_is_good():
         ({"dims": put(1, 1 << 40)}, "a width is out of range"),
         ({"dims": put(1, 1 << 30)}, "parameters are out of range"),
         ({"features": put(0, 2)}, "a feature is out of range"),
-        ({"recipes": recipe("dims_start", 100)}, "dims are out of range"),
-        ({"recipes": recipe("parameters", 1 << 40)}, "parameters are out of range"),
-        ({"recipes": recipe("parameters", -16)}, "parameters are out of range"),
-        ({"recipes": recipe("slots", 1 << 40)}, "slots are out of range"),
-        ({"recipes": recipe("slot_size", 1)}, "a slot is too small"),
-        ({"recipes": recipe("slot_size", 1 << 62)}, "slots are too large|slots are out of range"),
-        ({"recipes": recipe("activation", 10)}, "unknown activation"),
-        ({"recipes": recipe("optimizer", -1)}, "unknown optimizer"),
-        ({"recipes": recipe("optimizer_slots", 1)}, "optimizer_slots"),
-        ({"recipes": recipe("n_layers", 0)}, "dims are out of range"),
-        ({"recipes": recipe("batch_size", 0)}, "batch_size"),
-        ({"recipes": recipe("dropout", 1.0)}, "dropout"),
-        ({"recipes": recipe("features_start", 1)}, "features are out of range"),
+        ({"records": record("dims_start", 100)}, "dims are out of range"),
+        ({"records": record("parameters", 1 << 40)}, "parameters are out of range"),
+        ({"records": record("parameters", -16)}, "parameters are out of range"),
+        ({"records": record("slots", 1 << 40)}, "slots are out of range"),
+        ({"records": record("slot_size", 1)}, "a slot is too small"),
+        ({"records": record("slot_size", 1 << 62)}, "slots are too large|slots are out of range"),
+        ({"records": record("activation", 10)}, "unknown activation"),
+        ({"records": record("optimizer", -1)}, "unknown optimizer"),
+        ({"records": record("optimizer_slots", 1)}, "optimizer_slots"),
+        ({"records": record("n_layers", 0)}, "dims are out of range"),
+        ({"records": record("batch_size", 0)}, "batch_size"),
+        ({"records": record("dropout", 1.0)}, "dropout"),
+        ({"records": record("features_start", 1)}, "features are out of range"),
         ({"valid_start": np.array([0, 0]), "valid_rows": np.empty(0, np.int64)}, "patience needs validation rows"),
     ],
 )

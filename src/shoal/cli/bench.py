@@ -102,6 +102,35 @@ def scaling(
 
 
 @app.command()
+def kernel(
+    context: typer.Context,
+    isa: Annotated[
+        list[str] | None, typer.Option(help="avx512, avx2, baseline, or all; give it several times. [the one in use]")
+    ] = None,
+    activation: Annotated[list[str] | None, typer.Option(help="Activations, each with sgd. [all]")] = None,
+    optimizer: Annotated[
+        list[str] | None, typer.Option(help="sgd, momentum, adam, adamw, each with relu. [all]")
+    ] = None,
+    members: Annotated[int | None, typer.Option(min=1, help="Networks of a shape. [32]")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Rows. [512]")] = None,
+    repeats: Repeats = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """The compiled kernel on one thread: GFLOPS per shape, activation and optimiser, per instruction set."""
+    from dataclasses import replace
+
+    from shoal.bench.populations import kernel as bench
+
+    given = {
+        "instruction_sets": isa, "activations": activation, "optimizers": optimizer, "members": members, "rows": rows,
+        "repeats": repeats,
+    }  # fmt: skip
+    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
+    _finish(context, lambda: bench.run(settings), out)
+
+
+@app.command()
 def mnist(
     context: typer.Context,
     sample: Annotated[

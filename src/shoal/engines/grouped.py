@@ -67,21 +67,21 @@ class GroupedEngine(TorchEngine):
         return GroupedNetworks(program, table, state, members, training)
 
     def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
-        recipes = program.recipes[members]
-        masked = recipes["features_start"] >= 0
+        records = program.records[members]
+        masked = records["features_start"] >= 0
         shapes = padded_shapes(program, members)
-        flags = [recipes[name] > 0 for name in ("weight_decay", "clip", "dropout", "patience")]
-        columns = [masked, recipes["optimizer_slots"], *flags]
+        flags = [records[name] > 0 for name in ("weight_decay", "clip", "dropout", "patience")]
+        columns = [masked, records["optimizer_slots"], *flags]
         return list(zip(shapes, *(column.tolist() for column in columns), strict=True))
 
     def bytes_each(self, program: Program, members: np.ndarray, rows: np.ndarray, training: bool) -> np.ndarray:
-        recipes = program.recipes[members]
+        records = program.records[members]
         shapes = padded_shapes(program, members)
         parameters = np.array([sum(o * matrix_columns(i, o) for i, o in pairwise(s)) for s in shapes])
         neurons = np.array([sum(s[1:]) for s in shapes])
-        inputs = np.array([s[0] + 1 for s in shapes]) * (recipes["features_start"] >= 0)
-        copies = 3 + recipes["optimizer_slots"] + (recipes["patience"] > 0) if training else 1
-        dropout = np.where(training & (recipes["dropout"] > 0), 8, 0)  # its integers have eight bytes
+        inputs = np.array([s[0] + 1 for s in shapes]) * (records["features_start"] >= 0)
+        copies = 3 + records["optimizer_slots"] + (records["patience"] > 0) if training else 1
+        dropout = np.where(training & (records["dropout"] > 0), 8, 0)  # its integers have eight bytes
         return 4 * (parameters * copies + rows * (neurons * (3 + dropout) + inputs))
 
     def limit(self, resources: Resources) -> int:
@@ -96,13 +96,13 @@ Widths = tuple[int, ...]  # fan_in, hidden widths, outputs
 
 
 def exact_shapes(program: Program, members: np.ndarray) -> list[Widths]:
-    recipes = program.recipes[members]
-    spans = zip(recipes["dims_start"].tolist(), recipes["n_layers"].tolist(), strict=True)
+    records = program.records[members]
+    spans = zip(records["dims_start"].tolist(), records["n_layers"].tolist(), strict=True)
     return [tuple(program.layout.dims[start : start + layers + 1].tolist()) for start, layers in spans]
 
 
 def padded_shapes(program: Program, members: np.ndarray) -> list[Widths]:
-    masked = (program.recipes["features_start"][members] >= 0).tolist()
+    masked = (program.records["features_start"][members] >= 0).tolist()
     return [_padded(widths, mask) for widths, mask in zip(exact_shapes(program, members), masked, strict=True)]
 
 
@@ -130,17 +130,17 @@ class GroupedNetworks(Networks):
         self.alike: dict[Widths, list[int]] = {}  # members that have the same shape even without padding
         for place, widths in enumerate(exact_shapes(program, members)):
             self.alike.setdefault(widths, []).append(place)
-        first = self.recipes[0]
+        first = self.records[0]
         self.n_slots = int(first["optimizer_slots"]) + bool(first["patience"] > 0) if training else 0
         self.blocks = [self._load(k, training) for k in range(1 + self.n_slots)]
         self.weights = self.blocks[0]
         self.gradients = [torch.empty_like(weight) for weight in self.weights] if training else []
-        codes = self.recipes["activation"]
+        codes = self.records["activation"]
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(members)]
         self.runs = [(ACTIVATIONS[codes[a]], slice(a, b)) for a, b in pairwise(bounds)]
-        smoothing = self.recipes["label_smoothing"]
+        smoothing = self.records["label_smoothing"]
         self.smoothing = self.vector(smoothing) if smoothing.any() else None
-        self.clip = self.vector(self.recipes["clip"]) if first["clip"] > 0 else None
+        self.clip = self.vector(self.records["clip"]) if first["clip"] > 0 else None
         self.dropout = training and bool(first["dropout"] > 0)
         self.real = [self._real_neurons(layer) for layer in range(1, self.n_layers)]
         self._prepare_features()
@@ -193,17 +193,17 @@ class GroupedNetworks(Networks):
 
     def _real_neurons(self, layer: int) -> Tensor:
         """One for each neuron that a member has, zero for padding: [members, width, 1]."""
-        widths = self.program.layout.dims[self.recipes["dims_start"] + layer]
+        widths = self.program.layout.dims[self.records["dims_start"] + layer]
         real = np.arange(self.widths[layer]) < widths[:, None]
         return self.vector(real)[:, :, None]
 
     def _prepare_features(self) -> None:
         """For members that see some of the columns: which, filled up with columns that count as zero."""
         self.features: Tensor | None = None
-        if self.recipes["features_start"][0] < 0:
+        if self.records["features_start"][0] < 0:
             return
-        starts = self.recipes["features_start"][:, None]
-        counts = self.program.layout.dims[self.recipes["dims_start"]][:, None]
+        starts = self.records["features_start"][:, None]
+        counts = self.program.layout.dims[self.records["dims_start"]][:, None]
         place = np.arange(self.widths[0])
         self.own_inputs = True
         features = self.program.features[starts + np.minimum(place, counts - 1)]
@@ -256,9 +256,9 @@ class GroupedNetworks(Networks):
     # ---- training ----
 
     def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
-        self._tuning = Tuning(self.recipes, steps, rates, self.table.device)
+        self._tuning = Tuning(self.records, steps, rates, self.table.device)
         if self.dropout:
-            keys = dropout_keys(self.recipes, steps, len(rates), self.n_layers - 1)
+            keys = dropout_keys(self.records, steps, len(rates), self.n_layers - 1)
             self._keys = torch.from_numpy(keys).to(self.table.device)[..., None, None]
 
     def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
@@ -289,15 +289,15 @@ class GroupedNetworks(Networks):
             factor = clip_factors(squares.cumsum(1)[:, -1].sqrt(), self.clip)[:, None, None]
             for gradient in self.gradients:
                 gradient.mul_(factor)
-        slots = self.blocks[1 : 1 + int(self.recipes["optimizer_slots"][0])]
+        slots = self.blocks[1 : 1 + int(self.records["optimizer_slots"][0])]
         for layer, weight in enumerate(self.weights):
             update(weight, self.gradients[layer], [block[layer] for block in slots], rates)
 
     def _kept(self, k: int, rows: int) -> list[Tensor]:
         """For each hidden layer 1 / (1 - rate) where a neuron is kept, else 0: [members, neurons, rows]."""
         device = self.table.device
-        threshold = torch.from_numpy(dropout_thresholds(self.recipes)).to(device)[:, None, None]
-        scale = self.vector(1.0 / (1.0 - self.recipes["dropout"]))[:, None, None]
+        threshold = torch.from_numpy(dropout_thresholds(self.records)).to(device)[:, None, None]
+        scale = self.vector(1.0 / (1.0 - self.records["dropout"]))[:, None, None]
         row = torch.arange(rows, device=device)
         factors = []
         for layer, width in enumerate(self.widths[1:-1]):

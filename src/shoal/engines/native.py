@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from shoal import _native
 from shoal.engines import Progress, Resources
-from shoal.engines.program import LOSSES, RECIPE, Assignment, Data, Log, Program, State
+from shoal.engines.program import LOSSES, MEMBER_RECORD, STATUS_NAMES, Assignment, Data, Log, Program, State
+from shoal.members import ACTIVATIONS, INITS, OPTIMIZERS, SCHEDULES
 
-if RECIPE.itemsize != _native.RECIPE_SIZE:
-    raise ImportError("shoal's compiled kernel does not fit this version of the package; install shoal again")
+# Words that stand for numbers in records and calls: the number of a word is its position.
+CODES = {
+    "activation": ACTIVATIONS, "optimizer": OPTIMIZERS, "schedule": SCHEDULES, "init": INITS, "loss": LOSSES,
+    "status": STATUS_NAMES,
+}  # fmt: skip
+
+
+def check_kernel(record: np.dtype, codes: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise unless the kernel, which may be of another version, reads records and numbers words as Python does."""
+    offsets: Mapping[str, Any] = record.fields or {}
+    ours: dict[str, Any] = {
+        "bytes of a record": record.itemsize,
+        "fields of a record": tuple((name, str(record[name]), offsets[name][1]) for name in record.names or ()),
+        **{f"words for {name}": words for name, words in codes.items()},
+    }
+    theirs: dict[str, Any] = {
+        "bytes of a record": getattr(_native, "RECORD_SIZE", None),
+        "fields of a record": getattr(_native, "RECORD_FIELDS", None),
+        **{f"words for {name}": words for name, words in getattr(_native, "CODES", {}).items()},
+    }
+    for what in ours | theirs:
+        if ours.get(what) != theirs.get(what):
+            raise ImportError(
+                f"shoal's compiled kernel does not fit this version of the package: {what} are {theirs.get(what)} in "
+                f"the kernel and {ours.get(what)} in Python; install shoal again"
+            )
+
+
+check_kernel(MEMBER_RECORD, CODES)
 
 
 class NativeEngine:
@@ -78,7 +107,7 @@ class NativeEngine:
 
     def workspace(self, program: Program, data: Data, rows: Assignment, resources: Resources) -> int:
         n_train = np.diff(rows.train_start)[rows.split]
-        batch_rows = np.minimum(program.recipes["batch_size"], n_train)
+        batch_rows = np.minimum(program.records["batch_size"], n_train)
         index_bytes = 8 * int(n_train.max(initial=0))
         each = _native.workspace_bytes(**networks(program), n_features=program.n_features, batch_rows=batch_rows)
         return resources.threads * (each + index_bytes)
@@ -87,7 +116,7 @@ class NativeEngine:
 def networks(program: Program) -> dict[str, Any]:
     """What every entry point of the kernel wants to know of the networks."""
     return {
-        "recipes": program.recipes.view(np.uint8).reshape(len(program), RECIPE.itemsize),
+        "records": program.records.view(np.uint8).reshape(len(program), MEMBER_RECORD.itemsize),
         "dims": program.layout.dims,
         "features": program.features,
         "n_outputs": program.n_outputs,

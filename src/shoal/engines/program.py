@@ -1,7 +1,7 @@
 """Compile, then run: members become one array of records, and engines know nothing of `Member`.
 
 `Program` says what the networks are, `Data` what they are trained on, `State` is all that training changes.
-The record type matches `struct Recipe` of the kernel field for field; the kernel checks its size on import.
+The record type is the kernel's `struct MemberRecord`, field for field; `engines.native` compares them on import.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOSSES = ("cross_entropy", "bce", "mse")
 ACTIVE, FINISHED, STOPPED, DIVERGED = range(4)
 STATUS_NAMES = ("active", "finished", "stopped early", "diverged")
 
-RECIPE = np.dtype(
+MEMBER_RECORD = np.dtype(
     [
         ("dims_start", np.int64),  # into Program.dims: fan_in, widths..., outputs
         ("features_start", np.int64),  # into Program.features, or -1 for all columns
@@ -56,7 +56,7 @@ class Program:
     """
 
     layout: Layout
-    recipes: np.ndarray  # (n_members,) of RECIPE
+    records: np.ndarray  # (n_members,) of MEMBER_RECORD
     features: np.ndarray  # (sum of masked members' columns,), int64
     loss: str
     class_weight: np.ndarray  # (n_outputs,) float32, or empty
@@ -71,38 +71,38 @@ class Program:
         return self.layout.n_outputs
 
     def __len__(self) -> int:
-        return len(self.recipes)
+        return len(self.records)
 
 
 def compile_program(layout: Layout, loss: str, class_weight: np.ndarray) -> Program:
     """Turn members into records. Everything an engine needs to know of a member is in its record."""
     members = layout.members
-    recipes = np.zeros(len(members), dtype=RECIPE)
-    recipes["dims_start"] = layout.dims_start
-    recipes["n_layers"] = layout.n_layers
-    recipes["parameters"] = layout.offsets
-    recipes["slot_size"] = layout.sizes
+    records = np.zeros(len(members), dtype=MEMBER_RECORD)
+    records["dims_start"] = layout.dims_start
+    records["n_layers"] = layout.n_layers
+    records["parameters"] = layout.offsets
+    records["slot_size"] = layout.sizes
     for name in (
         "batch_size", "seed", "patience", "learning_rate", "weight_decay", "momentum", "dropout", "warmup", "clip",
         "label_smoothing",
     ):  # fmt: skip
-        recipes[name] = [getattr(member, name) for member in members]
+        records[name] = [getattr(member, name) for member in members]
     for name, known in (
         ("activation", ACTIVATIONS), ("optimizer", OPTIMIZERS), ("init", INITS), ("schedule", SCHEDULES),
     ):  # fmt: skip
         codes = {word: code for code, word in enumerate(known)}
-        recipes[name] = [codes[getattr(member, name)] for member in members]
-    recipes["epochs"] = [-1 if member.epochs is None else member.epochs for member in members]
-    is_sgd = recipes["optimizer"] == OPTIMIZERS.index("sgd")
-    recipes["optimizer_slots"] = np.where(is_sgd, recipes["momentum"] > 0, 2)
-    slots = recipes["optimizer_slots"] + (recipes["patience"] > 0)
+        records[name] = [codes[getattr(member, name)] for member in members]
+    records["epochs"] = [-1 if member.epochs is None else member.epochs for member in members]
+    is_sgd = records["optimizer"] == OPTIMIZERS.index("sgd")
+    records["optimizer_slots"] = np.where(is_sgd, records["momentum"] > 0, 2)
+    slots = records["optimizer_slots"] + (records["patience"] > 0)
     slot_floats = slots * layout.sizes
-    recipes["slots"] = np.cumsum(slot_floats) - slot_floats
+    records["slots"] = np.cumsum(slot_floats) - slot_floats
     masked = [member.features for member in members if member.features]
     lengths = np.array([len(member.features) if member.features else 0 for member in members], dtype=np.int64)
-    recipes["features_start"] = np.where(lengths > 0, np.cumsum(lengths) - lengths, -1)
+    records["features_start"] = np.where(lengths > 0, np.cumsum(lengths) - lengths, -1)
     features = np.array([column for columns in masked for column in columns], dtype=np.int64)
-    return Program(layout, recipes, features, loss, class_weight, int(slot_floats.sum()))
+    return Program(layout, records, features, loss, class_weight, int(slot_floats.sum()))
 
 
 @dataclass(eq=False)
@@ -198,7 +198,7 @@ def empty_state(program: Program, zeros: Callable[[int], np.ndarray] = aligned_z
 
 def delivered(program: Program, state: State, i: int) -> tuple[np.ndarray, int]:
     """The buffer and offset of the weights that member `i` gives to the outside: its best ones, if it keeps them."""
-    recipe = program.recipes[i]
-    if recipe["patience"] > 0 and state.best_epoch[i] > 0:
-        return state.slots, int(recipe["slots"] + recipe["optimizer_slots"] * recipe["slot_size"])
-    return state.parameters, int(recipe["parameters"])
+    record = program.records[i]
+    if record["patience"] > 0 and state.best_epoch[i] > 0:
+        return state.slots, int(record["slots"] + record["optimizer_slots"] * record["slot_size"])
+    return state.parameters, int(record["parameters"])

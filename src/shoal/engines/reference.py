@@ -45,19 +45,19 @@ class ReferenceEngine(TorchEngine):
         return ReferenceNetworks(program, table, state, members, training)
 
     def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
-        recipes = program.recipes[members]
-        flags = [recipes[name] > 0 for name in ("weight_decay", "clip", "dropout", "patience")]
-        columns = [recipes["n_layers"] == 1, recipes["optimizer_slots"], *flags]
+        records = program.records[members]
+        flags = [records[name] > 0 for name in ("weight_decay", "clip", "dropout", "patience")]
+        columns = [records["n_layers"] == 1, records["optimizer_slots"], *flags]
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def bytes_each(self, program: Program, members: np.ndarray, rows: np.ndarray, training: bool) -> np.ndarray:
-        recipes = program.recipes[members]
+        records = program.records[members]
         per_row = np.empty(len(members))
         for k, i in enumerate(members.tolist()):
             _, *hidden = program.layout.shapes(i)
             edges = sum(fan_in * fan_out for fan_in, fan_out in hidden)  # the products that scatter-add sums up
             per_row[k] = 3 * edges + 5 * sum(fan_in for fan_in, _ in hidden) + 6 * program.n_outputs
-        copies = 3 + recipes["optimizer_slots"] + (recipes["patience"] > 0) if training else 1
+        copies = 3 + records["optimizer_slots"] + (records["patience"] > 0) if training else 1
         return 4 * (rows * per_row + copies * program.layout.counts[members]).astype(np.int64)
 
     def limit(self, resources: Resources) -> int:
@@ -124,7 +124,7 @@ class ReferenceNetworks(Networks):
 
     def __init__(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> None:
         super().__init__(program, table, state, members)
-        first = self.recipes[0]
+        first = self.records[0]
         self.network = self._build()
         self.parameters = [parameter for parameter, *_ in self.network.owned()]
         n_slots = int(first["optimizer_slots"]) + bool(first["patience"] > 0) if training else 0
@@ -136,11 +136,11 @@ class ReferenceNetworks(Networks):
         self.parameters = [parameter for parameter, *_ in self.network.owned()]
         self.owners = [(owners, axis) for _, axis, owners in self.network.owned()]
         self.spread = [_spread(owners, parameter.ndim, axis) for parameter, axis, owners in self.network.owned()]
-        smoothing = self.recipes["label_smoothing"]
+        smoothing = self.records["label_smoothing"]
         self.smoothing = self.vector(smoothing) if smoothing.any() else None
-        self.clip = self.vector(self.recipes["clip"]) if first["clip"] > 0 else None
+        self.clip = self.vector(self.records["clip"]) if first["clip"] > 0 else None
         self.dropout = training and bool(first["dropout"] > 0)
-        self.mask = self._mask() if training and (self.recipes["features_start"] >= 0).any() else None
+        self.mask = self._mask() if training and (self.records["features_start"] >= 0).any() else None
         self._tuning: Tuning
         self._keys: Tensor
 
@@ -150,7 +150,7 @@ class ReferenceNetworks(Networks):
         if not hidden[0]:
             return LinearNetwork(program.n_features, program.n_outputs, len(hidden))
         modules = [MODULES[name]() for name in ACTIVATIONS]
-        activations = [modules[code] for code in self.recipes["activation"]]
+        activations = [modules[code] for code in self.records["activation"]]
         return PackedNetwork(program.n_features, program.n_outputs, hidden, activations)
 
     # ---- in and out ----
@@ -164,7 +164,7 @@ class ReferenceNetworks(Networks):
         for k, (i, (buffer, start)) in enumerate(zip(self.members.tolist(), places, strict=True)):
             views = map(torch.from_numpy, self.program.layout.views(i, buffer, start))
             layers: Layers = [(view[:-1], view[-1]) for view in views]
-            if self.recipes["features_start"][k] >= 0:
+            if self.records["features_start"][k] >= 0:
                 weight, bias = layers[0]
                 wide = torch.zeros(self.program.n_features, weight.shape[1])
                 wide[self._columns(i)] = weight
@@ -224,9 +224,9 @@ class ReferenceNetworks(Networks):
         return self.network(x[0]).permute(1, 2, 0)
 
     def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
-        self._tuning = Tuning(self.recipes, steps, rates, self.table.device)
+        self._tuning = Tuning(self.records, steps, rates, self.table.device)
         if self.dropout:
-            keys = dropout_keys(self.recipes, steps, len(rates), int(self.recipes["n_layers"].max()) - 1)
+            keys = dropout_keys(self.records, steps, len(rates), int(self.records["n_layers"].max()) - 1)
             self._keys = torch.from_numpy(keys).to(self.table.device)
 
     def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
@@ -248,14 +248,14 @@ class ReferenceNetworks(Networks):
             factors = clip_factors(squares.sqrt(), self.clip)
             for gradient, spread in zip(gradients, self.spread, strict=True):
                 gradient.mul_(spread(factors))
-        n_slots = int(self.recipes["optimizer_slots"][0])
+        n_slots = int(self.records["optimizer_slots"][0])
         for place, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
             slots = [slot[place] for slot in self.slots[:n_slots]]
             update(parameter, gradient, slots, self._tuning.at(k, self.spread[place]))
 
     def _dropout(self, k: int) -> Callable[[int, Tensor, Tensor], Tensor]:
-        threshold = torch.from_numpy(dropout_thresholds(self.recipes)).to(self.table.device)
-        scale = self.vector(1.0 / (1.0 - self.recipes["dropout"]))
+        threshold = torch.from_numpy(dropout_thresholds(self.records)).to(self.table.device)
+        scale = self.vector(1.0 / (1.0 - self.records["dropout"]))
 
         def drop(layer: int, signal: Tensor, owners: Tensor) -> Tensor:
             low, high = self._keys[:, k, layer, owners]

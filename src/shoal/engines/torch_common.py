@@ -34,7 +34,7 @@ class Networks(ABC):
 
     def __init__(self, program: Program, table: Table, state: State, members: np.ndarray) -> None:
         self.program, self.table, self.state, self.members = program, table, state, members
-        self.recipes = program.recipes[members]
+        self.records = program.records[members]
 
     def vector(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(self.table.device)
@@ -42,8 +42,8 @@ class Networks(ABC):
     def places(self, k: int) -> list[tuple[np.ndarray, int]]:
         """Buffer and offset of block k of each member: its weights, then its slots."""
         if k == 0:
-            return [(self.state.parameters, start) for start in self.recipes["parameters"].tolist()]
-        starts = self.recipes["slots"] + (k - 1) * self.recipes["slot_size"]
+            return [(self.state.parameters, start) for start in self.records["parameters"].tolist()]
+        starts = self.records["slots"] + (k - 1) * self.records["slot_size"]
         return [(self.state.slots, start) for start in starts.tolist()]
 
     def delivered_places(self) -> list[tuple[np.ndarray, int]]:
@@ -104,7 +104,7 @@ class Ledger:
         self.job = job
         self.places = places  # into job.which
         self.members = job.which[places]
-        self.recipes = job.program.recipes[self.members]
+        self.records = job.program.records[self.members]
         state = job.state
         self.steps, self.epochs = state.steps[self.members], state.epochs[self.members]
         self.best_epoch, self.best_loss = state.best_epoch[self.members], state.best_loss[self.members]
@@ -128,7 +128,7 @@ class Ledger:
         self.job.log.valid_score[place] = valid_score
         self.steps += updates
         self.epochs += 1
-        patience, most = self.recipes["patience"], self.recipes["epochs"]
+        patience, most = self.records["patience"], self.records["epochs"]
         better = (patience > 0) & (valid_loss < self.best_loss)
         self.best_loss[better] = valid_loss[better]
         self.best_epoch[better] = self.epochs[better]
@@ -184,8 +184,8 @@ def train_part(job: Job, pack: Callable[[np.ndarray], Networks], places: np.ndar
 def _train_epoch(job: Job, networks: Networks, ledger: Ledger, monitor: Monitor) -> None:
     """One epoch, or none: whatever ends it before it is complete, the networks are as they were."""
     order, weight = training_rows(job.rows, ledger.members, ledger.epochs)
-    batches = Batches(job.table, order, weight, int(ledger.recipes["batch_size"][0]), networks.multiple)
-    rates = learning_rates(ledger.recipes, ledger.steps, len(batches), job.rows.horizon[ledger.members])
+    batches = Batches(job.table, order, weight, int(ledger.records["batch_size"][0]), networks.multiple)
+    rates = learning_rates(ledger.records, ledger.steps, len(batches), job.rows.horizon[ledger.members])
     networks.begin_epoch(ledger.steps, rates)
     before = [tensor.clone() for tensor in networks.tensors()]
     try:
@@ -375,7 +375,7 @@ class TorchEngine(ABC):
             return self.bytes_each(program, members, np.full(len(members), BLOCK), False)
         n_train = np.diff(rows.train_start)[rows.split[members]]
         scored = np.diff(rows.valid_start)[rows.split[members]] > 0  # a forward pass keeps half of what training keeps
-        batch = np.maximum(np.minimum(program.recipes["batch_size"][members], n_train), BLOCK // 2 * scored)
+        batch = np.maximum(np.minimum(program.records["batch_size"][members], n_train), BLOCK // 2 * scored)
         alike = len(np.unique(rows.split[members])) == 1 and len(np.unique(rows.order[members])) == 1
         orders = 0 if alike else 20 * n_train  # row numbers and shares of a member that has its own
         return self.bytes_each(program, members, batch, True) + orders
@@ -387,7 +387,7 @@ class TorchEngine(ABC):
         keys: list[Hashable] = self.keys(program, which)
         if rows is not None:
             n_train, n_valid = np.diff(rows.train_start)[rows.split], np.diff(rows.valid_start)[rows.split]
-            columns = [n_train, n_valid, program.recipes["batch_size"]]
+            columns = [n_train, n_valid, program.records["batch_size"]]
             columns += [rows.split, rows.order, epochs] if self.shares_rows else []
             keys = list(zip(keys, *(column[which].tolist() for column in columns), strict=True))
         groups: dict[Hashable, list[int]] = {}
@@ -395,7 +395,7 @@ class TorchEngine(ABC):
             groups.setdefault(key, []).append(place)
         each = self._bytes(program, which, rows)
         most = -(-len(which) // self.threads(resources)[0])  # so that no thread is without work
-        activation = program.recipes["activation"][which]
+        activation = program.records["activation"][which]
         parts = []
         for group in map(np.array, groups.values()):
             if rows is not None:

@@ -208,30 +208,30 @@ class Rates(NamedTuple):
     epsilon: Tensor | None
 
 
-def learning_rates(recipes: np.ndarray, steps: np.ndarray, count: int, horizon: np.ndarray) -> np.ndarray:
+def learning_rates(records: np.ndarray, steps: np.ndarray, count: int, horizon: np.ndarray) -> np.ndarray:
     """Learning rates of the next `count` updates, one epoch, in float64: [count, members]."""
     step = steps + np.arange(count)[:, None]
-    warm = np.rint(recipes["warmup"] * count)
+    warm = np.rint(records["warmup"] * count)
     along = np.minimum(1.0, (step - warm) / np.maximum(1.0, horizon * count - warm))
-    cosine = recipes["schedule"] == SCHEDULES.index("cosine")
+    cosine = records["schedule"] == SCHEDULES.index("cosine")
     factor = np.where(cosine, 0.5 * (1.0 + np.cos(np.pi * along)), 1.0)
-    return recipes["learning_rate"] * np.where(step < warm, (step + 1) / np.maximum(warm, 1.0), factor)
+    return records["learning_rate"] * np.where(step < warm, (step + 1) / np.maximum(warm, 1.0), factor)
 
 
 class Tuning:
     """The hyper-parameters of every update of an epoch, for members with the same number of optimiser slots."""
 
-    def __init__(self, recipes: np.ndarray, steps: np.ndarray, rates: np.ndarray, device: torch.device) -> None:
-        kind = int(recipes["optimizer_slots"][0])
-        decay = recipes["weight_decay"]
-        apart = (recipes["optimizer"] == OPTIMIZERS.index("adamw")) | (kind == 0)
+    def __init__(self, records: np.ndarray, steps: np.ndarray, rates: np.ndarray, device: torch.device) -> None:
+        kind = int(records["optimizer_slots"][0])
+        decay = records["weight_decay"]
+        apart = (records["optimizer"] == OPTIMIZERS.index("adamw")) | (kind == 0)
         vectors: dict[str, np.ndarray] = {"step": -rates}
         if decay.any():
             vectors["shrink"] = 1.0 - rates * np.where(apart, decay, 0.0)
             if kind > 0:
                 vectors["l2"] = np.broadcast_to(np.where(apart, 0.0, decay), rates.shape)
         if kind == 1:
-            vectors["momentum"] = np.broadcast_to(recipes["momentum"], rates.shape)
+            vectors["momentum"] = np.broadcast_to(records["momentum"], rates.shape)
         if kind == 2:
             time = steps + 1 + np.arange(len(rates))[:, None]
             root = np.sqrt(1.0 - BETA2**time)
@@ -278,11 +278,11 @@ def clip_factors(norms: Tensor, clip: Tensor) -> Tensor:
 _WORD = 0xFFFFFFFF
 
 
-def dropout_keys(recipes: np.ndarray, steps: np.ndarray, count: int, layers: int) -> np.ndarray:
+def dropout_keys(records: np.ndarray, steps: np.ndarray, count: int, layers: int) -> np.ndarray:
     """The two words that decide which neurons `count` updates drop: int64 [2, count, layers, members]."""
     step = (steps + np.arange(count)[:, None, None]).astype(np.uint64)
     layer = np.arange(layers, dtype=np.uint64)[:, None]
-    key = _split_mix(_split_mix(_split_mix(recipes["seed"]) ^ step) ^ layer)
+    key = _split_mix(_split_mix(_split_mix(records["seed"]) ^ step) ^ layer)
     return np.stack([key & np.uint64(_WORD), key >> np.uint64(32)]).astype(np.int64)
 
 
@@ -310,9 +310,9 @@ def _mix(x: Tensor) -> Tensor:
     return x.bitwise_xor_(x >> 16)
 
 
-def dropout_thresholds(recipes: np.ndarray) -> np.ndarray:
+def dropout_thresholds(records: np.ndarray) -> np.ndarray:
     """What the upper 24 bits of a neuron's number must reach for it to be kept."""
-    return np.rint(recipes["dropout"] * (1 << 24)).astype(np.int64)
+    return np.rint(records["dropout"] * (1 << 24)).astype(np.int64)
 
 
 def round_up(number: int, multiple: int) -> int:

@@ -45,19 +45,23 @@ def describe() -> dict[str, Any]:
     """Facts that numbers are worth nothing without. No paths, no names of machines or people."""
     from shoal import _native
 
-    load = [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else []
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "cpu": processor(),
         "cores": thread_count(),
         "instruction_set": _native.instruction_set(),
         "system": f"{platform.system()} {platform.machine()}",
-        "load_average_before": load,
+        "load_average_before": load_average(),
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in ("shoal", "numpy", "torch", "jax")},
         },
     }
+
+
+def load_average() -> list[float]:
+    """Busy cores over the last 1, 5 and 15 minutes; empty where the system does not say."""
+    return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else []
 
 
 def version(package: str) -> str | None:

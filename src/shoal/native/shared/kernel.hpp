@@ -1,6 +1,7 @@
 // The arithmetic of one network on one batch. Compiled once per instruction set; the driver picks a table at run time.
 #pragma once
-#include "recipe.hpp"
+#include "shared/codes.hpp"
+#include "shared/shape.hpp"
 
 namespace shoal {
 
@@ -8,7 +9,7 @@ namespace shoal {
 constexpr int64_t kBlockRows = 64;
 
 struct Batch {
-  const float* X;             // (rows, stride): the columns, then a 1, then zeros
+  const float* X;  // (rows, stride): the columns, then a 1, then zeros
   int64_t stride;
   int64_t rows;
   int64_t row_stride;         // rows rounded up to a cache line: `weight` and the like are padded with zeros up to it
@@ -18,7 +19,7 @@ struct Batch {
   const float* label_weight;  // (row_stride,): class weight of each row's label
   const float* class_weight;  // (outputs,)
   float class_weight_sum;
-  float norm;                 // what the sum of losses is divided by
+  float norm;  // what the sum of losses is divided by
   int loss;
 };
 
@@ -28,8 +29,8 @@ struct Update {
   float learning_rate, weight_decay, momentum;
   float adam_step, adam_root;  // learning_rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
   float clip, label_smoothing;
-  float dropout_scale;         // 1 / (1 - rate)
-  int32_t dropout_threshold;   // of 2^24; 0: no dropout
+  float dropout_scale;        // 1 / (1 - rate)
+  int32_t dropout_threshold;  // of 2^24; 0: no dropout
   uint64_t seed;
   int64_t step;
   bool (*give_up)(const void*);  // asked between blocks of a large batch, before anything is updated

@@ -1,9 +1,9 @@
 // Forward, loss, backward and update of one network on one batch.
-#include "kernel.hpp"
+#include "shared/kernel.hpp"
 
 #include "gemm.hpp"
 #include "math.hpp"
-#include "random.hpp"
+#include "shared/hash.hpp"
 
 namespace shoal {
 namespace SHOAL_ISA {
@@ -381,7 +381,8 @@ void update_clipped(const Net& net, const Update& update) {
 // Backward of one block of rows. The gradient goes on from earlier blocks; after the last one the weights are updated,
 // each as soon as its own gradient is there and no longer needed by the layer below.
 template <class Rule>
-void finish_block(const Net& net, const Batch& block, const Scratch& scratch, const Update& update, bool first, bool last) {
+void finish_block(const Net& net, const Batch& block, const Scratch& scratch, const Update& update, bool first,
+                  bool last) {
   const auto before = [&](int64_t offset) { return first ? nullptr : net.gradient + offset; };
   if (last && !(update.clip > 0)) {
     run_backward(net, block, scratch, [&](int64_t offset, int64_t stride) {
@@ -462,8 +463,8 @@ void activate(int code, const float* x, float* value, float* derivative, int64_t
 #define SHOAL_TEXT(a) SHOAL_TEXT_(a)
 const Kernel* SHOAL_JOIN(kernel_, SHOAL_ISA)() {
   namespace isa = SHOAL_ISA;
-  static const Kernel table = {SHOAL_TEXT(SHOAL_ISA), isa::L, isa::Scratch::floats, isa::step,
-                               isa::forward, isa::loss, isa::activate};
+  static const Kernel table = {SHOAL_TEXT(SHOAL_ISA), isa::L,    isa::Scratch::floats, isa::step,
+                               isa::forward,          isa::loss, isa::activate};
   return &table;
 }
 

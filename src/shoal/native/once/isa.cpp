@@ -1,7 +1,6 @@
-// Which kernels are compiled in, and which of them this machine runs.
-#include <stdexcept>
+#include "isa.hpp"
 
-#include "trainer.hpp"
+#include <stdexcept>
 
 namespace shoal {
 

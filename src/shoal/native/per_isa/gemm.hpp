@@ -11,8 +11,8 @@ struct Matrices {
   const float* A;
   int64_t a_row, a_k;  // A(m, k) = A[m * a_row + k * a_k]
   const float* B;
-  int64_t b_k;         // B[k] starts at B + k * b_k
-  int64_t depth;       // number of k
+  int64_t b_k;    // B[k] starts at B + k * b_k
+  int64_t depth;  // number of k
 };
 
 // One register tile: NV vectors x NM rows, begun and ended by the epilogue.
@@ -64,8 +64,8 @@ SHOAL_INLINE void panel(const Matrices& p, int64_t rows, int64_t v0, const Epilo
   }
 }
 
-// Columns in panels of nearly equal width. With one or two rows (the gradient of one or two outputs), panels are wider, so
-// that there are enough independent sums in flight.
+// Columns in panels of nearly equal width. With one or two rows (the gradient of one or two outputs), panels are wider,
+// so that there are enough independent sums in flight.
 template <class Epilogue>
 void multiply(const Matrices& p, int64_t rows, int64_t columns, const Epilogue& epilogue) {
   const int64_t vectors = (columns + L - 1) / L;

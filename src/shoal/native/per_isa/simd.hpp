@@ -9,7 +9,7 @@
 #include <arm_neon.h>
 #endif
 
-#include "recipe.hpp"
+#include "shared/inline.hpp"
 
 #if !defined(SHOAL_LANES) || !defined(SHOAL_ISA)
 #error "compile with SHOAL_LANES and SHOAL_ISA"
@@ -48,7 +48,9 @@ SHOAL_INLINE V at_least(V x, float low) { return select(x < low, set1(low), x); 
 SHOAL_INLINE V at_most(V x, float high) { return select(x > high, set1(high), x); }
 
 template <int... I>
-SHOAL_INLINE VI lane_numbers_(std::integer_sequence<int, I...>) { return VI{I...}; }
+SHOAL_INLINE VI lane_numbers_(std::integer_sequence<int, I...>) {
+  return VI{I...};
+}
 SHOAL_INLINE VI lane_numbers() { return lane_numbers_(std::make_integer_sequence<int, L>{}); }
 
 // The shim: square roots, which vector extensions lack.
@@ -94,7 +96,8 @@ SHOAL_INLINE V sum_rows(V* rows) {
     return rows[0];
   } else {
 #pragma GCC unroll 16
-    for (int i = 0; i < L / (2 * D); ++i) rows[i] = pairs_<D>(rows[2 * i], rows[2 * i + 1], std::make_integer_sequence<int, L>{});
+    for (int i = 0; i < L / (2 * D); ++i)
+      rows[i] = pairs_<D>(rows[2 * i], rows[2 * i + 1], std::make_integer_sequence<int, L>{});
     return sum_rows<2 * D>(rows);
   }
 }

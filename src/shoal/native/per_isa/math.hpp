@@ -1,6 +1,8 @@
 // Exponentials, logarithms and the ten activations with their derivatives, to about 1e-6 relative, in every lane.
 #pragma once
-#include "recipe.hpp"
+#include <type_traits>
+
+#include "shared/codes.hpp"
 #include "simd.hpp"
 
 namespace shoal {
@@ -117,9 +119,9 @@ SHOAL_INLINE Activated activation(V x) {
 template <class Function>
 SHOAL_INLINE void with_activation(int code, Function&& function) {
   switch (code) {
-#define SHOAL_CASE(name) case name: function(std::integral_constant<int, name>{}); break;
-    SHOAL_CASE(Identity) SHOAL_CASE(Sigmoid) SHOAL_CASE(Tanh) SHOAL_CASE(Relu) SHOAL_CASE(Elu)
-    SHOAL_CASE(Selu) SHOAL_CASE(Gelu) SHOAL_CASE(LeakyRelu) SHOAL_CASE(Hardshrink) SHOAL_CASE(Mish)
+#define SHOAL_CASE(name, word) \
+  case name: function(std::integral_constant<int, name>{}); break;
+    SHOAL_ACTIVATIONS(SHOAL_CASE)
 #undef SHOAL_CASE
   }
 }

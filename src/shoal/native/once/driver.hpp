@@ -1,0 +1,26 @@
+// Many networks over many rows: what Python calls.
+#pragma once
+#include <cstdint>
+
+#include "problem.hpp"
+#include "shared/kernel.hpp"
+#include "tasks.hpp"
+
+namespace shoal {
+
+// True when every member got where it should, false when told to stop. Members always stand at the end of an epoch.
+bool train(const Kernel&, const Networks&, const Data&, const Rows&, const State&, const Work&, int threads,
+           const Poll&);
+
+void predict(const Kernel&, const Networks&, const Data&, const State&, const int64_t* which, int64_t count, float* out,
+             int threads, const Poll&);
+
+void evaluate(const Kernel&, const Networks&, const Data&, const State&, const int64_t* which, int64_t count,
+              double* loss, double* score, int threads, const Poll&);
+
+void draw(const Networks&, float* parameters, int threads);
+
+// Bytes that one thread of `train` needs at most.
+int64_t thread_bytes(const Networks&, const int64_t* batch_rows);
+
+}  // namespace shoal
