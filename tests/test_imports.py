@@ -35,7 +35,8 @@ LAYERS = [
     {"memory", "history", "extract"},
     {"engines"},
     {"torch", "layout", "rows", "datasets", "progress"},
-    {"members", "machine", "_native", "early", "version"},
+    {"members", "machine", "early", "version", "atomic", "json_values", "interrupts"},
+    {"errors", "_native"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 # The package's top level offers `save`, `load` and the estimators of `search`, and loads them when first asked for.

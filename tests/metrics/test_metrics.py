@@ -149,7 +149,7 @@ def test_a_search_ranks_by_the_score(scoring, data):
     fold = (np.flatnonzero(np.arange(len(y)) % 2), np.flatnonzero(np.arange(len(y)) % 2 == 0))
     model = ShoalClassifier(MEMBERS, scoring=scoring, cv=[fold], ensemble=False, seeds=1).fit(X, y)
     metric = ALIASES.get(scoring, scoring)
-    problem, best = model._run.search.problem, model._run.outcome.best
+    problem, best = model.result_.search.problem, model.result_.outcome.best
     seen = np.flatnonzero(problem.valid_weight)
     expected = EXPECTED[metric](problem.y[seen], best.prediction[seen], problem.valid_weight[seen])
     assert model.best_score_ == pytest.approx(expected, rel=1e-5)
@@ -163,7 +163,7 @@ def test_numbers_are_scored_by_their_absolute_errors():
     X = rng.normal(size=(120, 3))
     model = ShoalRegressor(MEMBERS, scoring="mean_absolute_error", cv=3, seeds=1).fit(X, X[:, 0])
     assert model.honest_score_.metric == "neg_mean_absolute_error"
-    errors = np.abs(model._run.outcome.best.prediction - model._run.search.problem.y)
+    errors = np.abs(model.result_.outcome.best.prediction - model.result_.search.problem.y)
     assert model.best_score_ == pytest.approx(-errors.mean(), rel=1e-5)  # folds are of equal size
 
 

@@ -81,7 +81,7 @@ def every_activation():
     X, y = load_diabetes(return_X_y=True)
     members = [shoal.Member(hidden=(12, 9), activation=name, learning_rate=3e-3) for name in shoal.ACTIVATIONS]
     estimator = shoal.ShoalRegressor(space=members, strategy="random", seeds=1, epochs=4, cv=2, n_jobs=1).fit(X, y)
-    search = estimator._run.search
+    search = estimator.result_.search
     return search.problem, {candidate.recipe.member.activation: candidate for candidate in search.candidates}, X
 
 
@@ -185,7 +185,7 @@ def test_both_views_in_one_model(tmp_path):
     X, y = load_diabetes(return_X_y=True)
     space = {"hidden": [(6,)], "encoding": ["plain", "piecewise"], "learning_rate": [1e-2]}
     estimator = shoal.ShoalRegressor(space=space, strategy="grid", epochs=4, cv=3, seeds=1, n_jobs=1).fit(X, y)
-    search = estimator._run.search
+    search = estimator.result_.search
     candidates = sorted(search.candidates, key=lambda candidate: candidate.recipe.encoding)
     mixed = [
         candidates[0],
@@ -248,7 +248,7 @@ def test_folds_that_encode_differently(tmp_path):
     encoders = [fold.encoder for fold in estimator.model_.folds]
     assert encoders[0].missing != encoders[1].missing
     for encoding in ("plain", "piecewise"):
-        search = estimator._run.search
+        search = estimator.result_.search
         candidate = next(candidate for candidate in search.candidates if candidate.recipe.encoding == encoding)
         estimator.model_ = make_model(search.problem, [candidate], [1.0], {candidate.number: 0}, 1.3)
         agrees(estimator, "onnx", tmp_path / f"{encoding}.onnx", X)

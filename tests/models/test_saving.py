@@ -147,7 +147,7 @@ def test_500_networks_are_one_array_on_disk(tmp_path):
 
     from shoal.search.final_model import make_model
 
-    search = model._run.search
+    search = model.result_.search
     candidates = search.best_candidates()
     model.model_ = make_model(search.problem, candidates, [1 / 50] * 50, {u.number: 0 for u in candidates}, 1.0)
     assert len(model.model_) == 500

@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.callbacks import watching
 from support.commands import command, start
 from support.machine import Machine
 from support.waiting import wait_until
@@ -26,13 +28,13 @@ from shoal import ShoalClassifier
 from shoal.cli import search_session
 from shoal.metrics.find import find_metric
 from shoal.metrics.tasks import Task
-from shoal.search import estimators, measuring
+from shoal.search import estimators, fit, measuring
+from shoal.search.conclude import conclude
+from shoal.search.data import TrainingData
 from shoal.search.ensemble import weigh
-from shoal.search.fitting import Hooks
 from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, FEWEST_BOOTSTRAPS
-from shoal.search.loop import Limits
 from shoal.search.measuring import draw_rows
-from shoal.search.result import conclude
+from shoal.search.schedule import Limits
 from shoal.search.timing import (
     AFTER_INTERRUPT,
     FIRST_LOOK,
@@ -153,12 +155,13 @@ def test_rows_that_are_drawn_leave_no_class_out(classes: int, count: int, seed: 
         assert (y[rows] == k).sum() >= min(10, (y == k).sum())
 
 
-def test_a_form_of_numbers_is_left_out_only_where_there_are_two() -> None:
+def test_an_encoding_of_numbers_is_left_out_only_where_there_are_two() -> None:
     def spare(X: dict[str, Any], encodings: tuple[str, ...] | None = None) -> bool:
         table, y = Table.of(X), np.arange(300) % 2
         task, schema = Task("classification", 2), Schema.of(table)
         limits = Limits(recipes=1, seeds=1, finalists=1, default_epochs=1, threads=1, seed=0)
-        return measuring.measure_pace(table, schema, task, y, find_metric(None, task), limits, False, encodings).spare
+        data = TrainingData(task, schema, table, y, np.ones(300))
+        return measuring.measure_pace(data, find_metric(None, task), limits, False, encodings).spare
 
     numbers = {f"x{j}": column for j, column in enumerate(small_table(columns=90)[0].T)}
     few = {name: numbers[name] for name in ("x0", "x1")}
@@ -169,24 +172,25 @@ def test_a_form_of_numbers_is_left_out_only_where_there_are_two() -> None:
 
 
 def test_what_is_left_out_is_a_warning_in_python_and_a_sentence_of_the_report(
-    tmp_path: Path, machine_of_speed: Callable[[float], Machine]
+    tmp_path: Path, machine_of_speed: Callable[[float], Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = ShoalClassifier()
-    model._hooks = Hooks(clock=machine_of_speed(1e9).clock(1.0))
+    monkeypatch.setattr(estimators, "Clock", machine_of_speed(1e9).clock)
+    model = ShoalClassifier(budget=1)
     with pytest.warns(UserWarning, match=r"short of time: 2 folds, .*[\d,]+ of the 10,000 rows \(nothing") as warned:
         model.fit(*small_table(10_000, 20))
     assert [one.filename for one in warned] == [__file__]
-    rows = model._run.effort.rows
+    rows = model.result_.effort.rows
     page = model.report(tmp_path / "page.html").read_text()
     assert f"on {rows:,} rows of 20 columns. Time was short: it searched on {rows:,} of the 10,000 rows, in 2" in page
 
 
 def test_encodings_of_numbers_that_the_user_asks_for_stay(machine_of_speed: Callable[[float], Machine]) -> None:
     said: list[str] = []
-    model = ShoalClassifier({"encoding": ["piecewise"], "hidden": [(), (8,)], "epochs": [1, 2]})
-    model._hooks = Hooks(clock=replace(machine_of_speed(1e9).clock(1.0), advised=1e5), say=said.append)
-    model.fit(*small_table(10_000, 20))
-    assert {candidate.recipe.encoding for candidate in model._run.search.candidates} == {"piecewise"}
+    space = {"encoding": ["piecewise"], "hidden": [(), (8,)], "epochs": [1, 2]}
+    model = ShoalClassifier(space, callbacks=[SimpleNamespace(note=said.append)])
+    X, y = small_table(10_000, 20)
+    model.fit_table(Table.of(X), y, "y", clock=replace(machine_of_speed(1e9).clock(1.0), advised=1e5))
+    assert {candidate.recipe.encoding for candidate in model.result_.search.candidates} == {"piecewise"}
     assert "2 folds" in said[0]
     assert "encoding" not in said[0]
     assert "a budget of about 100000 s" in said[0]
@@ -197,7 +201,7 @@ def test_advice_on_the_budget_does_not_contradict_itself(
     call: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(search_session, "started", lambda: time.monotonic() - 1000)  # reading took very long
+    monkeypatch.setattr(search_session, "started", lambda: time.monotonic() - 1000)  # reading took long
     X, y = small_table(4000, 20)
     np.savetxt(
         tmp_path / "t.csv", np.column_stack([X, y]), "%.3f", ",", header=",".join("abcdefghijklmnopqrstu"), comments=""
@@ -228,19 +232,19 @@ def test_weighing_is_measured_on_many_numbers_also_for_small_tables(monkeypatch:
         return weigh(task, loss_inputs, *others)
 
     monkeypatch.setattr(measuring, "weigh", recorded)
-    assert measuring.measure_passes(model._run.search, report=False) is not None
-    assert set(sizes) == {(len(model._run.search.best_candidates()), 300)}
+    assert measuring.measure_passes(model.result_.search, report=False) is not None
+    assert set(sizes) == {(len(model.result_.search.best_candidates()), 300)}
     assert sizes[0][0] > 20
 
 
 def test_no_more_is_kept_back_for_a_refit_than_it_takes(machine_of_speed: Callable[[float], Machine]) -> None:
     machine_of_speed(1e8)
     model = ShoalClassifier(budget=1000, refit=True, epochs=1, cv=2)
-    model._hooks = Hooks(watcher=lambda progress: progress.candidates > 6, keep_on_interrupt=True)
-    search = model.fit(*small_table())._run.search
+    model.set_params(callbacks=[watching(lambda progress: progress.candidates > 6)])
+    search = model.fit(*small_table()).result_.search
     reserves = []
-    for search.rate in (0.0, 1e9):
-        search.keep_back()
+    for search.costs.rate in (0.0, 1e9):
+        search.after_round()
         reserves.append(search.clock.reserve)
     assert reserves[1] > 200  # a fifth of the budget at most
     assert reserves[0] < 150
@@ -323,12 +327,11 @@ def test_an_interrupted_repetition_ends_as_any_other_search(machine_of_speed: Ca
     """It does not draw the samples of the run that it was to repeat."""
     machine_of_speed(1e8)
     X, y = small_table()
-    log = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2).fit(X, y)._run.search.log
+    first = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2).fit(X, y).result_
     model = ShoalClassifier(recipes=6, seeds=1, epochs=8, cv=2)
-    model._hooks = Hooks(watcher=lambda progress: progress.candidates > 0, keep_on_interrupt=True, repeat=log)
-    model._hooks.bootstraps = 3000
-    model.fit(X, y)
-    assert model._run.search.ended == "interrupted"
+    model.set_params(callbacks=[watching(lambda progress: progress.candidates > 0)])
+    model.repeat(X, y, replace(first.as_earlier(), bootstraps=3000))
+    assert model.result_.search.ended == "interrupted"
     assert 0 < model.honest_score_.bootstraps <= BOOTSTRAPS
 
 
@@ -345,7 +348,7 @@ def test_an_interrupt_after_the_search_shortens_the_rest(
     def bootstraps(name: str) -> int:
         return int(json.loads((tmp_path / name / "settings.json").read_text())["result"]["score"]["bootstraps"])
 
-    monkeypatch.setattr(estimators, "conclude", interrupted)
+    monkeypatch.setattr(fit, "conclude", interrupted)
     arguments = ("search", "--demo", "--recipes", 3, "--seeds", 1, "--epochs", 1, "--folds", 2)
     said = call(tmp_path, *arguments, "--out", "cut")
     assert "ending the search" in said.stderr
@@ -355,7 +358,7 @@ def test_an_interrupt_after_the_search_shortens_the_rest(
 
 
 def test_an_interrupt_while_libraries_are_loaded_says_so(tmp_path: Path) -> None:
-    (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()\n")
+    (tmp_path / "numpy.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
     done = subprocess.run(command("--version"), cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 

@@ -35,7 +35,7 @@ SMALL = {"recipes": 6, "seeds": 1, "epochs": 20}
 
 @parametrize_with_checks([ShoalClassifier(recipes=4, seeds=1), ShoalRegressor(recipes=4, seeds=1)])
 def test_scikit_learns_own_checks(estimator, check, monkeypatch):
-    monkeypatch.setattr("shoal.search.estimators.BOOTSTRAPS", 40)  # no check looks at the interval
+    monkeypatch.setattr("shoal.search.fit.BOOTSTRAPS", 40)  # no check looks at the interval
     check(estimator)
 
 
@@ -158,7 +158,7 @@ def test_metadata_routing_brings_weights_and_groups(iris):
 def test_pickles_predict_alike_and_leave_the_search_behind_and_clones_leave_all(fitted, iris):
     copy = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copy.predict_proba(iris[0]), fitted.predict_proba(iris[0]))
-    assert not hasattr(copy, "_run")
+    assert not hasattr(copy, "result_")
     assert not hasattr(clone(fitted), "model_")
 
 
@@ -356,7 +356,7 @@ def test_a_member_is_a_space_of_one_and_a_set_has_an_order(iris):
     model = ShoalClassifier(space, strategy="grid", seeds=1, cv=3).fit(*iris)
     tried = [
         (candidate.recipe.member.activation, candidate.recipe.member.learning_rate)
-        for candidate in model._run.search.candidates
+        for candidate in model.result_.search.candidates
     ]
     assert tried == [("relu", 0.01), ("relu", 0.03), ("tanh", 0.01), ("tanh", 0.03)]
     assert set(model.leaderboard_["hidden"]) == {"4x4"}
@@ -462,9 +462,9 @@ def test_scores_of_classes_are_those_of_scikit_learn(scoring):
         **SMALL, scoring=scoring, cv=[(np.flatnonzero(half), np.flatnonzero(~half))], ensemble=False
     )
     model.fit(X, y)
-    outcome = model._run.outcome
-    seen = np.flatnonzero(model._run.search.problem.valid_weight > 0)
-    p, truth = outcome.best.prediction[seen], model._run.search.problem.y[seen]
+    outcome = model.result_.outcome
+    seen = np.flatnonzero(model.result_.search.problem.valid_weight > 0)
+    p, truth = outcome.best.prediction[seen], model.result_.search.problem.y[seen]
     expected = {
         "accuracy": accuracy_score(truth, p.argmax(axis=1)),
         "balanced_accuracy": balanced_accuracy_score(truth, p.argmax(axis=1)),

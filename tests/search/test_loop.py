@@ -1,29 +1,33 @@
 """How the search goes about it: rungs, rounds, clocks, logs, ensembles."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
 from sklearn.datasets import load_digits
 from sklearn.utils.validation import check_is_fitted
+from support.callbacks import watching
 
 import shoal
 from shoal import Member, Population, ShoalClassifier
 from shoal.encoders.numbers import Numbers
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.search.candidates import Candidate, Pool
+from shoal.search import candidates
+from shoal.search.candidates import Candidate
 from shoal.search.ensemble import as_good_as_the_best, greedy, weigh
-from shoal.search.fitting import Hooks
 from shoal.search.leaderboard import variance_shares
 from shoal.search.problem import distinct_rows
 from shoal.search.space import Recipe, Space, tidy
 from shoal.search.strategies import Halving, Random
+from shoal.search.training import epochs_done, train
 from shoal.tables.table import Table
 
 
 def test_survivors_go_on_from_where_they_stand(iris):
     """A network that passed every rung equals one that was trained to its end in one go, bit for bit."""
     model = ShoalClassifier(recipes=12, seeds=1, cv=3).fit(*iris)
-    search = model._run.search
+    search = model.result_.search
     problem = search.problem
     candidate = search.best_candidates()[0]
     assert candidate.epochs == candidate.target
@@ -39,7 +43,7 @@ def test_survivors_go_on_from_where_they_stand(iris):
 
 def test_losers_stop_costing_time(iris):
     model = ShoalClassifier(recipes=27, seeds=1).fit(*iris)
-    candidates = model._run.search.candidates
+    candidates = model.result_.search.candidates
     done = sorted((candidate.epochs / candidate.target for candidate in candidates), reverse=True)
     assert [np.isclose(share, 1) for share in done] == [True] * 3 + [False] * 24
     assert sum(0.3 < share < 0.5 for share in done) == 6
@@ -56,7 +60,7 @@ def test_losers_stop_costing_time(iris):
 def test_out_of_fold_predictions_come_from_networks_that_did_not_see_the_row(iris):
     X, y = iris
     model = ShoalClassifier(recipes=5, seeds=1, cv=4, ensemble=False).fit(X, y)
-    problem, best = model._run.search.problem, model._run.outcome.best
+    problem, best = model.result_.search.problem, model.result_.outcome.best
     for k, fold in enumerate(problem.folds):
         assert not np.any((fold.train > 0) & (fold.valid > 0))
         rows, inputs = problem.valid_inputs(best.recipe.encoding, k)
@@ -68,11 +72,9 @@ def test_out_of_fold_predictions_come_from_networks_that_did_not_see_the_row(iri
         np.testing.assert_allclose(best.prediction[rows], expected, atol=1e-6)
 
 
-def within(machine, budget, **settings):
+def fit_on(machine, budget, X, y, **settings):
     """A classifier whose budget counts on that machine's clock."""
-    model = ShoalClassifier(**settings)
-    model._hooks = Hooks(clock=machine.clock(budget))
-    return model
+    return ShoalClassifier(**settings).fit_table(Table.of(X), y, "y", clock=machine.clock(budget))
 
 
 @pytest.mark.filterwarnings("ignore:short of time")
@@ -80,38 +82,37 @@ def within(machine, budget, **settings):
 def test_a_budget_is_used_and_kept(budget, machine_of_speed):
     X, y = load_digits(return_X_y=True)
     machine = machine_of_speed(1e8)
-    model = within(machine, budget, cv=3).fit(X[:400], y[:400])
+    model = fit_on(machine, budget, X[:400], y[:400], cv=3)
     assert 0.6 * budget < machine.time < budget + machine.longest
-    assert model.score(X, y) > 0.8
+    assert model.score(Table.of(X), y) > 0.8
 
 
 @pytest.mark.filterwarnings("ignore:short of time")
 def test_a_budget_far_too_short_still_gives_a_model(machine_of_speed):
     X, y = load_digits(return_X_y=True)
-    model = within(machine_of_speed(1e8), 0.05, cv=3).fit(X[:400], y[:400])
+    model = fit_on(machine_of_speed(1e8), 0.05, X[:400], y[:400], cv=3)
     check_is_fitted(model)
-    assert model.score(X, y) > 0.3
-    assert model._run.search.ended == "budget"
+    assert model.score(Table.of(X), y) > 0.3
+    assert model.result_.search.ended == "budget"
 
 
 @pytest.mark.filterwarnings("ignore:short of time")
 def test_more_time_is_more_work_and_no_worse(machine_of_speed):
     X, y = load_digits(return_X_y=True)
-    short, long = (within(machine_of_speed(1e8), budget, cv=3).fit(X[:400], y[:400]) for budget in (5, 20))
-    assert long._run.search.network_epochs > 2 * short._run.search.network_epochs
-    loss = [-np.log(m.predict_proba(X[400:])[np.arange(1397), y[400:]] + 1e-7).mean() for m in (short, long)]
+    short, long = (fit_on(machine_of_speed(1e8), budget, X[:400], y[:400], cv=3) for budget in (5, 20))
+    assert long.result_.search.costs.network_epochs > 2 * short.result_.search.costs.network_epochs
+    new, rows = Table.of(X[400:]), np.arange(1397)
+    loss = [-np.log(model.predict_proba(new)[rows, y[400:]] + 1e-7).mean() for model in (short, long)]
     assert loss[1] < loss[0] + 0.005
 
 
 def test_a_run_that_the_clock_ended_can_be_repeated_without_one(iris, machine_of_speed):
     X, y = iris
-    first = within(machine_of_speed(2e8), 20).fit(X, y)
-    assert first._run.search.ended == "budget"
-    assert first._run.repeats == 3, "few rows and a budget: folds are dealt three times"
-    again = ShoalClassifier()
-    again._hooks = Hooks(repeat=first._run.search.log, bootstraps=first.honest_score_.bootstraps, repeats=3)
-    again.fit(X, y)
-    np.testing.assert_array_equal(first.predict_proba(X), again.predict_proba(X))
+    first = fit_on(machine_of_speed(2e8), 20, X, y)
+    assert first.result_.search.ended == "budget"
+    assert first.result_.repeats == 3, "few rows and a budget: folds are dealt three times"
+    again = ShoalClassifier().fit_table(Table.of(X), y, "y", earlier=first.result_.as_earlier())
+    np.testing.assert_array_equal(first.predict_proba(Table.of(X)), again.predict_proba(Table.of(X)))
     assert first.leaderboard_["score"].tolist() == again.leaderboard_["score"].tolist()
     assert first.honest_score_.corrected == again.honest_score_.corrected
 
@@ -124,10 +125,8 @@ def test_a_watcher_may_end_the_search_and_the_best_so_far_is_kept(iris, machine_
         return progress.candidates >= 6
 
     machine_of_speed(1e8)
-    model = ShoalClassifier(recipes=60, strategy="random")
-    model._hooks = Hooks(watcher=watch)
-    model.fit(*iris)
-    assert model._run.search.ended == "interrupted"
+    model = ShoalClassifier(recipes=60, strategy="random", callbacks=[watching(watch)]).fit(*iris)
+    assert model.result_.search.ended == "interrupted"
     assert model.score(*iris) > 0.6
     assert [progress.candidates >= 6 for progress in seen] == [False] * (len(seen) - 1) + [True]
 
@@ -143,38 +142,40 @@ def test_an_interruption_in_the_middle_of_the_first_round_keeps_what_stands(mach
 
     machine_of_speed(1e8)
     members = [Member(hidden=64, epochs=4_000_000, batch_size=8), Member(hidden=32, epochs=4_000_000, batch_size=8)]
-    model = ShoalClassifier(members, strategy="grid", cv=2, seeds=1)
-    model._hooks = Hooks(watcher=watch)
-    model.fit(X, y)
-    assert [candidate.epochs for candidate in model._run.search.candidates] == [3, 3]
-    assert not any(candidate.finished for candidate in model._run.search.candidates)
+    model = ShoalClassifier(members, strategy="grid", cv=2, seeds=1, callbacks=[watching(watch)]).fit(X, y)
+    assert [candidate.epochs for candidate in model.result_.search.candidates] == [3, 3]
+    assert not any(candidate.finished for candidate in model.result_.search.candidates)
     assert model.score(X, y) > 0.5
-    again = ShoalClassifier(members, strategy="grid", cv=2, seeds=1)
-    again._hooks = Hooks(repeat=model._run.search.log)
-    np.testing.assert_array_equal(again.fit(X, y).predict_proba(X), model.predict_proba(X))
+    again = ShoalClassifier(members, strategy="grid", cv=2, seeds=1).repeat(X, y, model.result_)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
 class Cut:
-    """Ends a search in the midst of its n-th call of the engine, whatever the clock says: there, some candidates have
+    """Ends a search in the midst of its n-th call of `train`, whatever the clock says: there, some candidates have
     been trained as far as they should (`done`), or for one epoch (`begun`), and the others have not been touched."""
 
     def __init__(self, call, done=0.0, begun=0.0):
         self.left, self.done, self.begun, self.stopped = call, done, begun, False
-        self.train = Pool.train
 
-    def __call__(self, pool, until, threads, seed, stop_when):
+    def __call__(self, problem, metric, work, threads, control):
         self.left -= 1
         if self.left:
-            return self.train(pool, until, threads, seed, stop_when)
-        candidates = [candidate for candidate in pool.candidates if candidate.number in until]
-        done = candidates[: round(self.done * len(candidates))]
-        begun = candidates[len(done) : len(done) + round(self.begun * len(candidates))]
-        part = {candidate.number: until[candidate.number] for candidate in done}
-        part |= {candidate.number: (pool.epochs_of(candidate) + 1).tolist() for candidate in begun}
-        self.train(pool, part, threads, seed, lambda: False)
+            return train(problem, metric, work, threads, control)
+        asked = np.flatnonzero(work.until.any(axis=1))
+        done = asked[: round(self.done * len(asked))]
+        begun = asked[len(done) : len(done) + round(self.begun * len(asked))]
+        until = np.zeros_like(work.until)
+        until[begun] = epochs_done(work.networks, len(problem.folds))[begun] + 1
+        train(problem, None, replace(work, until=until), threads)
+        until = np.zeros_like(work.until)
+        until[done] = work.until[done]
+        trained = train(problem, metric, replace(work, until=until), threads)
         self.stopped = True
-        assert stop_when(), "asked in vain"
-        return done
+        assert control.stop(), "asked in vain"
+        return trained
+
+    def progress(self, progress):
+        return self.stopped
 
 
 CUTS = {  # the call, candidates done, candidates begun; and how many rungs the log of each round then has
@@ -197,18 +198,17 @@ def test_a_search_ended_anywhere_in_a_round_can_be_repeated(iris, name, monkeypa
     one, other = (ShoalClassifier(space, recipes=24, cv=3, epochs=9, seeds=2) for _ in range(2))
     *where, rungs = CUTS[name]
     cut = Cut(*where)
-    one._hooks = Hooks(watcher=lambda progress: cut.stopped, keep_on_interrupt=True, bootstraps=3)
+    one.set_params(callbacks=[cut])
     with monkeypatch.context() as patch:
-        patch.setattr(Pool, "train", lambda *arguments: cut(*arguments))
+        patch.setattr(candidates, "train", cut)
         one.fit(*iris)
-    assert one._run.search.ended == "interrupted"
-    assert [len(entry["rungs"]) for entry in one._run.search.log] == rungs
-    other._hooks = Hooks(repeat=one._run.search.log, bootstraps=3)
-    other.fit(*iris)
+    assert one.result_.search.ended == "interrupted"
+    assert [len(entry["rungs"]) for entry in one.result_.search.log] == rungs
+    other.repeat(*iris, one.result_)
     np.testing.assert_array_equal(one.predict_proba(iris[0]), other.predict_proba(iris[0]))
     assert one.leaderboard_["score"].tolist() == other.leaderboard_["score"].tolist()
     assert one.honest_score_.as_dict() == other.honest_score_.as_dict()
-    assert one._run.search.log == other._run.search.log, "what was repeated can be repeated again"
+    assert one.result_.search.log == other.result_.search.log, "what was repeated can be repeated again"
     for estimator, folder in ((one, "one"), (other, "other")):
         shoal.save(estimator, tmp_path / folder)
     for file in ("model.json", "weights.safetensors"):
@@ -218,15 +218,13 @@ def test_a_search_ended_anywhere_in_a_round_can_be_repeated(iris, name, monkeypa
 def test_a_repetition_that_is_ended_early_can_be_repeated_too(iris, monkeypatch):
     first, second, third = (ShoalClassifier(recipes=12, cv=3, epochs=9, seeds=1) for _ in range(3))
     cut = Cut(3, begun=1.0)
-    first._hooks = Hooks(bootstraps=3)
     first.fit(*iris)
-    second._hooks = Hooks(lambda progress: cut.stopped, True, first._run.search.log, bootstraps=3)
+    second.set_params(callbacks=[cut])
     with monkeypatch.context() as patch:
-        patch.setattr(Pool, "train", lambda *arguments: cut(*arguments))
-        second.fit(*iris)
-    assert second._run.search.ended == "interrupted"
-    third._hooks = Hooks(repeat=second._run.search.log, bootstraps=3)
-    third.fit(*iris)
+        patch.setattr(candidates, "train", cut)
+        second.repeat(*iris, first.result_)
+    assert second.result_.search.ended == "interrupted"
+    third.repeat(*iris, second.result_)
     np.testing.assert_array_equal(second.predict_proba(iris[0]), third.predict_proba(iris[0]))
     assert not np.array_equal(first.predict_proba(iris[0]), second.predict_proba(iris[0]))
 
@@ -237,13 +235,13 @@ def test_a_budget_that_ends_the_first_round_of_a_space_of_ones_own(budget, machi
     X = generator.normal(size=(1000, 20))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
     space = {"hidden": [(64, 64)], "learning_rate": [1e-3, 3e-3]}
-    model = within(machine_of_speed(4e8), budget, space=space, epochs=200).fit(X, y)
-    assert model._run.search.ended == "budget"
-    assert len(model._run.search.log) == 1
-    assert model.score(X, y) > 0.5
+    model = fit_on(machine_of_speed(4e8), budget, X, y, space=space, epochs=200)
+    assert model.result_.search.ended == "budget"
+    assert len(model.result_.search.log) == 1
+    assert model.score(Table.of(X), y) > 0.5
     fresh = generator.normal(size=(4000, 20))
     truth = (fresh[:, 0] * fresh[:, 1] > 0).astype(int)
-    assert model.honest_score_.low - 0.03 <= model.score(fresh, truth), "it is not overstated"
+    assert model.honest_score_.low - 0.03 <= model.score(Table.of(fresh), truth), "it is not overstated"
 
 
 # ---- parts ----
@@ -381,10 +379,10 @@ def test_children_of_the_best_are_new_recipes():
 @pytest.mark.parametrize("strategy", ["halving", "random"])
 def test_a_search_of_a_small_space_ends_when_all_of_it_was_tried(strategy, budget, iris, machine_of_speed):
     machine = machine_of_speed(1e8)
-    model = within(machine, budget, space=FEW, strategy=strategy, recipes=100, epochs=4, seeds=2, cv=2).fit(*iris)
+    model = fit_on(machine, budget, *iris, space=FEW, strategy=strategy, recipes=100, epochs=4, seeds=2, cv=2)
     assert len(model.leaderboard_) == 5
     assert 6 <= sum(model.leaderboard_["seeds"]) <= 10, "those that were trained to the end have two seeds"
-    assert model._run.search.ended == ""
+    assert model.result_.search.ended == ""
     assert machine.time < 1000
 
 

@@ -176,7 +176,7 @@ def test_report_data_are_complete_and_agree_with_the_estimator(task):
         assert counts.sum(axis=1).tolist() == [50, 50, 50]  # every row once, equal ones too
         assert counts.trace() / 150 == pytest.approx(data["score"]["raw"], abs=1e-6)
         assert data["score"]["chance"] == pytest.approx(1 / 3)
-        always = chance(estimator._run.search.problem, METRICS["neg_log_loss"])
+        always = chance(estimator.result_.search.problem, METRICS["neg_log_loss"])
         assert always == pytest.approx(-np.log(3), abs=1e-3)
     if task == "regression":
         assert data["score"]["chance"] == pytest.approx(0, abs=1e-9)

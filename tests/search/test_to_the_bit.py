@@ -15,7 +15,6 @@ from shoal import Member, ShoalRegressor
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.search.candidates import Candidate, Pool
-from shoal.search.fitting import Hooks
 from shoal.search.problem import make_folds, make_problem
 from shoal.search.space import Recipe
 from shoal.tables.schema import Schema
@@ -38,7 +37,7 @@ def pool_of(kind):
     problem = make_problem(task, schema, schema.check(table), y, pairs, weight, np.ones(len(X)))
     candidates = [Candidate(k, Recipe(Member(hidden=4 + k, epochs=2, seed=k), "plain")) for k in range(CANDIDATES)]
     pool = Pool(problem, "plain", candidates)
-    pool.train({candidate.number: [2] * FOLDS for candidate in candidates}, 2, 0, lambda: False)
+    pool.train({candidate.number: [2] * FOLDS for candidate in candidates}, None, np.arange(3), seed=0, threads=2)
     return pool
 
 
@@ -62,11 +61,11 @@ def noted(candidate):
 def test_scores_do_not_depend_on_who_is_scored_together(kind, name, order, ends, threads):
     """A search that was ended early scores some candidates at another time, and with others, than its repetition."""
     pool = pool_of(kind)
-    pool.assess(pool.candidates, METRICS[name], 2)
+    pool.assess(pool.candidates, METRICS[name], np.arange(3), 2)
     together = [noted(candidate) for candidate in pool.candidates]
     cuts = [0, *sorted(ends), CANDIDATES]
     for start, end in itertools.pairwise(cuts):
-        pool.assess([pool.candidates[k] for k in order[start:end]], METRICS[name], threads)
+        pool.assess([pool.candidates[k] for k in order[start:end]], METRICS[name], np.arange(3), threads)
     assert [noted(candidate) for candidate in pool.candidates] == together
 
 
@@ -79,7 +78,6 @@ def test_the_model_does_not_depend_on_the_threads_of_blas(tmp_path):
     for threads in (1, 2):
         with threadpool_limits(threads, "blas"):
             model = ShoalRegressor(members, strategy="grid", cv=2, seeds=1)
-            model._hooks = Hooks(bootstraps=5)
             shoal.save(model.fit(X, X[:, 0] * X[:, 1]), tmp_path / str(threads))
         files.append((tmp_path / str(threads) / "model.json").read_bytes())
     assert files[0] == files[1]

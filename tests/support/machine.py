@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from shoal.search.candidates import Candidate, Pool, candidate_cost
+from shoal.metrics.metric import Metric
+from shoal.search.candidates import candidate_cost
+from shoal.search.problem import Problem
+from shoal.search.space import Recipe
 from shoal.search.timing import Clock
+from shoal.search.training import Control, Trained, Work, epochs_done, train
 
 
 class Machine:
@@ -19,7 +23,6 @@ class Machine:
     def __init__(self, speed: float) -> None:
         self.time, self.speed = 0.0, speed
         self.longest = 0.0  # seconds between two moments at which a search was asked
-        self._train = Pool.train
 
     def now(self) -> float:
         return self.time
@@ -28,17 +31,23 @@ class Machine:
         return Clock(budget, self.time, now=self.now)
 
     def train(
-        self, pool: Pool, until: dict[int, list[int]], threads: int | None, seed: int, stop_when: Callable[[], bool]
-    ) -> list[Candidate]:
-        """Takes the place of `Pool.train`."""
-        asked = [candidate for candidate in pool.candidates if candidate.number in until]
+        self, problem: Problem, metric: Metric | None, work: Work, threads: int | None, control: Control | None = None
+    ) -> Trained:
+        """Takes the place of `shoal.search.training.train`."""
+        assert work.networks is not None
+        folds, control = len(problem.folds), control or Control()
         while True:
-            before = {candidate.number: pool.epochs_of(candidate) for candidate in asked}
-            step = {number: np.minimum(before[number] + 1, until[number]).tolist() for number in before}
-            there = self._train(pool, step, threads, seed, lambda: False)  # and those that have diverged
-            moved = [one for one in asked if (pool.epochs_of(one) > before[one.number]).any()]
-            seconds = sum(candidate_cost(pool.problem, one.recipe) for one in moved) / self.speed
-            self.time, self.longest = self.time + seconds, max(self.longest, seconds)
-            done = [one for one in there if step[one.number] == list(until[one.number]) or one not in moved]
-            if stop_when() or len(done) == len(asked):
-                return done
+            before = epochs_done(work.networks, folds).copy()
+            train(problem, None, replace(work, until=np.minimum(before + 1, work.until)), threads)
+            after = epochs_done(work.networks, folds)
+            self._pass_time(problem, work, (after > before).any(axis=1))
+            going = (after > before) & (after < work.until)
+            if control.stop() or not going.any():
+                break
+        reached = ((after >= work.until) | (after == before)).all(axis=1)  # diverged networks stand still
+        return train(problem, metric, replace(work, until=work.until * reached[:, None]), threads, control)
+
+    def _pass_time(self, problem: Problem, work: Work, trained: np.ndarray) -> None:
+        members = [member for member, moved in zip(work.members, trained, strict=True) if moved]
+        seconds = sum(candidate_cost(problem, Recipe(member, work.encoding)) for member in members) / self.speed
+        self.time, self.longest = self.time + seconds, max(self.longest, seconds)

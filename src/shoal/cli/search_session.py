@@ -5,7 +5,6 @@ Libraries are imported inside the functions, so that `shoal --help` does not wai
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from shoal.progress import sigterm_is_interrupt, started, steady_output
 if TYPE_CHECKING:
     from shoal.runs.folder import RunFolder
     from shoal.search.background import Stop
+    from shoal.search.result import Earlier
     from shoal.search.screen import Screen
     from shoal.search.timing import Effort
     from shoal.tables.reading import Reading
@@ -27,6 +27,7 @@ DEMO = "breast-cancer-wisconsin"
 READING_SHARE = 0.5  # of the budget that reading may take
 LEAST_SHARE = 0.35  # of the budget that is left to the search, however long reading took
 NOTES_SHOWN = 20
+INTERRUPTED = 130  # exit code
 FEWEST_ROWS = 20
 READING = ("sep", "header", "missing", "target", "drop")
 SEARCHING = ("task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs", "ensemble", "seed")
@@ -105,6 +106,17 @@ def _demo() -> Source:
         "under a microscope; are they malignant or benign?"
     ]
     return Source(DEMO, DEMO, table, "diagnosis", digest, words)
+
+
+class _Watching:
+    """Tells the screen how far the search is, and ends it when the user has asked for that."""
+
+    def __init__(self, screen: Screen, stop: Stop) -> None:
+        self.screen, self.stop, self.note = screen, stop, screen.say
+
+    def progress(self, progress: Any) -> bool:
+        self.screen.watch(progress)
+        return bool(self.stop.requested)
 
 
 class Session:
@@ -280,7 +292,7 @@ class Session:
         try:
             with two_step_interrupt(told) as self.stop, screen:
                 estimator = self._fit(screen)
-                if estimator is None or (self.check and self.stop.requested):
+                if self.check and self.stop.requested:
                     raise KeyboardInterrupt
                 screen.say("saving")
                 data = self._save(folder.path, estimator)
@@ -288,9 +300,8 @@ class Session:
                     self._compare(folder.path)
                 place = folder.finish() if keep else None
         except KeyboardInterrupt:
-            folder.__exit__(None, None, None)
             print("interrupted: nothing was saved", file=sys.stderr, flush=True)
-            os._exit(130)  # the thread that searches would be waited for
+            raise SystemExit(INTERRUPTED) from None
         if place is not None:
             self._conclude(place, estimator, data)
         if self.model is not None:
@@ -310,42 +321,38 @@ class Session:
         return 0 if self.earlier is None else sum(len(entry["recipes"]) for entry in self.earlier["log"])
 
     def _fit(self, screen: Screen) -> Any:
-        """A fitted estimator, or None where the user ended the search before there was anything to keep."""
+        """A fitted estimator. KeyboardInterrupt: the user ended the search before there was anything to keep."""
+        from shoal.errors import NothingTrained
         from shoal.search import background
         from shoal.search.estimators import ShoalClassifier, ShoalRegressor
-        from shoal.search.fitting import Hooks
-        from shoal.search.problem import default_repeats
 
         request, question = self.request, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
         estimator = kind(
-            strategy=request.strategy, recipes=self._logged() or request.recipes or 1, budget=self.budget,
-            cv=request.folds, scoring=request.scoring, seeds=request.seeds, epochs=request.epochs,
-            ensemble=request.ensemble, n_jobs=request.threads, random_state=request.seed,
+            strategy=request.strategy, recipes=request.recipes or 1, budget=request.budget, cv=request.folds,
+            scoring=request.scoring, seeds=request.seeds, epochs=request.epochs, ensemble=request.ensemble,
+            n_jobs=request.threads, random_state=request.seed, callbacks=[_Watching(screen, self.stop)],
         )  # fmt: skip
 
-        def watch(progress: Any) -> bool:
-            screen.watch(progress)
-            return bool(self.stop.requested)
+        def fit() -> Any:
+            return estimator.fit_table(
+                question.X, question.y, question.target, schema=self.schema, reading=self._reading(),
+                clock=self.clock, earlier=self._earlier(), report=True,
+            )  # fmt: skip
 
-        estimator._hooks = Hooks(watcher=watch, keep_on_interrupt=True, report=True, say=screen.say)
-        estimator._hooks.clock = self.clock
-        estimator._hooks.repeats = default_repeats(len(question.y), request.budget, self.schema)
-        if self.earlier is not None:
-            estimator._hooks.repeats = self.earlier["search"]["repeats"]
-            estimator._hooks.repeat = self.earlier["log"]
-            estimator._hooks.effort = self.effort
-            estimator._hooks.bootstraps = self.earlier["result"]["score"]["bootstraps"]
-        estimator.target_name_ = question.target
         try:
-            fitted = background.run(lambda: estimator.fit(question.X, question.y), screen.draw)
-            fitted._reading = self._reading()
-            # What was asked for, not what the clock had left of it: a repetition saves the same.
-            return fitted.set_params(budget=request.budget, recipes=request.recipes or 1)
-        except ValueError:
-            if self.stop.requested:
-                return None
-            raise
+            return background.run(fit, screen.draw)
+        except NothingTrained:
+            raise KeyboardInterrupt from None
+
+    def _earlier(self) -> Earlier | None:
+        """The run to be repeated."""
+        from shoal.search.result import Earlier
+
+        if self.earlier is None:
+            return None
+        search, score = self.earlier["search"], self.earlier["result"]["score"]
+        return Earlier(self.earlier["log"], search["repeats"], score["bootstraps"], self.effort)
 
     def _reading(self) -> Reading:
         """How to read new rows, wherever the model will be."""
@@ -368,7 +375,7 @@ class Session:
         )  # fmt: skip
         data = report_data(estimator, self.question.X, context)
         shoal.save(estimator, path / run_folder.MODEL)
-        estimator._board.to_csv(path / run_settings.BOARD)
+        estimator.result_.outcome.board.to_csv(path / run_settings.BOARD)
         write_search_page(data, path / run_folder.REPORT)
         run_settings.write_settings(path, self._settings(estimator, data))
         return data
@@ -377,7 +384,7 @@ class Session:
         """All from which the run can be repeated."""
         from shoal.runs.versions import versions
 
-        request, source, run = self.request, self.source, estimator._run
+        request, source, result = self.request, self.source, estimator.result_
         asked = asdict(request)
         path = None if request.file is None else str(request.file.resolve())
         return {
@@ -389,14 +396,14 @@ class Session:
                 "target": self.question.target, "columns": source.table.names,
             },
             "search": {name: asked[name] for name in SEARCHING} | {
-                "task": self.question.kind, "seed": run.seed, "repeats": run.repeats,
-                "effort": run.effort.as_dict(),
+                "task": self.question.kind, "seed": result.options.seed, "repeats": result.repeats,
+                "effort": result.effort.as_dict(),
             },
             "result": {
-                "ended": run.search.ended, "score": estimator.honest_score_.as_dict(),
-                "phases": {"reading and planning": self.reading} | run.phases,
+                "ended": result.ended, "score": estimator.honest_score_.as_dict(),
+                "phases": {"reading and planning": self.reading} | result.phases,
             },
-            "log": run.search.log,
+            "log": result.log,
         }  # fmt: skip
 
     def _conclude(self, place: Path, estimator: Any, data: dict[str, Any]) -> None:
@@ -409,7 +416,7 @@ class Session:
         search, score = data["search"], data["score"]
         early = f", ended early by {self.stop.requested}" if search["interrupted"] else ""
         print(f"\n{search['recipes']:,} recipes, {search['networks']:,} networks in {search['seconds']:.1f} s{early}\n")
-        for line in top_table(estimator._board, score["metric"]):
+        for line in top_table(estimator.result_.outcome.board, score["metric"]):
             print(line)
         print()
         target = self.question.target

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+LAST_MOMENT = 1.0  # seconds
+
 
 class Stop:
     """Whether the user has asked to end, and how."""
@@ -42,7 +44,10 @@ def two_step_interrupt(told: Callable[[], None]) -> Iterator[Stop]:
 
 
 def run(work: Callable[[], Any], meanwhile: Callable[[], None], every: float = 0.1) -> Any:
-    """The result of `work`, done in another thread; the present one calls `meanwhile` now and then."""
+    """The result of `work`, done in another thread; the present one calls `meanwhile` now and then.
+
+    After KeyboardInterrupt the work gets a moment to end: whoever it asks has said so. It is not waited for longer.
+    """
     results: list[Any] = []
     errors: list[BaseException] = []
 
@@ -54,9 +59,13 @@ def run(work: Callable[[], Any], meanwhile: Callable[[], None], every: float = 0
 
     thread = threading.Thread(target=body, name="shoal-search", daemon=True)
     thread.start()
-    while thread.is_alive():
-        thread.join(every)
-        meanwhile()
+    try:
+        while thread.is_alive():
+            thread.join(every)
+            meanwhile()
+    except KeyboardInterrupt:
+        thread.join(LAST_MOMENT)
+        raise
     if errors:
         raise errors[0]
     return results[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -10,10 +10,9 @@ import numpy as np
 
 from shoal.members import Member
 from shoal.metrics.metric import Metric
-from shoal.metrics.tasks import weighted_mean
-from shoal.population import Population
 from shoal.search.problem import Problem
 from shoal.search.space import Recipe
+from shoal.search.training import Assessment, Control, Work, assess, epochs_done, new_networks, train
 
 
 @dataclass(eq=False)
@@ -50,6 +49,16 @@ class Candidate:
         assert self.recipe.member.epochs is not None
         return self.recipe.member.epochs
 
+    def note(self, found: Assessment, sample_rows: np.ndarray) -> None:
+        """Take over an assessment; of predictions, those of `sample_rows` stay when the others are dropped."""
+        self.fold_epochs, self.fold_scores, self.fold_losses = found.fold_epochs, found.fold_scores, found.fold_losses
+        self.loss, self.score, self.prediction = found.loss, found.score, found.prediction
+        diverged = found.prediction is None
+        self.finished = self.epochs >= self.target and not diverged
+        self.sample = None if found.prediction is None else found.prediction[sample_rows]
+        if not diverged:
+            self.train_curve, self.valid_curve = found.train_curve, found.valid_curve
+
 
 def epoch_cost(member: Member, n_rows: int, n_features: int, n_outputs: int) -> float:
     """Work of an epoch on one fold, in arbitrary units: products, updates, and what every row and batch cost anyway."""
@@ -66,42 +75,47 @@ def candidate_cost(problem: Problem, recipe: Recipe) -> float:
 
 
 class Pool:
-    """Candidates with one encoding of the data, as one population: member u * n_folds + k is candidate u on fold k."""
+    """Candidates with one encoding of the data, as one population: member c * n_folds + k is candidate c on fold k."""
 
     def __init__(self, problem: Problem, encoding: str, candidates: Sequence[Candidate]) -> None:
         self.problem, self.encoding, self.candidates = problem, encoding, list(candidates)
-        members = [candidate.recipe.member for candidate in self.candidates for _ in problem.folds]
-        self.population = Population(members, self.inputs.shape[1], problem.task.n_outputs, problem.task.loss)
+        self.networks = new_networks(problem, encoding, [candidate.recipe.member for candidate in candidates])
         self._places = {candidate.number: place for place, candidate in enumerate(self.candidates)}
         for candidate in self.candidates:
             candidate.pool = self
 
-    @property
-    def inputs(self) -> np.ndarray:
-        return self.problem.inputs[self.encoding]
-
     def train(
-        self, until: dict[int, list[int]], threads: int | None, seed: int, stop_when: Callable[[], bool]
+        self,
+        until: Mapping[int, Sequence[int]],
+        metric: Metric | None,
+        sample_rows: np.ndarray,
+        seed: int,
+        threads: int | None,
+        control: Control | None = None,
     ) -> list[Candidate]:
-        """Train candidates (by number) until their folds have done so many epochs; those that got there come back."""
+        """Train candidates (by number) until their folds have done so many epochs; those that were assessed then."""
         nothing = [0] * len(self.problem.folds)
-        targets = np.array([until.get(candidate.number, nothing) for candidate in self.candidates])
-        self.population.fit(
-            self.inputs, self.problem.targets, until=np.maximum(targets.ravel(), self.population.epochs),
-            rows=self.problem.rows(len(self.candidates)), threads=threads, seed=seed, stop_when=stop_when,
-        )  # fmt: skip
-        status = np.array(self.population.status).reshape(targets.shape)
-        ended = ((self.epochs() >= targets) | (status == "diverged")).all(axis=1)
-        return [
-            candidate
-            for candidate, end in zip(self.candidates, ended, strict=True)
-            if end and candidate.number in until
-        ]
+        epochs = np.array([until.get(candidate.number, nothing) for candidate in self.candidates])
+        members = tuple(candidate.recipe.member for candidate in self.candidates)
+        work = Work(self.encoding, members, epochs, seed, self.networks)
+        trained = train(self.problem, metric, work, threads, control)
+        self.networks = trained.networks
+        for place, found in trained.assessments.items():
+            self.candidates[place].note(found, sample_rows)
+        return [self.candidates[place] for place in trained.assessments]
+
+    def assess(
+        self, candidates: Sequence[Candidate], metric: Metric, sample_rows: np.ndarray, threads: int | None
+    ) -> None:
+        """Assess candidates as they stand."""
+        places = [self._place(candidate) for candidate in candidates]
+        found = assess(self.problem, metric, self.encoding, self.networks, places, threads)
+        for candidate, one in zip(candidates, found, strict=True):
+            candidate.note(one, sample_rows)
 
     def epochs(self) -> np.ndarray:
         """(n_candidates, n_folds) epochs that each network has done."""
-        folds = len(self.problem.folds)
-        return self.population.epochs[: len(self.candidates) * folds].reshape(-1, folds)
+        return epochs_done(self.networks, len(self.problem.folds))[: len(self.candidates)]
 
     def epochs_of(self, candidate: Candidate) -> np.ndarray:
         return np.asarray(self.epochs()[self._place(candidate)])
@@ -114,52 +128,11 @@ class Pool:
             if (done > candidate.fold_epochs).any()
         ]
 
-    def assess(self, candidates: Sequence[Candidate], metric: Metric, threads: int | None) -> None:
-        """Predict the rows that each fold left out, and note scores: the same bits in whatever company."""
-        problem, task = self.problem, self.problem.task
-        places = np.array([self._place(candidate) for candidate in candidates]) * len(problem.folds)
-        weight = problem.valid_weight
-        total = np.zeros((len(candidates), problem.n, task.n_outputs), dtype=np.float32)
-        scores = np.empty((len(candidates), len(problem.folds)))
-        losses = np.empty_like(scores)
-        for k, fold in enumerate(problem.folds):
-            rows, inputs = problem.valid_inputs(self.encoding, k)
-            raw = self.population.predict(inputs, places + k, threads=threads)
-            prediction = fold.target.back(task, raw)
-            y, mass, loss_weight = problem.y[rows], fold.valid[rows], fold.loss_weight[rows]
-            scores[:, k] = metric.score(task, prediction, y, mass)
-            losses[:, k] = weighted_mean(task.losses(prediction, y, problem.loss_scale), loss_weight)
-            total[:, rows] += (prediction * (mass / weight[rows])[:, None]).astype(np.float32)
-        for u, candidate in enumerate(candidates):
-            self._note(candidate, total[u], scores[u], losses[u])
-
     def predict(self, candidate: Candidate, fold: int, inputs: np.ndarray, threads: int | None) -> np.ndarray:
-        """(n, n_outputs) what a candidate's network of one fold says of any rows, encoded by that fold."""
-        raw = self.population.predict(
-            inputs, [self._place(candidate) * len(self.problem.folds) + fold], threads=threads
-        )
+        """(n, n_outputs) predictions of one fold's network for any rows, encoded by that fold."""
+        member = self._place(candidate) * len(self.problem.folds) + fold
+        raw = self.networks.predict(inputs, [member], threads=threads)
         return self.problem.folds[fold].target.back(self.problem.task, raw)[0]
-
-    def _note(self, candidate: Candidate, prediction: np.ndarray, scores: np.ndarray, losses: np.ndarray) -> None:
-        problem = self.problem
-        weight = problem.loss_weight
-        folds = len(problem.folds)
-        place = self._place(candidate) * folds
-        history = self.population.history
-        candidate.fold_epochs = self.epochs()[place // folds]
-        candidate.finished = candidate.epochs >= candidate.target
-        if not np.isfinite(prediction).all() or not np.isfinite(losses).all():
-            candidate.loss, candidate.score, candidate.finished = np.inf, -np.inf, False
-            candidate.fold_scores, candidate.fold_losses = np.full(folds, -np.inf), np.full(folds, np.inf)
-            candidate.prediction = candidate.sample = None
-            return
-        scored = weight > 0  # zeros would change nothing but the order of the sum, and so its last bits
-        row_losses = problem.task.losses(prediction[scored], problem.y[scored], problem.loss_scale)
-        candidate.loss = float(weighted_mean(row_losses, weight[scored]))
-        candidate.score = float(scores.mean())
-        candidate.fold_scores, candidate.fold_losses, candidate.prediction = scores, losses, prediction
-        candidate.train_curve = history.loss[place : place + folds, : candidate.epochs].mean(axis=0)
-        candidate.valid_curve = history.valid_loss[place : place + folds, : candidate.epochs].mean(axis=0)
 
     def keep(self, candidates: Sequence[Candidate]) -> None:
         """Forget the weights of all other candidates, and the memory they took."""
@@ -172,12 +145,12 @@ class Pool:
         folds = len(self.problem.folds)
         places = np.array([self._place(candidate) for candidate in kept], dtype=np.int64)
         if len(kept):
-            self.population = self.population.select((places[:, None] * folds + np.arange(folds)).ravel())
+            self.networks = self.networks.select((places[:, None] * folds + np.arange(folds)).ravel())
         self.candidates = kept
         self._places = {candidate.number: place for place, candidate in enumerate(kept)}
 
     def weights(self, candidate: Candidate, fold: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        return self.population.weights(self._place(candidate) * len(self.problem.folds) + fold)
+        return self.networks.weights(self._place(candidate) * len(self.problem.folds) + fold)
 
     def _place(self, candidate: Candidate) -> int:
         return self._places[candidate.number]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,38 +12,22 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
-from shoal.encoders.encoder import ENCODINGS
-from shoal.metrics.find import find_metric
-from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
-from shoal.search.arguments import positive, seed_of, threads_of, whole, yes_or_no
+from shoal.search.arguments import positive, seed_of, threads_of, yes_or_no
+from shoal.search.callbacks import Callbacks, Progress, Started
 from shoal.search.cv_results import cv_results
-from shoal.search.fitting import Hooks, Run
-from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
+from shoal.search.data import TrainingData
+from shoal.search.fit import fit_search
 from shoal.search.leaderboard import variance_shares
-from shoal.search.loop import FINALISTS, Clock, Limits, Progress, Search, Watcher
-from shoal.search.measuring import Data, draw_rows, measure_passes, refit_seconds, what_to_leave_out
-from shoal.search.problem import (
-    Problem,
-    default_epochs,
-    default_folds,
-    default_repeats,
-    group_of_rows,
-    make_folds,
-    make_problem,
-)
-from shoal.search.result import Outcome, conclude
-from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of
-from shoal.search.strategies import HALVING, anchors, find_strategy
-from shoal.search.timing import Effort, finish
+from shoal.search.options import SearchOptions
+from shoal.search.result import Earlier, SearchResult
+from shoal.search.timing import Clock
 from shoal.tables.inputs import has_names, has_strings, new_table
 from shoal.tables.labels import plain_name, refuse_extreme, target_array, target_name
+from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
-from shoal.tables.table import Table, with_unique_names
-
-Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
+from shoal.tables.table import Table, rows_as_columns, with_unique_names
 
 
 class _ShoalEstimator(BaseEstimator):
@@ -52,7 +35,8 @@ class _ShoalEstimator(BaseEstimator):
 
     space         None: a good default; or a dict of alternatives and scipy distributions, by names of Member's fields
                   (and "encoding"), as `shoal.grid` takes them; or a Member, or a list of them
-    strategy      "halving" (survivors go on from where they stand), "random", "grid", "optuna"
+    strategy      "halving" (survivors go on from where they stand), "random", "grid", "optuna", or an object of yours
+                  (a `shoal.search.strategies.Strategy`)
     recipes       how many to try, where no budget says it
     budget        seconds for the whole fit; uses them, and ends on them
     cv            None (by the number of rows), a number of folds, any scikit-learn splitter, or pairs of row numbers
@@ -68,16 +52,20 @@ class _ShoalEstimator(BaseEstimator):
     n_jobs        threads; None: all cores
     random_state  the same number gives the same bits, unless a budget ends the search
     verbose       show progress
+    kinds         what columns are, where that should not be guessed: {"zip": "category"}; "number", "category", "date",
+                  "text"
+    callbacks     told of progress, rungs and the end; may end the search (a list of `shoal.search.callbacks.Callback`)
 
     After fit: `leaderboard_`, `best_member_`, `best_score_`, `best_index_`, `cv_results_`, `honest_score_`, `luck_`,
-    `ensemble_gain_`, `n_networks_`, `schema_`, `model_`.
+    `ensemble_gain_`, `n_networks_`, `schema_`, `model_`; and
+    `result_`, all that was tried (not in files and pickles).
     """
 
     def __init__(
         self,
         space: Any = None,
         *,
-        strategy: str = "halving",
+        strategy: Any = "halving",
         recipes: int = 100,
         budget: float | None = None,
         cv: Any = None,
@@ -89,6 +77,8 @@ class _ShoalEstimator(BaseEstimator):
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: bool = False,
+        kinds: Any = None,
+        callbacks: Any = None,
     ) -> None:
         self.space = space
         self.strategy = strategy
@@ -103,165 +93,102 @@ class _ShoalEstimator(BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.kinds = kinds
+        self.callbacks = callbacks
 
     # ---- fitting ----
 
+    def fit_table(
+        self,
+        table: Table,
+        y: Any,
+        target_name: str,
+        *,
+        schema: Schema | None = None,
+        reading: Reading | None = None,
+        clock: Clock | None = None,
+        earlier: Earlier | None = None,
+        report: bool = False,
+    ) -> Any:
+        """Fit to a table of `shoal.tables`, as `shoal search` does.
+
+        schema   of the table, if it is known already
+        reading  how the file was read, for new rows
+        clock    that began with the command; its budget counts
+        earlier  a run to be done again, to the bit
+        report   files will be written after it, within the budget
+        """
+        self.target_name_ = target_name
+        data = self._data(table, y, None, None, schema)
+        if reading is not None:
+            self._reading = reading
+        return self._search(data, clock=clock, earlier=earlier, report=report)
+
+    def repeat(
+        self, X: Any, y: Any, earlier: SearchResult | Earlier, sample_weight: Any = None, groups: Any = None
+    ) -> Any:
+        """Fit by doing an earlier search on the same data again, to the bit, without looking at the clock."""
+        earlier = earlier.as_earlier() if isinstance(earlier, SearchResult) else earlier
+        return self._search(self._data(X, y, sample_weight, groups), Clock(), earlier)
+
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
-        hooks: Hooks = getattr(self, "_hooks", Hooks())
-        clock = hooks.clock or Clock(positive("budget", self.budget))
-        begun = clock.elapsed()
+        return self._search(
+            self._data(X, y, sample_weight, groups), Clock(positive("budget", self.budget)), stacklevel=4
+        )
+
+    def _search(
+        self,
+        data: TrainingData,
+        clock: Clock | None = None,
+        earlier: Earlier | None = None,
+        report: bool = False,
+        stacklevel: int = 3,
+    ) -> Any:
+        options = self._options()
+        with self._watching(options) as callbacks:
+            result = fit_search(
+                data, options, callbacks, clock=clock, earlier=earlier, report=report, stacklevel=stacklevel
+            )
+        self._publish(result)
+        return self
+
+    def _options(self) -> SearchOptions:
+        return SearchOptions(
+            space=self.space, strategy=self.strategy, recipes=self.recipes, budget=self.budget, cv=self.cv,
+            scoring=self.scoring, seeds=self.seeds, epochs=self.epochs, ensemble=self.ensemble, refit=self.refit,
+            threads=threads_of(self.n_jobs), seed=seed_of(self.random_state),
+        )  # fmt: skip
+
+    def _data(self, X: Any, y: Any, sample_weight: Any, groups: Any, schema: Schema | None = None) -> TrainingData:
+        """What was given, checked."""
         yes_or_no("ensemble", self.ensemble)
         table, plain = self._table(X)
         task, target = self._encode_target(y, len(table))
         weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)
         self._check_rows(task, target, weight)
-        seed = seed_of(self.random_state)
-        schema = Schema.of(table, plain=plain)
-        given, table = table, schema.check(table)
-        metric = find_metric(self.scoring, task, getattr(self, "classes_", None))
-        data = Data(task, schema, table, target, weight, groups)
-        folds = default_folds(len(target), schema)
-        repeats = hooks.repeats or default_repeats(len(target), clock.budget, schema)
-        effort = self._begin(data, metric, clock, hooks, (folds, repeats), seed)
-        if effort.rows is not None:
-            data = data.take(draw_rows(target, task, effort.rows, seed))
-        if effort.folds is not None:
-            folds, repeats = effort.folds, 1
-        rows = X if effort.rows is None else data.table
-        pairs, cv_name = make_folds(self.cv, task, rows, data.target, groups, seed % (1 << 32), folds, repeats)
-        metric.check(task, data.target, data.weight, [valid for _, valid in pairs])
-        encodings = effort.encodings or (ENCODINGS if clock.budget is None else encodings_of(self.space))
-        problem = self._problem(data, pairs, encodings)
-        encoded = clock.elapsed()
-        wants_refit = self._wants_refit(pairs)
-        search, space = self._search(problem, metric, clock, seed, hooks, wants_refit)
-        trained = clock.elapsed()
-        everything = np.arange(len(data.target))
-        refit = self._problem(data, [(everything, everything)], encodings) if wants_refit else None
-        outcome, effort = self._conclude(search, hooks, effort, refit, group_of_rows(groups, problem))
-        self._publish(search, outcome)
-        phases = {
-            "encoding": encoded - begun,
-            "search": trained - encoded,
-            "ensemble and honest score": clock.elapsed() - trained,
-        }
-        target_name = plain_name(y, getattr(self, "target_name_", None)) or "y"
-        self._run = Run(search, outcome, cv_name, space, phases, seed, repeats, given, target_name, effort)
-        return self
-
-    def _problem(self, data: Data, pairs: list[Pair], encodings: tuple[str, ...]) -> Problem:
-        given = (data.task, data.schema, data.table, data.target, pairs, data.weight, self._class_weight(data.target))
-        return make_problem(*given, encodings)
-
-    def _begin(
-        self, data: Data, metric: Metric, clock: Clock, hooks: Hooks, usual: tuple[int, int], seed: int
-    ) -> Effort:
-        """What to go without, where the time is short; as an earlier run did, if that is repeated."""
-        if hooks.effort is not None or hooks.repeat is not None or clock.budget is None:
-            return hooks.effort or Effort()
-        limits = self._limits(default_epochs(len(data.target)), seed)
-        encodings = None if self.space is None else encodings_of(self.space)
-        return what_to_leave_out(data, self.cv, usual, metric, limits, clock, hooks.report, hooks.say, encodings)
-
-    def _limits(self, epochs: int, seed: int) -> Limits:
-        return Limits(
-            recipes=whole("recipes", self.recipes, 1) or 1, seeds=whole("seeds", self.seeds, 1) or 1,
-            finalists=FINALISTS, default_epochs=epochs, threads=threads_of(self.n_jobs), seed=seed,
+        schema = schema or Schema.of(table, plain=plain, kinds=self.kinds)
+        return TrainingData(
+            task, schema, schema.check(table), target, weight, groups, getattr(self, "classes_", None),
+            getattr(self, "class_weight", None), X, table,
+            plain_name(y, getattr(self, "target_name_", None)) or "y",
         )  # fmt: skip
 
-    def _search(
-        self, problem: Problem, metric: Metric, clock: Clock, seed: int, hooks: Hooks, refit: bool
-    ) -> tuple[Search, dict[str, str]]:
-        """Run the strategy, or an earlier run again; and the space in words."""
-        epochs = whole("epochs", self.epochs, 1) or default_epochs(problem.n_rows)
-        budget, before = clock.budget, clock.elapsed()
-        again = 0.2 * budget if budget is not None and refit else 0.0
-        if budget is not None:
-            clock.reserve = min(0.25 * budget, 0.5 + 0.025 * budget) + again
-        with self._watching(hooks, metric.name, budget) as watcher:
-            search = Search(problem, metric, self._limits(epochs, seed), clock, watcher, hooks.keep_on_interrupt)
-
-            def keep_back() -> None:
-                passes = measure_passes(search, hooks.report)
-                if passes is not None:
-                    known, rows = len(search.best_candidates()), len(search.sample_rows)
-                    last = min(again, refit_seconds(search, before)) if refit else 0.0
-                    clock.reserve = last + passes.reserve(clock.budget or 0.0, hooks.report, known, rows)
-
-            if budget is not None and hooks.repeat is None:
-                search.keep_back = keep_back
-            space, first = self._space(search, epochs, warm_up=budget is not None and hooks.repeat is None)
-            if hooks.repeat is not None:
-                search.repeat(hooks.repeat)
-            else:
-                search.run(find_strategy(self.strategy, space, seed, first, problem.n_rows))
-        tried = [candidate.recipe for candidate in search.candidates]
-        words = space.describe(tried) if isinstance(space, Space) else {"members": f"{len(space)} given"}
-        return search, words
-
-    def _conclude(
-        self, search: Search, hooks: Hooks, effort: Effort, refit: Problem | None, group: np.ndarray | None
-    ) -> tuple[Outcome, Effort]:
-        """Ensemble and honest score, with as much effort as there is time for; and that effort."""
-        clock, seconds, ended = search.clock, 0.0, search.clock.hurried
-        bootstraps = None if ended and hooks.repeat is not None else hooks.bootstraps  # cut short, it repeats nothing
-        plan = ended or (clock.budget is not None and hooks.repeat is None)
-        passes = measure_passes(search, hooks.report) if plan else None
-        if passes is not None:
-            rows, sampled = int((search.problem.loss_weight > 0).sum()), len(search.sample_rows)
-            last, seconds = finish(
-                passes, clock.time_left(), hooks.report, len(search.best_candidates()), rows, sampled
-            )
-            effort = replace(effort, candidates=last.candidates, ensemble_rows=last.ensemble_rows, sampled=last.sampled)
-        elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
-            bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), FEWEST_BOOTSTRAPS, BOOTSTRAPS))
-        # Several threads would sum in another order: bits would depend on their number.
-        with threadpool_limits(1, "blas"):
-            outcome = conclude(
-                search, self.ensemble, seconds, refit, group, bootstraps, effort, lambda: clock.hurried and not ended
-            )
-        return outcome, effort
-
-    def _space(self, search: Search, epochs: int, warm_up: bool) -> tuple[Space | list[Recipe], list[Recipe]]:
-        """Where recipes come from, and those to be tried first."""
-        problem = search.problem
-        encodings = list(problem.inputs)
-        if self.space is not None:
-            return check_space(self.space, encodings), []
-        batch_size = min(32, max(8, problem.n_rows // 8))
-        if warm_up:
-            search.warm_up(anchors(epochs, batch_size, encodings))
-            epochs = search.fitting_epochs(epochs, HALVING)
-        space = default_space(problem.n_rows, problem.task.kind == CLASSIFICATION, encodings, epochs)
-        return space, anchors(epochs, batch_size, encodings)
-
     @contextmanager
-    def _watching(self, hooks: Hooks, metric: str, budget: float | None) -> Iterator[Watcher | None]:
-        """With `verbose`, progress on the screen."""
-        if hooks.watcher is not None or not self.verbose:
-            yield hooks.watcher
+    def _watching(self, options: SearchOptions) -> Iterator[Callbacks]:
+        """The user's callbacks; with `verbose`, progress on the screen as well."""
+        callbacks = Callbacks(self.callbacks)
+        if not self.verbose:
+            yield callbacks
             return
         from shoal.search.screen import Screen
 
-        with Screen(metric, budget) as screen:
+        with Screen("score", options.budget) as screen:
+            callbacks.callbacks.append(_Drawing(screen))
+            yield callbacks
 
-            def watch(progress: Progress) -> bool:
-                screen.watch(progress)
-                screen.draw()
-                return False
-
-            yield watch
-
-    def _wants_refit(self, pairs: list[Pair]) -> bool:
-        """By default only where folds train on very different parts of the data, as those of time series do."""
-        if self.refit in (True, False):
-            return bool(self.refit)
-        if self.refit != "auto":
-            raise ValueError(f"refit must be True, False or 'auto'; got {self.refit!r}")
-        sizes = [len(train) for train, _ in pairs]
-        return min(sizes) < 0.5 * max(sizes)
-
-    def _publish(self, search: Search, outcome: Outcome) -> None:
+    def _publish(self, result: SearchResult) -> None:
+        outcome = result.outcome
+        self.result_ = result
         self.model_ = outcome.model
         self._board = outcome.board
         self.best_member_ = outcome.best.recipe.member
@@ -270,7 +197,7 @@ class _ShoalEstimator(BaseEstimator):
         self.honest_score_ = outcome.honest
         self.cv_results_ = cv_results(outcome)
         self.luck_ = variance_shares(outcome.groups)
-        self.n_networks_ = len(search.candidates) * len(search.problem.folds)
+        self.n_networks_ = len(result.candidates) * len(result.problem.folds)
         self.schema_ = outcome.model.schema
         self.ensemble_gain_ = outcome.ensemble_score - outcome.best_pooled
 
@@ -292,20 +219,19 @@ class _ShoalEstimator(BaseEstimator):
         from shoal.search.summary import Context, report_data
 
         check_is_fitted(self)
-        run: Run | None = getattr(self, "_run", None)
-        if run is None:
+        result: SearchResult | None = getattr(self, "result_", None)
+        if result is None:
             raise ValueError(
                 "report needs what happened in the search, which files and pickles of a model do not hold; call it "
                 "after fit, before saving (`shoal search` writes report.html beside its model)"
             )
-        context = Context(title or f"{len(run.table):,} rows", run.target, budget=self.budget)
-        return write_search_page(report_data(self, run.table, context), Path(path))
+        context = Context(title or f"{len(result.table):,} rows", result.target, budget=self.budget)
+        return write_search_page(report_data(self, result.table, context), Path(path))
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles hold what prediction and reading the results need, not every network that was ever trained."""
         state = dict(super().__getstate__())
-        for name in ("_run", "_hooks"):
-            state.pop(name, None)
+        state.pop("result_", None)
         return state
 
     # ---- predicting ----
@@ -317,6 +243,7 @@ class _ShoalEstimator(BaseEstimator):
     def _table(self, X: Any) -> tuple[Table, bool]:
         """Of training data. Frames keep their columns' types; arrays are numbers, checked as scikit-learn does."""
         self.__dict__.pop("_reading", None)  # of the file of an earlier fit
+        X = rows_as_columns(X)
         if isinstance(X, Table) or type(X) is dict:
             table = Table.of(X)
             self.n_features_in_ = len(table.names)
@@ -331,9 +258,6 @@ class _ShoalEstimator(BaseEstimator):
             return table, False
         array = validate_data(self, X, reset=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
         return Table.of(array), True
-
-    def _class_weight(self, target: np.ndarray) -> np.ndarray:
-        return np.ones(len(target))
 
     def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
         raise NotImplementedError
@@ -358,6 +282,20 @@ class _ShoalEstimator(BaseEstimator):
         return tags
 
 
+class _Drawing:
+    """Shows progress where fit was called."""
+
+    def __init__(self, screen: Any) -> None:
+        self.screen = screen
+
+    def started(self, started: Started) -> None:
+        self.screen.metric = started.metric
+
+    def progress(self, progress: Progress) -> None:
+        self.screen.watch(progress)
+        self.screen.draw()
+
+
 class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
     """Search for networks that tell classes apart, and combine the best of them.
 
@@ -376,7 +314,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         self,
         space: Any = None,
         *,
-        strategy: str = "halving",
+        strategy: Any = "halving",
         recipes: int = 100,
         budget: float | None = None,
         cv: Any = None,
@@ -389,10 +327,13 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: bool = False,
+        kinds: Any = None,
+        callbacks: Any = None,
     ) -> None:
         super().__init__(
             space, strategy=strategy, recipes=recipes, budget=budget, cv=cv, scoring=scoring, seeds=seeds,
             epochs=epochs, ensemble=ensemble, refit=refit, n_jobs=n_jobs, random_state=random_state, verbose=verbose,
+            kinds=kinds, callbacks=callbacks,
         )  # fmt: skip
         self.class_weight = class_weight
 
@@ -426,15 +367,6 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
             raise ValueError(
                 f"a classifier needs at least 2 classes; the target has 1 class: {self.classes_[target[0]]!s}"
             )
-
-    def _class_weight(self, target: np.ndarray) -> np.ndarray:
-        from sklearn.utils.class_weight import compute_sample_weight
-
-        if self.class_weight is None:
-            return np.ones(len(target))
-        if target.ndim == 1:
-            return np.asarray(compute_sample_weight(self.class_weight, self.classes_[target]))
-        return np.asarray(compute_sample_weight(self.class_weight, target))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -18,19 +18,7 @@ from shoal.metrics.find import find_metric
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.search.candidates import epoch_cost
-from shoal.search.loop import (
-    FEWEST_PER_ROUND,
-    FINALISTS,
-    LARGEST_ROUND,
-    MOST_PER_ROUND,
-    SAMPLE_CELLS,
-    SEEDS_SHARE,
-    Clock,
-    Limits,
-    Search,
-    shortened,
-    work_share,
-)
+from shoal.search.loop import Search, drain
 from shoal.search.problem import (
     LARGEST_INPUTS,
     Problem,
@@ -41,8 +29,20 @@ from shoal.search.problem import (
     make_folds,
     make_problem,
 )
+from shoal.search.schedule import (
+    FEWEST_PER_ROUND,
+    FINALISTS,
+    MOST_PER_ROUND,
+    SEEDS_SHARE,
+    Limits,
+    fitting_recipes,
+    most_sampled,
+    shortened,
+    work_share,
+)
 from shoal.search.space import Recipe, default_space
 from shoal.search.strategies import HALVING, Listed, anchors, find_strategy
+from shoal.search.timing import Clock
 from shoal.tables.schema import Schema
 from shoal.tables.target import Question
 
@@ -156,8 +156,8 @@ def _rate(problem: Problem, metric: Metric, wish: Wish) -> float:
         recipes=1, seeds=1, finalists=1, default_epochs=TRIAL_EPOCHS, threads=wish.threads, seed=wish.seed
     )  # fmt: skip
     search = Search(problem, metric, limits, Clock(TRIAL_SECONDS))
-    search.run(Listed(_first(problem, TRIAL_EPOCHS)))
-    return max(search.training_seconds, 1e-6) / max(search.spent, 1.0)
+    drain(search.run(Listed(_first(problem, TRIAL_EPOCHS))))
+    return max(search.costs.training_seconds, 1e-6) / max(search.costs.spent, 1.0)
 
 
 def _first(problem: Problem, epochs: int) -> list[Recipe]:
@@ -186,10 +186,9 @@ def _memory(problem: Problem, recipes: list[Recipe], rows: int, folds: int, coun
     outputs = problem.task.n_outputs
     matrices = sum(min(4 * width * rows * folds, LARGEST_INPUTS) for width in widths.values())
     parameters = [int(Layout([r.member], widths[r.encoding], outputs).counts.sum()) for r in recipes]
-    fitting = int(LARGEST_ROUND / (16 * 128 * (max(widths.values()) + 128 + outputs) * folds))
-    together = min(count, MOST_PER_ROUND, max(fitting, FEWEST_PER_ROUND))
+    together = min(count, MOST_PER_ROUND, fitting_recipes(max(widths.values()), outputs, folds))
     networks = together * folds * float(np.mean(parameters)) * 12
-    sample = min(rows, max(500, SAMPLE_CELLS // outputs)) * outputs
+    sample = min(rows, most_sampled(outputs)) * outputs
     predictions = together * rows * outputs * 12 + count * sample * 12
     return int(peak_memory() + 2 * 8 * rows * len(problem.schema.columns) + matrices + networks + predictions)
 

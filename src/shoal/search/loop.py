@@ -1,136 +1,87 @@
-"""The search itself: rounds of recipes, trained rung by rung as one population, until the work or the time is done.
+"""The search: propose recipes, train them to a rung, assess them, drop the worse, go on.
 
-What was done is written down as it happens (`Search.log`), so that a run that was ended by the clock can be repeated to
-the bit without one.
+`Search.run` is a generator: it gives back control after each rung, so that anyone can watch it, step it or end it.
+What was done is written down as it happens (`Search.log`), so that a run that was ended by the clock can be repeated
+to the bit without one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from shoal.metrics.metric import Metric
-from shoal.search.candidates import Candidate, Pool, candidate_cost
+from shoal.search.callbacks import Callbacks, Progress, RungEnded
+from shoal.search.candidates import Candidate, Pool
 from shoal.search.log import LogEntry, read_recipes
 from shoal.search.problem import Problem
+from shoal.search.schedule import (
+    FEWEST_PER_ROUND,
+    MOST_PER_ROUND,
+    ROUNDS,
+    SEEDS_SHARE,
+    Costs,
+    Limits,
+    choose_sample,
+    largest_round,
+    shortened,
+)
 from shoal.search.space import Recipe
-from shoal.search.strategies import TO_THE_END, Listed, Rung, Strategy
+from shoal.search.strategies import TO_THE_END, Rung, Strategy
 from shoal.search.timing import Clock
+from shoal.search.training import Control
 
-LARGEST_ROUND = 1 << 31  # bytes of weights and moments that a round may take
-FEWEST_PER_ROUND = 4
-MOST_PER_ROUND = 400
 ONE_EPOCH: tuple[Rung, ...] = ((0.0, 1.0),)
-WANTED_RECIPES = 60  # that should fit into a budget; recipes are made shorter for it
-ROUNDS = 5  # aimed at, with a budget
 KEPT_CANDIDATES = 128  # finished candidates whose weights and whole predictions are kept for the ensemble
-SAMPLE_CELLS = 1 << 15  # rows times outputs of each candidate's predictions kept for honest estimates
-SEEDS_SHARE = 0.15  # of the time, for more seeds of the best
-MORE_SEEDS = "more seeds"
-FINALISTS = 6  # recipes that get more seeds
-ASSESSED_CELLS = 1 << 24  # rows times outputs times candidates that are assessed at a time
 LATE_SHARE = 0.3  # of the time kept back that assessing may use up
+MEASURING, SEARCHING, MORE_SEEDS, REPEATING = "measuring", "searching", "more seeds", "repeating"
+INTERRUPTED, BUDGET = "interrupted", "budget"  # why a search ended early
 
-
-@dataclass
-class Progress:
-    """What a watcher is told, several times a second."""
-
-    stage: str
-    share: float  # of the whole search, 0 to 1
-    candidates: int  # recipes with a result
-    best: Candidate | None
-
-
-Watcher = Callable[[Progress], bool]  # True: end the search now, with the best so far
-
-
-@dataclass
-class Limits:
-    """How much is to be done, where the clock does not decide."""
-
-    recipes: int
-    seeds: int
-    finalists: int
-    default_epochs: int
-    threads: int | None
-    seed: int
+Rungs = Generator[RungEnded, None, None]
 
 
 class Search:
-    """Runs a strategy on a problem."""
+    """What has been tried on a problem, and how to go on. Time comes from the clock that it is given."""
 
     def __init__(
-        self,
-        problem: Problem,
-        metric: Metric,
-        limits: Limits,
-        clock: Clock,
-        watcher: Watcher | None = None,
-        keep_on_interrupt: bool = False,
+        self, problem: Problem, metric: Metric, limits: Limits, clock: Clock, callbacks: Callbacks | None = None
     ) -> None:
         self.problem, self.metric, self.limits, self.clock = problem, metric, limits, clock
-        self.watcher, self.keep_on_interrupt = watcher, keep_on_interrupt
-        self.keep_back: Callable[[], None] | None = None  # asked after each round to set the clock's reserve
+        self.callbacks = callbacks or Callbacks()
+        self.after_round: Callable[[], None] | None = None  # told after each round, to set the clock's reserve
         self.candidates: list[Candidate] = []
         self.log: list[dict[str, Any]] = []
-        self.rate = 0.0  # seconds per unit of cost, as measured last
-        self.spent = 0.0  # cost of all training so far
-        self.planned = 0.0  # cost of all rounds begun so far, and of the seeds to come
-        self.network_epochs = 0
-        self.ended = ""  # why it ended early: "budget" or "interrupted"
-        self.training_seconds = 0.0
-        self.sample_rows = self._choose_sample()
+        self.costs = Costs(problem, limits)
+        self.ended = ""  # why it ended early
+        self.sample_rows = choose_sample(problem, limits.seed)
 
     # ---- the whole ----
 
-    def warm_up(self, recipes: Sequence[Recipe]) -> None:
-        """One epoch of a few recipes to learn the speed; of the first, whatever the clock says, to have a result."""
-        with self._early_end():
-            self.round(recipes[:1], ONE_EPOCH, "measuring", must=True)
-            if len(recipes) > 1:
-                self.round(recipes[1:], ONE_EPOCH, "measuring")
-
-    def fitting_epochs(self, epochs: int, rungs: Sequence[Rung]) -> int:
-        """As many of these epochs as leave time for enough recipes; known after a warm-up."""
-        if not self.rate or self.ended:
-            return epochs
-        each = self.rate * float(
-            np.mean([candidate_cost(self.problem, candidate.recipe) for candidate in self.candidates])
-        )
-        return shortened(epochs, rungs, self.clock.left() / max(each, 1e-12))
-
-    def run(self, strategy: Strategy) -> None:
-        """All rounds, then more seeds of the best."""
+    def run(self, strategy: Strategy) -> Rungs:
+        """All rounds of a strategy, then more seeds of the best."""
         if self.ended:
             return
         with self._early_end():
-            if self.clock.budget is None:
-                self._rounds_by_count(strategy)
-            else:
-                self._rounds_by_time(strategy)
-            self._more_seeds()
+            for recipes in self._proposals(strategy):
+                known = self.clock.budget is None or self.costs.rate > 0
+                rungs = strategy.rungs if known else (*ONE_EPOCH, *strategy.rungs)
+                tried = yield from self._round(recipes, rungs, SEARCHING, must=not known)
+                strategy.learn(tried)
+            for recipes in self._finalists():
+                yield from self._round(recipes, TO_THE_END, MORE_SEEDS)
 
-    @contextmanager
-    def _early_end(self) -> Iterator[None]:
-        """The clock ends the search here; so does Ctrl-C, if what is known is to be kept."""
-        try:
-            yield
-        except _EndedEarly as end:
-            self.ended = str(end)
-        except KeyboardInterrupt:
-            self.ended = "interrupted"
-            if not self.keep_on_interrupt:
-                raise
-        if self.clock.hurried:  # between two rounds, perhaps
-            self.ended = "interrupted"
+    def warm_up(self, recipes: Sequence[Recipe]) -> Rungs:
+        """One epoch of a few recipes to learn the speed; of the first, whatever the clock says, to have a result."""
+        with self._early_end():
+            yield from self._round(recipes[:1], ONE_EPOCH, MEASURING, must=True)
+            if len(recipes) > 1:
+                yield from self._round(recipes[1:], ONE_EPOCH, MEASURING)
 
-    def repeat(self, log: Iterable[dict[str, Any]]) -> None:
+    def repeat(self, log: Iterable[dict[str, Any]]) -> Rungs:
         """Do again what an earlier search has written down."""
         with self._early_end():
             for earlier in log:
@@ -138,111 +89,138 @@ class Search:
                     for rung in earlier["rungs"]:
                         numbers = [candidates[k].number for k in rung["trained"]]
                         until = dict(zip(numbers, rung["epochs"], strict=True))
-                        done = self._train(pools, until, "repeating", must=True)
+                        trained = self._train(pools, until, REPEATING, must=True)
                         self._check_end(must=True)
                         kept = [candidates[k] for k in rung["kept"]]
-                        entry.write(done, kept)
-                        self._drop(pools, kept)
+                        yield self._rung_ended(pools, entry, REPEATING, trained, kept)
 
-    def _rounds_by_count(self, strategy: Strategy) -> None:
-        left = self.limits.recipes
-        known_list = isinstance(strategy, Listed)
-        while left > 0 or known_list:
-            recipes = strategy.propose(
-                self._round_limit() if known_list else min(left, self._round_limit()), self.candidates
-            )
+    def end(self) -> None:
+        """End it soon, with the best so far."""
+        self.ended = INTERRUPTED
+        self.clock.hurry()
+
+    def fitting_epochs(self, epochs: int, rungs: Sequence[Rung]) -> int:
+        """As many of these epochs as leave time for enough recipes; known after a warm-up."""
+        if not self.costs.rate or self.ended:
+            return epochs
+        each = self.costs.epoch_seconds([candidate.recipe for candidate in self.candidates])
+        return shortened(epochs, rungs, self.clock.left() / max(each, 1e-12))
+
+    @contextmanager
+    def _early_end(self) -> Iterator[None]:
+        """The clock, a callback or Ctrl-C may end what is inside; Ctrl-C goes on to whoever called."""
+        try:
+            yield
+        except _EndedEarly as end:
+            self.ended = str(end)
+        except KeyboardInterrupt:
+            self.ended = INTERRUPTED
+            raise
+        if self.clock.hurried:  # between two rounds, perhaps
+            self.ended = INTERRUPTED
+
+    # ---- what to try next ----
+
+    def _proposals(self, strategy: Strategy) -> Iterator[list[Recipe]]:
+        """The recipes of each round."""
+        return self._by_count(strategy) if self.clock.budget is None else self._by_time(strategy)
+
+    def _by_count(self, strategy: Strategy) -> Iterator[list[Recipe]]:
+        """So many recipes as were asked for; all that there are, where the strategy tries everything."""
+        most, left = largest_round(self.problem), self.limits.recipes
+        while left > 0 or strategy.exhaustive:
+            recipes = strategy.propose(most if strategy.exhaustive else min(left, most), self.candidates)
             if not recipes:
-                break
-            strategy.learn(self.round(recipes, strategy.rungs, "searching"))
+                return
+            yield recipes
             left -= len(recipes)
 
-    def _rounds_by_time(self, strategy: Strategy) -> None:
+    def _by_time(self, strategy: Strategy) -> Iterator[list[Recipe]]:
         """Rounds until the time is up, but for the share kept for more seeds."""
         rounds = 0
         kept = SEEDS_SHARE * self.clock.left() if self.limits.seeds > 1 else 0.0
         while True:
             left = self.clock.left() - kept
             recipes = self._propose_for(strategy, left / max(1, ROUNDS - rounds))
-            if not recipes or (rounds and self.seconds(recipes, strategy.rungs) > 1.5 * left):
+            if not recipes or (rounds and self.costs.seconds(recipes, strategy.rungs) > 1.5 * left):
                 return
-            rungs = strategy.rungs if self.rate else (*ONE_EPOCH, *strategy.rungs)
-            strategy.learn(self.round(recipes, rungs, "searching", must=not self.rate))
+            yield recipes
             rounds += 1
 
     def _propose_for(self, strategy: Strategy, seconds: float) -> list[Recipe]:
         """Recipes that take about so long, at the speed measured last; a few, while it is not known."""
         recipes: list[Recipe] = []
-        most = min(MOST_PER_ROUND, self._round_limit())
+        most = min(MOST_PER_ROUND, largest_round(self.problem))
         while len(recipes) < most:
             more = strategy.propose(min(FEWEST_PER_ROUND, most - len(recipes)), self.candidates)
             recipes += more
-            if not more or not self.rate or self.seconds(recipes, strategy.rungs) >= seconds:
+            if not more or not self.costs.rate or self.costs.seconds(recipes, strategy.rungs) >= seconds:
                 break
         return recipes
 
-    def _more_seeds(self) -> None:
+    def _finalists(self) -> Iterator[list[Recipe]]:
         """The best recipes again with other seeds: what is left of their lead is not luck."""
         best = self.best_candidates()
         while True:
             chosen = self._without_enough_seeds(best)[: self.limits.finalists]
+            if chosen and self.clock.budget is not None:
+                each = self.costs.seconds([candidate.recipe for candidate in chosen], TO_THE_END) / len(chosen)
+                chosen = chosen[: max(0, int(self.clock.left() / each))]
             if not chosen:
                 return
-            if self.clock.budget is not None:
-                each = self.seconds([candidate.recipe for candidate in chosen], TO_THE_END) / len(chosen)
-                chosen = chosen[: max(0, int(self.clock.left() / each))]
-                if not chosen:
-                    return
-            recipes = [self._with_new_seed(candidate.recipe) for candidate in chosen]
-            self.round(recipes, TO_THE_END, MORE_SEEDS)
+            yield [self._with_new_seed(candidate.recipe) for candidate in chosen]
             best = best[: self.limits.finalists] if self.clock.budget is None else self.best_candidates()
 
     def _without_enough_seeds(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         counts: dict[Recipe, int] = {}
         for candidate in self.candidates:
             counts[candidate.key] = counts.get(candidate.key, 0) + candidate.finished
-        found, seen = [], set()
+        found: dict[Recipe, Candidate] = {}
         for candidate in candidates[: self.limits.finalists]:
-            if counts[candidate.key] < self.limits.seeds and candidate.key not in seen:
-                seen.add(candidate.key)
-                found.append(candidate)
-        return found
+            if counts[candidate.key] < self.limits.seeds:
+                found.setdefault(candidate.key, candidate)
+        return list(found.values())
 
     def _with_new_seed(self, recipe: Recipe) -> Recipe:
-        taken = {candidate.recipe.member.seed for candidate in self.candidates if candidate.key == recipe.key}
-        seed = max(taken) + 1
+        seed = max(candidate.recipe.member.seed for candidate in self.candidates if candidate.key == recipe.key) + 1
         return Recipe(recipe.member.replace(seed=seed if seed < 1 << 62 else 0), recipe.encoding)
 
     # ---- one round ----
 
-    def round(
+    def _round(
         self, recipes: Sequence[Recipe], rungs: Sequence[Rung], stage: str, must: bool = False
-    ) -> list[Candidate]:
-        """Train new recipes rung by rung; after each, the better share goes on from where it stands."""
+    ) -> Generator[RungEnded, None, list[Candidate]]:
+        """Train new recipes rung by rung; after each, the better share goes on from where it stands.
+
+        `must`: the first rung is trained whatever the clock says.
+        """
         with self._new_round(recipes) as (candidates, pools, entry):
-            work = sum(candidate_cost(self.problem, candidate.recipe) * candidate.target for candidate in candidates)
             if stage != MORE_SEEDS:  # known to come, and counted, since the first round
-                seeds = 0.0 if self.planned else (self.limits.seeds - 1) * self.limits.finalists / len(candidates)
-                self.planned += work * (work_share(rungs) + seeds)
+                self.costs.plan(candidates, rungs)
             going = candidates
             for k, (share, kept) in enumerate(rungs):
-                until = {
-                    candidate.number: [_epochs_at(share, candidate)] * len(self.problem.folds) for candidate in going
-                }
+                first = must and k == 0
+                until = {one.number: [_epochs_at(share, one)] * len(self.problem.folds) for one in going}
+                trained = self._train(pools, until, stage, must=first)
+                self._check_end(first)
                 last = k + 1 == len(rungs)
-                done = self._train(pools, until, stage, must=must and k == 0)
-                self._check_end(must and k == 0)
-                going = done if last else self._best(done, max(1, round(kept * len(going))))
-                entry.write(done, going)
-                self._drop(pools, going)
+                going = trained if last else _best(trained, max(1, round(kept * len(going))))
+                yield self._rung_ended(pools, entry, stage, trained, going)
                 if not going:
                     break
+                self._check_end(must=True)
         return candidates
 
     @contextmanager
     def _new_round(self, recipes: Sequence[Recipe]) -> Iterator[tuple[list[Candidate], list[Pool], LogEntry]]:
         """Candidates of new recipes, their pools, and the entry of the log that says what was done, however it ends."""
         candidates = self._new_candidates(recipes)
-        pools = self._pools(candidates)
+        encodings = {candidate.recipe.encoding for candidate in candidates}
+        pools = [
+            Pool(self.problem, encoding, [one for one in candidates if one.recipe.encoding == encoding])
+            for encoding in self.problem.inputs
+            if encoding in encodings
+        ]
         entry = LogEntry(candidates)
         self.log.append(entry.content)
         try:
@@ -252,22 +230,9 @@ class Search:
             entry.write_end([candidate for pool in pools for candidate in pool.candidates])
             raise
         finally:
-            self._end_round()
-            if self.keep_back is not None and not self.ended:
-                self.keep_back()
-
-    def _settle(self, pools: Sequence[Pool]) -> None:
-        """After an early end: where nothing else is there to give, take networks as they stand; else leave them out."""
-        stale = {candidate.number for pool in pools for candidate in pool.moved_on()}
-        needed = not any(candidate.number not in stale for candidate in self.best_candidates())
-        for pool in pools:
-            moved = [candidate for candidate in pool.moved_on() if needed and (pool.epochs_of(candidate) > 0).all()]
-            if moved:
-                pool.assess(moved, self.metric, self.limits.threads)
-                for candidate in moved:
-                    candidate.sample = None if candidate.prediction is None else candidate.prediction[self.sample_rows]
-            left_out = {candidate.number for candidate in pool.moved_on()}
-            pool.keep([candidate for candidate in pool.candidates if candidate.number not in left_out])
+            self._keep_best()
+            if self.after_round is not None and not self.ended:
+                self.after_round()
 
     def _new_candidates(self, recipes: Sequence[Recipe]) -> list[Candidate]:
         default = self.limits.default_epochs
@@ -279,72 +244,63 @@ class Search:
         self.candidates.extend(candidates)
         return candidates
 
-    def _pools(self, candidates: Sequence[Candidate]) -> list[Pool]:
-        encodings = [
-            encoding
-            for encoding in self.problem.inputs
-            if any(candidate.recipe.encoding == encoding for candidate in candidates)
-        ]
-        return [
-            Pool(self.problem, encoding, [u for u in candidates if u.recipe.encoding == encoding])
-            for encoding in encodings
-        ]
-
     def _train(self, pools: Sequence[Pool], until: dict[int, list[int]], stage: str, must: bool) -> list[Candidate]:
         """Train candidates of several pools and assess them; those that were trained as far as asked, in order."""
         done: list[Candidate] = []
         for pool in pools:
-            mine = {
-                candidate.number: until[candidate.number] for candidate in pool.candidates if candidate.number in until
-            }
+            mine = {one.number: until[one.number] for one in pool.candidates if one.number in until}
             if not mine:
                 continue
             begun = self.clock.now()
             before = {candidate.number: candidate.epochs for candidate in pool.candidates}
-            ended = pool.train(mine, self.limits.threads, self.limits.seed, lambda: self._ask(stage, must))
-            ended = self._assess(pool, ended, must or not self.best_candidates())
-            if ended:
-                self._account(ended, before, self.clock.now() - begun)
-            done.extend(ended)
+            trained = pool.train(
+                mine, self.metric, self.sample_rows, self.limits.seed, self.limits.threads, self._control(stage, must)
+            )
+            if trained:
+                self.costs.account(trained, before, self.clock.now() - begun)
+            done.extend(trained)
             if self.ended or (self.clock.left() <= 0 and not must):
                 break
         return sorted(done, key=lambda candidate: candidate.number)
 
-    def _assess(self, pool: Pool, candidates: Sequence[Candidate], must: bool) -> list[Candidate]:
-        """Assess candidates, a few at a time, for they take memory and time; some are left out when that is up."""
-        rows = self.problem.n * self.problem.task.n_outputs
-        step = max(1, ASSESSED_CELLS // rows)
-        late = -LATE_SHARE * self.clock.reserve
-        for start in range(0, len(candidates), step):
-            if start and not must and self.clock.left() < late:
-                return list(candidates[:start])
-            pool.assess(candidates[start : start + step], self.metric, self.limits.threads)
-        return list(candidates)
+    def _control(self, stage: str, must: bool) -> Control:
+        """Training ends when a callback says so or the time is up; with `must`, only the former."""
+        needed = must or not self.best_candidates()
+        latest = -LATE_SHARE * self.clock.reserve
 
-    def _account(self, candidates: Sequence[Candidate], before: dict[int, int], seconds: float) -> None:
-        """Share out the time by work: an engine trains many networks at a time and cannot say what each one took."""
-        costs = np.array(
-            [candidate_cost(self.problem, u.recipe) * max(u.epochs - before[u.number], 0) for u in candidates]
-        )
-        total = max(float(costs.sum()), 1e-300)
-        for candidate, cost in zip(candidates, costs, strict=True):
-            candidate.seconds += seconds * cost / total
-            if candidate.prediction is not None:
-                candidate.sample = candidate.prediction[self.sample_rows]
-            self.network_epochs += (candidate.epochs - before[candidate.number]) * len(self.problem.folds)
-        self.rate = seconds / total
-        self.spent += total
-        self.training_seconds += seconds
+        def stop() -> bool:
+            if self.callbacks.tell("progress", self._progress(stage)):
+                self.end()
+                return True
+            return self.clock.left() <= 0 and not must
 
-    def _drop(self, pools: Sequence[Pool], going: Sequence[Candidate]) -> None:
-        staying = {candidate.number for candidate in going}
+        return Control(stop, lambda: not needed and self.clock.left() < latest)
+
+    def _rung_ended(
+        self, pools: Sequence[Pool], entry: LogEntry, stage: str, trained: list[Candidate], kept: list[Candidate]
+    ) -> RungEnded:
+        """Write the rung down, and drop the weights of those that do not go on."""
+        entry.write(trained, kept)
+        staying = {candidate.number for candidate in kept}
         for pool in pools:
             for candidate in pool.candidates:
                 if candidate.number not in staying:
                     candidate.prediction = None
-            pool.keep(going)
+            pool.keep(kept)
+        return RungEnded(stage, trained, kept)
 
-    def _end_round(self) -> None:
+    def _settle(self, pools: Sequence[Pool]) -> None:
+        """After an early end: where nothing else is there to give, take networks as they stand; else leave them out."""
+        stale = {candidate.number for pool in pools for candidate in pool.moved_on()}
+        needed = not any(candidate.number not in stale for candidate in self.best_candidates())
+        for pool in pools:
+            moved = [candidate for candidate in pool.moved_on() if needed and (pool.epochs_of(candidate) > 0).all()]
+            if moved:
+                pool.assess(moved, self.metric, self.sample_rows, self.limits.threads)
+            left_out = {candidate.number for candidate in pool.moved_on()}
+            pool.keep([candidate for candidate in pool.candidates if candidate.number not in left_out])
+
+    def _keep_best(self) -> None:
         """Keep weights of the best finished candidates over all rounds, by loss and by score; forget all others."""
         by_loss = self.best_candidates()
         by_score = sorted(by_loss, key=lambda candidate: (-candidate.score, candidate.loss))
@@ -353,84 +309,39 @@ class Search:
         for candidate in self.candidates:
             if candidate.number not in staying:
                 candidate.prediction = None
-        for pool in {id(u.pool): u.pool for u in self.candidates if u.pool is not None}.values():
+        for pool in {id(one.pool): one.pool for one in self.candidates if one.pool is not None}.values():
             pool.keep(best)
 
     # ---- questions ----
 
     def best_candidates(self) -> list[Candidate]:
         """Candidates for the model, best first: finished ones; if there are none, all that have weights."""
-        alive = [
-            candidate
-            for candidate in self.candidates
-            if candidate.pool is not None and candidate.prediction is not None
-        ]
-        finished = [candidate for candidate in alive if candidate.finished] or alive
-        return self._best(finished, len(finished))
-
-    @staticmethod
-    def _best(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-        usable = [candidate for candidate in candidates if np.isfinite(candidate.loss)]
-        return sorted(usable, key=lambda candidate: (candidate.loss, candidate.number))[:count]
-
-    def _ask(self, stage: str, must: bool) -> bool:
-        """Asked by the engine: should training end? Tells the watcher how far things are."""
-        if self.watcher is not None and self.watcher(self._progress(stage)):
-            self.ended = "interrupted"
-            self.clock.hurry()
-            return True
-        return self.clock.left() <= 0 and not must
+        alive = [candidate for candidate in self.candidates if candidate.pool is not None]
+        known = [candidate for candidate in alive if candidate.prediction is not None]
+        finished = [candidate for candidate in known if candidate.finished] or known
+        return _best(finished, len(finished))
 
     def _progress(self, stage: str) -> Progress:
         known = [candidate for candidate in self.candidates if np.isfinite(candidate.loss)]
         best = max(known, key=lambda candidate: (candidate.finished, candidate.score), default=None)
-        if self.clock.budget is not None:
-            share = self.clock.elapsed() / self.clock.budget
-        else:
-            share = min(0.99, self.spent / max(self.planned, 1e-300))
+        budget = self.clock.budget
+        share = self.costs.share_done() if budget is None else self.clock.elapsed() / budget
         return Progress(stage, share, len(known), best)
 
     def _check_end(self, must: bool) -> None:
         if self.ended or (self.clock.left() <= 0 and not must):
-            raise _EndedEarly(self.ended or ("interrupted" if self.clock.hurried else "budget"))
-
-    def _round_limit(self) -> int:
-        """Recipes whose weights and moments fit into LARGEST_ROUND, for networks of middling size."""
-        width = max(encoding.shape[1] for encoding in self.problem.inputs.values())
-        parameters = 128 * (width + 128 + self.problem.task.n_outputs)
-        return max(FEWEST_PER_ROUND, int(LARGEST_ROUND / (16 * parameters * len(self.problem.folds))))
-
-    def seconds(self, recipes: Sequence[Recipe], rungs: Sequence[Rung]) -> float:
-        """Seconds that these recipes would take, at the speed measured last."""
-        work = sum(
-            candidate_cost(self.problem, recipe) * (recipe.member.epochs or self.limits.default_epochs)
-            for recipe in recipes
-        )
-        return max(self.rate * work * work_share(rungs), 1e-9)
-
-    def _choose_sample(self) -> np.ndarray:
-        """Rows whose predictions are kept for every candidate: all of them, or a random part of a long table."""
-        weight = self.problem.valid_weight
-        scored = np.flatnonzero(weight > 0)
-        most = max(500, SAMPLE_CELLS // self.problem.task.n_outputs)
-        if len(scored) <= most:
-            return scored
-        return np.sort(np.random.default_rng(self.limits.seed).choice(scored, most, replace=False))
+            raise _EndedEarly(self.ended or (INTERRUPTED if self.clock.hurried else BUDGET))
 
 
-def shortened(epochs: int, rungs: Sequence[Rung], affordable: float) -> int:
-    """Epochs of the longest recipes, cut so that WANTED_RECIPES of them fit into so many epochs in all."""
-    share = affordable / (WANTED_RECIPES * work_share(rungs) * epochs)
-    return int(np.clip(epochs * share, min(epochs, max(4, epochs // 8)), epochs))
+def drain(rungs: Iterable[RungEnded]) -> None:
+    """Run a search to its end without looking."""
+    for _ in rungs:
+        pass
 
 
-def work_share(rungs: Sequence[Rung]) -> float:
-    """Work of these rungs, as a share of training every candidate to the end."""
-    total, going, before = 0.0, 1.0, 0.0
-    for share, kept in rungs:
-        total += going * (share - before)
-        going, before = going * kept, share
-    return total
+def _best(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    usable = [candidate for candidate in candidates if np.isfinite(candidate.loss)]
+    return sorted(usable, key=lambda candidate: (candidate.loss, candidate.number))[:count]
 
 
 def _epochs_at(share: float, candidate: Candidate) -> int:

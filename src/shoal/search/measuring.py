@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +13,13 @@ from shoal.encoders.encoder import ENCODINGS
 from shoal.layout import Layout
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, Task
+from shoal.search.data import TrainingData
 from shoal.search.ensemble import weigh
-from shoal.search.loop import Clock, Limits, Search
+from shoal.search.loop import Search, drain
 from shoal.search.problem import has_texts, make_folds, make_problem
+from shoal.search.schedule import Limits
 from shoal.search.strategies import TO_THE_END, anchors
-from shoal.search.timing import SURPRISES, Effort, Pace, Passes, begin, needed
-from shoal.tables.schema import Schema
-from shoal.tables.table import Table
+from shoal.search.timing import SURPRISES, Clock, Effort, Pace, Passes, begin, needed
 
 TRIAL_ROWS, TRIAL_TEXTS = 2_000, 400
 TRIAL_FOLDS = 2
@@ -35,36 +33,20 @@ FORWARD_ROWS = 500
 LEAST_SECONDS = 1e-9  # that anything takes
 
 
-@dataclass(frozen=True, eq=False)
-class Data:
-    """What a fit was given."""
-
-    task: Task
-    schema: Schema
-    table: Table
-    target: np.ndarray
-    weight: np.ndarray
-    groups: Any
-
-    def take(self, rows: np.ndarray) -> Data:
-        return replace(self, table=self.table.take(rows), target=self.target[rows], weight=self.weight[rows])
-
-
 def what_to_leave_out(
-    data: Data,
+    data: TrainingData,
     cv: Any,
     usual: tuple[int, int],
     metric: Metric,
     limits: Limits,
     clock: Clock,
     report: bool,
-    say: Callable[[str], None] | None,
     encodings: Sequence[str] | None = None,
-) -> Effort:
-    """Folds, encodings and rows that there is no time for. `usual`: folds, and how often rows are dealt into them.
+) -> tuple[Effort, str]:
+    """Folds, encodings and rows that there is no time for; and that in words, with the budget that would be enough.
 
-    Folds and `encodings` that the user has chosen stay as they are; so do rows, where other arguments speak of them by
-    number. What is left out is said, or is a warning.
+    `usual`: folds, and how often rows are dealt into them. Folds and `encodings` that the user has chosen stay as they
+    are; so do rows, where other arguments speak of them by number.
     """
     rows, ours = len(data.target), cv is None or isinstance(cv, (int, np.integer))
     if cv is None:
@@ -74,33 +56,34 @@ def what_to_leave_out(
         folds = [int(cv) if ours else usual[0]]
     cheap = not has_texts(data.schema)  # texts take long, and are as long as they please
     if cheap and rows * len(data.schema.used) * folds[0] < CHEAP_CELLS * clock.time_left():
-        return Effort()
-    pace = measure_pace(data.table, data.schema, data.task, data.target, metric, limits, report, encodings, clock.now)
+        return Effort(), ""
+    pace = measure_pace(data, metric, limits, report, encodings, clock.now)
     effort = begin(pace, clock.time_left(), rows, folds, ours and data.groups is None)
     words = effort.describe(rows)
     if words:
         budget = max(needed(clock.elapsed(), pace, rows, folds[0]), clock.advised)
         words += f" (nothing is left out with a budget of about {budget:.0f} s)"
-        if say is None:
-            warnings.warn(words, stacklevel=5)  # in the line that called fit
-        else:
-            say(words)
-    return effort
+    return effort, words
 
 
 def measure_pace(
-    table: Table, schema: Schema, task: Task, y: np.ndarray, metric: Metric, limits: Limits, report: bool,
-    encodings: Sequence[str] | None = None, now: Callable[[], float] = time.monotonic,
-) -> Pace:  # fmt: skip
+    data: TrainingData,
+    metric: Metric,
+    limits: Limits,
+    report: bool,
+    encodings: Sequence[str] | None = None,
+    now: Callable[[], float] = time.monotonic,
+) -> Pace:
     """Encode some rows, and train the first recipes on them for an epoch; encode more, where there are more.
 
     `encodings` that the user has chosen.
     """
+    schema, task, y = data.schema, data.task, data.target
     most = TRIAL_TEXTS if has_texts(schema) else TRIAL_ROWS
     seconds, problems = {}, []
     for count in (most // 4, most) if len(y) > most else (len(y),):
         rows = draw_rows(y, task, count, limits.seed)
-        part, some, ones = table.take(rows), y[rows], np.ones(len(rows))
+        part, some, ones = data.table.take(rows), y[rows], np.ones(len(rows))
         pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((len(rows), 0)), some, None, limits.seed)
         begun = now()
         problems.append(make_problem(task, schema, schema.check(part), some, pairs, ones, ones, encodings or ENCODINGS))
@@ -110,11 +93,11 @@ def measure_pace(
     row = max(seconds[many] - seconds[few], 0.0) / max(many - few, 1)
     fixed = max(seconds[many] - row * many, 0.0)
     search = Search(problem, metric, limits, Clock(start=now(), now=now))
-    search.warm_up(anchors(limits.default_epochs, min(32, max(8, problem.n_rows // 8)), list(problem.inputs)))
+    drain(search.warm_up(anchors(limits.default_epochs, min(32, max(8, problem.n_rows // 8)), list(problem.inputs))))
     passes = measure_passes(search, report=False)
     end = 0.0 if passes is None else passes.fixed(report) / problem.n
     spare = encodings is None and len(problem.inputs) > 1
-    return Pace(fixed, row, search.training_seconds / (TRIAL_FOLDS * problem.n), end, spare)
+    return Pace(fixed, row, search.costs.training_seconds / (TRIAL_FOLDS * problem.n), end, spare)
 
 
 def draw_rows(y: np.ndarray, task: Task, count: int, seed: int) -> np.ndarray:
@@ -167,7 +150,7 @@ def _least_seconds(work: Callable[[], None], times: int, now: Callable[[], float
 def refit_seconds(search: Search, encoding: float) -> float:
     """To be kept back for encoding all rows and training an ensemble on them: at most what all folds took."""
     recipes = [candidate.recipe for candidate in search.best_candidates()[:SAVED_PARTS]]
-    return SURPRISES * (encoding + search.seconds(recipes, TO_THE_END))
+    return SURPRISES * (encoding + search.costs.seconds(recipes, TO_THE_END))
 
 
 def _forward(search: Search) -> float:

@@ -6,8 +6,8 @@ import sys
 import time
 from typing import Any
 
+from shoal.search.callbacks import Progress
 from shoal.search.leaderboard import Leaderboard
-from shoal.search.loop import Progress
 
 LINE_EVERY = 5.0  # seconds, where there is no terminal
 QUIET_AFTER = 1.5  # seconds without news from training: something else is going on

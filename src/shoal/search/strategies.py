@@ -6,12 +6,14 @@ what is known so far. A new one is one class with one method.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.members import alternatives, nearest
 from shoal.search.candidates import Candidate
 from shoal.search.space import Recipe, Space
@@ -29,9 +31,17 @@ LISTED_UP_TO = 20_000  # combinations
 
 
 class Strategy(ABC):
-    """Proposes recipes, up to so many at a time."""
+    """Proposes recipes, up to so many at a time. `ShoalClassifier(strategy=MyStrategy())` takes one of your own.
+
+    rungs       how far recipes are trained before they are compared, and which share of them goes on
+    exhaustive  all proposals are tried, whatever number of recipes was asked for
+    """
 
     rungs: tuple[Rung, ...] = TO_THE_END
+    exhaustive = False
+
+    def begin(self, space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> None:  # noqa: B027
+        """Told once, before the first proposal: where recipes come from, recipes that are rarely bad, and the rows."""
 
     @abstractmethod
     def propose(self, count: int, known: Sequence[Candidate]) -> list[Recipe]:
@@ -43,6 +53,8 @@ class Strategy(ABC):
 
 class Listed(Strategy):
     """Given recipes, in order: a grid, a list of members, or the recipes of an earlier run."""
+
+    exhaustive = True
 
     def __init__(self, recipes: Sequence[Recipe], rungs: tuple[Rung, ...] = TO_THE_END) -> None:
         self.rungs = rungs
@@ -195,22 +207,43 @@ class Optuna(Strategy):
         return values
 
 
-NAMES = ("halving", "random", "grid", "optuna")
+def _halving(space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> Strategy:
+    return Listed(space, HALVING) if isinstance(space, list) else Halving(space, seed, first, rows)
 
 
-def find_strategy(name: str, space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> Strategy:
-    """The strategy of that name over a space. A list of members is tried in order, by halving unless told otherwise."""
-    if name not in NAMES:
-        raise ValueError(f"strategy must be one of {', '.join(NAMES)}; got {name!r}{nearest(name, NAMES)}")
+def _random(space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> Strategy:
+    return Listed(space) if isinstance(space, list) else Random(space, seed, first)
+
+
+def _grid(space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> Strategy:
+    return Listed(space if isinstance(space, list) else space.grid())
+
+
+def _optuna(space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> Strategy:
     if isinstance(space, list):
-        if name == "optuna":
-            raise ValueError("strategy 'optuna' needs a space to draw from, not a list of members; give a dict")
-        return Listed(space, HALVING if name == "halving" else TO_THE_END)
-    if name == "grid":
-        return Listed(space.grid())
-    if name == "optuna":
-        return Optuna(space, seed)
-    return Halving(space, seed, first, rows) if name == "halving" else Random(space, seed, first)
+        raise UserError("strategy 'optuna' needs a space to draw from, not a list of members; give a dict")
+    return Optuna(space, seed)
+
+
+Maker = Callable[[Space | list[Recipe], int, Sequence[Recipe], int], Strategy]
+STRATEGIES: dict[str, Maker] = {"halving": _halving, "random": _random, "grid": _grid, "optuna": _optuna}
+
+
+def find_strategy(
+    wanted: str | Strategy, space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int
+) -> Strategy:
+    """The strategy of that name, or a copy of the user's own, over a space. A list of members is tried in order."""
+    if isinstance(wanted, str) and wanted in STRATEGIES:
+        return STRATEGIES[wanted](space, seed, first, rows)
+    if isinstance(wanted, Strategy):
+        own = copy.deepcopy(wanted)  # what the user gave stays as it is, for the next fit
+        own.begin(space, seed, first, rows)
+        return own
+    names = tuple(STRATEGIES)
+    raise UserError(
+        f"strategy must be one of {', '.join(names)}, or an object of a class of your own derived from "
+        f"shoal.search.strategies.Strategy; got {wanted!r}{nearest(wanted, names)}"
+    )
 
 
 def anchors(epochs: int, batch_size: int, encodings: Sequence[str]) -> list[Recipe]:

@@ -17,7 +17,7 @@ from shoal.search.candidates import Candidate
 from shoal.search.forecast import peak_memory
 from shoal.search.honest import HonestScore
 from shoal.search.problem import has_texts
-from shoal.search.result import Outcome, report_parts
+from shoal.search.result import Outcome, SearchResult, report_parts
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -44,8 +44,8 @@ def report_data(estimator: Any, X: Table, context: Context) -> dict[str, Any]:
     """Data of `shoal.report.search_page`, in values that JSON knows."""
     from shoal.version import __version__
 
-    run = estimator._run
-    outcome: Outcome = run.outcome
+    result: SearchResult = estimator.result_
+    outcome = result.outcome
     kind = outcome.model.task.kind
     classes = [str(name) for name in estimator.classes_] if kind != REGRESSION else None
     return {
@@ -55,14 +55,14 @@ def report_data(estimator: Any, X: Table, context: Context) -> dict[str, Any]:
         "task": kind,
         "data": _data(X, outcome.model.schema, context, classes),
         "search": _search(estimator, context),
-        "score": _score(run.search.problem, run.search.metric, outcome),
+        "score": _score(result.problem, result.search.metric, outcome),
         "ensemble": _ensemble(estimator, X),
         "leaderboard": _board(outcome),
         "curves": _curves(outcome),
         "luck": estimator.luck_,
-        "confusion": _confusion(run.search.problem, outcome, classes) if kind == CLASSIFICATION else None,
-        "residuals": _residuals(run.search.problem, outcome) if kind == REGRESSION else None,
-        "calibration": _calibration(run.search.problem, outcome) if kind != REGRESSION else None,
+        "confusion": _confusion(result.problem, outcome, classes) if kind == CLASSIFICATION else None,
+        "residuals": _residuals(result.problem, outcome) if kind == REGRESSION else None,
+        "calibration": _calibration(result.problem, outcome) if kind != REGRESSION else None,
     }
 
 
@@ -87,27 +87,27 @@ def _missing(cells: np.ndarray) -> float:
 
 
 def _search(estimator: Any, context: Context) -> dict[str, Any]:
-    run = estimator._run
-    search, folds = run.search, len(run.search.problem.folds)
-    phases = context.before | run.phases
+    result: SearchResult = estimator.result_
+    search, folds = result.search, len(result.problem.folds)
+    phases = context.before | result.phases
     threads = search.limits.threads
     return {
-        "strategy": estimator.strategy,
-        "recipes": len(run.outcome.board),
+        "strategy": str(estimator.strategy),
+        "recipes": len(result.outcome.board),
         "networks": sum(candidate.epochs > 0 for candidate in search.candidates) * folds,
         "folds": folds,
-        "cv": run.cv_name,
-        "epochs": int(search.network_epochs),
+        "cv": result.cv,
+        "epochs": int(search.costs.network_epochs),
         "seconds": sum(phases.values()) if context.seconds is None else context.seconds,
         "memory": peak_memory() or None,
         "budget": context.budget,
-        "seed": run.seed,
+        "seed": result.options.seed,
         "threads": thread_count() if threads is None else threads,
         "processor": processor(),
         "phases": [{"name": name, "seconds": seconds} for name, seconds in phases.items()],
-        "space": run.space,
-        "interrupted": search.ended == "interrupted",
-        "effort": run.effort.as_dict(),
+        "space": result.space,
+        "interrupted": result.ended == "interrupted",
+        "effort": result.effort.as_dict(),
     }
 
 
@@ -168,7 +168,7 @@ def _others(problem: Any, metric: Any, outcome: Outcome) -> dict[str, float]:
 
 
 def _ensemble(estimator: Any, X: Table) -> dict[str, Any]:
-    outcome: Outcome = estimator._run.outcome
+    outcome: Outcome = estimator.result_.outcome
     parts = report_parts(outcome)
     return {
         "used": bool(estimator.ensemble),

@@ -1,0 +1,34 @@
+"""Errors that a user can mend. The command line shows these in one sentence; any other error is a bug of Shoal's.
+
+Each is a ValueError. Where callers may expect another type of Python's, a subclass is that type as well.
+"""
+
+from __future__ import annotations
+
+
+class UserError(ValueError):
+    """A value, file or option that the user can change; the message names the rule, what was found and the remedy."""
+
+
+class WrongType(TypeError, UserError):
+    """A value of a type that is not accepted."""
+
+
+class MissingFile(FileNotFoundError, UserError):
+    """A file or folder that should be there."""
+
+
+class NotAFile(IsADirectoryError, UserError):
+    """A folder where a file is needed."""
+
+
+class MissingPackage(ModuleNotFoundError, UserError):
+    """A library that has to be installed first."""
+
+
+class CannotWrite(OSError, UserError):
+    """A file or folder that cannot be written."""
+
+
+class NothingTrained(UserError):
+    """A search was ended before it had trained anything that could be kept."""

@@ -1,0 +1,246 @@
+"""From trained candidates to what a user gets: an ensemble, a model, a leaderboard and an honest score."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from shoal.errors import NothingTrained, UserError
+from shoal.layout import Layout
+from shoal.metrics.metric import Metric
+from shoal.search.averaging import FoldPredictions, averaging_gain, best_temperature
+from shoal.search.candidates import Candidate, Pool, candidate_cost
+from shoal.search.ensemble import weigh
+from shoal.search.final_model import make_model
+from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, Evidence, HonestScore, correct
+from shoal.search.leaderboard import make_leaderboard
+from shoal.search.loop import Search
+from shoal.search.problem import Problem
+from shoal.search.result import Outcome
+from shoal.search.timing import Effort
+
+AVERAGING_ROWS, FEWEST_AVERAGING_ROWS = 1 << 14, 500  # times folds, of the estimate of what averaging adds
+
+
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """How much time and effort the end of a search may take."""
+
+    effort: Effort = field(default_factory=Effort)  # candidates and rows to be content with, where time is short
+    seconds: float = 0.0  # for the honest score, roughly
+    bootstraps: int | None = None  # of the honest score, whatever time they take; for the same bits every time
+    hurry: Callable[[], bool] = lambda: False  # whether the user has asked for an end since this was decided
+
+
+@dataclass(frozen=True, eq=False)
+class Pick:
+    """Candidates with their shares, as a model: what it says of rows that its networks did not train on."""
+
+    chosen: list[Candidate]
+    shares: np.ndarray
+    folds: FoldPredictions  # of some rows, by fold
+    temperature: float
+    prediction: np.ndarray  # (n, n_outputs) out-of-fold, tempered
+
+
+def conclude(
+    search: Search, ensemble: bool, ending: Ending, refit: Problem | None = None, group: np.ndarray | None = None
+) -> Outcome:
+    """Pick, weigh, correct.
+
+    refit  the whole data as one fold, to train the picked recipes on anew
+    group  of each distinct row
+    """
+    problem, task, metric = search.problem, search.problem.task, search.metric
+    candidates = search.best_candidates()
+    if not candidates:
+        raise _nothing(search)
+    board, groups = make_leaderboard(search.candidates, _parameter_counts(search))
+    place, best = _first_with_weights(groups, candidates)
+    chosen, shares = _choose(problem, candidates, ending.effort) if ensemble else ([best], np.ones(1))
+    averaged = refit is None
+    model_pick = _ensemble(search, chosen, shares, ending.effort, averaged)
+    scored = np.flatnonzero(problem.valid_weight > 0)
+    y, weight = problem.y[scored], problem.valid_weight[scored]
+    ensemble_score = float(metric.score(task, model_pick.prediction[scored], y, weight))
+    steady = replace(metric, otherwise=ensemble_score)  # for rows that have no score, such as those of one class
+    evidence = _evidence(search, steady, ending.effort, group)
+    honest = _honest(search, evidence, model_pick, ending, best=None if ensemble else best)
+    honest_best = honest
+    if ensemble:
+        alone = _alone(search, best, ending.effort, averaged)
+        honest_best = _honest(search, evidence, alone, ending, best, share=1 / 3)
+    if not np.isfinite(honest.corrected):
+        warnings.warn(
+            f"no recipe's predictions have a finite {metric.label}, so there is no honest score; use another scoring",
+            UserWarning,
+            stacklevel=2,
+        )
+    recipe_of = {candidate.number: members[0].number for members in groups for candidate in members}
+    members = chosen
+    if refit is not None:
+        chosen, shares = _fitting(search, refit, chosen, shares)
+        members = _train_again(search, refit, chosen)
+    recipe_of |= {new.number: recipe_of[old.number] for new, old in zip(members, chosen, strict=True)}
+    model = make_model(refit or problem, members, shares.tolist(), recipe_of, model_pick.temperature)
+    best_score = float(metric.score(task, _prediction(best)[scored], y, weight))
+    return Outcome(
+        model, board, groups, place, best, chosen, shares, honest, honest_best, model_pick.prediction, ensemble_score,
+        best_score,
+    )  # fmt: skip
+
+
+def _first_with_weights(
+    groups: Sequence[Sequence[Candidate]], candidates: Sequence[Candidate]
+) -> tuple[int, Candidate]:
+    """The highest row of the board of which there still are weights, and its best candidate."""
+    alive = {candidate.number for candidate in candidates}
+    for place, members in enumerate(groups):
+        mine = [candidate for candidate in members if candidate.number in alive]
+        if mine:
+            return place, max(mine, key=lambda candidate: (candidate.score, -candidate.loss))
+    raise AssertionError("candidates are candidates, and every candidate with a result has a row")
+
+
+def spread(rows: np.ndarray, count: int | None) -> np.ndarray:
+    """So many of the rows, evenly taken; all of them for None. Their order is that of a hash, so they are as drawn."""
+    return rows if count is None else rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
+
+
+def _choose(problem: Problem, candidates: Sequence[Candidate], effort: Effort) -> tuple[list[Candidate], np.ndarray]:
+    """An ensemble of the candidates with the lowest loss."""
+    few = candidates[: effort.candidates or ENSEMBLE_CANDIDATES]
+    weight = problem.loss_weight
+    scored = spread(np.flatnonzero(weight > 0), effort.ensemble_rows)
+    loss_inputs = np.array([problem.task.loss_inputs(_prediction(u)[scored], problem.y[scored]) for u in few])
+    shares = weigh(problem.task, loss_inputs, problem.y[scored], weight[scored], problem.loss_scale)
+    taken = np.flatnonzero(shares).tolist()
+    return [few[k] for k in taken], shares[taken]
+
+
+def _ensemble(search: Search, chosen: list[Candidate], shares: np.ndarray, effort: Effort, averaged: bool) -> Pick:
+    """The chosen with the temperature that fits best. `averaged`: the model averages the networks of all folds."""
+    folds = _fold_predictions(search, chosen, shares, effort, averaged)
+    temperature = best_temperature(folds, search.limits.seed)
+    combined = np.tensordot(shares, np.array([_prediction(candidate) for candidate in chosen]), axes=1)
+    return Pick(chosen, shares, folds, temperature, search.problem.task.temper(combined, temperature))
+
+
+def _alone(search: Search, best: Candidate, effort: Effort, averaged: bool) -> Pick:
+    """One candidate as it is."""
+    folds = _fold_predictions(search, [best], np.ones(1), effort, averaged)
+    return Pick([best], np.ones(1), folds, 1.0, _prediction(best))
+
+
+def _fold_predictions(
+    search: Search, candidates: Sequence[Candidate], shares: np.ndarray, effort: Effort, averaged: bool
+) -> FoldPredictions:
+    """What the networks of each fold, weighed as in the model, say of some of the rows kept for honest estimates."""
+    problem, task = search.problem, search.problem.task
+    most = max(AVERAGING_ROWS // len(problem.folds), FEWEST_AVERAGING_ROWS)
+    count = min(effort.sampled or most, most, len(search.sample_rows))
+    rows = spread(search.sample_rows, count)
+    total = np.zeros((len(problem.folds), len(rows), task.n_outputs))
+    for k in range(len(problem.folds)):
+        inputs = {
+            encoding: problem.inputs[encoding][rows + k * problem.n]
+            for encoding in {u.recipe.encoding for u in candidates}
+        }
+        for candidate, share in zip(candidates, shares, strict=True):
+            assert candidate.pool is not None
+            total[k] += share * candidate.pool.predict(
+                candidate, k, inputs[candidate.recipe.encoding], search.limits.threads
+            )
+    held_out = np.array([fold.valid[rows] > 0 for fold in problem.folds])
+    seen = np.array([fold.train[rows] > 0 for fold in problem.folds]) & ~held_out
+    return FoldPredictions(
+        task, total, held_out, seen, problem.y[rows], problem.valid_weight[rows], problem.loss_weight[rows],
+        problem.loss_scale, averaged,
+    )  # fmt: skip
+
+
+def _evidence(search: Search, metric: Metric, effort: Effort, group: np.ndarray | None) -> Evidence:
+    """Out-of-fold predictions of all candidates, on the rows kept for honest estimates."""
+    problem, places = search.problem, _sampled_places(search, effort)
+    rows = search.sample_rows[places]
+    samples = [candidate.sample[places] for candidate in search.candidates if candidate.sample is not None]
+    return Evidence(
+        problem.task, metric, np.array(samples), problem.y[rows], problem.valid_weight[rows],
+        problem.loss_weight[rows], problem.loss_scale, None if group is None else group[rows],
+    )  # fmt: skip
+
+
+def _sampled_places(search: Search, effort: Effort) -> np.ndarray:
+    return spread(np.arange(len(search.sample_rows)), effort.sampled)
+
+
+def _honest(
+    search: Search, evidence: Evidence, pick: Pick, ending: Ending, best: Candidate | None, share: float = 1.0
+) -> HonestScore:
+    """The honest score of a pick: of an ensemble, or of the `best` candidate alone; `share` of the time for it."""
+    rows = search.sample_rows[_sampled_places(search, ending.effort)]
+    gain = averaging_gain(pick.folds, evidence.metric, pick.temperature, search.limits.seed)
+    timed = ending.bootstraps is None
+    return correct(
+        evidence, pick.prediction[rows], ensemble=best is None, raw=None if best is None else best.score,
+        seconds=share * ending.seconds if timed else np.inf, bootstraps=ending.bootstraps or BOOTSTRAPS,
+        temperature=pick.temperature, gain=gain, seed=search.limits.seed, hurry=ending.hurry,
+        now=search.clock.now,
+    )  # fmt: skip
+
+
+def _fitting(
+    search: Search, problem: Problem, chosen: Sequence[Candidate], shares: np.ndarray
+) -> tuple[list[Candidate], np.ndarray]:
+    """The parts with the largest shares that can be trained again in the time left; at least one."""
+    left = search.clock.time_left()
+    kept: list[int] = []
+    for k in np.argsort(-shares, kind="stable").tolist():
+        left -= search.costs.rate * candidate_cost(problem, chosen[k].recipe) * chosen[k].target
+        if kept and left < 0:
+            break
+        kept.append(k)
+    return [chosen[k] for k in kept], shares[kept] / shares[kept].sum()
+
+
+def _train_again(search: Search, problem: Problem, chosen: Sequence[Candidate]) -> list[Candidate]:
+    """The chosen recipes on all rows, to the end: for splitters whose folds leave out much of the data."""
+    candidates = [Candidate(len(search.candidates) + k, candidate.recipe) for k, candidate in enumerate(chosen)]
+    for encoding in problem.inputs:
+        mine = [candidate for candidate in candidates if candidate.recipe.encoding == encoding]
+        if mine:
+            until = {candidate.number: [candidate.target] for candidate in mine}
+            pool = Pool(problem, encoding, mine)
+            pool.train(until, None, search.sample_rows, search.limits.seed, search.limits.threads)
+    return candidates
+
+
+def _parameter_counts(search: Search) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for encoding, matrix in search.problem.inputs.items():
+        mine = [candidate for candidate in search.candidates if candidate.recipe.encoding == encoding]
+        if mine:
+            layout = Layout([u.recipe.member for u in mine], matrix.shape[1], search.problem.task.n_outputs)
+            counts |= dict(zip([u.number for u in mine], layout.counts.tolist(), strict=True))
+    return counts
+
+
+def _prediction(candidate: Candidate) -> np.ndarray:
+    assert candidate.prediction is not None
+    return candidate.prediction
+
+
+def _nothing(search: Search) -> UserError:
+    if search.ended == "interrupted":
+        return NothingTrained(
+            "the search was interrupted before any network had been trained for an epoch; give it more time"
+        )
+    trained = [candidate for candidate in search.candidates if candidate.epochs]
+    if trained and not any(np.isfinite(candidate.loss) for candidate in trained):
+        return UserError("every network diverged: its losses became infinite; lower learning_rate, or set clip=1")
+    return UserError(
+        "no network could be trained in the time given: give a longer budget, fewer folds or smaller networks"
+    )

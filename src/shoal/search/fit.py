@@ -1,0 +1,233 @@
+"""From data to a result: what the estimators and the command line do, in the order in which it is done.
+
+Plan what the time allows, encode each fold, search, combine the best, estimate the honest score.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from shoal.encoders.encoder import ENCODINGS
+from shoal.errors import UserError
+from shoal.metrics.find import find_metric
+from shoal.metrics.metric import Metric
+from shoal.metrics.tasks import CLASSIFICATION
+from shoal.search.arguments import positive, whole, yes_or_no
+from shoal.search.callbacks import Callbacks, RungEnded, Started
+from shoal.search.conclude import Ending, conclude
+from shoal.search.data import TrainingData
+from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
+from shoal.search.loop import Search
+from shoal.search.measuring import draw_rows, measure_passes, refit_seconds, what_to_leave_out
+from shoal.search.options import SearchOptions
+from shoal.search.problem import (
+    Problem,
+    default_epochs,
+    default_folds,
+    default_repeats,
+    group_of_rows,
+    make_folds,
+    make_problem,
+)
+from shoal.search.result import Earlier, Outcome, SearchResult
+from shoal.search.schedule import FINALISTS, Limits
+from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of
+from shoal.search.strategies import HALVING, anchors, find_strategy
+from shoal.search.timing import Clock, Effort, finish
+
+Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
+FIRST_RESERVE = 0.25, 0.5, 0.025  # kept back before anything is measured: at most this share; so many seconds + share
+REFIT_SHARE = 0.2  # of a budget, for training what was chosen on all rows
+
+
+def fit_search(
+    data: TrainingData,
+    options: SearchOptions,
+    callbacks: Callbacks | None = None,
+    *,
+    clock: Clock | None = None,
+    earlier: Earlier | None = None,
+    report: bool = False,
+    stacklevel: int = 2,
+) -> SearchResult:
+    """Search, combine and score.
+
+    clock       that began before; its budget counts
+    earlier     a run to be done again, to the bit
+    report      files will be written after it, within the budget
+    stacklevel  of warnings: 2 is the line that calls this function
+    """
+    fit = _Fit(data, options, callbacks or Callbacks(), clock or Clock(positive("budget", options.budget)), earlier)
+    fit.report = report
+    effort = fit.plan(stacklevel + 1)
+    return fit.run(effort)
+
+
+class _Fit:
+    """One fit under way: what all its steps look at."""
+
+    report = False
+
+    def __init__(
+        self, data: TrainingData, options: SearchOptions, callbacks: Callbacks, clock: Clock, earlier: Earlier | None
+    ) -> None:
+        self.data, self.options, self.callbacks, self.clock, self.earlier = data, options, callbacks, clock, earlier
+        self.begun = clock.elapsed()
+        yes_or_no("ensemble", options.ensemble)
+        self.metric: Metric = find_metric(options.scoring, data.task, data.classes)
+        rows = len(data.target)
+        self.folds = default_folds(rows, data.schema)
+        self.repeats = (earlier and earlier.repeats) or default_repeats(rows, clock.budget, data.schema)
+
+    def plan(self, stacklevel: int) -> Effort:
+        """What to go without, where the time is short; as an earlier run did, if that is repeated."""
+        if self.earlier is not None or self.clock.budget is None:
+            return Effort() if self.earlier is None else self.earlier.effort
+        encodings = None if self.options.space is None else encodings_of(self.options.space)
+        effort, words = what_to_leave_out(
+            self.data, self.options.cv, (self.folds, self.repeats), self.metric,
+            self._limits(default_epochs(len(self.data.target))), self.clock, self.report, encodings,
+        )  # fmt: skip
+        if words and self.callbacks.hear("note"):
+            self.callbacks.tell("note", words)
+        elif words:
+            warnings.warn(words, stacklevel=stacklevel + 1)
+        return effort
+
+    def run(self, effort: Effort) -> SearchResult:
+        options, clock, seed = self.options, self.clock, self.options.seed
+        data = self.data
+        if effort.rows is not None:
+            data = data.take(draw_rows(data.target, data.task, effort.rows, seed))
+        if effort.folds is not None:
+            self.folds, self.repeats = effort.folds, 1
+        pairs, cv = make_folds(
+            options.cv, data.task, data.X, data.target, data.groups, seed % (1 << 32), self.folds, self.repeats
+        )
+        self.metric.check(data.task, data.target, data.weight, [valid for _, valid in pairs])
+        encodings = effort.encodings or (ENCODINGS if clock.budget is None else encodings_of(options.space))
+        problem = _problem(data, pairs, encodings)
+        encoded = clock.elapsed()
+        refits = _wants_refit(options.refit, pairs)
+        search, space = self._search(problem, refits)
+        trained = clock.elapsed()
+        everything = np.arange(len(data.target))
+        whole_data = _problem(data, [(everything, everything)], encodings) if refits else None
+        outcome, effort = self._conclude(search, effort, whole_data, group_of_rows(data.groups, problem))
+        phases = {
+            "encoding": encoded - self.begun, "search": trained - encoded,
+            "ensemble and honest score": clock.elapsed() - trained,
+        }  # fmt: skip
+        given = self.data.table if self.data.given is None else self.data.given
+        result = SearchResult(
+            search, outcome, options, cv, space, phases, self.repeats, given, self.data.target_name, effort
+        )
+        self.callbacks.tell("finished", result)
+        return result
+
+    def _limits(self, epochs: int) -> Limits:
+        options = self.options
+        return Limits(
+            recipes=whole("recipes", options.recipes, 1) or 1, seeds=whole("seeds", options.seeds, 1) or 1,
+            finalists=FINALISTS, default_epochs=epochs, threads=options.threads, seed=options.seed,
+        )  # fmt: skip
+
+    # ---- searching ----
+
+    def _search(self, problem: Problem, refits: bool) -> tuple[Search, dict[str, str]]:
+        """Run the strategy, or an earlier run again; and the space in words."""
+        options, clock = self.options, self.clock
+        epochs = whole("epochs", options.epochs, 1) or default_epochs(problem.n_rows)
+        search = Search(problem, self.metric, self._limits(epochs), clock, self.callbacks)
+        self.callbacks.tell("started", Started(problem.n, len(problem.folds), self.metric.name, clock.budget))
+        timed = clock.budget is not None and self.earlier is None
+        if clock.budget is not None:
+            search.after_round = self._keep_back(search, refits) if timed else None
+        space, first = self._space(search, epochs, warm_up=timed)
+        if self.earlier is not None:
+            self._drain(search, search.repeat(self.earlier.log))
+        else:
+            strategy = find_strategy(options.strategy, space, options.seed, first, problem.n_rows)
+            self._drain(search, search.run(strategy))
+        tried = [candidate.recipe for candidate in search.candidates]
+        words = space.describe(tried) if isinstance(space, Space) else {"members": f"{len(space)} given"}
+        return search, words
+
+    def _drain(self, search: Search, rungs: Any) -> None:
+        """Run the search; callbacks are told of each rung, and may end it."""
+        rung: RungEnded
+        for rung in rungs:
+            if self.callbacks.tell("rung_ended", rung):
+                search.end()
+
+    def _keep_back(self, search: Search, refits: bool) -> Callable[[], None]:
+        """Set the clock's reserve for what comes after the search; how to do so again after each round."""
+        clock, before = self.clock, self.clock.elapsed()
+        budget = clock.budget or 0.0
+        again = REFIT_SHARE * budget if refits else 0.0
+        most, seconds, share = FIRST_RESERVE
+        clock.reserve = min(most * budget, seconds + share * budget) + again
+
+        def after_round() -> None:
+            passes = measure_passes(search, self.report)
+            if passes is not None:
+                known, rows = len(search.best_candidates()), len(search.sample_rows)
+                last = min(again, refit_seconds(search, before)) if refits else 0.0
+                clock.reserve = last + passes.reserve(clock.budget or 0.0, self.report, known, rows)
+
+        return after_round
+
+    def _space(self, search: Search, epochs: int, warm_up: bool) -> tuple[Space | list[Recipe], list[Recipe]]:
+        """Where recipes come from, and those to be tried first."""
+        problem, encodings = search.problem, list(search.problem.inputs)
+        if self.options.space is not None:
+            return check_space(self.options.space, encodings), []
+        batch_size = min(32, max(8, problem.n_rows // 8))
+        if warm_up:
+            self._drain(search, search.warm_up(anchors(epochs, batch_size, encodings)))
+            epochs = search.fitting_epochs(epochs, HALVING)
+        space = default_space(problem.n_rows, problem.task.kind == CLASSIFICATION, encodings, epochs)
+        return space, anchors(epochs, batch_size, encodings)
+
+    # ---- combining ----
+
+    def _conclude(
+        self, search: Search, effort: Effort, refit: Problem | None, group: np.ndarray | None
+    ) -> tuple[Outcome, Effort]:
+        """Ensemble and honest score, with as much effort as there is time for; and that effort."""
+        clock, seconds, hurried = search.clock, 0.0, search.clock.hurried
+        bootstraps = None if self.earlier is None or hurried else self.earlier.bootstraps
+        timed = hurried or (clock.budget is not None and self.earlier is None)
+        passes = measure_passes(search, self.report) if timed else None
+        if passes is not None:
+            rows, sampled = int((search.problem.loss_weight > 0).sum()), len(search.sample_rows)
+            last, seconds = finish(passes, clock.time_left(), self.report, len(search.best_candidates()), rows, sampled)
+            effort = replace(effort, candidates=last.candidates, ensemble_rows=last.ensemble_rows, sampled=last.sampled)
+        elif bootstraps is None:  # no clock may decide here: the same call gives the same bits
+            bootstraps = int(np.clip(1_000_000 / len(search.sample_rows), FEWEST_BOOTSTRAPS, BOOTSTRAPS))
+        ending = Ending(effort, seconds, bootstraps, lambda: clock.hurried and not hurried)
+        # Several threads would sum in another order: bits would depend on their number.
+        with threadpool_limits(1, "blas"):
+            return conclude(search, self.options.ensemble, ending, refit, group), effort
+
+
+def _problem(data: TrainingData, pairs: list[Pair], encodings: Sequence[str]) -> Problem:
+    return make_problem(
+        data.task, data.schema, data.table, data.target, pairs, data.weight, data.class_weights(), encodings
+    )
+
+
+def _wants_refit(refit: Any, pairs: list[Pair]) -> bool:
+    """By default only where folds train on very different parts of the data, as those of time series do."""
+    if refit in (True, False):
+        return bool(refit)
+    if refit != "auto":
+        raise UserError(f"refit must be True, False or 'auto'; got {refit!r}")
+    sizes = [len(train) for train, _ in pairs]
+    return min(sizes) < 0.5 * max(sizes)
