@@ -28,12 +28,14 @@ from shoal.engines.program import (
     flatten_rows,
 )
 from shoal.history import History
+from shoal.interrupts import interruptible
 from shoal.layout import Layout
 from shoal.machine import available_memory, size_text, thread_count
 from shoal.members import Member
 from shoal.memory import Memory, new_state
-from shoal.progress import Reporter, interruptible
+from shoal.progress import Reporter
 from shoal.rows import Rows, Split, as_rows
+from shoal.validate import whole
 
 if TYPE_CHECKING:
     import torch
@@ -232,8 +234,7 @@ class Population:
         data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
         targets = self._targets(epochs, until)
         plan = self._assign(as_rows(rows, len(self), len(data.X)), shuffle, seed, targets)
-        if isinstance(every, bool) or not isinstance(every, (int, np.integer)) or every < 1:
-            raise ValueError(f"every must be a whole number of epochs, at least 1; got {every!r}")
+        whole("every", every, 1, what="a whole number of epochs")
         resources = Resources(thread_count(threads), device, self.memory_limit)
         return self._steps(data, targets, plan, int(every), get_engine(engine, device), resources, progress, stop_when)
 
@@ -277,7 +278,7 @@ class Population:
             try:
                 engine.train(
                     self.program, data, plan, self.state, which, until[which], log, resources,
-                    lambda done: watch(done) or interrupt.requested,
+                    lambda done: watch(done) or bool(interrupt.requested),
                 )  # fmt: skip
             finally:
                 self.history.record(which, start, loss=log.loss, valid_loss=log.valid_loss, valid_score=log.valid_score)
@@ -418,9 +419,7 @@ class Population:
                 f"member {impatient[0]} has patience={records['patience'][impatient[0]]} but no validation rows; "
                 "give rows=, e.g. shoal.rows.holdout(len(X)), or set patience=0"
             )
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 1 << 64:
-            raise ValueError(f"seed must be a whole number from 0 to {(1 << 64) - 1}; got {seed!r}")
-        order = np.full(len(self), seed, dtype=np.uint64)
+        order = np.full(len(self), whole("seed", seed, 0, (1 << 64) - 1), dtype=np.uint64)
         if shuffle == "each":  # multiplied apart, so that neighbouring seeds give unrelated orders
             order = order + (records["seed"] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         horizon = np.where(records["epochs"] >= 0, records["epochs"], targets)
@@ -446,11 +445,7 @@ class _Latch:
 
 
 def _check_limit(limit: int | None) -> int:
-    if limit is None:
-        return available_memory()
-    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1:
-        raise ValueError(f"memory_limit must be a whole number of bytes, at least 1; got {limit!r}")
-    return int(limit)
+    return available_memory() if limit is None else whole("memory_limit", limit, 1, what="a whole number of bytes")
 
 
 def _check_out(out: np.ndarray | None, shape: tuple[int, ...], limit: int) -> np.ndarray:
@@ -477,9 +472,8 @@ def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -
     members = list(members)
     if not members:
         raise ValueError("a population needs at least one member; got none")
-    for name, value in (("n_features", n_features), ("n_outputs", n_outputs)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < 1 << 31:
-            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
+    whole("n_features", n_features, 1, (1 << 31) - 1)
+    whole("n_outputs", n_outputs, 1, (1 << 31) - 1)
     for k, member in enumerate(members):
         if not isinstance(member, Member):
             raise TypeError(f"members must be shoal.Member; number {k} is {member!r}")

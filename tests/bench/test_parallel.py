@@ -55,7 +55,7 @@ def tiny(rows: int = 60) -> tuple[Any, TensorDataset]:
 
 
 def parallel_model() -> Any:
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     return make_model("mlp:4-6-2", activation="sigmoid", output="sigmoid", init="glorot")
 
@@ -231,7 +231,7 @@ def test_pays(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pays_goes_on_where_it_was_stopped(images: Path) -> None:
     """A run that trained for an epoch left a checkpoint: only the other epochs are trained."""
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     problem = pays._part(pays.mnist_problem(), 200)
     settings = pays.Settings(epochs=2, rows=64, train_rows=200, schedule="constant")

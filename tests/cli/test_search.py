@@ -2,6 +2,7 @@
 
 import csv
 import json
+import platform
 import re
 import shutil
 import signal
@@ -145,7 +146,7 @@ ALTERED = {
     "search.seeds is missing": lambda s: s["search"].pop("seeds"),
     "search.recipes is missing": lambda s: s["search"].pop("recipes"),
     "search.seed must be a whole number": lambda s: s["search"].update(seed=None),
-    "search.budget must be above zero": lambda s: s["search"].update(budget=0),
+    "search.budget must be a number of seconds above zero": lambda s: s["search"].update(budget=0),
     "result.score must be an object": lambda s: s["result"].update(score=None),
     "result.score.bootstraps is missing": lambda s: s["result"]["score"].pop("bootstraps"),
     "data.missing must be a list; got None": lambda s: s["data"].update(missing=None),
@@ -327,7 +328,7 @@ def test_what_kill_leaves_does_not_look_like_a_run(place):
     process.kill()
     process.communicate(timeout=20)
     assert not (place / "dead").exists()
-    assert [file.name for file in place.glob(".dead*/*")] == ["running.json"]
+    assert [file.name for file in place.glob(".dead*/*")] == [f"running-{platform.node()}.lock"]
     with run_folder.RunFolder(place / "dead", "data") as folder:
         assert [file.name for file in place.glob(".dead*")] == [folder.path.name], "the next run has removed it"
     with pytest.raises(FileNotFoundError, match="no folder"):

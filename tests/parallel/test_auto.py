@@ -8,6 +8,7 @@ from support.parallel_cases import data, network
 from shoal.parallel import auto
 from shoal.parallel.auto import Candidate, _pick, choose
 from shoal.parallel.job import Job
+from shoal.parallel.strategies import TABLE
 
 
 def test_another_way_than_the_plain_loop_is_chosen_only_where_it_is_clearly_faster():
@@ -26,23 +27,25 @@ class Counted:
 
     def __init__(self, monkeypatch, **seconds: float) -> None:
         self.seconds, self.now, self.steps = seconds, 0.0, 0
-        make = auto.make_strategy
+        for name in ("blas", "allreduce", "serial"):
+            monkeypatch.setattr(TABLE[name], "updater", self._counted(TABLE[name].updater), raising=False)
+        monkeypatch.setattr(auto, "thread_count", lambda: 4)
 
+    def _counted(self, make):
         def counted(job, *arguments):
             self.now += self.seconds["blas"] / 3
-            strategy = make(job, *arguments)
-            take = strategy.round
+            updater = make(job, *arguments)
+            take = updater.round
 
             def step(*given):
                 self.now += self.seconds[job.strategy]
                 self.steps += 1
                 return take(*given)
 
-            strategy.round = step
-            return strategy
+            updater.round = step
+            return updater
 
-        monkeypatch.setattr(auto, "make_strategy", counted)
-        monkeypatch.setattr(auto, "thread_count", lambda: 4)
+        return counted
 
     def choose(self, steps: int, kind: str = "plain") -> tuple[str, str]:
         notes: list[dict] = []
@@ -86,13 +89,13 @@ def test_what_is_not_measured_has_all_threads_where_a_step_is_large_enough(monke
 def test_the_time_of_imports_is_not_taken_from_that_of_measuring(monkeypatch):
     """The first look at a network in a process takes a second: as long as many steps."""
     counted = Counted(monkeypatch, blas=0.002, allreduce=0.001, serial=0.006)
-    look = auto._may_be_shared
+    look = auto._can_share_batches
 
     def slow(*given):
         counted.now += 1.35
         return look(*given)
 
-    monkeypatch.setattr(auto, "_may_be_shared", slow)
+    monkeypatch.setattr(auto, "_can_share_batches", slow)
     assert counted.choose(10_000)[0] == "allreduce"
 
 

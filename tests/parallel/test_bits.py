@@ -16,8 +16,8 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal import parallel
-from shoal.parallel.feed import to_device
 from shoal.parallel.job import Job
+from shoal.parallel.loader import to_device
 from shoal.parallel.threads import blas_threads
 
 SUPPORT = Path(__file__).parent.parent / "support"

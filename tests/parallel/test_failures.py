@@ -15,11 +15,11 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from shoal import parallel
-from shoal.parallel import checkpoint, watch
+from shoal.parallel import checkpoint, external
 from shoal.parallel.divergence import Guard
-from shoal.parallel.groups import Meeting, Threads
+from shoal.parallel.groups import Rendezvous, Threads
 from shoal.parallel.job import Job
-from shoal.parallel.models import make_model
+from shoal.parallel.networks import make_model
 from shoal.parallel.worker import Worker
 
 TOO_FAST = {**SETTINGS, "optimizer": "sgd", "learning_rate": 1e6}
@@ -117,11 +117,11 @@ def test_rows_that_hold_nan_are_named_by_all_workers_that_share_a_batch(row):
     X, y = data().tensors
     X[row, 3] = float("nan")
     job = Job(**SETTINGS, strategy="allreduce", exact=True, blas_threads=1, backend="processes", workers=2)
-    meeting, said = Meeting(2, 60.0), []
+    rendezvous, said = Rendezvous(2, 60.0), []
 
     def work(rank: int) -> None:
         try:
-            Worker(job, Threads(meeting, rank), network(), TensorDataset(X, y), None, lambda content: None).run()
+            Worker(job, Threads(rendezvous, rank), network(), TensorDataset(X, y), None, lambda content: None).run()
         except parallel.Diverged as error:
             said.append("its rows hold NaN or infinity; fill or drop these" in str(error))
 
@@ -190,7 +190,7 @@ def torchrun(monkeypatch):
     def attempt(number: int) -> None:
         for name, value in {**told, "TORCHELASTIC_RESTART_COUNT": str(number)}.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(watch, "RUNS", itertools.count())  # a new process
+        monkeypatch.setattr(external, "RUNS", itertools.count())  # a new process
 
     attempt.store = store  # type: ignore[attr-defined] # it lives as long as the agent
     return attempt
@@ -198,29 +198,29 @@ def torchrun(monkeypatch):
 
 def test_torchrun_does_not_train_again_what_has_diverged(torchrun):
     torchrun(0)
-    first = watch.Watched("torchrun")
+    first = external.ExternalRank("torchrun")
     first.store()
-    first._judge(OSError("the disk is full"))
-    assert not first._has_diverged()
-    first._judge(parallel.Diverged("the loss is nan"))
+    first.remember(OSError("the disk is full"))
+    assert not first.has_diverged()
+    first.remember(parallel.Diverged("the loss is nan"))
     torchrun(1)
-    code = "from shoal.parallel.watch import Watched; Watched('torchrun').store(); print('started again')"
+    code = "from shoal.parallel.external import ExternalRank; ExternalRank('torchrun').store(); print('started again')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "not started again, for training has diverged" in done.stderr
+    assert "not restarted, since training has diverged" in done.stderr
     assert not done.stdout
 
 
 def test_what_is_said_of_a_lost_worker_depends_on_who_can_start_again(torchrun):
     torchrun(1)
-    assert watch.Watched("torchrun", "place")._what_next() == (
-        "torchrun starts them again (restart 2 of 2), from the last checkpoint"
+    assert external.ExternalRank("torchrun", "place").next_step() == (
+        "torchrun restarts them (restart 2 of 2) from the last checkpoint"
     )
-    assert "from the beginning" in watch.Watched("torchrun")._what_next()
+    assert "from the beginning" in external.ExternalRank("torchrun").next_step()
     torchrun(2)
-    assert watch.Watched("torchrun", "place")._what_next() == (
-        "the same command goes on from the last checkpoint in place; torchrun --max-restarts 3 does so by itself"
+    assert external.ExternalRank("torchrun", "place").next_step() == (
+        "the same command resumes from the last checkpoint in place; torchrun --max-restarts 3 does so by itself"
     )
-    assert watch.Watched("mpi", str(Path("a") / "b"))._what_next() == (
-        "the same command goes on from the last checkpoint in a/b"
+    assert external.ExternalRank("mpi", str(Path("a") / "b")).next_step() == (
+        "the same command resumes from the last checkpoint in a/b"
     )

@@ -21,7 +21,7 @@ from support.waiting import wait_until
 
 from shoal import parallel
 from shoal.parallel import checkpoint
-from shoal.parallel.lifeline import Hub, Line
+from shoal.parallel.heartbeat import Heartbeat, Monitor
 
 EXACT = {**SETTINGS, "strategy": "allreduce", "exact": True}
 
@@ -55,7 +55,7 @@ def test_a_lost_worker_is_noticed_and_the_run_ends_with_the_same_weights(backend
     )  # fmt: skip
     assert (tmp_path / "sprung").exists(), "the trap did not spring: the test tests nothing"
     assert torch.equal(flat(result.model), flat(undisturbed))
-    assert "starting again from the last checkpoint" in told(notes)
+    assert "restarting from the last checkpoint" in told(notes)
     assert f"with {1 if fewer else 2} worker" in told(notes)
     assert result.metrics["workers"] == (1 if fewer else 2)
 
@@ -65,7 +65,7 @@ def test_losses_without_end_are_given_up(tmp_path):
         def spring(self) -> None:
             os._exit(3)
 
-    with pytest.raises(parallel.WorkerLost, match=r"worker \d ended with exit code 3; started again 0 times"):
+    with pytest.raises(parallel.WorkerLost, match=r"worker \d ended with exit code 3; restarted 0 times"):
         parallel.fit(network(), Deadly(tmp_path / "x", ""), backend="processes", workers=2, restarts=0, **EXACT)
 
 
@@ -108,47 +108,47 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-# ---- the line ----
+# ---- heartbeats ----
 
 
-def test_the_hub_notices_silence_and_broken_lines_and_refuses_strangers():
-    hub = Hub(patience=1.5)
+def test_the_monitor_notices_silence_and_broken_connections_and_refuses_strangers():
+    monitor = Monitor(patience=1.5)
     ended: list[str] = []
-    line = Line(hub.address, 5, ended.append)
+    heartbeat = Heartbeat(monitor.address, 5, ended.append)
     try:
-        quiet = socket.create_connection(("127.0.0.1", int(hub.address.split(":")[1])))
-        quiet.sendall((json.dumps({"token": hub.token, "rank": 3, "pid": 1, "host": "elsewhere"}) + "\n").encode())
-        stranger = socket.create_connection(("127.0.0.1", int(hub.address.split(":")[1])))
+        quiet = socket.create_connection(("127.0.0.1", int(monitor.address.split(":")[1])))
+        quiet.sendall((json.dumps({"token": monitor.token, "rank": 3, "pid": 1, "host": "elsewhere"}) + "\n").encode())
+        stranger = socket.create_connection(("127.0.0.1", int(monitor.address.split(":")[1])))
         stranger.sendall((json.dumps({"token": "guess", "rank": 4, "pid": 1, "host": "elsewhere"}) + "\n").encode())
-        line.tell("progress", share=0.5)
-        events = [hub.events.get(timeout=10) for _ in range(4)]
+        heartbeat.tell("progress", share=0.5)
+        events = [monitor.events.get(timeout=10) for _ in range(4)]
         kinds = {(event.kind, event.rank) for event in events}
-        assert kinds == {("here", 3), ("here", 5), ("progress", 5), ("lost", 3)}
+        assert kinds == {("connected", 3), ("connected", 5), ("progress", 5), ("lost", 3)}
         assert "silent" in next(event for event in events if event.kind == "lost").content["reason"]
-        hub.stop()
+        monitor.stop()
         assert wait_until(lambda: ended) == [""]
         assert stranger.recv(10) == b""
     finally:
-        hub.close()
-        line.close()
+        monitor.close()
+        heartbeat.close()
         quiet.close()
         stranger.close()
 
 
-def test_a_closed_hub_leaves_no_thread_behind():
+def test_a_closed_monitor_leaves_no_thread_behind():
     before = set(threading.enumerate())
-    hub = Hub()
-    line = Line(hub.address, 0, lambda reason: None)
-    assert hub.events.get(timeout=10).kind == "here"
-    hub.close()
-    line.close()
+    monitor = Monitor()
+    heartbeat = Heartbeat(monitor.address, 0, lambda reason: None)
+    assert monitor.events.get(timeout=10).kind == "connected"
+    monitor.close()
+    heartbeat.close()
     wait_until(lambda: not set(threading.enumerate()) - before)
 
 
 def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
     """A proxy between the two that swallows everything, as a pulled cable does: nothing is closed, nothing arrives."""
-    hub, ended = Hub(patience=3.0), []
-    _, port, token = hub.address.split(":")
+    monitor, ended = Monitor(patience=3.0), []
+    _, port, token = monitor.address.split(":")
     server = socket.create_server(("127.0.0.1", 0))
     cut, passed = threading.Event(), []
     ends: list[socket.socket] = []
@@ -168,18 +168,18 @@ def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
             threading.Thread(target=forward, args=pair, daemon=True).start()
 
     threading.Thread(target=proxy, daemon=True).start()
-    line = Line(f"127.0.0.1:{server.getsockname()[1]}:{token}", 1, ended.append)
+    heartbeat = Heartbeat(f"127.0.0.1:{server.getsockname()[1]}:{token}", 1, ended.append)
     try:
-        assert hub.events.get(timeout=10).kind == "here"
+        assert monitor.events.get(timeout=10).kind == "connected"
         wait_until(lambda: len(passed) >= 8)  # signs of life of both
-        assert hub.events.empty()
+        assert monitor.events.empty()
         cut.set()
-        event = hub.events.get(timeout=60)
+        event = monitor.events.get(timeout=60)
         assert (event.kind, event.rank) == ("lost", 1)
-        assert wait_until(lambda: ended) == ["nothing was heard from the others for 7 s"]
+        assert wait_until(lambda: ended) == ["no heartbeat for 7 s"]
     finally:
-        hub.close()
-        line.close()
+        monitor.close()
+        heartbeat.close()
         server.close()
         for end in ends:
             end.close()
@@ -248,7 +248,7 @@ def test_a_run_that_goes_on_does_so_as_it_began(tmp_path):
     result = parallel.fit(network(), data(), strategy="auto", tell=notes.append, **job)
     assert result.metrics["strategy"] == "allreduce"
     assert result.metrics["exact"]
-    assert told(notes) == "going on from the checkpoint after 10 steps (epoch 3)"  # nothing was measured
+    assert told(notes) == "resuming from the checkpoint after 10 steps (epoch 3)"  # nothing was measured
     assert len(result.history) == job["epochs"]
 
 
@@ -314,7 +314,7 @@ def test_torchrun_restarts_go_on_from_the_checkpoint(tmp_path, undisturbed):
     done = started(tmp_path, torchrun(2), str(tmp_path / "sprung"), "SIGKILL")
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "sprung").exists()
-    assert re.search(r"going on from the checkpoint after [1-9]\d* steps", done.stdout), done.stdout
+    assert re.search(r"resuming from the checkpoint after [1-9]\d* steps", done.stdout), done.stdout
     assert torch.equal(flat(torch.load(tmp_path / "out.pt", weights_only=True)), flat(undisturbed))
 
 
@@ -324,7 +324,7 @@ def test_a_stopped_rank_under_mpiexec_ends_the_run_which_then_goes_on(tmp_path, 
     prefix = [mpi_launcher(), "-n", "2", sys.executable]
     done = started(tmp_path, prefix, str(tmp_path / "sprung"), "SIGSTOP")
     assert done.returncode != 0
-    said = r"error: worker \d (has been silent|is gone).*; the same command goes on from the last checkpoint in "
+    said = r"error: worker \d (has been silent|is gone).*; the same command resumes from the last checkpoint in "
     assert re.search(said, done.stderr), done.stderr[-2000:]
     done = started(tmp_path, prefix)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -339,20 +339,20 @@ def test_an_error_under_torchrun_is_shown_once(tmp_path):
 
 
 def test_the_first_rank_waits_for_those_who_are_a_little_later(monkeypatch):
-    from shoal.parallel.watch import Watched
+    from shoal.parallel.external import ExternalRank
 
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")):
         monkeypatch.setenv(name, value)
-    watched, broken = Watched("torchrun"), []
-    watched.hub = Hub()
-    watched.line = Line(watched.hub.address, 0)
-    late = Line(watched.hub.address, 1, broken.append)
-    leaving = threading.Thread(target=watched.__exit__, args=(None, None, None))
+    member, broken = ExternalRank("torchrun"), []
+    member.monitor = Monitor()
+    member.heartbeat = Heartbeat(member.monitor.address, 0)
+    late = Heartbeat(member.monitor.address, 1, broken.append)
+    leaving = threading.Thread(target=member.finish)
     leaving.start()
-    wait_until(lambda: 0 in watched.hub.ended)
+    wait_until(lambda: 0 in member.monitor.ended)
     assert leaving.is_alive(), "it waits for the other"
     late.tell("done")
     late.close()
     leaving.join()
-    assert broken == [], "its line broke before it was done"
-    assert watched.hub.ended == {0, 1}
+    assert broken == [], "its connection broke before it was done"
+    assert member.monitor.ended == {0, 1}

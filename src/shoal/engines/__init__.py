@@ -15,7 +15,9 @@ from typing import Protocol
 import numpy as np
 
 from shoal.engines.program import Assignment, Data, Log, Program, State
+from shoal.machine import instruction_set
 from shoal.members import nearest
+from shoal.validate import one_of
 
 Progress = Callable[[int], bool]  # told how many member-epochs are done; answers whether to stop
 
@@ -92,6 +94,8 @@ def get_engine(name: str, device: str = "cpu") -> Engine:
         raise ValueError(f"engine must be auto, {', '.join(REGISTRY)}; got {name!r}{nearest(name, REGISTRY)}")
     if name == "native" and device != "cpu":
         raise ValueError(f"the native engine runs on the cpu, not on {device!r}; use engine='grouped' or 'auto'")
+    if name == "native":
+        instruction_set()  # a name in SHOAL_ISA that this machine does not have
     if device != "cpu":
         _check_device(device)
     module, attribute = REGISTRY[name]
@@ -106,9 +110,7 @@ def get_engine(name: str, device: str = "cpu") -> Engine:
 
 def _check_device(device: str) -> None:
     """Raise unless PyTorch is there and has such a device."""
-    kind = str(device).partition(":")[0]
-    if kind not in DEVICES:
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}; got {device!r}{nearest(device, DEVICES)}")
+    kind = one_of("device", str(device).partition(":")[0], DEVICES)
     if importlib.util.find_spec("torch") is None:
         raise ModuleNotFoundError(f"device {device!r} needs PyTorch: pip install 'shoal[torch]'", name="torch")
     import torch

@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 
 from shoal.engines.program import LOSSES, Data
-from shoal.members import nearest
+from shoal.validate import one_of
 
 LARGEST_ROWS = (1 << 31) - 1
 
 
 def check_loss(loss: str) -> str:
-    if loss not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(LOSSES)}; got {loss!r}{nearest(loss, LOSSES)}")
-    return loss
+    return one_of("loss", loss, LOSSES)
 
 
 def check_features(X: Any, n_features: int) -> np.ndarray:

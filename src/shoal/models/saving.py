@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.encoders.encoder import Encoder
+from shoal import atomic
+from shoal.encoders.encoder import Encoder, arrays_under
 from shoal.encoders.target import TargetScaling
 from shoal.layout import Layout
 from shoal.members import Member
@@ -37,7 +36,7 @@ REMEDY = "use an unchanged copy, or fit and save the model again"
 
 
 def write_folder(target: Path, body: dict[str, Any], arrays: dict[str, np.ndarray], timings: dict[str, Any]) -> None:
-    """Write the files of a model into the folder `target`, under another name first: whole, or not at all."""
+    """Write the files of a model into the folder `target`: all of them, or none."""
     from safetensors.numpy import save as to_bytes
 
     weights = to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
@@ -45,18 +44,10 @@ def write_folder(target: Path, body: dict[str, Any], arrays: dict[str, np.ndarra
     text = _canonical(body)
     whole = {"format": FORMAT, "version": VERSION, "sha256": _sha(text), "body": body}
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        (temporary / WEIGHTS).write_bytes(weights)
-        (temporary / DESCRIPTION).write_text(json.dumps(whole), encoding="utf-8")
-        (temporary / TIMINGS).write_text(json.dumps(timings), encoding="utf-8")
-        if target.exists():
-            shutil.rmtree(target)
-        os.replace(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with atomic.new_folder(target) as folder:
+        (folder / WEIGHTS).write_bytes(weights)
+        (folder / DESCRIPTION).write_text(json.dumps(whole), encoding="utf-8")
+        (folder / TIMINGS).write_text(json.dumps(timings), encoding="utf-8")
 
 
 def read_folder(folder: Path, parameters: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -80,7 +71,7 @@ def read_folder(folder: Path, parameters: tuple[str, ...]) -> tuple[dict[str, An
 
 @contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """Whatever a file with a fitting checksum does to those who read it: one sentence that names the file."""
+    """Turn any error in reading a file into one sentence that names the file."""
     from safetensors import SafetensorError
 
     try:
@@ -138,7 +129,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
 
 
 def read_json(file: Path) -> Any:
-    """What a file of JSON holds, or a sentence."""
+    """What a file of JSON holds; errors name the file."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except RecursionError:
@@ -178,7 +169,7 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     task, schema = Task(body["task"]["kind"], body["task"]["n_outputs"]), Schema.from_dict(body["schema"])
     folds = []
     for k, described in enumerate(body["encoders"]):
-        encoder = Encoder.from_state(described | {"schema": body["schema"]}, under(f"bag.{k}.encoder.", arrays))
+        encoder = Encoder.from_state(described | {"schema": body["schema"]}, arrays_under(f"bag.{k}.encoder.", arrays))
         target = TargetScaling(**{name: arrays[f"bag.{k}.target.{name}"] for name in TARGET})
         folds.append(FoldTransforms(replace(encoder, schema=schema), target))
     parts = tuple(
@@ -203,24 +194,3 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]))
     checks.check_prediction(model)
     return model
-
-
-def under(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def as_json(value: dict[str, Any]) -> Any:
-    return _finite(json.loads(json.dumps(value, default=plain)))
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinities: those of networks that diverged become words."""
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value.tolist() if isinstance(value, np.ndarray) else value

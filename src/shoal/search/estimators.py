@@ -14,13 +14,13 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
-from shoal.search.arguments import positive, seed_of, threads_of, yes_or_no
+from shoal.search.arguments import seed_of, threads_of
 from shoal.search.callbacks import Callbacks, Progress, Started
 from shoal.search.cv_results import cv_results
 from shoal.search.data import TrainingData
 from shoal.search.fit import fit_search
 from shoal.search.leaderboard import variance_shares
-from shoal.search.options import SearchOptions
+from shoal.search.options import SearchOptions, parameter_names
 from shoal.search.result import Earlier, SearchResult
 from shoal.search.timing import Clock
 from shoal.tables.inputs import has_names, has_strings, new_table
@@ -118,33 +118,35 @@ class _ShoalEstimator(BaseEstimator):
         earlier  a run to be done again, to the bit
         report   files will be written after it, within the budget
         """
+        options = self._options()
         self.target_name_ = target_name
         data = self._data(table, y, None, None, schema)
         if reading is not None:
             self._reading = reading
-        return self._search(data, clock=clock, earlier=earlier, report=report)
+        return self._search(data, options, clock=clock, earlier=earlier, report=report)
 
     def repeat(
         self, X: Any, y: Any, earlier: SearchResult | Earlier, sample_weight: Any = None, groups: Any = None
     ) -> Any:
         """Fit by doing an earlier search on the same data again, to the bit, without looking at the clock."""
         earlier = earlier.as_earlier() if isinstance(earlier, SearchResult) else earlier
-        return self._search(self._data(X, y, sample_weight, groups), Clock(), earlier)
+        options = self._options()
+        return self._search(self._data(X, y, sample_weight, groups), options, Clock(), earlier)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
-        return self._search(
-            self._data(X, y, sample_weight, groups), Clock(positive("budget", self.budget)), stacklevel=4
-        )
+        options = self._options()
+        clock = Clock(options.budget)
+        return self._search(self._data(X, y, sample_weight, groups), options, clock, stacklevel=4)
 
     def _search(
         self,
         data: TrainingData,
+        options: SearchOptions,
         clock: Clock | None = None,
         earlier: Earlier | None = None,
         report: bool = False,
         stacklevel: int = 3,
     ) -> Any:
-        options = self._options()
         with self._watching(options) as callbacks:
             result = fit_search(
                 data, options, callbacks, clock=clock, earlier=earlier, report=report, stacklevel=stacklevel
@@ -153,15 +155,12 @@ class _ShoalEstimator(BaseEstimator):
         return self
 
     def _options(self) -> SearchOptions:
-        return SearchOptions(
-            space=self.space, strategy=self.strategy, recipes=self.recipes, budget=self.budget, cv=self.cv,
-            scoring=self.scoring, seeds=self.seeds, epochs=self.epochs, ensemble=self.ensemble, refit=self.refit,
-            threads=threads_of(self.n_jobs), seed=seed_of(self.random_state),
-        )  # fmt: skip
+        """The parameters, checked."""
+        given = {name: getattr(self, parameter) for name, parameter in parameter_names().items()}
+        return SearchOptions(**given | {"threads": threads_of(self.n_jobs), "seed": seed_of(self.random_state)})
 
     def _data(self, X: Any, y: Any, sample_weight: Any, groups: Any, schema: Schema | None = None) -> TrainingData:
         """What was given, checked."""
-        yes_or_no("ensemble", self.ensemble)
         table, plain = self._table(X)
         task, target = self._encode_target(y, len(table))
         weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)

@@ -152,8 +152,7 @@ def _cells(table: Table, y: np.ndarray) -> Iterator[np.ndarray]:
     targets = y.reshape(len(y), -1).T
     for j in range(len(table.names) + len(targets)):
         found = table.code(j) if j < len(table.names) else targets[j - len(table.names)]
-        column = np.asarray(found, dtype=np.float64)
-        yield np.where(np.isnan(column), 0.0, column + 0.0)  # missing cells have codes of their own; -0.0 becomes 0.0
+        yield np.asarray(found, dtype=np.float64) + 0.0  # -0.0 becomes 0.0; no number is NaN
 
 
 def _mix(columns: Iterable[np.ndarray], rows: int) -> np.ndarray:

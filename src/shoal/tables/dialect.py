@@ -1,0 +1,140 @@
+"""Guesses about text files: encoding, quote character, separator, header line."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+import re
+from collections import Counter
+
+from shoal.tables import parse
+from shoal.tables.missing import is_marker
+
+SEPARATORS = (",", "\t", ";", "|", " ")
+LINES = 200  # that guesses look at
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+JUNK_SHARE = 0.002  # control characters in a text
+
+
+def decode(content: bytes, path: str) -> tuple[str, str]:
+    """The text of a file and its encoding: by its mark, else UTF-8, else UTF-16, else Windows' or Latin-1.
+
+    >>> decode("size;größe".encode("cp1252"), "sizes.csv")
+    ('size;größe', 'cp1252')
+    """
+    marked = next((name for mark, name in MARKS if content.startswith(mark)), None)
+    candidates = [marked] if marked else ["utf-8", *_utf16(content), "cp1252", "latin-1"]
+    for encoding in candidates:
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        head = text[:100_000]
+        if len(CONTROL.findall(head)) > JUNK_SHARE * len(head):
+            continue
+        return text, encoding
+    raise ValueError(f"{path} is not a text file: give a CSV, TSV or Parquet file")
+
+
+def guess_quote(text: str) -> str:
+    """The quote character: ' only where whole cells are in ' and none in "."""
+    lines = _first_lines(text)
+    counts = {mark: _quoted(lines, mark) for mark in "\"'"}
+    return "'" if counts["'"] and not counts['"'] else '"'
+
+
+def guess_separator(text: str, quote: str) -> str:
+    """The separator that gives all of the first lines the same number of cells, at least two."""
+    lines = _first_lines(text)
+    best, best_score = ",", (0.0, 0.0, 0)
+    for separator in SEPARATORS:
+        score = _score(lines, separator, quote)
+        if score > best_score:
+            best, best_score = separator, score
+    return best
+
+
+def guess_header(rows: list[list[str]]) -> bool:
+    """Whether the first row names the columns: each column votes by whether its first cell is unlike the others."""
+    if len(rows) < 2:
+        return not any(parse.number(cell, "plain") is not None for cell in rows[0])
+    votes = [_vote(rows[0][j].strip(), [row[j] for row in rows[1:1000] if j < len(row)]) for j in range(len(rows[0]))]
+    if sum(votes) != 0:
+        return sum(votes) > 0
+    names = [cell.strip() for cell in rows[0]]
+    return len(set(names)) == len(names) and all(re.match(r"^[^\W\d][\w .()/-]{0,39}$", name) for name in names)
+
+
+def _vote(first: str, others: list[str]) -> int:
+    """1 for a name, -1 for data, 0 for no opinion."""
+    if _all_numbers(others):
+        return 0 if is_marker(first) else -1 if _is_number(first) else 1
+    rest = [cell.strip() for cell in others if not is_marker(cell)]
+    if not rest or is_marker(first):
+        return 0
+    if parse.number_style(rest):
+        return -1 if _is_number(first) else 1
+    if first in rest:
+        return -1
+    if _is_number(first):
+        return 0
+    repeated = len(set(rest)) <= len(rest) / 2
+    lengthy = sum(map(len, rest)) / len(rest) > 4 * max(len(first), 5)
+    return 1 if repeated or lengthy or (parse.date_style(rest[:50]) and not parse.date_style([first])) else 0
+
+
+def _all_numbers(cells: list[str]) -> bool:
+    """Whether all are plain numbers and none is missing: a quick test for most columns of long tables."""
+    try:
+        return bool(cells) and all(value == value for value in map(float, cells)) and "_" not in "".join(cells)
+    except ValueError:
+        return False
+
+
+def _is_number(cell: str) -> bool:
+    return any(parse.number(cell, style) is not None for style in parse.NUMBER_STYLES)
+
+
+def _first_lines(text: str) -> list[str]:
+    """The first lines; the last of them may be cut off, so it is left out where there are many."""
+    lines = list(itertools.islice(io.StringIO(text, newline=""), LINES))
+    return lines[:-1] if len(lines) > 10 else lines
+
+
+def _utf16(content: bytes) -> list[str]:
+    """UTF-16 without a mark has a zero in every other byte of plain letters."""
+    head = content[:1000]
+    if head[1::2].count(0) > len(head) / 4:
+        return ["utf-16-le"]
+    return ["utf-16-be"] if head[0::2].count(0) > len(head) / 4 else []
+
+
+def _quoted(lines: list[str], mark: str) -> int:
+    pattern = re.compile(rf"(?:^|[,;\t| ])\s*{mark}[^{mark}]*{mark}\s*(?:[,;\t|]|$)")
+    return sum(len(pattern.findall(line.rstrip("\r\n"))) for line in lines)
+
+
+def _score(lines: list[str], separator: str, quote: str) -> tuple[float, float, int]:
+    """(share of lines with the usual number of cells, share of cells that need no more cutting, preference)."""
+    if separator == " ":
+        lines = [line.replace("\t", " ").strip() for line in lines]
+    try:
+        rows = list(csv.reader(lines, delimiter=separator, quotechar=quote, skipinitialspace=True))
+    except csv.Error:
+        return (0.0, 0.0, 0)
+    rows = [row for row in rows if row and any(cell.strip() for cell in row)]
+    width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
+    if width < 2:
+        return (0.0, 0.0, 0)
+    cells = [cell for row in rows[1:] or rows for cell in row]
+    clean = sum(not re.search(r"[,;\t|]", cell) or _is_number(cell) for cell in cells) / len(cells)
+    if separator == " " and (count < len(rows) - 1 or not any(map(_is_number, rows[-1]))):
+        return (0.0, 0.0, 0)  # sentences have blanks, too
+    return (round(count / len(rows), 2), round(clean, 2), -SEPARATORS.index(separator))

@@ -1,0 +1,227 @@
+"""Columns of pandas, polars, pyarrow and numpy to four types of arrays: float64, bool, datetime64[us], str and None.
+
+Frames are recognised by their methods, not by their class: none of these libraries but numpy is imported here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from shoal.tables.missing import MISSING_TYPES, is_missing
+
+DATE_TYPES = (datetime.date, np.datetime64)  # datetime.datetime and pandas.Timestamp are dates, too
+
+
+def from_array(values: Any, name: str) -> np.ndarray:
+    """Any one-dimensional array or sequence.
+
+    >>> from_array([1, None, 2.5], "size").tolist()
+    [1.0, nan, 2.5]
+    >>> from_array(["a", 1, 2.0, None, True], "mixed").tolist()
+    ['a', '1', '2', None, 'true']
+    """
+    array = values if isinstance(values, np.ndarray) else _array(values)
+    if array.ndim != 1:
+        raise ValueError(f"a column must have one dimension; {name!r} has {array.ndim}: give each its own column")
+    if isinstance(array, np.ma.MaskedArray):
+        cells = np.array(array.data, dtype=object)
+        cells[np.ma.getmaskarray(array)] = None
+        array = cells
+    kind = array.dtype.kind
+    if kind in "iuf":
+        return array.astype(np.float64, copy=False)
+    if kind == "b":
+        return array
+    if kind == "M":
+        return array.astype("datetime64[us]")
+    if kind == "m":
+        return _seconds(array)
+    if kind == "c":
+        raise ValueError(f"Complex data not supported: column {name!r} is complex; give its real and imaginary parts")
+    if kind == "U":
+        return array.astype(object)
+    return _from_objects(array.tolist() if kind == "S" else array, name)
+
+
+def from_pandas(series: Any, name: str) -> tuple[np.ndarray, bool]:
+    """A pandas column, and whether it was declared to be a category."""
+    dtype = series.dtype
+    if str(dtype) == "category":
+        texts = [cell_text(value) for value in series.cat.categories]
+        return _take_or_none(texts, series.cat.codes.to_numpy()), True
+    kind = getattr(dtype, "kind", "O")
+    if kind in "iuf":
+        return series.to_numpy(dtype=np.float64, na_value=np.nan), False
+    if kind == "M":
+        if getattr(series.dt, "tz", None) is not None:
+            series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+        return series.to_numpy(dtype="datetime64[us]"), False
+    if kind == "m":
+        return _seconds(series.to_numpy(dtype="timedelta64[us]")), False
+    if kind == "b" and not isinstance(dtype, np.dtype) and not series.isna().any():
+        return series.to_numpy(dtype=bool), False
+    if str(dtype).startswith("period"):
+        return series.dt.to_timestamp().to_numpy(dtype="datetime64[us]"), False
+    if str(dtype) in ("string", "str") or str(dtype).startswith("string["):
+        return series.to_numpy(dtype=object, na_value=None), False
+    return from_array(series.to_numpy() if isinstance(dtype, np.dtype) else series.to_numpy(dtype=object), name), False
+
+
+def from_polars(series: Any, name: str) -> tuple[np.ndarray, bool]:
+    """A polars column, and whether it was declared to be a category."""
+    kind = str(series.dtype).partition("(")[0]
+    declared = kind in ("Categorical", "Enum")
+    missing = series.null_count() > 0
+    plain = kind.startswith(("Int", "UInt", "Float", "Date", "Duration")) or (kind == "Boolean" and not missing)
+    if plain and not (missing and kind == "Int128"):
+        return from_array(series.to_numpy(), name), False
+    return from_array(_objects(series.to_list()), name), declared
+
+
+def from_arrow(chunks: Any, name: str) -> tuple[np.ndarray, bool]:
+    """A pyarrow column, and whether it was declared to be a category (a dictionary, in Arrow's words)."""
+    kind = str(chunks.type)
+    declared = kind.startswith("dictionary")
+    if kind.startswith(("int", "uint", "float", "double", "halffloat")):
+        return from_array(chunks.to_numpy(), name), False
+    if kind.startswith(("timestamp", "date", "duration")):
+        return from_array(chunks.to_numpy(), name), False
+    return from_array(_objects(chunks.to_pylist()), name), declared
+
+
+def cell_text(value: Any) -> str | None:
+    """A cell as a string. Whole numbers have no decimal point: a missing cell in its column makes 3 into 3.0."""
+    if isinstance(value, str):
+        return value
+    if is_missing(value):
+        return None
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, (numbers.Real, np.floating)):
+        number = float(value)
+        return str(int(number)) if number.is_integer() else repr(number)
+    return str(value)
+
+
+def refuse_infinite(column: np.ndarray, name: str) -> None:
+    count = int(np.isinf(column).sum())
+    if count:
+        raise ValueError(
+            f"numbers must be finite; column {name!r} has {count} infinite value{'s' * (count > 1)} (inf): "
+            "take them for missing (on the command line with --missing inf --missing=-inf, in Python with "
+            "X.replace([np.inf, -np.inf], np.nan) or np.where(np.isinf(X), np.nan, X)), or replace them by numbers"
+        )
+
+
+def _from_objects(values: Iterable[Any], name: str) -> np.ndarray:
+    """Cells of any type. If all are numbers, booleans or dates, so is the result; else they become strings."""
+    cells = values if isinstance(values, np.ndarray) else _objects(list(values))
+    types = set(map(type, cells))
+    if types <= {str, type(None)}:
+        return cells
+    known = {kind for kind in types if kind.__name__ not in MISSING_TYPES}
+    if known & {float, np.float64, np.float32, np.float16}:  # a lone NaN among strings or dates is a missing value
+        missing = np.fromiter(map(is_missing, cells), dtype=bool, count=len(cells))
+        known = set(map(type, cells[~missing]))
+    if not known:
+        return np.full(len(cells), np.nan) if types & {float, np.float64, np.float32} else _nothing(len(cells))
+    _refuse_cells(cells, known, name)
+    if known <= {bool, np.bool_}:
+        return cells.astype(bool) if known == types else _texts(cells)
+    if all(issubclass(kind, (numbers.Number, np.number)) and kind not in (bool, np.bool_) for kind in known) or all(
+        kind.__name__ == "Decimal" for kind in known
+    ):
+        return _floats(cells, name)
+    if all(issubclass(kind, DATE_TYPES) for kind in known):
+        return np.array([_moment(cell) for cell in cells], dtype="datetime64[us]")
+    if all(issubclass(kind, (datetime.timedelta, np.timedelta64)) for kind in known):
+        return _seconds(np.array([None if is_missing(cell) else cell for cell in cells], dtype="timedelta64[us]"))
+    if known == {datetime.time}:
+        return np.array([np.nan if is_missing(cell) else _time_of_day(cell) for cell in cells])
+    return _texts(cells)
+
+
+def _refuse_cells(cells: np.ndarray, known: set[type], name: str) -> None:
+    """Refuse cells that are lists, dicts or other objects. scikit-learn's checks look for these very words."""
+    simple = (str, bytes, numbers.Number, np.generic, datetime.date, datetime.time, datetime.timedelta)
+    for kind in known:
+        if issubclass(kind, (complex, np.complexfloating)):
+            raise ValueError(f"Complex data not supported: column {name!r} is complex; give its parts as two columns")
+        if issubclass(kind, (list, tuple, set, dict, np.ndarray)) or (
+            not issubclass(kind, simple) and kind.__str__ is object.__str__
+        ):
+            row = next(i for i, cell in enumerate(cells) if type(cell) is kind)
+            raise TypeError(
+                f"a cell argument must be a string, a number, a boolean, a date or missing; "
+                f"column {name!r} has a {kind.__name__} in row {row}: spread it over columns of its own"
+            )
+
+
+def _floats(cells: np.ndarray, name: str) -> np.ndarray:
+    try:
+        return np.array([np.nan if is_missing(cell) else float(cell) for cell in cells], dtype=np.float64)
+    except OverflowError:
+        raise ValueError(f"numbers must be below 1e308; column {name!r} has a larger one: scale the column") from None
+
+
+def _moment(cell: Any) -> Any:
+    """A date or time without a zone; one with a zone is converted to universal time."""
+    if is_missing(cell):
+        return np.datetime64("NaT", "us")
+    if isinstance(cell, datetime.datetime) and cell.tzinfo is not None:
+        cell = cell.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    return np.datetime64(cell, "us")
+
+
+def _seconds(array: np.ndarray) -> np.ndarray:
+    seconds = array.astype("timedelta64[us]").astype(np.int64) / 1e6
+    return np.where(np.isnat(array), np.nan, seconds)
+
+
+def _time_of_day(cell: datetime.time) -> float:
+    return cell.hour * 3600.0 + cell.minute * 60.0 + cell.second + cell.microsecond / 1e6
+
+
+def _texts(cells: Iterable[Any]) -> np.ndarray:
+    return _objects([cell_text(cell) for cell in cells])
+
+
+def _take_or_none(texts: list[str | None], codes: np.ndarray) -> np.ndarray:
+    return _objects([*texts, None])[codes]  # the code of a missing category is -1
+
+
+def _nothing(length: int) -> np.ndarray:
+    return np.full(length, None, dtype=object)
+
+
+def _objects(cells: list[Any]) -> np.ndarray:
+    array = np.empty(len(cells), dtype=object)
+    array[:] = cells
+    return array
+
+
+def _array(values: Any) -> np.ndarray:
+    if hasattr(values, "to_numpy"):
+        return np.asarray(values.to_numpy())
+    if hasattr(values, "__array__"):
+        return np.asarray(values)
+    return from_list(list(values))
+
+
+def from_list(cells: list[Any]) -> np.ndarray:
+    """numpy makes strings of mixed cells: [1, "a"] becomes ["1", "a"]. Objects keep them apart."""
+    if set(map(type, cells)) <= {int, float, bool} and not {bool, float} <= set(map(type, cells)):
+        try:
+            return np.array(cells, dtype=None if cells else np.float64)
+        except OverflowError:
+            pass
+    return _objects(cells)
