@@ -63,7 +63,7 @@ def test_names_with_brackets_are_found_again(tmp_path, monkeypatch):
     assert place.choose(None, "t[1]-tiny", {}) == (path, True)
 
 
-def test_a_folder_in_which_nothing_came_to_pass_goes_again(tmp_path):
+def test_a_folder_in_which_nothing_was_trained_is_removed(tmp_path):
     with place.opened(tmp_path / "runs" / "one", "", {}) as (path, _):
         (path / "settings.json").write_text("{}")
     assert not (tmp_path / "runs").exists()

@@ -85,7 +85,7 @@ def test_scores_are_those_of_scikit_learn(name, kind, outputs):
 
 @pytest.mark.parametrize("name", ["balanced_accuracy", "roc_auc", "f1", "f1_macro"])
 @pytest.mark.parametrize("outputs", [2, 4])
-def test_a_row_has_the_influence_that_it_has_on_the_score_of_samples(name, outputs):
+def test_influences_of_rows_predict_the_scores_of_bootstrap_samples(name, outputs):
     """Thousands of bootstrap samples are scored by a mean over rows; each of them scored anew says nearly the same."""
     p, y, _ = drawn(CLASSIFICATION, outputs, n=2_000, candidates=1)
     task, metric = Task(CLASSIFICATION, outputs), METRICS[name]
@@ -255,7 +255,7 @@ def test_scorers_see_predictions_as_scikit_learn_gives_them():
         ("explained_variance", REGRESSION, 2), ("jaccard_samples", MULTILABEL, 3),
     ],
 )  # fmt: skip
-def test_rows_that_are_alike_have_the_influence_that_they_have_on_the_score_of_samples(name, kind, outputs):
+def test_influences_of_groups_of_rows_predict_the_scores_of_bootstrap_samples(name, kind, outputs):
     """The last of ten predictions: its influences are means over the first eight, at one evaluation."""
     p, y, _ = drawn(kind, outputs, n=1_000, candidates=10)
     task, metric = Task(kind, outputs), find_metric(name, Task(kind, outputs))

@@ -53,7 +53,7 @@ from shoal.parallel.threads import threads_per_worker
         ({"average_every": "month", "strategy": "local_sgd"}, r"average_every must be a whole number .*; got 'month'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(settings, sentence):
+def test_impossible_settings_are_refused_in_one_sentence(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         parallel.fit(network(), data(), **{**SETTINGS, "strategy": "serial", **settings})
 
@@ -188,7 +188,7 @@ class Shifted(TensorDataset):
         return inputs + torch.rand(()), target
 
 
-def test_what_a_data_set_does_to_its_rows_is_done_and_its_random_numbers_are_the_rows_own():
+def test_random_changes_of_a_data_set_are_the_same_for_any_number_of_workers():
     rows = Shifted(*data().tensors)
     job = {**SETTINGS, "backend": "threads", "exact": True, "strategy": "allreduce"}
     results = [parallel.fit(network("random"), rows, workers=workers, **job).model for workers in (1, 2)]

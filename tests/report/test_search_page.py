@@ -416,7 +416,7 @@ def test_many_classes_and_columns_stay_readable(visit):
 # ---- sentences that agree with the numbers ----
 
 
-def test_the_page_agrees_with_its_leaderboard_about_the_first_and_says_why_others_come_last():
+def test_the_page_names_the_first_recipe_and_says_why_stopped_ones_come_last():
     data = search_data()
     board = data["leaderboard"]
     keys = [one["key"] for one in board["columns"]]

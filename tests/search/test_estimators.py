@@ -155,7 +155,7 @@ def test_metadata_routing_brings_weights_and_groups(iris):
         assert sorted(set(part)) == list(range(10))
 
 
-def test_pickles_predict_alike_and_leave_the_search_behind_and_clones_leave_all(fitted, iris):
+def test_pickles_predict_alike_without_the_search_and_clones_are_not_fitted(fitted, iris):
     copy = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copy.predict_proba(iris[0]), fitted.predict_proba(iris[0]))
     assert not hasattr(copy, "result_")

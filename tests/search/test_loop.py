@@ -221,7 +221,7 @@ def test_a_repetition_that_is_ended_early_can_be_repeated_too(iris, monkeypatch)
 
 
 @pytest.mark.parametrize("budget", [4, 20])
-def test_a_budget_that_ends_the_first_round_of_a_space_of_ones_own(budget, machine_of_speed):
+def test_a_budget_may_end_the_first_round_of_a_space_that_the_user_gave(budget, machine_of_speed):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(1000, 20))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
