@@ -188,7 +188,6 @@ def _honest(
         evidence, pick.prediction[rows], ensemble=best is None, raw=None if best is None else best.score,
         seconds=share * ending.seconds if timed else np.inf, bootstraps=ending.bootstraps or BOOTSTRAPS,
         temperature=pick.temperature, gain=gain, seed=search.limits.seed, hurry=ending.hurry,
-        now=search.clock.now,
     )  # fmt: skip
 
 

@@ -96,13 +96,12 @@ def correct(
     gain: float = 0.0,
     temperature: float = 1.0,
     hurry: Callable[[], bool] = lambda: False,
-    now: Callable[[], float] = time.monotonic,
 ) -> HonestScore:
     """Score of the final model, corrected for how it was picked; `final` are its out-of-fold predictions.
 
     With `ensemble` the picking is the weighing of an ensemble, without it is taking the best candidate by
     score. `gain` is what averaging over folds adds to it; `temperature` is that of the final model.
-    After `seconds` by the clock `now`, or once `hurry()` is true, no more samples are drawn than must be.
+    After `seconds`, or once `hurry()` is true, no more samples are drawn than must be.
     """
     pick = _EnsemblePick(evidence) if ensemble else _BestPick(evidence)
     generator = np.random.default_rng(seed)
@@ -111,9 +110,11 @@ def correct(
     whole = float(metric.score(task, final, y, weight))
     outside: list[float] = []
     wobble: list[float] = []
-    deadline = now() + seconds
+    deadline = time.monotonic() + seconds
     for _ in range(10 * bootstraps):  # a draw that leaves no row out does not count
-        if len(outside) >= bootstraps or (len(outside) >= FEWEST_BOOTSTRAPS and (now() >= deadline or hurry())):
+        if len(outside) >= bootstraps or (
+            len(outside) >= FEWEST_BOOTSTRAPS and (time.monotonic() >= deadline or hurry())
+        ):
             break
         counts = evidence.counts(generator)
         out = np.flatnonzero((counts == 0) & (weight > 0))
