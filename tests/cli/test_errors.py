@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from functools import partial
@@ -113,6 +114,26 @@ def test_a_full_disk_and_lack_of_memory_are_sentences(
 
         monkeypatch.setattr(INFO, "describe", fails)
         assert words in call(tmp_path, "info", code=WRONG).stderr
+
+
+# Python's own types mean a bug, or are caught where they are raised; what users may see is one of `shoal.errors`.
+PLAIN = {"ValueError", "TypeError", "FileNotFoundError", "IsADirectoryError", "ModuleNotFoundError"}
+INTERNAL = {
+    "bench/peers/sequential.py", "bench/peers/stacked.py", "bench/tabular/fit.py", "json_values.py", "options.py",
+    "report/search/page.py", "tables/csv_columns.py",
+}  # fmt: skip
+
+
+def test_what_users_may_see_is_raised_as_an_error_of_users() -> None:
+    package = Path(errors.__file__).parent
+    found = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            raised = node.exc if isinstance(node, ast.Raise) else None
+            name = raised.func if isinstance(raised, ast.Call) else raised
+            if isinstance(name, ast.Name) and name.id in PLAIN:
+                found.add(path.relative_to(package).as_posix())
+    assert found == INTERNAL
 
 
 @pytest.mark.parametrize(

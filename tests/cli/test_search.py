@@ -238,6 +238,20 @@ def test_the_demo_needs_no_file_and_ends_with_the_path_of_its_report(tmp_path, c
     assert "benign" in result.stdout
 
 
+def test_a_user_says_what_a_column_is_and_a_repetition_knows(place, call, tmp_path):
+    names, columns = iris_columns()
+    code = [k % 4 for k in range(len(columns[0]))]
+    write(tmp_path / "coded.csv", [*names, "code"], [*columns, code])
+    flags = ("--target", "species", "--kind", "code=category", "--recipes", 1, "--seeds", 1, "--epochs", 1)
+    said = call(tmp_path, "search", "coded.csv", *flags, "--out", "run").stdout
+    assert "code: category, as asked" in said
+    assert json.loads((tmp_path / "run/settings.json").read_text())["data"]["kinds"] == ["code=category"]
+    again = call(tmp_path, "search", "--repeat", "run", "--check").stdout
+    assert "the same: every byte" in again
+    wrong = call(tmp_path, "search", "coded.csv", "--target", "species", "--kind", "code", "--dry-run", code=2).stderr
+    assert "--kind must be a column and its kind, as in zip=category; got 'code'" in wrong
+
+
 # ---- predictions ----
 
 

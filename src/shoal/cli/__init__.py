@@ -84,7 +84,7 @@ def main() -> None:
     except BrokenPipeError:  # somebody reads only the first lines of what we print
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (UserError, ValueError, TypeError, ModuleNotFoundError, OSError, MemoryError) as error:
+    except (UserError, OSError, MemoryError) as error:  # the last two: a full disk, no permission, a table too large
         _fail(str(error) or type(error).__name__, WRONG)
     except Exception as error:
         _explain(error)

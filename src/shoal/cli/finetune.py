@@ -6,7 +6,6 @@ Libraries are imported inside the functions, so that `shoal --help` does not wai
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 from dataclasses import replace
 from importlib.resources import as_file, files
@@ -69,7 +68,6 @@ def finetune(
     The results are one folder: report.html, metrics.jsonl, samples.json, settings.json and model/.
     """
     _need_libraries(settings.tensorboard, settings.lora)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     typed = given(command_line)
     if demo and (file is not None or not typed.keys().isdisjoint(("columns", "model"))):
         raise UserError("--demo brings its own texts and model; leave out the file, --columns and --model")

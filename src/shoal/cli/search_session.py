@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.errors import MissingFile, UserError
 from shoal.interrupts import Interrupt, interruptible, sigterm_is_interrupt
 from shoal.progress import started, steady_output
 
@@ -141,7 +142,7 @@ class Session:
         self.source = _read(self.request)
         self._check_budget()
         if self.earlier is not None and self.earlier["data"]["sha256"] != self.source.sha256:
-            raise ValueError(
+            raise UserError(
                 f"--repeat needs the data of the earlier run, and {self.source.name} of this scikit-learn is another"
             )
         self._understand()
@@ -175,11 +176,11 @@ class Session:
             return
         remedy = f"name its place: shoal search PLACE --repeat {self.settings}"
         if not file.exists():
-            raise FileNotFoundError(
+            raise MissingFile(
                 f"--repeat needs the data of the earlier run, and there is no file {file}; if it was moved, {remedy}"
             )
         if file.is_file() and file_hash(file) != self.earlier["data"]["sha256"]:
-            raise ValueError(
+            raise UserError(
                 f"--repeat needs the data of the earlier run, and {file} has changed since (another checksum); if "
                 f"there is an unchanged copy, {remedy}"
             )
@@ -197,13 +198,15 @@ class Session:
 
     def _understand(self) -> None:
         """Say what the data are taken for."""
-        from shoal.tables.schema import Schema
         from shoal.tables.target import find_target
 
         request, source = self.request, self.source
         ambiguous = source.ambiguous if self.earlier is None else ()  # then it was settled, and the name is exact
-        self.question = find_target(source.table, source.target, request.search.task, request.reading.drop, ambiguous)
-        self.schema = Schema.of(self.question.X)
+        kinds = request.reading.kind_of_columns() or None
+        self.question = find_target(
+            source.table, source.target, request.search.task, request.reading.drop, ambiguous, kinds
+        )
+        self.schema = self.question.schema
         self._refuse_hopeless()
         self.notes = [*source.described, *self.question.notes]
         print(f"{source.name}: {source.described[0]}")
@@ -223,13 +226,13 @@ class Session:
         """Tables on which a search would say nothing, or that hold what is surely a mistake."""
         rows = len(self.question.y)
         if rows < FEWEST_ROWS:
-            raise ValueError(
+            raise UserError(
                 f"a search needs at least {FEWEST_ROWS} rows to be scored on; {self.source.name} has {rows}"
             )
         empty = [column.name for column in self.schema.columns if column.kind == "empty"]
         if empty:
             flags = " ".join(f"--drop '{name}'" for name in empty)
-            raise ValueError(f"column {empty[0]!r} is missing in every row; leave it out: {flags}")
+            raise UserError(f"column {empty[0]!r} is missing in every row; leave it out: {flags}")
 
     def _plan(self) -> None:
         """Say what will be done, and what it will take."""
@@ -312,7 +315,7 @@ class Session:
         options, question = self.request.search, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
         parameters = as_parameters(replace(options, recipes=options.recipes or 1))
-        estimator = kind(**parameters, callbacks=[_Watching(screen, self.stop)])
+        estimator = kind(**parameters, kinds=question.kinds, callbacks=[_Watching(screen, self.stop)])
 
         def fit() -> Any:
             return estimator.fit_table(

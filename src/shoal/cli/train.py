@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shoal.atomic import new_file, write_text
 from shoal.cli.parameters import given, with_options
 from shoal.errors import MissingPackage, UserError
+from shoal.json_values import plain
 from shoal.parallel.job import Job
 from shoal.progress import Screen
 
@@ -87,7 +87,6 @@ def train(
     does with --max-restarts; under mpiexec the run ends, and the same command resumes it. Both need --checkpoint.
     """
     _need_torch()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     typed = given(command_line)
     _check_source(file, data, typed)
     job = _complete(job, typed)
@@ -296,21 +295,13 @@ def _save(out: Path, result: Result, job: Job, network: dict[str, Any], sets: Da
 
     out.mkdir(parents=True, exist_ok=True)
     state = {name: value.contiguous().cpu() for name, value in result.model.state_dict().items()}
-    save_file(state, out / "model.safetensors")
+    with new_file(out / "model.safetensors") as partial:
+        save_file(state, partial)
     history = {"history": result.history, "metrics": result.metrics}
-    (out / "history.json").write_text(json.dumps(_without_nan(history), indent=1) + "\n")
+    write_text(out / "history.json", json.dumps(plain(history), indent=1) + "\n")
     settings = {name: value if not callable(value) else str(value) for name, value in job.as_dict().items()}
     settings |= {"network": network, "inputs": sets.features, "outputs": sets.classes}
-    (out / "settings.json").write_text(json.dumps(settings, indent=1) + "\n")
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no NaN and no infinity: None instead."""
-    if isinstance(value, dict):
-        return {name: _without_nan(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    write_text(out / "settings.json", json.dumps(plain(settings), indent=1) + "\n")
 
 
 def _need_torch() -> None:

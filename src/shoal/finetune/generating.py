@@ -10,7 +10,7 @@ from shoal.errors import MissingFile, UserError
 from shoal.finetune import models, place, texts
 from shoal.finetune.rank import quiet
 from shoal.finetune.writing import go_on, room
-from shoal.members import nearest
+from shoal.validate import nearest
 
 
 class Writer:

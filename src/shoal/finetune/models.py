@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import MissingFile, UserError
-from shoal.members import nearest
+from shoal.validate import nearest
 
 TINY = "tiny"  # the name of the model that needs no download
 CONFIG, TOKENIZER, WEIGHTS, INDEX = "config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"

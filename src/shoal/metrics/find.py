@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError
-from shoal.members import nearest
 from shoal.metrics.metric import ALIASES, METRICS, Metric
 from shoal.metrics.tasks import REGRESSION, Task
+from shoal.validate import nearest
 
 
 def find_metric(name: Any, task: Task, classes: np.ndarray | None = None) -> Metric:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from shoal.atomic import new_file
 from shoal.errors import CannotWrite, UserError
 
 NAME = "checkpoint.pt"
@@ -21,17 +22,11 @@ def save(folder: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Replace the checkpoint in a folder."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    partial = place / f".{NAME}.{os.getpid()}.part"
     try:
-        with open(partial, "wb") as file:
+        with new_file(place / NAME) as partial, open(partial, "wb") as file:
             torch.save({"version": VERSION, **content}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, place / NAME)
     except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
         raise CannotWrite(f"the checkpoint cannot be written to {place}: {_first_line(error)}") from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def peek(folder: str | os.PathLike[str]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import json
 import os
 import queue
 import secrets
-import signal
 import socket
 import struct
 import sys
@@ -138,10 +137,8 @@ class Monitor:
         with self.lock:
             pids = list(self.pids.values())
         for host, pid in pids:
-            mine = host == socket.gethostname() and pid != os.getpid()
-            if mine and _state(pid) and (_state(pid) in "Tt" or not only_stopped):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+            if host == socket.gethostname() and pid != os.getpid():
+                _kill(pid, only_stopped)
 
     def close(self) -> None:
         self.closed.set()
@@ -164,13 +161,15 @@ def _limit_sending(connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 2, 0))
 
 
-def _state(pid: int) -> str:
-    """The state of a worker's process, "T" if it is stopped; empty if it is gone or another program."""
-    try:
-        with open(f"/proc/{pid}/stat") as file, open(f"/proc/{pid}/cmdline") as command:
-            return file.read().rsplit(")", 1)[1].split()[0] if "shoal" in command.read() else ""
-    except OSError:
-        return ""
+def _kill(pid: int, only_stopped: bool) -> None:
+    """Kill a worker, unless its number now belongs to another program."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):  # it is gone
+        process = psutil.Process(pid)
+        stopped = process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        if "shoal" in " ".join(process.cmdline()) and (stopped or not only_stopped):
+            process.kill()
 
 
 class Heartbeat:

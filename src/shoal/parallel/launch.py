@@ -117,12 +117,14 @@ def supervise(
 
 def _remove_stale_folders() -> None:
     """Remove folders of launchers that were killed: the process in the name is gone."""
-    if not Path("/proc/self").exists():
+    import psutil
+
+    if os.name != "posix":  # others have no user numbers, which tell whose folder it is
         return
     for place in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}[0-9]*-*"):
         number = place.name.removeprefix(TEMPORARY).split("-")[0]
         with suppress(OSError):  # another launcher may remove it at the same time
-            if number.isdecimal() and not Path(f"/proc/{number}").exists() and place.stat().st_uid == os.getuid():
+            if number.isdecimal() and not psutil.pid_exists(int(number)) and place.stat().st_uid == os.getuid():
                 shutil.rmtree(place, ignore_errors=True)
 
 

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from shoal import atomic
 from shoal.encoders.encoder import Encoder
 from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
@@ -84,8 +85,9 @@ class Prepared:
         scaling = {name: getattr(self.scaling, name).tolist() for name in ("centre", "scale", "low", "high")}
         state = {"kind": self.kind, "target": self.target, "classes": self.classes,
                  "reading": self.reading.as_dict(), "encoder": described, "scaling": scaling}  # fmt: skip
-        (folder / STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS)
+        atomic.write_text(folder / STATE, json.dumps(state, indent=1) + "\n")
+        with atomic.new_file(folder / ARRAYS) as partial:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, partial)
 
 
 @dataclass(frozen=True, eq=False)

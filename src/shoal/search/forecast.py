@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.encoders.texts import most_directions
+from shoal.errors import UserError
 from shoal.layout import Layout
 from shoal.machine import peak_memory, thread_count
 from shoal.metrics.find import find_metric
@@ -108,7 +109,7 @@ def encode(question: LabelledTable) -> tuple[Task, np.ndarray]:
 
 def _folds(y: np.ndarray, task: Task, options: SearchOptions, schema: Schema) -> tuple[int, str]:
     if options.folds is not None and options.folds > len(y):
-        raise ValueError(f"--folds must be at most the number of rows, {len(y)}; got {options.folds}")
+        raise UserError(f"--folds must be at most the number of rows, {len(y)}; got {options.folds}")
     pairs, name = make_folds(
         options.folds, task, np.empty((len(y), 0)), y, None, options.seed, default_folds(len(y), schema),
         default_repeats(len(y), options.budget, schema),

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError, WrongType
-from shoal.members import FIELDS, Member, alternatives, draw_value, nearest
+from shoal.members import FIELDS, Member, alternatives, draw_value
+from shoal.validate import nearest, one_of
 
 ENCODING = "encoding"  # a choice beside the fields of a member: which encoding of the numbers the network sees
 VIEWS = ("plain", "piecewise")
@@ -103,10 +104,7 @@ def check_space(space: Any, encodings: Sequence[str]) -> Space | list[Recipe]:
                     f"the space has no choice {name!r}{nearest(name, known)} It may name {', '.join(known)}"
                 )
         for encoding in alternatives(ENCODING, space.get(ENCODING, "plain")):
-            if encoding not in VIEWS:
-                raise UserError(
-                    f"{ENCODING} must be one of {', '.join(VIEWS)}; got {encoding!r}{nearest(encoding, VIEWS)}"
-                )
+            one_of(ENCODING, encoding, VIEWS)
         kept = {name: value if hasattr(value, "rvs") else alternatives(name, value) for name, value in space.items()}
         if ENCODING in kept:  # tables without numbers have no piecewise encoding
             kept[ENCODING] = [

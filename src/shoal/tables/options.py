@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from shoal.errors import UserError
 from shoal.options import Options, option
+from shoal.tables.kinds import KINDS
+from shoal.validate import strings
+
+
+def _pairs(name: str, value: Any) -> tuple[str, ...]:
+    pairs = strings(name, value)
+    for pair in pairs:
+        if "=" not in pair:
+            raise UserError(f"{name} must be a column and its kind, as in zip=category; got {pair!r}")
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -27,4 +39,17 @@ class DataOptions(ReadingOptions):
     """How a file to learn from is read, and what of it is used."""
 
     drop: tuple[str, ...] = option((), "Leave this column out; repeatable.")
+    kinds: tuple[str, ...] = option(
+        (), f"What a column is, where the guess is wrong, as in zip=category: {', '.join(KINDS)}; repeatable.",
+        check=_pairs, flags="--kind", metavar="COLUMN=KIND", new=True,
+    )  # fmt: skip
     target: str | None = option(None, "Column to predict: its name, or its number (0 is the first, -1 the last).")
+
+    def kind_of_columns(self) -> dict[str, str]:
+        """What the user says of columns.
+
+        >>> DataOptions(kinds=("zip=category", "a=b=text")).kind_of_columns()
+        {'zip': 'category', 'a=b': 'text'}
+        """
+        pairs = (pair.rpartition("=") for pair in self.kinds)
+        return {column: kind for column, _, kind in pairs}
