@@ -186,7 +186,7 @@ def test_names_of_scores_are_found_or_refused_with_the_nearest_one():
 
 
 def test_the_command_names_every_score():
-    from shoal.cli.search import SCORING
+    from shoal.search.options import SCORING
 
     assert set(METRICS) <= set(re.findall(r"\w+", SCORING))
 
