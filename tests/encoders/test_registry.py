@@ -60,6 +60,11 @@ def test_only_weights_count(kind):
     assert same_state(weighted, other)
     assert same_state(weighted, turned)
     assert transform(cells)["plain"].tobytes() == again(cells)["plain"].tobytes()
+    known = [cell if cell is not None else cells[0] for cell in cells]
+    gaps = [None if i % 3 == 0 else cell for i, cell in enumerate(known)]
+    assert same_state(fitted(kind, known, weight)[0], fitted(kind, gaps, weight)[0]), (
+        "nor do gaps in rows of weight zero"
+    )
 
 
 @pytest.mark.parametrize("kind", ENCODERS)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
@@ -24,11 +24,11 @@ from shoal.search.leaderboard import variance_shares
 from shoal.search.options import SearchOptions, parameter_names
 from shoal.search.result import Earlier, SearchResult
 from shoal.search.timing import Clock
-from shoal.tables.inputs import has_names, has_strings, new_table
+from shoal.tables.inputs import new_table, training_table
 from shoal.tables.labels import plain_name, refuse_extreme, target_array, target_name
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
-from shoal.tables.table import Table, rows_as_columns, with_unique_names
+from shoal.tables.table import Table
 
 
 class _ShoalEstimator(BaseEstimator):
@@ -54,7 +54,7 @@ class _ShoalEstimator(BaseEstimator):
     random_state  the same number gives the same bits, unless a budget ends the search
     verbose       show progress
     kinds         what columns are, where that should not be guessed: {"zip": "category"}; "number", "category", "date",
-                  "text"
+                  "text", "drop", or an encoder of your own (a `shoal.encoders.column.ColumnEncoder`)
     callbacks     told of progress, rungs and the end; may end the search (a list of `shoal.search.callbacks.Callback`)
 
     After fit: `leaderboard_`, `best_member_`, `best_score_`, `best_index_`, `cv_results_`, `honest_score_`, `luck_`,
@@ -162,7 +162,8 @@ class _ShoalEstimator(BaseEstimator):
 
     def _data(self, X: Any, y: Any, sample_weight: Any, groups: Any, schema: Schema | None = None) -> TrainingData:
         """What was given, checked."""
-        table, plain = self._table(X)
+        self.__dict__.pop("_reading", None)  # of the file of an earlier fit
+        table, plain = training_table(self, X)
         task, target = self._encode_target(y, len(table))
         weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)
         self._check_rows(task, target, weight)
@@ -239,25 +240,6 @@ class _ShoalEstimator(BaseEstimator):
     def _raw(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         return self.model_.predict(new_table(self, X), threads=threads_of(self.n_jobs))
-
-    def _table(self, X: Any) -> tuple[Table, bool]:
-        """Of training data. Frames keep their columns' types; arrays are numbers, checked as scikit-learn does."""
-        self.__dict__.pop("_reading", None)  # of the file of an earlier fit
-        X = rows_as_columns(X)
-        if isinstance(X, Table) or type(X) is dict:
-            table = Table.of(X)
-            self.n_features_in_ = len(table.names)
-            self.feature_names_in_ = np.array(table.names, dtype=object)
-            return table, False
-        X = with_unique_names(X)
-        if has_names(X) or has_strings(X):
-            validate_data(self, X, reset=True, skip_check_array=True)
-            table = Table.of(X)
-            if len(table) == 0:
-                raise UserError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
-            return table, False
-        array = validate_data(self, X, reset=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
-        return Table.of(array), True
 
     def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
         raise NotImplementedError

@@ -175,7 +175,7 @@ def _check_folds(weights: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> No
 
 
 def _rows_worth(weight: np.ndarray) -> float:
-    """How many rows these weights of distinct rows stand for; weights in a small candidate count as one row each."""
+    """How many rows these weights of distinct rows stand for; weights in a small unit count as one row each."""
     return max(float(weight.sum()), float(np.count_nonzero(weight)))
 
 
