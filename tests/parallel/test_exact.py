@@ -83,7 +83,7 @@ def test_threads_give_the_same_bits(workers, kind, exact_alone):
 
 @pytest.mark.parametrize("launcher", ["processes", "mpi"])
 def test_processes_and_ranks_give_the_same_bits_or_are_close(launcher, exact_alone, plain, tmp_path):
-    """All in one test: starting ranks takes longer than all that they do."""
+    """All in one test, since starting ranks takes longer than their work."""
     exact = {workers: exact_jobs(launcher, workers) for workers in WORKERS}
     close = {workers: CLOSE_MODES.get((launcher, workers), {}) for workers in WORKERS}
     results = run_ranks(tmp_path, launcher, {workers: exact[workers] | close[workers] for workers in WORKERS})
@@ -140,7 +140,7 @@ def local_sgd(workers: int) -> nn.Module:
 
 
 def test_batches_are_counted_alike_where_a_worker_has_no_rows_in_the_last_one():
-    """Running means without momentum are divided by that count. The last batch has 3 rows: one shard of two or more."""
+    """The last batch has 3 rows, enough for one shard only, and running means without momentum depend on the count."""
     job = Job(**SETTINGS, strategy="allreduce", exact=True, blas_threads=1, backend="processes", workers=3)
     ends = []
     for workers in (1, 3):
@@ -153,7 +153,7 @@ def test_batches_are_counted_alike_where_a_worker_has_no_rows_in_the_last_one():
 
 
 class Odd(nn.Module):
-    """Gradients that are one tensor for two parameters, or one number for many; and twice the usual digits."""
+    """Gradients that two parameters share, or that repeat one number; in double precision."""
 
     def __init__(self):
         super().__init__()
@@ -205,7 +205,7 @@ def test_threads_without_exactness_are_close_too(plain):
 
 
 def by_hand(workers: int, every: int | str, epochs: int) -> nn.Module:
-    """Local SGD as one would write it: copies of the model that train alone, and a mean now and then."""
+    """Local SGD by hand: copies of the model are trained separately, and averaged now and then."""
     rows = data()
     X, y = rows.tensors
     models = [network() for _ in range(workers)]

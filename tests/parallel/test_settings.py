@@ -1,4 +1,4 @@
-"""What users give to shoal.parallel, and what they are told: settings, models, data, the train command."""
+"""Settings, models and data that users give to shoal.parallel and `shoal train`, and the messages they get."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_launchers_are_found_in_the_environment(monkeypatch):
 
 
 class Squares(Dataset):
-    """Rows made when asked for, with inputs of two parts."""
+    """Rows computed on access, with inputs of two parts."""
 
     def __len__(self):
         return 90
@@ -179,7 +179,7 @@ def test_any_module_any_map_style_data_any_loss_any_optimizer():
 
 
 class Shifted(TensorDataset):
-    """A data set of tensors that does something to them, at random."""
+    """A TensorDataset that changes its rows at random."""
 
     def __getitem__(self, row):
         inputs, target = super().__getitem__(row)
@@ -368,7 +368,7 @@ def test_data_by_name():
 
 @pytest.fixture
 def train(monkeypatch, capsys):
-    """As `shoal train` does it, in this process: without the seconds that torch takes to load."""
+    """Runs `shoal train` in this process, which saves the seconds that torch takes to load."""
     from shoal.cli import main
 
     def trained(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -463,7 +463,7 @@ def test_one_worker_that_is_asked_for_computes_what_more_would(tmp_path):
 
 @pytest.mark.parametrize("way", [{"strategy": "serial"}, {"strategy": "allreduce", "workers": 2, "exact": True}])
 def test_targets_that_torch_ignores_are_left_out(way):
-    """Also where no row of a shard counts: such rows may hold anything, and nothing is learned from them."""
+    """Also where a shard has only such rows: their inputs do not change the weights."""
     X, y = data(64).tensors
     y[8:64] = -100
     job = {**SETTINGS, **way, "backend": "threads", "shuffle": False}

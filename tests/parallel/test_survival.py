@@ -1,4 +1,4 @@
-"""Workers that die, stop or fail; runs that are resumed. They end as if nothing had happened, or say what did."""
+"""Workers that are killed, stopped or fail; heartbeats; resumed runs, which end with the undisturbed weights."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_closed_monitor_leaves_no_thread_behind():
 
 
 def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
-    """A proxy between the two that swallows everything, as a pulled cable does: nothing is closed, nothing arrives."""
+    """A proxy drops all messages, like an unplugged cable: connections stay open, nothing arrives."""
     monitor, ended = Monitor(patience=3.0), []
     _, port, token = monitor.address.split(":")
     server = socket.create_server(("127.0.0.1", 0))
@@ -205,7 +205,7 @@ def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
 
 
 def test_a_run_can_be_resumed_anywhere_with_any_number_of_workers(tmp_path, undisturbed):
-    """Stopped in the middle of an epoch, again and again, each time with other workers: no row is lost or repeated."""
+    """Interrupted in the middle of several epochs, and resumed with other workers: no row is lost or repeated."""
 
     class Stop(Exception):
         pass
@@ -277,7 +277,7 @@ def test_a_place_that_cannot_be_written_to_is_told_before_training(tmp_path):
 
 
 def test_a_checkpoint_is_whole_at_every_moment(tmp_path, monkeypatch):
-    """If writing fails half-way, the one before is still there."""
+    """If writing fails, the checkpoint from before is still there."""
     checkpoint.save(tmp_path, {"fingerprint": {}, "what": 1})
 
     def half(content, file):
@@ -298,7 +298,7 @@ def test_a_checkpoint_is_whole_at_every_moment(tmp_path, monkeypatch):
 
 SCRIPT = """
 import sys, torch
-from support.parallel_cases import EXTRA, data, network
+from support.parallel_cases import data, network
 from support.parallel_trap import Trap
 from pathlib import Path
 from shoal import parallel
@@ -309,7 +309,7 @@ result = parallel.fit(network("random"), rows, strategy="allreduce", exact=True,
 import os
 if os.environ.get("RANK", os.environ.get("PMI_RANK")) == "0":
     torch.save(result.model.state_dict(), sys.argv[1])
-""".replace("EXTRA, ", "")
+"""
 
 
 def started(tmp_path: Path, prefix: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:

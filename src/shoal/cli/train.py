@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal import atomic
+from shoal.atomic import new_file, write_text
 from shoal.cli.parameters import given, with_options
 from shoal.errors import MissingPackage, UserError
 from shoal.json_values import plain
@@ -295,13 +295,13 @@ def _save(out: Path, result: Result, job: Job, network: dict[str, Any], sets: Da
 
     out.mkdir(parents=True, exist_ok=True)
     state = {name: value.contiguous().cpu() for name, value in result.model.state_dict().items()}
-    with atomic.new_file(out / "model.safetensors") as partial:
+    with new_file(out / "model.safetensors") as partial:
         save_file(state, partial)
-    history = plain({"history": result.history, "metrics": result.metrics})
-    atomic.write_text(out / "history.json", json.dumps(history, indent=1) + "\n")
+    history = {"history": result.history, "metrics": result.metrics}
+    write_text(out / "history.json", json.dumps(plain(history), indent=1) + "\n")
     settings = {name: value if not callable(value) else str(value) for name, value in job.as_dict().items()}
     settings |= {"network": network, "inputs": sets.features, "outputs": sets.classes}
-    atomic.write_text(out / "settings.json", json.dumps(settings, indent=1) + "\n")
+    write_text(out / "settings.json", json.dumps(plain(settings), indent=1) + "\n")
 
 
 def _need_torch() -> None:

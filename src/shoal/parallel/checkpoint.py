@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from shoal import atomic
+from shoal.atomic import new_file
 from shoal.errors import CannotWrite, UserError
 
 NAME = "checkpoint.pt"
@@ -23,7 +23,7 @@ def save(folder: str | os.PathLike[str], content: dict[str, Any]) -> None:
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     try:
-        with atomic.new_file(place / NAME) as partial, open(partial, "wb") as file:
+        with new_file(place / NAME) as partial, open(partial, "wb") as file:
             torch.save({"version": VERSION, **content}, file)
     except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
         raise CannotWrite(f"the checkpoint cannot be written to {place}: {_first_line(error)}") from None

@@ -13,7 +13,6 @@ import json
 import os
 import queue
 import secrets
-import signal
 import socket
 import struct
 import sys
@@ -23,12 +22,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-import psutil
-
 BEAT = 1.0  # seconds between two heartbeats
 PATIENCE = 7.0  # seconds of silence after which a worker counts as lost
 STOPPED = 75  # exit code of a worker that was told to end
-SUSPENDED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)  # by Ctrl-Z or a debugger
 
 
 @dataclass
@@ -141,10 +137,8 @@ class Monitor:
         with self.lock:
             pids = list(self.pids.values())
         for host, pid in pids:
-            mine = host == socket.gethostname() and pid != os.getpid()
-            if mine and (_state(pid) in SUSPENDED if only_stopped else _state(pid)):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+            if host == socket.gethostname() and pid != os.getpid():
+                _kill(pid, only_stopped)
 
     def close(self) -> None:
         self.closed.set()
@@ -167,13 +161,15 @@ def _limit_sending(connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 2, 0))
 
 
-def _state(pid: int) -> str:
-    """The state of a worker's process, in psutil's words; empty if it is gone or another program."""
-    try:
+def _kill(pid: int, only_stopped: bool) -> None:
+    """Kill a worker, unless its number now belongs to another program."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):  # it is gone
         process = psutil.Process(pid)
-        return str(process.status()) if any("shoal" in word for word in process.cmdline()) else ""
-    except psutil.Error:
-        return ""
+        stopped = process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        if "shoal" in " ".join(process.cmdline()) and (stopped or not only_stopped):
+            process.kill()
 
 
 class Heartbeat:

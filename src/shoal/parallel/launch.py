@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import torch
 from torch import nn
 from torch.utils.data import Dataset
@@ -118,7 +117,9 @@ def supervise(
 
 def _remove_stale_folders() -> None:
     """Remove folders of launchers that were killed: the process in the name is gone."""
-    if os.name != "posix":
+    import psutil
+
+    if os.name != "posix":  # others have no user numbers, which tell whose folder it is
         return
     for place in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}[0-9]*-*"):
         number = place.name.removeprefix(TEMPORARY).split("-")[0]

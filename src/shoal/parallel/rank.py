@@ -41,7 +41,7 @@ def train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
     """Train as the payload in the folder says; rank 0 writes the result there."""
     import torch
 
-    from shoal import atomic
+    from shoal.atomic import new_file
     from shoal.parallel import payload
     from shoal.parallel.worker import Worker
 
@@ -53,7 +53,7 @@ def train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
     result = Worker(job, group, model, train_set, valid_set, limited(heartbeat)).run()
     if rank == 0:
         state = {name: value.cpu() for name, value in result.model.state_dict().items()}
-        with atomic.new_file(folder / "result.pt") as partial:
+        with new_file(folder / "result.pt") as partial:
             torch.save({"model": state, "history": result.history, "metrics": result.metrics}, partial)
     group.close()
 
