@@ -14,6 +14,8 @@ from torch import nn  # noqa: E402
 
 from shoal.torch import ACTIVATIONS, MLP, ScatterNetwork  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread_and_seed")
+
 # The paper's class
 
 
@@ -255,13 +257,13 @@ def test_an_empty_batch_gives_an_empty_result():
     ("changes", "message"),
     [
         ({"min_neurons": 6}, "min_neurons=6 is above max_neurons=5: exchange them"),
-        ({"min_neurons": 0}, "min_neurons must be a whole number of at least 1, got 0"),
-        ({"max_neurons": 2.5}, "max_neurons must be a whole number of at least 1, got 2.5"),
-        ({"step": 0}, "step must be a whole number of at least 1, got 0"),
-        ({"repetitions": 0}, "repetitions must be a whole number of at least 1, got 0"),
-        ({"hidden_layers": 0}, "hidden_layers must be a whole number of at least 1, got 0"),
-        ({"in_features": 0}, "in_features must be a whole number of at least 1, got 0"),
-        ({"out_features": "3"}, "out_features must be a whole number of at least 1, got '3'"),
+        ({"min_neurons": 0}, "min_neurons must be a whole number of at least 1; got 0"),
+        ({"max_neurons": 2.5}, "max_neurons must be a whole number of at least 1; got 2.5"),
+        ({"step": 0}, "step must be a whole number of at least 1; got 0"),
+        ({"repetitions": 0}, "repetitions must be a whole number of at least 1; got 0"),
+        ({"hidden_layers": 0}, "hidden_layers must be a whole number of at least 1; got 0"),
+        ({"in_features": 0}, "in_features must be a whole number of at least 1; got 0"),
+        ({"out_features": "3"}, "out_features must be a whole number of at least 1; got '3'"),
         ({"activations": []}, r"activations must be a list of one or more, such as \[\"relu\"\], got \[\]"),
         ({"activations": "relu"}, r"activations must be a list of one or more, such as \[\"relu\"\], got 'relu'"),
         ({"activations": ["relu", nn.ReLU()]}, "different types, got 2 of ReLU: raise repetitions"),
@@ -289,8 +291,8 @@ def test_the_papers_class_takes_modules_or_names(given):
         ([(3,)], [nn.ReLU()] * 2, ValueError, "give one activation per network, got 2 for 1 networks"),
         ([(3,), ()], [nn.ReLU()] * 2, ValueError, r"hidden\[1\] must be a tuple of one or more widths, .* got \(\)"),
         ([(3,), 4], [nn.ReLU()] * 2, ValueError, r"hidden\[1\] must be a tuple of one or more widths, .* got 4"),
-        ([(3, 0)], [nn.ReLU()], ValueError, r"hidden\[0\] must be a whole number of at least 1, got 0"),
-        ([(2.0,)], [nn.ReLU()], ValueError, r"hidden\[0\] must be a whole number of at least 1, got 2.0"),
+        ([(3, 0)], [nn.ReLU()], ValueError, r"hidden\[0\] must be a whole number of at least 1; got 0"),
+        ([(2.0,)], [nn.ReLU()], ValueError, r"hidden\[0\] must be a whole number of at least 1; got 2.0"),
         ([(3,)], [nn.ReLU], TypeError, r"such as nn.Tanh\(\), got <class '.*ReLU'>"),
         ([(3,)], ["relu"], TypeError, r"such as nn.Tanh\(\), got 'relu'"),
         ([(3,)], [nn.GLU()], ValueError, "would mix the networks: use an activation that treats each element alone"),

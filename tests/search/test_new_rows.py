@@ -44,13 +44,14 @@ def place(tmp_path_factory):
     """A run of the command line in `run`, and its model alone in `alone`."""
     from shoal.cli.search import _complete
     from shoal.cli.search_session import Request, Session
+    from shoal.search.options import SearchOptions
+    from shoal.tables.options import DataOptions
 
     folder = tmp_path_factory.mktemp("rows")
     houses().to_csv(folder / "houses.csv", sep=";", index=False)
-    request = Request(
-        folder / "houses.csv", False, None, None, ("unknown", "-1.0"), "price", ("owner",), "regression", None, 2,
-        "halving", 2, None, 1, 5, True, 0, 1,
-    )  # fmt: skip
+    reading = DataOptions(missing=("unknown", "-1.0"), target="price", drop=("owner",))
+    options = SearchOptions(task="regression", recipes=2, folds=2, seeds=1, epochs=5, threads=1)
+    request = Request(folder / "houses.csv", False, reading, options)
     assert Session(_complete(request), None).run(folder / "run", False)
     shutil.copytree(folder / "run" / "model", folder / "alone")
     return folder
@@ -195,7 +196,7 @@ def test_fit_takes_a_list_of_dicts_as_predict_does():
 
 def test_kinds_say_what_a_column_is():
     codes = [float(k % 3) for k in range(60)]
-    X, y = {"code": codes, "size": [float(k) for k in range(60)]}, [int(k % 3 == 1) for k in range(60)]
+    X, y = {"code": codes, "size": [(k * 7 % 11) / 2 for k in range(60)]}, [int(k % 3 == 1) for k in range(60)]
     guessed = ShoalClassifier(recipes=2, seeds=1, epochs=2, cv=2).fit(X, y)
     told = ShoalClassifier(recipes=2, seeds=1, epochs=2, cv=2, kinds={"code": "category"}).fit(X, y)
     kinds = [{column.name: column.kind for column in model.schema_.columns} for model in (guessed, told)]

@@ -20,10 +20,12 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
+from shoal.errors import UserError
 from shoal.finetune.checkpoints import cannot_write, checkpoints, complete
 from shoal.finetune.place import CHECKPOINTS, EVENTS, METRICS
-from shoal.finetune.settings import Plan
+from shoal.finetune.plan import Plan
 from shoal.finetune.tokens import IGNORED, Tokens, batch
+from shoal.json_values import plain
 
 SAVE_AFTER = 60.0  # seconds between two checkpoints, at least
 SAVE_SHARE = 20  # and at least this many times the seconds that saving takes
@@ -63,7 +65,7 @@ def mixed_seed(seed: int, *parts: int) -> int:
     return int.from_bytes(digest[:7], "little")
 
 
-class StepCallback(TrainerCallback):
+class StepControl(TrainerCallback):
     """Seeds every step, and decides after it whether to save or to pause: all workers together, never one alone."""
 
     def __init__(self, trainer: FineTuner, pause_requested: Callable[[], bool], report: Report) -> None:
@@ -111,8 +113,8 @@ class FineTuner(Trainer):
         self.events: Any = None  # for TensorBoard
         super().__init__(model=model, args=arguments(plan, cpu), eval_dataset=self.test_tokens)
         self.remove_callback(PrinterCallback)
-        self.step_callback = StepCallback(self, pause_requested, report)
-        self.add_callback(self.step_callback)
+        self.step_control = StepControl(self, pause_requested, report)
+        self.add_callback(self.step_control)
 
     # --- data ---
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -200,7 +202,7 @@ class FineTuner(Trainer):
 
     def _check_loss(self, loss: float) -> None:
         if not math.isfinite(loss):
-            raise ValueError(
+            raise UserError(
                 f"the loss is no longer a number at step {self.state.global_step}: the steps are too large for this "
                 f"model; give a smaller --learning-rate than {self.plan.settings.learning_rate:g}"
             )
@@ -268,7 +270,7 @@ class FineTuner(Trainer):
         self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if self.events is not None:
             self.events.close()
-        return not self.step_callback.paused
+        return not self.step_control.paused
 
 
 def arguments(plan: Plan, cpu: bool) -> TrainingArguments:
@@ -297,5 +299,5 @@ def losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 def as_record(record: dict[str, Any]) -> dict[str, float | None]:
     """A record for the log: the step first, then numbers; those that are not finite become null."""
     numbers = {name: float(value) for name, value in record.items() if name not in ("step", "total_flos")}
-    finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    finite = plain(numbers)
     return {"step": int(record["step"]), **finite}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task, weighted_mean
 
 # A metric gives a value per row; the weighted mean of the values is the score.
@@ -185,7 +186,7 @@ class Metric:
         """Raise if the score is not defined on the rows that some fold is scored on."""
         for k, rows in enumerate(folds):
             if not self.defined(task, y[rows], weight[rows]):
-                raise ValueError(
+                raise UserError(
                     f"scoring {self.name!r} needs {self.need} in the held-out rows of every fold; fold {k} has none; "
                     "use fewer folds, stratified ones, or another scoring"
                 )
