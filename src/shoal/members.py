@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-ACTIVATIONS = ("identity", "sigmoid", "tanh", "relu", "elu", "selu", "gelu", "leaky_relu", "hardshrink", "mish")
+from shoal.activations import TABLE
+
+ACTIVATIONS = tuple(TABLE)
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
 INITS = ("torch", "glorot")
@@ -64,7 +66,7 @@ class Member:
         # A frozen dataclass can only be normalised through object.__setattr__.
         put = object.__setattr__
         put(self, "hidden", _widths(self.hidden))
-        put(self, "activation", _choice("activation", self.activation, ACTIVATIONS))
+        put(self, "activation", _activation(self.activation))
         put(self, "optimizer", _choice("optimizer", self.optimizer, OPTIMIZERS))
         put(self, "init", _choice("init", self.init, INITS))
         put(self, "schedule", _choice("schedule", self.schedule, SCHEDULES))
@@ -215,6 +217,15 @@ def _check_fields(given: Iterable[str]) -> None:
     for name in given:
         if name not in FIELDS:
             raise TypeError(f"a member has no field {name!r}{nearest(name, FIELDS)} The fields are {', '.join(FIELDS)}")
+
+
+def _activation(value: object) -> str:
+    if callable(value):
+        raise ValueError(
+            f"activation must be one of {', '.join(ACTIVATIONS)}; got {value!r}. Members are trained by compiled code, "
+            "which has no others: for an activation of your own use shoal.torch.ParallelMLPs"
+        )
+    return _choice("activation", value, ACTIVATIONS)
 
 
 def _choice(name: str, value: object, known: tuple[str, ...]) -> str:

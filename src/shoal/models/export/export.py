@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.activations import TABLE
 from shoal.members import nearest
 from shoal.metrics.tasks import REGRESSION
 from shoal.models.export.blueprint import NUMERIC, Blueprint, draw, refuse_columns
@@ -43,7 +44,7 @@ class Comparison:
             f"checked on {self.rows:,} {kind}: the largest difference to Shoal's own prediction is {self.largest:.2g}"
         )
         if self.beyond:
-            text += f" (in {self.beyond} of the rows, where hardshrink jumps and rounding decides the side)"
+            text += f" (in {self.beyond} of the rows, where an activation jumps and rounding decides the side)"
         return text
 
 
@@ -153,7 +154,7 @@ def _compare(model: Model, blueprint: Blueprint, writer: Any, path: Path, table:
     spread = blueprint.target["scale"].max(axis=0) if blueprint.task.kind == REGRESSION else 1.0
     relative = difference / spread
     beyond = int((~(relative <= TOLERANCE)).any(axis=1).sum())  # NaN is beyond as well
-    jumps = any(network.activation == "hardshrink" and len(network.layers) > 1 for network in blueprint.networks)
+    jumps = any(TABLE[network.activation].jumps_at and len(network.layers) > 1 for network in blueprint.networks)
     if beyond > (MOST_JUMPS * len(table) if jumps else 0):
         raise ValueError(
             f"the export must agree with Shoal's own prediction to {TOLERANCE:g}; it differs by {relative.max():.2g} "
