@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shoal.members import ACTIVATIONS
 from shoal.progress import Screen
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def train(
             "called with (inputs, outputs) if it takes two. (default: an mlp that fits the data)"
         ),
     ] = None,
-    activation: Annotated[str, typer.Option(help="Of hidden layers: relu, sigmoid, tanh, ...")] = "relu",
+    activation: Annotated[str, typer.Option(help=f"Of hidden layers: {', '.join(ACTIVATIONS)}.")] = "relu",
     output: Annotated[str, typer.Option("--output-activation", help="Of the last layer.")] = "identity",
     init: Annotated[str, typer.Option(help="torch or glorot.")] = "torch",
     dropout: Annotated[float, typer.Option(help="Share of hidden units left out in training.")] = 0.0,
