@@ -161,7 +161,7 @@ def test_a_new_row_names_the_folder_of_the_kernel_s_list():
 
 def test_an_activation_of_ones_own_is_refused_with_the_remedy():
     for own in (nn.SiLU(), nn.SiLU, torch.sin):
-        with pytest.raises(ValueError, match=r"must be one of identity, .*mish.*; got .*use shoal\.torch\.ParallelMLPs"):
+        with pytest.raises(ValueError, match=r"must be one of identity, .*mish.*; got .*shoal\.torch\.ParallelMLPs"):
             Member(activation=own)
     packed = ParallelMLPs(3, 2, 1, 2, 1, repetitions=1, activations=[nn.SiLU()], device="cpu")
     assert packed(torch.zeros(5, 3)).shape == (5, 2, 2), "the remedy works"
