@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from support.tables import ROWS, columns
 
-from shoal.encoders.encoder import Categories, Encoder
+from shoal.encoders.categories import CategoryEncoder
+from shoal.encoders.encoder import Encoder
 from shoal.tables.schema import Schema
-from shoal.tables.table import Table
+from shoal.tables.table import Cells, Table
 
 
 def same(one, two):
@@ -65,10 +66,10 @@ def test_rows_of_weight_zero_leave_no_trace():
     weight[4] = 1e-3  # the control: with the least weight every kind of column shows it
     one, _ = fitted(given, weight)
     two, _ = fitted(monstrous, weight)
-    for part in ("missing", "dates", "categories"):
-        assert getattr(one, part) != getattr(two, part)
-    assert one.numbers.edges.tobytes() != two.numbers.edges.tobytes()
-    assert one.texts["told"].directions.tobytes() != two.texts["told"].directions.tobytes()
+    for column in ("count", "colour", "sex", "day"):
+        assert one.columns[column] != two.columns[column]
+    assert one.scaling.edges.tobytes() != two.scaling.edges.tobytes()
+    assert one.columns["told"].directions.tobytes() != two.columns["told"].directions.tobytes()
 
 
 def test_weight_two_is_the_row_twice():
@@ -79,11 +80,10 @@ def test_weight_two_is_the_row_twice():
     }
     weighted, table = fitted(given, weight)
     twice, _ = fitted(repeated)
-    weighted_text, twice_text = weighted.texts["told"].state(), twice.texts["told"].state()
-    assert weighted.categories == twice.categories
-    assert (weighted.dates, weighted.missing) == (twice.dates, twice.missing)
-    assert weighted_text[0] == twice_text[0]
-    assert all(weighted_text[1][key].tobytes() == twice_text[1][key].tobytes() for key in weighted_text[1])
+    for name, part in weighted.columns.items():
+        (described, arrays), (others, other_arrays) = part.state(), twice.columns[name].state()
+        assert described == others, name
+        assert all(arrays[key].tobytes() == other_arrays[key].tobytes() for key in arrays), name
     assert np.array_equal(weighted.transform(table)["plain"], twice.transform(table)["plain"])
 
 
@@ -164,10 +164,10 @@ def test_very_many_values_are_cut_off_and_counted():
     cells = [f"city {int(i)}" for i in rng.geometric(0.01, 4000)]
     table = Table.of({"city": cells, "x": rng.normal(size=4000)})
     encoder = Encoder.fit(Schema.of(table), table, np.ones(4000))
-    part = encoder.categories["city"]
+    part = encoder.columns["city"]
     assert part.width == 51
     assert "city 1" in part.values
-    frequencies = part.frequency(*table.factor(0))
+    frequencies = part.numbers(table.cells("city"))[:, 0]
     assert frequencies[cells.index("city 1")] == pytest.approx(np.log1p(cells.count("city 1")))
     assert "city: frequency" in encoder.number_names
     unseen = encoder.transform(Table.of({"city": ["Atlantis"], "x": [0.0]}))["plain"]
@@ -176,9 +176,9 @@ def test_very_many_values_are_cut_off_and_counted():
 
 def test_ties_of_frequency_do_not_depend_on_rows():
     values = [f"v{i:03d}" for i in range(80)]
-    codes = np.repeat(np.arange(80), 5)
-    one = Categories.fit(codes, values, np.ones(400))
-    two = Categories.fit(codes[::-1].copy(), values, np.ones(400))
+    cells = np.repeat(np.array(values, dtype=object), 5)
+    one = CategoryEncoder.fit(Cells.of(cells), np.ones(400))
+    two = CategoryEncoder.fit(Cells.of(cells[::-1]), np.ones(400))
     assert one == two
     assert one.values == tuple(values[:50])
 
@@ -186,7 +186,8 @@ def test_ties_of_frequency_do_not_depend_on_rows():
 def test_dates_become_numbers():
     table = Table.of({"when": ["2024-01-01 06:00", "2024-03-01 18:00", None]})
     encoder = Encoder.fit(Schema.of(table), table, np.array([1.0, 1.0, 1.0]))
-    values = dict(zip(encoder.number_names, encoder._values(encoder.schema.check(table)).T.tolist(), strict=True))
+    numbers = encoder.columns["when"].numbers(encoder.schema.check(table).cells("when"))
+    values = dict(zip(encoder.number_names, numbers.T.tolist(), strict=True))
     assert values["when: days"][:2] == [0.0, 60.5]
     assert values["when: weekday"][:2] == [0.0, 4.0]  # a Monday and a Friday
     assert values["when: month"][:2] == [1.0, 3.0]
@@ -202,7 +203,7 @@ def test_columns_that_are_missing_in_all_training_rows():
     )
     schema = Schema.of(table)
     encoder = Encoder.fit(schema, table, np.array([0.0, 0.0, 1.0, 1.0]))
-    assert encoder.missing == ()
+    assert not any(part.missing for part in encoder.columns.values())
     assert all(np.isfinite(matrix).all() for matrix in encoder.transform(table).values())
 
 
@@ -258,7 +259,7 @@ def test_weights_of_documents_count_in_rarities_and_directions():
     texts, _ = reviews(40)
     weight = np.arange(40) % 3 + 1.0
     table = Table.of({"t": texts})
-    text = Encoder.fit(Schema.of(table), table, weight).texts["t"]
+    text = Encoder.fit(Schema.of(table), table, weight).columns["t"]
     padded = [f" {t} ".replace(" ", "  ") for t in texts]  # so that neighbours do not share a blank
     counts = np.array([[t.count(f" {word.replace(' ', '  ')} ") for word in text.words] for t in padded])
     expected = np.log((1 + weight.sum()) / (1 + weight @ (counts > 0))) + 1
@@ -277,7 +278,7 @@ def test_many_documents_are_thinned_out_by_their_own_characters(monkeypatch):
     table, turned = Table.of({"t": texts, "x": [0.5, 1.5] * 150}), Table.of({"t": texts[::-1], "x": [1.5, 0.5] * 150})
     schema = Schema.of(table)
     one, two = (Encoder.fit(schema, t, np.ones(300)) for t in (table, turned))
-    assert one.texts["t"].width == 6
+    assert one.columns["t"].width == 6
     assert np.array_equal(one.transform(table)["plain"], two.transform(table)["plain"])
 
 
@@ -334,7 +335,7 @@ def test_rows_left_out_add_no_words_to_a_vocabulary():
     texts, _ = reviews(80)
     table = Table.of({"t": [*texts, *[f"{text} secret sauce" for text in texts[:40]]]})
     weight = np.repeat([1.0, 0.0], [80, 40])
-    fold, everything = (Encoder.fit(Schema.of(table), table, w).texts["t"] for w in (weight, np.ones(120)))
+    fold, everything = (Encoder.fit(Schema.of(table), table, w).columns["t"] for w in (weight, np.ones(120)))
     assert {"secret", "secret sauce"} <= set(everything.words)
     assert not {"secret", "sauce", "secret sauce"} & set(fold.words)
     assert set(fold.words) < set(everything.words)

@@ -14,9 +14,13 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli.export import export as export_command
-from shoal.models.export import export
-from shoal.models.export.blueprint import draw
+from shoal.encoders.column import ColumnEncoder
+from shoal.models.export.comparison import compare, made_up_rows, runtime_inputs
+from shoal.models.export.plan import make_plan
+from shoal.models.export.registry import EXPORTERS, Exporter
+from shoal.models.export.writing import default_place, export_model
 from shoal.search.final_model import make_model
+from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
 pytest.importorskip("onnx")
@@ -44,9 +48,9 @@ def run_onnx(path, **inputs):
 
 def agrees(estimator, to, path, X):
     """Export, with the check on rows of the table; then the check on made-up rows, which reach further."""
-    given = export.export_model(estimator, to, path, X)
-    model, writer = estimator.model_, {"onnx": export_onnx, "torch": export_torch}[to]
-    made_up = export._compare(model, draw(model), writer, path, export.made_up_rows(model), True)
+    given = export_model(estimator, to, path, X)
+    model = estimator.model_
+    made_up = compare(model, make_plan(model), EXPORTERS[to], path, made_up_rows(model), True)
     assert (given.rows, given.made_up, made_up.rows, made_up.made_up) == (len(X), False, 1000, True)
     assert given.relative < CLOSE
     assert made_up.relative < CLOSE
@@ -55,13 +59,13 @@ def agrees(estimator, to, path, X):
 
 def module_agrees(model, X):
     """The PyTorch module itself, without the seconds that writing and reading a file take."""
-    for table in (Table.of(X), export.made_up_rows(model)):
-        blueprint = draw(model)
+    for table in (Table.of(X), made_up_rows(model)):
+        plan = make_plan(model)
         with torch.no_grad():
-            numbers = torch.from_numpy(export.runtime_inputs(model, blueprint, table)["numbers"])
-            got = export_torch.ExportedModel(blueprint)(numbers).numpy()
+            numbers = torch.from_numpy(runtime_inputs(model, plan, table)["numbers"])
+            got = export_torch.ExportedModel(plan)(numbers).numpy()
         expected = model.predict(table)
-        spread = blueprint.target["scale"].max(axis=0)
+        spread = plan.target["scale"].max(axis=0)
         assert (np.abs(got - expected) / spread).max() < CLOSE
         assert (expected.std(axis=0) > 0.01 * spread).all(), "a constant prediction would agree with anything"
 
@@ -95,7 +99,7 @@ def exported(iris, tmp_path_factory):
     estimator, X = iris
     folder = tmp_path_factory.mktemp("exported")
     for to in ("torch", "onnx"):
-        agrees(estimator, to, folder / f"m{export.SUFFIXES[to]}", X)
+        agrees(estimator, to, folder / f"m{EXPORTERS[to].suffix}", X)
     return folder
 
 
@@ -177,7 +181,7 @@ def test_views_of_numbers(tmp_path, encoding):
     estimator = shoal.ShoalClassifier(space=space, strategy="grid", epochs=4, cv=3, seeds=1, n_jobs=1).fit(X, y)
     assert set(estimator.model_.networks) == {encoding}
     agrees(estimator, "onnx", tmp_path / "m.onnx", X)
-    graph = export_onnx.build(draw(estimator.model_), {}).graph
+    graph = export_onnx.build(make_plan(estimator.model_), {}).graph
     unused = {entry.name for entry in graph.initializer} - {name for node in graph.node for name in node.input}
     assert not unused, "runtimes print a warning about these"
     module_agrees(estimator.model_, X)
@@ -247,8 +251,8 @@ def test_folds_that_encode_differently(tmp_path):
     halves = [(np.arange(60), np.arange(60, 120)), (np.arange(60, 120), np.arange(60))]
     space = {"hidden": [(6,)], "encoding": ["plain", "piecewise"], "learning_rate": [1e-2]}
     estimator = shoal.ShoalClassifier(space, strategy="grid", cv=halves, refit=False, seeds=1, epochs=4).fit(X, y)
-    encoders = [fold.encoder for fold in estimator.model_.folds]
-    assert encoders[0].missing != encoders[1].missing
+    one, two = (fold.encoder.columns for fold in estimator.model_.folds)
+    assert (one["x3"].missing, two["x3"].missing) == (False, True)
     for encoding in ("plain", "piecewise"):
         search = estimator.result_.search
         candidate = next(candidate for candidate in search.candidates if candidate.recipe.encoding == encoding)
@@ -282,9 +286,7 @@ def test_categories_go_to_onnx_as_strings(tmp_path):
     assert {column.name: column.kind for column in estimator.schema_.used} == {
         "size": "number", "colour": "category", "city": "category", "new": "boolean", "side": "category",
     }  # fmt: skip
-    assert any(fold.encoder.categories["city"].frequent for fold in estimator.model_.folds), (
-        "frequencies are tried, too"
-    )
+    assert any(fold.encoder.columns["city"].frequent for fold in estimator.model_.folds), "frequencies are tried, too"
     agrees(estimator, "onnx", tmp_path / "m.onnx", Table.of(columns))
     numbers = np.array([[0.5, 1.0], [np.nan, 0.0]])
     strings = np.array([["red", "city 3", "left"], ["", "Atlantis", "right"]], dtype=object)
@@ -293,7 +295,7 @@ def test_categories_go_to_onnx_as_strings(tmp_path):
     got = run_onnx(tmp_path / "m.onnx", numbers=numbers, categories=strings)["probabilities"]
     np.testing.assert_allclose(got, estimator.predict_proba(Table.of(rows)), atol=CLOSE)
     with pytest.raises(ValueError, match=r"'colour' \(category\), 'city' \(category\).*--to onnx.*shoal predict"):
-        export.export_model(estimator, "torch", tmp_path / "m.pt2")
+        export_model(estimator, "torch", tmp_path / "m.pt2")
 
 
 def test_categories_alone(tmp_path):
@@ -308,7 +310,68 @@ def test_dates_and_texts_are_refused_by_name(tmp_path):
     estimator = shoal.ShoalClassifier(**QUICK).fit(Table.of({"size": columns["size"], "day": day}), y)
     for to in ("torch", "onnx"):
         with pytest.raises(ValueError, match=r"column 'day' \(date\).*use `shoal predict`"):
-            export.export_model(estimator, to, tmp_path / f"m{export.SUFFIXES[to]}")
+            export_model(estimator, to, tmp_path / f"m{EXPORTERS[to].suffix}")
+    assert not list(tmp_path.iterdir())
+
+
+class Circle(ColumnEncoder):
+    kind = "number"
+
+    @classmethod
+    def fit(cls, cells, weight):
+        return cls()
+
+
+def test_encoders_of_the_users_own_are_refused_by_name(iris):
+    estimator, X = iris
+    schema = Schema.of(Table.of(X), kinds={"x1": Circle()})
+    with pytest.raises(ValueError, match=r"cannot be exported, .*not part of the file: 'x1' \(Circle\)"):
+        make_plan(replace(estimator.model_, schema=schema))
+
+
+# ---- the table of exporters ----
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_every_exporter_is_in_the_help_and_the_error(iris, tmp_path, command, name):
+    exporter = EXPORTERS[name]
+    assert exporter.name == name
+    shown = " ".join(command("--help").output.replace("\u2502", " ").split())
+    assert f"{name} (a {exporter.suffix} file)" in shown
+    with pytest.raises(ValueError, match=f"a model is exported to .*{name}.*; got 'nothing'"):
+        export_model(iris[0], "nothing", tmp_path / "m.onnx")
+
+
+class Answers(Exporter):
+    """Keeps the model beside the file: enough to see what is called with what."""
+
+    name, suffix, refused = "answers", ".json", {"category": "it has no strings"}
+
+    def __init__(self, model, error=0.0):
+        self.model, self.error = model, error
+
+    def write(self, plan, metadata, path):
+        path.write_text(json.dumps({"networks": len(plan.networks), **metadata}))
+
+    def run(self, path, inputs):
+        assert path.is_file()
+        return self.model.predict(Table.of(inputs["numbers"])) + self.error
+
+
+def test_an_exporter_of_the_users_own(iris, tmp_path):
+    estimator, X = iris
+    place = tmp_path / "m.json"
+    found = export_model(estimator, Answers(estimator.model_), place, X)
+    assert (found.rows, found.largest) == (len(X), 0.0)
+    assert json.loads(place.read_text())["classes"] == ["setosa", "versicolor", "virginica"]
+    assert default_place(tmp_path / "run", Answers(None)) == tmp_path / "run.json"
+    place.unlink()
+    with pytest.raises(ValueError, match="nothing was kept"):
+        export_model(estimator, Answers(estimator.model_, error=0.1), place, X)
+    with pytest.raises(ValueError, match=r"an export to answers must end in \.json"):
+        export_model(estimator, Answers(None), tmp_path / "m.onnx")
+    with pytest.raises(ValueError, match="torch or onnx; got 3: give a name or an Exporter object"):
+        export_model(estimator, 3, place)
     assert not list(tmp_path.iterdir())
 
 
@@ -321,10 +384,10 @@ def test_a_wrong_export_is_not_kept(iris, tmp_path, monkeypatch):
     place.write_bytes(b"an earlier export")
     temper = export_onnx._temper
     monkeypatch.setattr(
-        export_onnx, "_temper", lambda graph, blueprint, p: temper(graph, replace(blueprint, temperature=0.71), p)
+        export_onnx, "_temper", lambda graph, plan, p: temper(graph, replace(plan, temperature=0.71), p)
     )
     with pytest.raises(ValueError, match="nothing was kept"):
-        export.export_model(estimator, "onnx", place)
+        export_model(estimator, "onnx", place)
     assert place.read_bytes() == b"an earlier export"
     assert list(tmp_path.iterdir()) == [place]
 
@@ -341,16 +404,16 @@ def test_rare_jumps_are_forgiven_in_hardshrink_only(every_activation):
             prediction[: self.wrong] += 1.0
             return prediction
 
-    def compare(activation, wrong):
+    def compared(activation, wrong):
         model = make_model(problem, [candidates[activation]], [1.0], RECIPE_OF, 1.0)
-        return export._compare(model, draw(model), Runner(model, wrong), None, Table.of(X), False)
+        return compare(model, make_plan(model), Runner(model, wrong), None, Table.of(X), False)
 
-    found = compare("hardshrink", 2)
+    found = compared("hardshrink", 2)
     assert (found.beyond, found.largest) == (2, pytest.approx(1.0))
     assert "2 of the rows" in found.describe()
     for activation, wrong in (("hardshrink", 50), ("relu", 1), ("hardshrink", len(X))):
         with pytest.raises(ValueError, match=f"in {wrong} of {len(X)} rows"):
-            compare(activation, wrong)
+            compared(activation, wrong)
 
 
 def test_a_prediction_that_is_not_a_number_is_a_difference(every_activation):
@@ -363,18 +426,18 @@ def test_a_prediction_that_is_not_a_number_is_a_difference(every_activation):
             return np.full((len(X), 1), np.nan)
 
     with pytest.raises(ValueError, match="nothing was kept"):
-        export._compare(model, draw(model), Runner, None, Table.of(X), False)
+        compare(model, make_plan(model), Runner, None, Table.of(X), False)
 
 
 def test_made_up_rows_reach_what_matters(iris):
     estimator, X = iris
-    table = export.made_up_rows(estimator.model_)
+    table = made_up_rows(estimator.model_)
     for j, name in enumerate(table.names):
         column = table[name]
         known = column[~np.isnan(column)]
         assert 0.02 < np.isnan(column).mean() < 0.2
         assert known.min() < np.nanmin(X[:, j]) < np.nanmax(X[:, j]) < known.max()
-        assert np.isin(estimator.model_.folds[0].encoder.numbers.edges[j], column).mean() > 0.8
+        assert np.isin(estimator.model_.folds[0].encoder.scaling.edges[j], column).mean() > 0.8
 
 
 # ---- errors and the command ----
@@ -386,7 +449,7 @@ def test_missing_packages_are_named_with_the_command(iris, tmp_path, monkeypatch
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)
             with pytest.raises(ModuleNotFoundError, match=f"package {package}.*pip install {to}"):
-                export.export_model(estimator, to, tmp_path / f"m{export.SUFFIXES[to]}")
+                export_model(estimator, to, tmp_path / f"m{EXPORTERS[to].suffix}")
 
 
 @pytest.mark.parametrize(
@@ -403,7 +466,7 @@ def test_bad_places(iris, tmp_path, to, name, message):
     estimator, _ = iris
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ValueError, match=message):
-        export.export_model(estimator, to, tmp_path / name)
+        export_model(estimator, to, tmp_path / name)
 
 
 @pytest.fixture(scope="module")

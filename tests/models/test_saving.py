@@ -14,6 +14,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
+from shoal.encoders.column import ColumnEncoder
 
 
 @pytest.fixture(scope="module")
@@ -273,3 +274,31 @@ def test_models_of_the_first_version_are_read():
     assert model.leaderboard_["seconds"][0] == pytest.approx(0.016438, abs=1e-6)
     assert model.cv_results_["mean_fit_time"][0] == pytest.approx(0.008219, abs=1e-6)
     assert list(model.feature_names_in_) == list(row)
+
+
+class Circle(ColumnEncoder):
+    """Degrees as a point on a circle."""
+
+    kind = "number"
+
+    @classmethod
+    def fit(cls, cells, weight):
+        return cls()
+
+    def input_names(self, column):
+        return [f"{column}: sine", f"{column}: cosine"]
+
+    def write_inputs(self, cells, out):
+        out[:, 0], out[:, 1] = np.sin(np.radians(cells.values)), np.cos(np.radians(cells.values))
+
+
+def test_a_model_with_an_encoder_of_the_users_own_predicts_and_is_not_saved(tmp_path):
+    wind = np.random.default_rng(0).uniform(0, 3600, 150)
+    y = np.cos(np.radians(wind))
+    space = {"hidden": [()], "learning_rate": [0.05]}
+    model = ShoalRegressor(space=space, strategy="grid", epochs=10, cv=3, seeds=1, kinds={"wind": Circle()})
+    model.fit({"wind": wind}, y)
+    assert model.score({"wind": wind[::-1]}, y[::-1]) > 0.99, "a line in the circle's coordinates"
+    with pytest.raises(ValueError, match=r"cannot be saved, since its file holds no code: 'wind' \(Circle\)"):
+        shoal.save(model, tmp_path / "model")
+    assert not list(tmp_path.iterdir())

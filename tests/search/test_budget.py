@@ -44,7 +44,7 @@ from shoal.search.timing import (
     begin,
     finish,
 )
-from shoal.tables import cells, files
+from shoal.tables import csv_columns, files
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -283,18 +283,18 @@ cell = st.sampled_from(["1", "2.5", "-1e3", "", "NA", "?", "x", " 7 ", '"3"', "1
 def test_a_file_read_by_blocks_is_the_table_that_it_was(rows: list[list[str]], head: int) -> None:
     text = "a,b,c\n" + "\n".join(",".join(row) for row in rows) + "\n"
     _, decoded, understood = files._begin(text.encode(), Path("t.csv"), ",", '"')
-    before = files.HEAD, cells.BLOCK
+    before = files.HEAD, csv_columns.BLOCK
     try:
-        files.HEAD, cells.BLOCK = head + 1, 2
+        files.HEAD, csv_columns.BLOCK = head + 1, 2
         quick = files._read_columns(text.encode(), "_" in text, understood, True, frozenset())
     finally:
-        files.HEAD, cells.BLOCK = before
+        files.HEAD, csv_columns.BLOCK = before
     names, plain = files._read_rows(decoded, True, understood)
     if quick is None:
         return
     assert quick[0] == names
     for one, other in zip(quick[1], zip(*plain, strict=True), strict=True):
-        expected = cells.typed(other, frozenset())
+        expected = csv_columns.typed(other, frozenset())
         assert one.dtype == expected.dtype
         assert one.tolist() == expected.tolist() or np.array_equal(one, expected, equal_nan=True)
 

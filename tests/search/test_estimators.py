@@ -261,15 +261,15 @@ def test_preprocessing_never_sees_the_rows_a_fold_is_scored_on(iris):
     wild = X.copy()
     wild[valid] *= 1e6
     fits = [ShoalClassifier(**SMALL, cv=[(train, valid)], ensemble=False, refit=False).fit(Z, y) for Z in (X, wild)]
-    numbers = [fit.model_.folds[0].encoder.numbers for fit in fits]
+    numbers = [fit.model_.folds[0].encoder.scaling for fit in fits]
     np.testing.assert_array_equal(numbers[0].centre, numbers[1].centre)
     np.testing.assert_array_equal(numbers[0].edges, numbers[1].edges)
     one, two = (fit._board.columns["label"] for fit in fits)
     assert sorted(one) == sorted(two), "the same recipes were tried"
     # Fitted on all rows instead, as a careless pipeline would be, the scale would be another one.
-    from shoal.encoders.numbers import Numbers
+    from shoal.encoders.scaling import NumberScaling
 
-    assert not np.array_equal(Numbers.fit(wild, np.ones(150)).centre, numbers[0].centre)
+    assert not np.array_equal(NumberScaling.fit(wild, np.ones(150)).centre, numbers[0].centre)
 
 
 def test_noise_scores_at_chance():

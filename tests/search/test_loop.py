@@ -12,7 +12,7 @@ from support.callbacks import watching
 
 import shoal
 from shoal import Member, Population, ShoalClassifier
-from shoal.encoders.numbers import Numbers
+from shoal.encoders.scaling import NumberScaling
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.search import candidates
 from shoal.search.candidates import Candidate
@@ -276,20 +276,20 @@ def test_numbers_know_no_rows_of_weight_zero_and_bend_outliers():
     values = generator.normal(size=(100, 3))
     weight = np.ones(100)
     weight[50:] = 0
-    before = Numbers.fit(values, weight).state()
+    before = NumberScaling.fit(values, weight).state()
     values[50:] = 1e9
-    after = Numbers.fit(values, weight).state()
+    after = NumberScaling.fit(values, weight).state()
     for name in before:
         np.testing.assert_array_equal(before[name], after[name])
-    scaled = Numbers.from_state(after).plain(values)
+    scaled = NumberScaling.from_state(after).plain(values)
     assert np.abs(scaled).max() <= 3.0
-    pieces = Numbers.from_state(after).piecewise(values[:50])
+    pieces = NumberScaling.from_state(after).piecewise(values[:50])
     np.testing.assert_allclose(pieces.mean(axis=0), 0, atol=1e-6)
 
 
 def test_piecewise_encoding_is_monotone_and_exact_between_edges():
     values = np.linspace(0, 1, 101)[:, None]
-    numbers = Numbers.fit(values, np.ones(101))
+    numbers = NumberScaling.fit(values, np.ones(101))
     pieces = numbers.piecewise(values)
     assert pieces.shape[1] == 12
     assert np.all(np.diff(pieces, axis=0) >= 0)

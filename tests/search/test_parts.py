@@ -20,7 +20,7 @@ from shoal.search.honest import HonestScore
 from shoal.search.space import Recipe, Space
 from shoal.search.summary import honest_words
 from shoal.tables.table import Table
-from shoal.tables.target import ask
+from shoal.tables.target import find_target
 
 # ---- the question ----
 
@@ -42,12 +42,12 @@ from shoal.tables.target import ask
 )
 def test_the_task_is_guessed_from_the_target(cells, kind):
     table = Table.of({"x": list(range(len(cells))), "y": cells})
-    assert ask(table, "y").kind == kind
+    assert find_target(table, "y").kind == kind
 
 
 def test_rows_without_a_target_are_left_out_and_said_so():
     table = Table.of({"x": list(range(20)), "y": ["a", "b", None, "a"] * 5})
-    question = ask(table, "y")
+    question = find_target(table, "y")
     assert len(question.y) == len(question.X) == 15
     assert "5 rows left out: the target is missing there" in question.notes
     assert 2.0 not in question.X["x"]
@@ -55,13 +55,13 @@ def test_rows_without_a_target_are_left_out_and_said_so():
 
 def test_whole_numbers_as_classes_are_written_without_a_point():
     table = Table.of({"x": list(range(20)), "y": [1.0, 2.0] * 10})
-    assert ask(table, "y").y.dtype == np.int64
+    assert find_target(table, "y").y.dtype == np.int64
 
 
 def test_free_text_is_no_target():
     table = Table.of({"x": list(range(40)), "y": [f"remark {k}" for k in range(40)]})
     with pytest.raises(ValueError, match="40 different strings in 40 rows"):
-        ask(table, "y")
+        find_target(table, "y")
 
 
 # ---- the folder of a run ----

@@ -5,6 +5,20 @@ import datetime
 import numpy as np
 
 ROWS = 240
+EXAMPLES = {
+    "number": "size",
+    "category": "colour",
+    "boolean": "open",
+    "date": "day",
+    "text": "told",
+}  # columns of kinds
+UNSEEN = {
+    "number": 1e300,
+    "category": "violet",
+    "boolean": True,
+    "date": "1850-01-01 13:37",
+    "text": "never heard words",
+}
 
 
 def columns(seed=0, n=ROWS):

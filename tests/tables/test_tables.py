@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 from support.tables import columns
 
+import shoal
+from shoal.tables.inputs import new_table, training_table
+from shoal.tables.missing import is_missing, missing_cells
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
+from shoal.tables.target import find_target
 
 
 def kinds(table, **options):
@@ -111,7 +115,6 @@ def test_arrays_stay_one_block():
     assert table.names == ["x0", "x1", "x2"]
     assert Table.of(X.astype(np.float32)).block.dtype == np.float64
     assert np.array_equal(table.take(np.array([4, 2])).block, X[[4, 2]])
-    assert table.drop(-1).names == ["x0", "x1"]
     assert table.select([2, 0]).names == ["x2", "x0"]
     assert Table.of(np.array([[1, 2.5], [None, 3]], dtype=object)).block.dtype == np.float64
     assert Table.of(np.array([["a", "1"]])).columns[0].tolist() == ["a"]
@@ -298,6 +301,56 @@ def test_wishes_overrule():
         Schema.of(table, kinds={"zip": "colour"})
 
 
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"word": "date"}, "'word' cannot be a date, as asked; row 0, counted from 0, has 'a'.* such as category"),
+        ({"word": "boolean"}, "'word' cannot be a boolean, as asked; row 0"),
+        ({"size": "boolean"}, r"'size' cannot be a boolean, as asked; row 1, counted from 0, has '1.5'.*number or cat"),
+        ({"size": "date"}, "'size' cannot be a date, as asked; row 0.*number or category"),
+        ({"when": "number"}, "'when' cannot be a number, as asked; row 0"),
+        (
+            {"size": "numbr"},
+            "number, category, boolean, date, text or drop; got 'numbr' for 'size'; did you mean 'number'",
+        ),
+        ({"size": 3}, r"a word, or an object such as MyEncoder\(\); got 3 for 'size'"),
+        ({"size": dict}, "an object such as MyEncoder"),
+        ({3: "number"}, "there is no column 3"),
+        (["size"], r"kinds must be a dict .*; got \['size'\]"),
+    ],
+)
+def test_kinds_that_do_not_fit_are_refused_in_one_sentence(wish, words):
+    days = [datetime.date(2020, 1, 1 + i % 9) for i in range(N)]
+    table = Table.of({"word": ["a", "b"] * (N // 2), "size": [1.5 * (i % 4) for i in range(N)], "when": days})
+    with pytest.raises(ValueError, match=words):
+        Schema.of(table, kinds=wish)
+
+
+def test_kinds_are_read_as_asked():
+    table = Table.of(
+        {"price": ["$1,200", "$30", None] * 9, "day": ["31/12/2020", "1/1/2021", "n/a"] * 9, "x": [0.5] * 27}
+    )
+    schema = Schema.of(table, kinds={"price": "number", "day": "date", "x": "drop"})
+    read = schema.check(table)
+    assert read["price"][:2].tolist() == [1200.0, 30.0]
+    assert [str(day)[:10] for day in read["day"][:3]] == ["2020-12-31", "2021-01-01", "NaT"]
+    assert [(column.name, column.kind) for column in schema.dropped] == [("x", "dropped")]
+    assert "x: dropped, as asked" in schema.describe()
+    again = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
+    assert again.columns == schema.columns
+
+
+def test_a_schema_is_worked_out_once_per_table_and_wish():
+    table = Table.of({"zip": [f"{i % 9:05d}" for i in range(N)], "y": [0.5 * i for i in range(N)]})
+    labelled = find_target(table, "y", kinds={"zip": "category"})
+    assert labelled.schema is Schema.of(labelled.X, kinds={"zip": "category"})
+    assert labelled.schema is not Schema.of(labelled.X)
+    assert Schema.of(labelled.X) is Schema.of(labelled.X, plain=False, kinds={})
+    assert [column.kind for column in labelled.schema.columns] == ["category"]
+    with pytest.raises(ValueError, match="'y' is the target: --task says what it is"):
+        find_target(table, "y", kinds={"y": "number"})
+
+
 def test_one_table_read_by_two_schemas():
     table = Table.of({"zip": [f"{i % 9:05d}" for i in range(N)]})
     assert Schema.of(table).check(table)["zip"].dtype == np.float64
@@ -346,3 +399,55 @@ def test_cells_of_another_kind_are_named(column, cells, words):
     schema = Schema.of(Table.of(training))
     with pytest.raises(ValueError, match=words):
         schema.check(Table.of({**training, column: cells}))
+
+
+# ---- Missing cells ----
+
+
+def test_missing_cells_of_any_library():
+    pd = pytest.importorskip("pandas")
+    gone = [
+        None,
+        float("nan"),
+        np.float32("nan"),
+        np.datetime64("NaT"),
+        np.timedelta64("NaT"),
+        pd.NA,
+        pd.NaT,
+        np.ma.masked,
+    ]
+    there = [0, 0.0, "", "nan", False, np.datetime64(0, "s"), float("inf")]
+    assert [is_missing(cell) for cell in gone] == [True] * len(gone)
+    assert [is_missing(cell) for cell in there] == [False] * len(there)
+
+
+def test_missing_cells_of_a_column():
+    table = Table.of({"a": [1.0, None], "b": [" ", "x"], "c": [datetime.date(2020, 1, 1), None], "d": [True, False]})
+    assert [missing_cells(column).tolist() for column in table.columns] == [
+        [False, True], [True, False], [False, True], [False, False],
+    ]  # fmt: skip
+
+
+# ---- What users give as X ----
+
+
+@pytest.mark.parametrize(
+    ("X", "plain"),
+    [
+        ([{"size": 1.5, "colour": "red"}, {"colour": "blue", "size": 2.5}], False),
+        ({"size": [1.5, 2.5], "colour": ["red", "blue"]}, False),
+        ([[1.5, "red"], [2.5, "blue"]], False),
+        ([[1.5, 0.0], [2.5, 1.0]], True),
+    ],
+    ids=["list of dicts", "dict of columns", "rows with words", "rows of numbers"],
+)
+def test_training_and_prediction_take_the_same_forms(X, plain):
+    estimator = shoal.ShoalRegressor()
+    table, numbers = training_table(estimator, X)
+    assert numbers is plain
+    assert estimator.n_features_in_ == 2
+    assert hasattr(estimator, "feature_names_in_") == (table.names == ["size", "colour"])
+    assert table.columns[0].tolist() == [1.5, 2.5]
+    estimator.schema_ = Schema.of(table, plain=plain)
+    new = new_table(estimator, X)
+    assert (new.names, new.columns[1].tolist()) == (table.names, table.columns[1].tolist())

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from shoal.models.export.registry import describe_exporters, find_exporter
+
 EPILOG = """Examples:
 
 shoal export shoal-runs/iris-1 --to onnx
@@ -17,7 +19,7 @@ shoal export shoal-runs/iris-1/model --to torch --out iris.pt2 --data iris.csv
 
 def export(
     model: Annotated[Path, typer.Argument(help="A model folder, or the run folder that holds it.", show_default=False)],
-    to: Annotated[str, typer.Option(help="What to write: torch (a .pt2 file) or onnx.", show_default=False)],
+    to: Annotated[str, typer.Option(help=f"What to write: {describe_exporters()}.", show_default=False)],
     out: Annotated[
         Path | None, typer.Option(help="The file to write; by default beside the model folder.", show_default=False)
     ] = None,
@@ -31,11 +33,11 @@ def export(
     The file takes numbers as float64 with NaN where a value is missing, in the order of the training table's columns;
     their names are stored in it. Categories are strings and go to ONNX only. Dates and texts cannot be exported.
     """
-    from shoal.models.export.export import check_kind, default_place, export_model
+    from shoal.models.export.writing import default_place, export_model
     from shoal.search.saving import load, model_folder
     from shoal.tables.files import read_table
 
-    check_kind(to)
+    find_exporter(to)
     folder = model_folder(model)
     estimator = load(folder)
     table = read_table(data)[0] if data is not None else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.search.timing import Effort
     from shoal.tables.reading import Reading
     from shoal.tables.table import Table
-    from shoal.tables.target import Question
+    from shoal.tables.target import LabelledTable
 
 DEMO = "breast-cancer-wisconsin"
 READING_SHARE = 0.5  # of the budget that reading may take
@@ -211,11 +211,11 @@ class Session:
     def _understand(self) -> None:
         """Say what the data are taken for."""
         from shoal.tables.schema import Schema
-        from shoal.tables.target import ask
+        from shoal.tables.target import find_target
 
         request, source = self.request, self.source
         ambiguous = source.ambiguous if self.earlier is None else ()  # then it was settled, and the name is exact
-        self.question = ask(source.table, source.target, request.task, request.drop, ambiguous)
+        self.question = find_target(source.table, source.target, request.task, request.drop, ambiguous)
         self.schema = Schema.of(self.question.X)
         self._refuse_hopeless()
         self.notes = [*source.described, *self.question.notes]
@@ -430,5 +430,5 @@ class Session:
         print(place / run_folder.REPORT)
 
 
-def _default_score(question: Question) -> str:
+def _default_score(question: LabelledTable) -> str:
     return "accuracy" if question.kind == "classification" else "R2"

@@ -1,4 +1,4 @@
-"""Dates to numbers: when it was, and where in the year, the week and the day."""
+"""Dates: numbers that say when it was, and where in the year, the week and the day."""
 
 from __future__ import annotations
 
@@ -8,36 +8,46 @@ from typing import Any
 
 import numpy as np
 
+from shoal.encoders.column import ColumnEncoder
+from shoal.encoders.numbers import sometimes_missing
+from shoal.tables.missing import missing_cells
+from shoal.tables.table import Cells
+
 DAY_PARTS = ("days", "year", "month", "weekday", "year sine", "year cosine")
 TIME_PARTS = ("hour", "day sine", "day cosine")  # where any training date has a time of day
 MICROSECONDS = 86_400_000_000.0  # of a day
 
 
 @dataclass(frozen=True)
-class DateParts:
-    """What is made of one column of dates. Days are counted from the first training date, so that they stay small.
+class DateEncoder(ColumnEncoder):
+    """The parts of dates as numbers. Days are counted from the first training date, so that they stay small.
 
-    >>> parts = DateParts.fit(np.array(["2024-01-01", "2024-03-01"], dtype="datetime64[us]"), np.ones(2))
-    >>> parts.values(np.array(["2024-01-02"], dtype="datetime64[us]"))[0, :4].tolist()
-    [1.0, 2024.0, 1.0, 1.0]
+    >>> cells = Cells.of(np.array(["2024-01-01", "2024-03-01"], dtype="datetime64[us]"))
+    >>> DateEncoder.fit(cells, np.ones(2)).numbers(cells)[1, :4].tolist()
+    [60.0, 2024.0, 3.0, 4.0]
     """
+
+    kind = "date"
+    order = 0
+    group = "dates"
 
     first: str | None  # ISO; None if no training row has a date
     timed: bool
+    missing: bool  # whether there is an input that is 1 where the date is missing
 
-    @staticmethod
-    def fit(column: np.ndarray, weight: np.ndarray) -> DateParts:
-        known = column[(weight > 0) & ~np.isnat(column)]
+    @classmethod
+    def fit(cls, cells: Cells, weight: np.ndarray) -> DateEncoder:
+        known = cells.values[(weight > 0) & ~missing_cells(cells.values)]
         if not len(known):
-            return DateParts(None, False)
+            return cls(None, False, False)
         timed = bool((known != known.astype("datetime64[D]")).any())
-        return DateParts(str(known.min()), timed)
+        return cls(str(known.min()), timed, sometimes_missing(cells, weight))
 
-    def names(self, column: str) -> list[str]:
+    def number_names(self, column: str) -> list[str]:
         return [f"{column}: {part}" for part in DAY_PARTS + (TIME_PARTS if self.timed else ())]
 
-    def values(self, column: np.ndarray) -> np.ndarray:
-        """(n, parts) float64, NaN where the date is missing."""
+    def numbers(self, cells: Cells) -> np.ndarray:
+        column = cells.values
         day, month, year = (column.astype(f"datetime64[{unit}]") for unit in "DMY")
         first = np.datetime64(self.first or "1970-01-01", "us")
         within_year = (column - year.astype("datetime64[us]")).astype(np.float64) / MICROSECONDS / 365.2425 * 2 * np.pi
@@ -53,12 +63,18 @@ class DateParts:
             hour = (column - day.astype("datetime64[us]")).astype(np.float64) / MICROSECONDS * 24.0
             parts += [hour, np.sin(hour / 12.0 * np.pi), np.cos(hour / 12.0 * np.pi)]
         made = np.stack(parts, axis=1)
-        made[np.isnat(column)] = np.nan
+        made[missing_cells(column)] = np.nan
         return made
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"first": self.first, "timed": self.timed}
+    def input_names(self, column: str) -> list[str]:
+        return [f"{column} is missing"] * self.missing
 
-    @staticmethod
-    def from_dict(state: Mapping[str, Any]) -> DateParts:
-        return DateParts(state["first"], state["timed"])
+    def write_inputs(self, cells: Cells, out: np.ndarray) -> None:
+        out[:, 0] = missing_cells(cells.values)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return {"first": self.first, "timed": self.timed, "missing": self.missing}, {}
+
+    @classmethod
+    def from_state(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> DateEncoder:
+        return cls(described["first"], described["timed"], bool(described["missing"]))

@@ -1,4 +1,4 @@
-"""A table to the inputs of networks: one dense float32 matrix per encoding of the numbers.
+"""A table to the inputs of networks: one dense float32 matrix for each encoding of the numbers.
 
 Fitted on the training rows of one fold, given as weights. The result depends on the different rows and their total
 weights alone: a row of weight two counts as the row twice, a row of weight zero leaves no trace, and the order of rows
@@ -7,84 +7,28 @@ does not matter.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from shoal.encoders.dates import DateParts
-from shoal.encoders.numbers import Numbers, sorted_order
+from shoal.encoders.column import ColumnEncoder
+from shoal.encoders.numbers import NumberEncoder
+from shoal.encoders.registry import ENCODERS
+from shoal.encoders.scaling import NumberScaling, sorted_order
+from shoal.tables.kinds import Column
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
-MOST_VALUES = 50  # one-hot columns of one category
-MOST_COUNTED = 10_000  # values whose frequency is kept
-RARE = 3.0  # values of less weight than this, or than RARE_SHARE of all weight, are pooled
-RARE_SHARE = 0.01
 ENCODINGS = ("plain", "piecewise")
-
-
-@dataclass(frozen=True)
-class Categories:
-    """One-hot columns of one category column.
-
-    `values` have a column each; None is the missing value. With `pooled`, the rest shares one more column: values that
-    were rare, and values never seen, which are rare by definition. Two values without a pool are one column of -1 and
-    1, where an unseen value is 0. `frequent` (value -> log(1 + weight)) is there if values were cut off at the limit.
-    """
-
-    values: tuple[str | None, ...]
-    pooled: bool
-    frequent: dict[str, float] | None
-
-    @staticmethod
-    def fit(codes: np.ndarray, values: Sequence[str | None], weight: np.ndarray) -> Categories:
-        mass = np.bincount(codes, weights=weight, minlength=len(values))
-        seen = [j for j in range(len(values)) if mass[j] > 0]
-        order = sorted(seen, key=lambda j: -mass[j])  # equal ones in the order of values, which is the alphabet's
-        least = min(RARE, RARE_SHARE * float(mass.sum()))
-        common = [j for j in order if mass[j] >= least or values[j] is None]
-        kept = common[:MOST_VALUES] if len(order) > 2 else order
-        counted = [j for j in order if values[j] is not None][:MOST_COUNTED] if len(common) > MOST_VALUES else None
-        frequent = {str(values[j]): float(np.log1p(mass[j])) for j in counted} if counted else None
-        return Categories(tuple(values[j] for j in sorted(kept)), len(kept) < len(order), frequent)
-
-    @property
-    def width(self) -> int:
-        return 1 if self._signed else len(self.values) + self.pooled
-
-    @property
-    def _signed(self) -> bool:
-        return len(self.values) == 2 and not self.pooled
-
-    def names(self, column: str) -> list[str]:
-        labels = ["missing" if value is None else value for value in self.values]
-        if self._signed:
-            return [f"{column} = {labels[1]}, not {labels[0]}"]
-        return [f"{column} = {label}" for label in labels] + [f"{column} = other"] * self.pooled
-
-    def write(self, codes: np.ndarray, values: Sequence[str | None], out: np.ndarray) -> None:
-        """Fill out (n, width), which holds zeros."""
-        position = {value: j for j, value in enumerate(self.values)}
-        elsewhere = len(self.values) if self.pooled else -1
-        places = np.array([position.get(value, -1 if value is None else elsewhere) for value in values], dtype=np.int64)
-        place = places[codes]
-        if self._signed:
-            out[:, 0] = np.array([-1.0, 1.0, 0.0], dtype=np.float32)[place]
-            return
-        known = np.flatnonzero(place >= 0)
-        out[known, place[known]] = 1.0
-
-    def frequency(self, codes: np.ndarray, values: Sequence[str | None]) -> np.ndarray:
-        assert self.frequent is not None
-        found = [np.nan if value is None else self.frequent.get(value, 0.0) for value in values]
-        return np.array(found, dtype=np.float64)[codes]
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """A fitted encoding. Columns of the result: numbers, dates, frequencies; missing indicators; categories; texts.
+    """A fitted encoding. Columns of the result: the numbers of all columns, scaled, then the inputs of all columns.
 
     >>> table = Table.of({"size": [1.0, 2.0, None, 4.0], "colour": ["red", "blue", "red", "green"]})
     >>> encoder = Encoder.fit(Schema.of(table), table, np.ones(4))
@@ -95,11 +39,8 @@ class Encoder:
     """
 
     schema: Schema
-    numbers: Numbers
-    dates: dict[str, DateParts]
-    missing: tuple[str, ...]  # columns of numbers or dates with an indicator
-    categories: dict[str, Categories]
-    texts: dict[str, Any]  # of shoal.encoders.texts.Texts, which is imported where there are texts only
+    scaling: NumberScaling
+    columns: dict[str, ColumnEncoder]  # in the order of their results
 
     @staticmethod
     def fit(schema: Schema, table: Table, weight: np.ndarray) -> Encoder:
@@ -114,177 +55,150 @@ class Encoder:
         return made
 
     def transform(self, table: Table, encodings: Sequence[str] = ENCODINGS) -> dict[str, np.ndarray]:
-        """Matrices (n, width) float32, C-ordered: "plain" and, where the table has numbers, "piecewise"."""
+        """Matrices (n, width) float32, C-ordered: "plain" and, where there are numbers, "piecewise"."""
         made = {
             encoding: np.zeros((len(table), self.width(encoding)), dtype=np.float32)
             for encoding in encodings
-            if encoding == "plain" or (encoding == "piecewise" and len(self.numbers.centre))
+            if encoding == "plain" or (encoding == "piecewise" and len(self.scaling.centre))
         }
         self.write(table, made)
         return made
 
     def width(self, encoding: str) -> int:
         """Columns of one encoding."""
-        parts = [*self.categories.values(), *self.texts.values()]
-        return self.numbers.width(encoding) + len(self.missing) + sum(part.width for part in parts)
+        return self.scaling.width(encoding) + self._inputs
 
     def write(self, table: Table, out: Mapping[str, np.ndarray]) -> None:
         """Fill one matrix (n, width) of zeros for each encoding."""
         table = self.schema.check(table)
-        values = self._values(table)
-        rest = len(self.missing) + sum(part.width for part in [*self.categories.values(), *self.texts.values()])
-        first: np.ndarray | None = None  # all but the numbers is the same in every encoding
+        numbers = _numbers(self.columns, table)
+        first: np.ndarray | None = None  # inputs are the same in every encoding
         for encoding, matrix in out.items():
-            at = self.numbers.width(encoding)
-            self.numbers.write(encoding, values, matrix[:, :at])
+            at = self.scaling.width(encoding)
+            self.scaling.write(encoding, numbers, matrix[:, :at])
             if first is None:
-                first = matrix[:, at : at + rest]
-                self._write_rest(table, first)
+                first = matrix[:, at : at + self._inputs]
+                self._write_inputs(table, first)
             else:
-                matrix[:, at : at + rest] = first
+                matrix[:, at : at + self._inputs] = first
 
     @property
     def number_names(self) -> list[str]:
-        """Names of the columns that go through `numbers`, in order."""
-        names = []
-        for column in self.schema.used:
-            if column.kind in ("number", "boolean"):
-                names.append(column.name)
-            elif column.kind == "date":
-                names += self.dates[column.name].names(column.name)
-        return names + [f"{name}: frequency" for name, part in self.categories.items() if part.frequent is not None]
+        """Names of the numbers that are scaled, in order."""
+        return [name for column, part in self.columns.items() for name in part.number_names(column)]
 
     @property
     def feature_names(self) -> list[str]:
         """Names of the columns of "plain"."""
-        names = self.number_names + [f"{name} is missing" for name in self.missing]
-        for name, part in self.categories.items():
-            names += part.names(name)
-        for name, text in self.texts.items():
-            names += text.names(name)
-        return names
+        inputs = [name for column, part in self.columns.items() for name in part.input_names(column)]
+        return self.number_names + inputs
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Everything as JSON and arrays; `from_state` makes an encoder of it that gives the same bits."""
-        arrays = {f"numbers.{key}": array for key, array in self.numbers.state().items()}
-        texts = {}
-        for position, (name, text) in enumerate(self.texts.items()):
-            texts[name], parts = text.state()
-            arrays.update({f"text.{position}.{key}": array for key, array in parts.items()})
-        categories = {
-            name: {"values": list(part.values), "pooled": part.pooled, "frequent": part.frequent}
-            for name, part in self.categories.items()
-        }
-        described = {
-            "schema": self.schema.as_dict(),
-            "dates": {name: part.as_dict() for name, part in self.dates.items()},
-            "missing": list(self.missing),
-            "categories": categories,
-            "texts": texts,
-        }
+        self.schema.refuse_own_encoders("saved", "its file holds no code")
+        arrays = {f"numbers.{key}": array for key, array in self.scaling.state().items()}
+        missing: list[str] = []
+        described: dict[str, Any] = {
+            "schema": self.schema.as_dict(), "dates": {}, "missing": missing, "categories": {}, "texts": {},
+        }  # fmt: skip
+        for name, part in self.columns.items():
+            found, parts = part.state()
+            if found.pop("missing", False):
+                missing.append(name)
+            if part.group is not None:
+                group = described.setdefault(part.group, {})
+                arrays |= {f"{part.kind}.{len(group)}.{key}": array for key, array in parts.items()}
+                group[name] = found
         return described, arrays
 
     @staticmethod
     def from_state(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Encoder:
-        categories = {
-            name: Categories(tuple(part["values"]), part["pooled"], part["frequent"])
-            for name, part in described["categories"].items()
-        }
-        return Encoder(
-            Schema.from_dict(described["schema"]),
-            Numbers.from_state(_under("numbers.", arrays)),
-            {name: DateParts.from_dict(part) for name, part in described["dates"].items()},
-            tuple(described["missing"]),
-            categories,
-            _texts_from_state(described["texts"], arrays),
-        )
+        schema = Schema.from_dict(described["schema"])
+        columns = {column.name: _from_state(column, described, arrays) for column in _in_order(schema)}
+        _refuse_unknown(described, columns)
+        return Encoder(schema, NumberScaling.from_state(arrays_under("numbers.", arrays)), columns)
 
-    def _values(self, table: Table) -> np.ndarray:
-        """(n, d) float64 with NaN: what goes through `numbers`."""
-        return _number_values(self.schema, table, self.dates, self.categories)
+    @cached_property
+    def _inputs(self) -> int:
+        return sum(part.width for part in self.columns.values())
 
-    def _write_rest(self, table: Table, matrix: np.ndarray) -> None:
+    def _write_inputs(self, table: Table, matrix: np.ndarray) -> None:
         at = 0
-        for name in self.missing:
-            matrix[:, at] = _is_missing(table[name])
-            at += 1
-        for name, category in self.categories.items():
-            category.write(*table.factor(table.names.index(name)), matrix[:, at : at + category.width])
-            at += category.width
-        for name, text in self.texts.items():
-            matrix[:, at : at + text.width] = text.transform(table, table.names.index(name))
-            at += text.width
+        for name, part in self.columns.items():
+            if part.width:
+                block = matrix[:, at : at + part.width]
+                part.write_inputs(table.cells(name), block)
+                if name in self.schema.own_encoders and not np.isfinite(block).all():
+                    raise ValueError(f"inputs must be finite; {type(part).__name__} of column {name!r} gave others")
+                at += part.width
+
+
+def _in_order(schema: Schema) -> list[Column]:
+    """The columns in the order of their results: numbers and dates, categories, texts; each as in the table."""
+    return sorted(schema.used, key=lambda column: _prototype(column).order)
+
+
+def _prototype(column: Column) -> Any:
+    return ENCODERS[column.kind] if column.encoder is None else column.encoder
 
 
 def _fit(schema: Schema, table: Table, weight: np.ndarray) -> Encoder:
-    kinds = {column.name: column.kind for column in schema.used}
-    position = {name: j for j, name in enumerate(table.names)}
-    dates = {name: DateParts.fit(table[name], weight) for name, kind in kinds.items() if kind == "date"}
-    categories = {
-        name: Categories.fit(*table.factor(position[name]), weight)
-        for name, kind in kinds.items()
-        if kind == "category"
-    }
-    columns = [name for name, kind in kinds.items() if kind in ("number", "boolean", "date")]
-    missing = [name for name in columns if _sometimes_missing(table[name], weight)]
-    values = _number_values(schema, table, dates, categories)
-    order = None if _differs(dates, categories) else _shared_order(table, values)
-    texts = {name: _fit_text(table, position[name], weight) for name, kind in kinds.items() if kind == "text"}
-    return Encoder(schema, Numbers.fit(values, weight, order), dates, tuple(missing), categories, texts)
+    columns = {column.name: _fit_column(column, table, weight) for column in _in_order(schema)}
+    numbers = _numbers(columns, table)
+    order = _shared_order(table, numbers) if _shared(columns) else None
+    return Encoder(schema, NumberScaling.fit(numbers, weight, order), columns)
 
 
-def _differs(dates: Mapping[str, DateParts], categories: Mapping[str, Categories]) -> bool:
-    """Whether columns of numbers depend on the fold: parts of dates and frequencies are fitted."""
-    return bool(dates) or any(part.frequent is not None for part in categories.values())
+def _fit_column(column: Column, table: Table, weight: np.ndarray) -> ColumnEncoder:
+    cells = table.cells(column.name)
+    if column.encoder is None:
+        return ENCODERS[column.kind].fit(cells, weight)
+    fitted = copy.deepcopy(column.encoder).fit(cells, weight)
+    if not isinstance(fitted, ColumnEncoder):
+        raise TypeError(f"fit of {type(column.encoder).__name__} must return a ColumnEncoder; got {fitted!r}")
+    return fitted
 
 
-def _shared_order(table: Table, values: np.ndarray) -> Callable[[int], np.ndarray]:
+def _shared(columns: Mapping[str, ColumnEncoder]) -> bool:
+    """Whether the numbers are the same in every fold."""
+    return all(part.shared_numbers for part in columns.values())
+
+
+def _shared_order(table: Table, numbers: np.ndarray) -> Callable[[int], np.ndarray]:
     """The sorted order of each column, worked out once for all folds."""
     known: dict[int, np.ndarray] = table.remember("order", dict)
 
     def order(j: int) -> np.ndarray:
         if j not in known:
-            known[j] = sorted_order(np.ascontiguousarray(values[:, j]))
+            known[j] = sorted_order(np.ascontiguousarray(numbers[:, j]))
         return known[j]
 
     return order
 
 
-def _number_values(
-    schema: Schema, table: Table, dates: Mapping[str, DateParts], categories: Mapping[str, Categories]
-) -> np.ndarray:
-    """(n, d) float64 with NaN: what goes through `numbers`; one matrix for all folds, where it is the same."""
-    if table.block is not None and not categories:
+def _numbers(columns: Mapping[str, ColumnEncoder], table: Table) -> np.ndarray:
+    """(n, d) float64 with NaN: the numbers of all columns; one matrix for all folds, where it is the same."""
+    if table.block is not None and all(isinstance(part, NumberEncoder) for part in columns.values()):
         return table.block
-    if _differs(dates, categories):
-        return _number_matrix(schema, table, dates, categories)
-    return table.remember("numbers", lambda: _number_matrix(schema, table, dates, categories))
+    if not _shared(columns):
+        return _number_matrix(columns, table)
+    return table.remember("numbers", lambda: _number_matrix(columns, table))
 
 
-def _number_matrix(
-    schema: Schema, table: Table, dates: Mapping[str, DateParts], categories: Mapping[str, Categories]
-) -> np.ndarray:
+def _number_matrix(columns: Mapping[str, ColumnEncoder], table: Table) -> np.ndarray:
     blocks: list[np.ndarray] = [np.empty((len(table), 0))]
-    for column in schema.used:
-        if column.kind in ("number", "boolean"):
-            blocks.append(table[column.name][:, None])
-        elif column.kind == "date":
-            blocks.append(dates[column.name].values(table[column.name]))
-    for name, part in categories.items():
-        if part.frequent is not None:
-            blocks.append(part.frequency(*table.factor(table.names.index(name)))[:, None])
+    for name, part in columns.items():
+        count = len(part.number_names(name))
+        if count:
+            block = part.numbers(table.cells(name))
+            if block.shape != (len(table), count):
+                raise ValueError(
+                    f"numbers of {type(part).__name__} must have the shape ({len(table)}, {count}), a column for each "
+                    f"of its number_names; column {name!r} gave {block.shape}"
+                )
+            blocks.append(block)
     matrix = np.empty((len(table), sum(block.shape[1] for block in blocks)), order="F")
     return np.concatenate(blocks, axis=1, out=matrix)  # columns are what it is read by
-
-
-def _is_missing(column: np.ndarray) -> np.ndarray:
-    return np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
-
-
-def _sometimes_missing(column: np.ndarray, weight: np.ndarray) -> bool:
-    """Missing in some of the rows that count, and not in all of them, where it would tell nothing."""
-    missing = _is_missing(column)
-    return bool(missing.any() and (missing & (weight > 0)).any() and (~missing & (weight > 0)).any())
 
 
 def _checked_weight(weight: np.ndarray, rows: int) -> np.ndarray:
@@ -298,22 +212,27 @@ def _checked_weight(weight: np.ndarray, rows: int) -> np.ndarray:
     return weight
 
 
-def _under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _from_state(column: Column, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ColumnEncoder:
+    encoder = ENCODERS[column.kind]
+    found = {"missing": column.name in described["missing"]}
+    if encoder.group is None:
+        return encoder.from_state(found, {})
+    group = described[encoder.group]
+    position = list(group).index(column.name)
+    return encoder.from_state(group[column.name] | found, arrays_under(f"{encoder.kind}.{position}.", arrays))
+
+
+def _refuse_unknown(described: Mapping[str, Any], columns: Mapping[str, ColumnEncoder]) -> None:
+    """Refuse what a file says of columns that are not there, or are of another kind."""
+    for name in described["missing"]:
+        if not getattr(columns.get(name), "missing", False):
+            raise ValueError(f"missing must name columns of numbers or dates; got {name!r}")
+    for group in {encoder.group for encoder in ENCODERS.values() if encoder.group is not None}:
+        for name in described.get(group, ()):
+            if name not in columns or columns[name].group != group:
+                raise ValueError(f"{group} must name columns of that kind; got {name!r}")
+
+
+def arrays_under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those whose names begin so, under the rest of their names."""
     return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-
-
-def _fit_text(table: Table, position: int, weight: np.ndarray) -> Any:
-    from shoal.encoders.texts import Texts
-
-    return Texts.fit(table, position, weight)
-
-
-def _texts_from_state(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    if not described:
-        return {}
-    from shoal.encoders.texts import Texts
-
-    return {
-        name: Texts.from_state(state, _under(f"text.{position}.", arrays))
-        for position, (name, state) in enumerate(described.items())
-    }

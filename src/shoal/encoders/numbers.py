@@ -1,152 +1,60 @@
-"""Numbers to inputs of a network: robust scaling with smooth clipping, and piecewise-linear encoding.
-
-Both are fitted on weighted rows: a row of weight two counts as the row twice, a row of weight zero not at all.
-"""
+"""Numbers and booleans: taken as they are, with an input that says where they are missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-SMOOTH_LIMIT = 3.0  # scaled values bend towards plus and minus this
-LARGEST_SCALED = 1e6  # beyond it squares would overflow before they are bent back
-MOST_BINS = 12
-MOST_PIECEWISE_COLUMNS = 256
-FEWEST_ROWS_PER_BIN = 8
-ROWS_AT_A_TIME = 2048  # whose temporaries stay in the processor's cache
+from shoal.encoders.column import ColumnEncoder
+from shoal.tables.missing import missing_cells
+from shoal.tables.table import Cells
 
 
-@dataclass(frozen=True, eq=False)
-class Numbers:
-    """How to turn d columns of numbers into inputs. Missing values are put at the median.
+@dataclass(frozen=True)
+class NumberEncoder(ColumnEncoder):
+    """One number, and one input that is 1 where it is missing, if it sometimes is."""
 
-    >>> numbers = Numbers.fit(np.array([[0.0], [1.0], [2.0], [np.nan]]), np.ones(4))
-    >>> numbers.plain(np.array([[1.0], [np.nan]])).ravel().tolist()
-    [0.0, 0.0]
-    """
+    kind = "number"
+    order = 0
 
-    centre: np.ndarray  # (d,)
-    scale: np.ndarray  # (d,), zero for a column without spread
-    edges: np.ndarray  # (d, bins + 1), padded with the last edge; a bin without length gives no column
-    offset: np.ndarray  # (d, bins), mean of each encoded column, taken off
+    missing: bool  # whether there is such an input
 
-    @staticmethod
-    def fit(
-        values: np.ndarray, weight: np.ndarray, order: Callable[[int], np.ndarray] | None = None, piecewise: bool = True
-    ) -> Numbers:
-        """values (n, d) float64 with NaN for missing, weight (n,).
+    @classmethod
+    def fit(cls, cells: Cells, weight: np.ndarray) -> NumberEncoder:
+        return cls(sometimes_missing(cells, weight))
 
-        `order` gives the sorted order of a column's rows, where several folds share it. Without `piecewise` the means
-        of that encoding are left at zero: it is not going to be used.
-        """
-        used = weight > 0
-        d = values.shape[1]
-        bins = _bin_count(int(used.sum()), d)
-        centre, scale = np.zeros(d), np.zeros(d)
-        edges, offset = np.zeros((d, bins + 1)), np.zeros((d, bins))
-        shares = np.concatenate([[0.25, 0.5, 0.75], np.linspace(0.0, 1.0, bins + 1)])
-        for j in range(d):
-            column = np.ascontiguousarray(values[:, j])
-            known = used & ~np.isnan(column)
-            if not known.any():
-                continue
-            places = sorted_order(column) if order is None else order(j)
-            places = places[known[places]]
-            found = _quantiles(column[places], weight[places], shares)
-            low, centre[j], high = found[:3]
-            distinct = np.unique(found[3:])
-            scale[j] = _spread(distinct, low, high)
-            edges[j, : len(distinct)], edges[j, len(distinct) :] = distinct, distinct[-1]
-            if piecewise:
-                offset[j] = _mean_pieces(edges[j], column[known], weight[known])
-        return Numbers(centre, scale, edges, offset)
+    def number_names(self, column: str) -> list[str]:
+        return [column]
 
-    def width(self, encoding: str) -> int:
-        """Columns of "plain" or "piecewise"."""
-        return len(self.centre) if encoding == "plain" else int((np.diff(self.edges) > 0).sum())
+    def numbers(self, cells: Cells) -> np.ndarray:
+        return cells.values[:, None]
 
-    def write(self, encoding: str, values: np.ndarray, out: np.ndarray) -> None:
-        """Fill out (n, width) with "plain" or "piecewise", a few rows at a time."""
-        fill = self._write_plain if encoding == "plain" else self._write_piecewise
-        for start in range(0, len(values), ROWS_AT_A_TIME):
-            fill(values[start : start + ROWS_AT_A_TIME], out[start : start + ROWS_AT_A_TIME])
+    @property
+    def shared_numbers(self) -> bool:
+        return True
 
-    def plain(self, values: np.ndarray) -> np.ndarray:
-        """(n, d) float32: (x - median) / (interquartile range), bent smoothly so that outliers stay near 3."""
-        return self._made("plain", values)
+    def input_names(self, column: str) -> list[str]:
+        return [f"{column} is missing"] * self.missing
 
-    def piecewise(self, values: np.ndarray) -> np.ndarray:
-        """(n, columns) float32: for each bin between two quantiles, the part of it below x (0 to 1), less its mean."""
-        return self._made("piecewise", values)
+    @property
+    def width(self) -> int:
+        return int(self.missing)
 
-    def _made(self, encoding: str, values: np.ndarray) -> np.ndarray:
-        out = np.empty((len(values), self.width(encoding)), dtype=np.float32)
-        self.write(encoding, values, out)
-        return out
+    def write_inputs(self, cells: Cells, out: np.ndarray) -> None:
+        out[:, 0] = missing_cells(cells.values)
 
-    def _write_plain(self, values: np.ndarray, out: np.ndarray) -> None:
-        known = ~np.isnan(values)
-        inverse = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
-        scaled = (np.where(known, values, self.centre) - self.centre) * inverse
-        scaled = np.clip(scaled, -LARGEST_SCALED, LARGEST_SCALED)
-        out[:] = scaled / np.sqrt(1.0 + (scaled / SMOOTH_LIMIT) ** 2)
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return {"missing": self.missing}, {}
 
-    def _write_piecewise(self, values: np.ndarray, out: np.ndarray) -> None:
-        at = 0
-        for j, edges in enumerate(self.edges):
-            real = np.flatnonzero(np.diff(edges) > 0)
-            part = (_pieces(edges, values[:, j]) - self.offset[j])[:, real]
-            part[np.isnan(values[:, j])] = 0.0
-            out[:, at : at + len(real)] = part
-            at += len(real)
-
-    def state(self) -> dict[str, np.ndarray]:
-        return {"centre": self.centre, "scale": self.scale, "edges": self.edges, "offset": self.offset}
-
-    @staticmethod
-    def from_state(state: dict[str, np.ndarray]) -> Numbers:
-        return Numbers(
-            **{name: np.asarray(state[name], dtype=np.float64) for name in ("centre", "scale", "edges", "offset")}
-        )
+    @classmethod
+    def from_state(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> NumberEncoder:
+        return cls(bool(described["missing"]))
 
 
-def _bin_count(rows: int, columns: int) -> int:
-    """By distinct rows (a problem merges equal ones first): weights may be in any unit, so their sum says nothing."""
-    by_rows = rows // FEWEST_ROWS_PER_BIN
-    by_columns = MOST_PIECEWISE_COLUMNS // max(columns, 1)
-    return int(np.clip(min(by_rows, by_columns), 1, MOST_BINS))
-
-
-def sorted_order(column: np.ndarray) -> np.ndarray:
-    """Rows in the order of their values; missing ones come last."""
-    return np.argsort(column, kind="stable").astype(np.uint32 if len(column) < 1 << 32 else np.int64)
-
-
-def _quantiles(ascending: np.ndarray, mass: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Smallest values below or at which lie at least these shares of the mass."""
-    total = np.cumsum(mass)
-    position = np.searchsorted(total, shares * total[-1] * (1 - 1e-12), side="left")
-    return np.asarray(ascending[np.minimum(position, len(ascending) - 1)])
-
-
-def _pieces(edges: np.ndarray, column: np.ndarray) -> np.ndarray:
-    length = np.diff(edges)
-    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
-    return np.asarray(np.clip((column[:, None] - edges[:-1]) * inverse, 0.0, 1.0))
-
-
-def _mean_pieces(edges: np.ndarray, column: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Weighted means of the pieces. Rows are summed one after the other, so that blocks of them change no bit."""
-    total = np.zeros((1, len(edges) - 1))
-    rows = ROWS_AT_A_TIME if len(edges) > 2 else len(column)  # of a single column numpy sums in pairs
-    for start in range(0, len(column), rows):
-        part = _pieces(edges, column[start : start + rows]) * weight[start : start + rows, None]
-        total = (np.concatenate([total, part]) if start else part).sum(axis=0, keepdims=True)
-    return np.asarray(total[0] / weight.sum())
-
-
-def _spread(edges: np.ndarray, low: float, high: float) -> float:
-    """The interquartile range; half the whole range where more than half of the values are equal."""
-    return float(high - low) if high > low else float(edges[-1] - edges[0]) / 2
+def sometimes_missing(cells: Cells, weight: np.ndarray) -> bool:
+    """Missing in some of the rows that count, and not in all of them, where it would tell nothing."""
+    missing = missing_cells(cells.values)
+    return bool(missing.any() and (missing & (weight > 0)).any() and (~missing & (weight > 0)).any())

@@ -1,4 +1,4 @@
-"""Free text to numbers: words and pairs of words, weighted by how rare they are (TF-IDF), reduced to some directions.
+"""Texts: words and pairs of words, weighted by how rare they are (TF-IDF), reduced to some directions.
 
 Cutting texts into words is done once per table; a fold chooses its words, their rarities and its directions from its
 own training documents. Equal documents are one document with the sum of their weights, in alphabetical order: so the
@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tables.table import Table
+from shoal.encoders.column import ColumnEncoder
+from shoal.tables.table import Cells
 
 MOST_WORDS = 10_000  # words and pairs in the vocabulary of one fold
 FEWEST_DOCUMENTS = 2  # that a word must be in
@@ -30,8 +31,12 @@ PAIRS_UP_TO = 40_000_000  # characters; in longer collections single words are e
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
-    """The encoding of one column of texts; a missing text is all zeros before centring."""
+class TextEncoder(ColumnEncoder):
+    """One input for each direction of one column of texts; a missing text is all zeros before centring."""
+
+    kind = "text"
+    order = 2
+    group = "texts"
 
     words: tuple[str, ...]  # (v,): single words, then pairs, each sorted
     longest: int  # 1: single words; 2: pairs, too
@@ -44,17 +49,17 @@ class Texts:
     def width(self) -> int:
         return self.directions.shape[1]
 
-    def names(self, column: str) -> list[str]:
+    def input_names(self, column: str) -> list[str]:
         return [f"{column}: direction {j + 1}" for j in range(self.width)]
 
-    @staticmethod
-    def fit(table: Table, position: int, weight: np.ndarray) -> Texts:
-        codes, documents = table.factor(position)
+    @classmethod
+    def fit(cls, cells: Cells, weight: np.ndarray) -> TextEncoder:
+        codes, documents = cells.factor()
         mass = np.bincount(codes, weights=weight, minlength=len(documents))
         used = np.array([j for j, text in enumerate(documents) if mass[j] > 0 and text is not None], dtype=np.int64)
         length = sum(len(documents[j] or "") for j in used)
         longest = 2 if length <= PAIRS_UP_TO else 1
-        counts = _counts(table, position, longest)
+        counts = _counts(cells, longest)
         mass, counts = mass[used], counts.rows(used)
         chosen = counts.frequent()
         words, counts = tuple(counts.names(chosen)), counts.only(chosen)
@@ -66,24 +71,24 @@ class Texts:
         centre = (mass[:, None] * projected).sum(axis=0) / total
         spread = np.sqrt((mass[:, None] * (projected - centre) ** 2).sum(axis=0) / total)
         scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 1e-6)
-        return Texts(words, longest, rarity, directions, centre.astype(np.float32), scale.astype(np.float32))
+        return cls(words, longest, rarity, directions, centre.astype(np.float32), scale.astype(np.float32))
 
-    def transform(self, table: Table, position: int) -> np.ndarray:
-        """(n, k) float32. Each different document is worked on once, and its numbers do not depend on the others."""
-        codes, _ = table.factor(position)
-        counts = _counts(table, position, self.longest)
+    def write_inputs(self, cells: Cells, out: np.ndarray) -> None:
+        """Each different document is worked on once, and its inputs do not depend on the others."""
+        codes, _ = cells.factor()
+        counts = _counts(cells, self.longest)
         matrix = _tfidf(counts.moved(counts.places_of(self.words), len(self.words)), self.rarity)
         projected = (matrix @ self.directions - self.centre) * self.scale
-        return np.asarray(projected, dtype=np.float32)[codes]
+        out[:] = np.asarray(projected, dtype=np.float32)[codes]
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays = {name: getattr(self, name) for name in ("rarity", "directions", "centre", "scale")}
         return {"words": list(self.words), "longest": self.longest}, arrays
 
-    @staticmethod
-    def from_state(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Texts:
+    @classmethod
+    def from_state(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> TextEncoder:
         parts = {name: np.asarray(arrays[name], np.float32) for name in ("rarity", "directions", "centre", "scale")}
-        return Texts(tuple(described["words"]), int(described["longest"]), **parts)
+        return cls(tuple(described["words"]), int(described["longest"]), **parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +171,9 @@ class _Numbers(dict[str, int]):
         return number
 
 
-def _counts(table: Table, position: int, longest: int) -> Counts:
-    documents = table.factor(position)[1]
-    return table.remember(("counts", position, longest), lambda: _count([text or "" for text in documents], longest))
+def _counts(cells: Cells, longest: int) -> Counts:
+    documents = cells.factor()[1]
+    return cells.remember(("counts", longest), lambda: _count([text or "" for text in documents], longest))
 
 
 def _count(documents: list[str], longest: int) -> Counts:
@@ -244,15 +249,15 @@ def _tfidf(counts: Any, rarity: np.ndarray) -> Any:
 
 
 def most_directions(documents: int) -> int:
-    """How many directions so many documents are reduced to, if they have enough words."""
+    """The number of directions for so many documents, if they have enough words."""
     return min(MOST_DIRECTIONS, max(2, documents // DOCUMENTS_PER_DIRECTION))
 
 
 def _directions(matrix: Any, mass: np.ndarray, documents: list[str]) -> np.ndarray:
     """(v, k): leading right singular vectors of the weighted rows, by way of the documents' inner products, exactly.
 
-    Of very many documents a part is taken, chosen by the documents' own characters: whoever else is there, and in which
-    order, does not matter.
+    Of very many documents a part is taken. A checksum of each document decides, so other documents and their order do
+    not matter.
     """
     from scipy.linalg import eigh
     from threadpoolctl import threadpool_limits

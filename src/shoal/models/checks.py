@@ -1,4 +1,4 @@
-"""What may stand in the files of a model: what is out of its range is refused by name, even with a fitting checksum."""
+"""What the files of a model may hold: a field that is out of its range is refused by name, even if checksums fit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.model import Model
-from shoal.tables.schema import DROPPED, USED
+from shoal.tables.kinds import KINDS
+from shoal.tables.schema import DROPPED
 from shoal.tables.table import Table
 
 TEMPERATURE = (0.01, 100.0)  # the search looks at far fewer
-KINDS = {"classifier": (CLASSIFICATION, MULTILABEL), "regressor": (REGRESSION,)}
+TASKS = {"classifier": (CLASSIFICATION, MULTILABEL), "regressor": (REGRESSION,)}
 LARGEST = 1 << 31
 UNEVEN = 1e-6  # by which weights of parts may miss one in all
 FIELDS = (
@@ -36,9 +37,9 @@ def check_body(body: Mapping[str, Any], parameters: Iterable[str]) -> None:
     jobs = body["parameters"].get("n_jobs")
     if jobs is not None:
         whole("parameters.n_jobs", jobs, -LARGEST)
-    one_of("kind", body["kind"], KINDS)
+    one_of("kind", body["kind"], TASKS)
     task = a("task", body["task"], dict)
-    one_of("task.kind", task.get("kind"), KINDS[body["kind"]])
+    one_of("task.kind", task.get("kind"), TASKS[body["kind"]])
     whole("task.n_outputs", task.get("n_outputs"), 1)
     number("temperature", body["temperature"], *TEMPERATURE)
     _check_schema(body)
@@ -50,7 +51,7 @@ def check_body(body: Mapping[str, Any], parameters: Iterable[str]) -> None:
 def _check_schema(body: Mapping[str, Any]) -> None:
     columns = a("schema.columns", a("schema", body["schema"], dict).get("columns"), list)
     for j, column in enumerate(columns):
-        one_of(f"schema.columns.{j}.kind", a(f"schema.columns.{j}", column, dict).get("kind"), (*USED, *DROPPED))
+        one_of(f"schema.columns.{j}.kind", a(f"schema.columns.{j}", column, dict).get("kind"), (*KINDS, *DROPPED))
         a(f"schema.columns.{j}.name", column.get("name"), str)
     count = whole("results.n_features_in_", a("results", body["results"], dict).get("n_features_in_"), 1)
     if count != len(columns):
@@ -122,7 +123,7 @@ def _check_results(body: Mapping[str, Any]) -> None:
 
 
 def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -> None:
-    """Refuse numbers of the weights' file that no training gives."""
+    """Refuse weights and scales that no training gives."""
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not name.startswith("results.") and not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].ravel()[0]
@@ -139,7 +140,7 @@ def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -
 
 
 def check_prediction(model: Model) -> None:
-    """Parts that are right, each alone, may still not fit each other: predict a row of missing values."""
+    """Fields may be right and still not fit each other: predict a row of missing values to see."""
     missing: dict[str, Any] = {"date": np.array(["NaT"], "datetime64[us]"), "number": np.array([np.nan])}
     missing |= {"boolean": missing["number"]}
     nothing = np.array([None], dtype=object)
@@ -192,7 +193,7 @@ def a(name: str, value: Any, kind: type) -> Any:
 
 
 def _refuse_infinite(name: str, value: Any) -> None:
-    """NaN and infinities are no JSON, though Python reads them; whole numbers may be too large for what they count."""
+    """Refuse NaN and infinities: they are no JSON, though Python reads them."""
     parts: Sequence[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         parts = list(value.items())

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.encoders.encoder import Encoder
+from shoal.encoders.encoder import Encoder, arrays_under
 from shoal.encoders.target import TargetScaling
 from shoal.layout import Layout
 from shoal.members import Member
@@ -80,7 +80,7 @@ def read_folder(folder: Path, parameters: tuple[str, ...]) -> tuple[dict[str, An
 
 @contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """Whatever a file with a fitting checksum does to those who read it: one sentence that names the file."""
+    """Turn any error in reading a file into one sentence that names the file."""
     from safetensors import SafetensorError
 
     try:
@@ -138,7 +138,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
 
 
 def read_json(file: Path) -> Any:
-    """What a file of JSON holds, or a sentence."""
+    """What a file of JSON holds; errors name the file."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except RecursionError:
@@ -178,7 +178,7 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     task, schema = Task(body["task"]["kind"], body["task"]["n_outputs"]), Schema.from_dict(body["schema"])
     folds = []
     for k, described in enumerate(body["encoders"]):
-        encoder = Encoder.from_state(described | {"schema": body["schema"]}, under(f"bag.{k}.encoder.", arrays))
+        encoder = Encoder.from_state(described | {"schema": body["schema"]}, arrays_under(f"bag.{k}.encoder.", arrays))
         target = TargetScaling(**{name: arrays[f"bag.{k}.target.{name}"] for name in TARGET})
         folds.append(FoldTransforms(replace(encoder, schema=schema), target))
     parts = tuple(
@@ -203,10 +203,6 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]))
     checks.check_prediction(model)
     return model
-
-
-def under(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def as_json(value: dict[str, Any]) -> Any:

@@ -32,7 +32,7 @@ from shoal.tables.inputs import new_table
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
-from shoal.tables.target import Question, ask
+from shoal.tables.target import LabelledTable, find_target
 
 STATE, ARRAYS, WEIGHTS = "table.json", "table.safetensors", "model.safetensors"
 FEWEST = 2  # rows to train on
@@ -175,7 +175,7 @@ def load_table(
         if not 0 < share < 1:
             raise ValueError(f"the share kept for {name} must be between 0 and 1; got {share!r}")
     table, found = read_table(source.file, sep=source.sep, header=source.header, missing=source.missing)
-    question = ask(table, source.target, source.task, source.drop, found.ambiguous(table))
+    question = find_target(table, source.target, source.task, source.drop, found.ambiguous(table))
     parts = _split(question, valid, test, rows, seed)
     learned = question.X.take(parts[0])
     schema = Schema.of(learned)
@@ -195,7 +195,7 @@ def load_table(
     return Data(sets[0], sets[1], sets[2], sets[0].tensors[0].shape[1], task.n_outputs), prepared, words
 
 
-def _split(question: Question, valid: float, test: float, rows: int | None, seed: int) -> list[np.ndarray]:
+def _split(question: LabelledTable, valid: float, test: float, rows: int | None, seed: int) -> list[np.ndarray]:
     """Rows to train on, to validate and to test; classes in equal shares where each has rows enough."""
     from sklearn.model_selection import train_test_split
 

@@ -44,7 +44,7 @@ from shoal.search.space import Recipe, default_space
 from shoal.search.strategies import HALVING, Listed, anchors, find_strategy
 from shoal.search.timing import Clock
 from shoal.tables.schema import Schema
-from shoal.tables.target import Question
+from shoal.tables.target import LabelledTable
 
 TRIAL_ROWS = 1_000
 TRIAL_TEXTS = 400  # rows, where there are texts: they take long
@@ -83,7 +83,7 @@ class Forecast:
     metric: str
 
 
-def forecast(question: Question, schema: Schema, wish: Wish) -> Forecast:
+def forecast(question: LabelledTable, schema: Schema, wish: Wish) -> Forecast:
     """Checks the wish on the way, so that a mistyped strategy does not wait for the data to be encoded."""
     task, y = encode(question)
     metric = find_metric(wish.scoring, task)
@@ -111,7 +111,7 @@ def forecast(question: Question, schema: Schema, wish: Wish) -> Forecast:
     return Forecast(count, folds, cv, epochs, count * folds, seconds, memory, metric.label)
 
 
-def encode(question: Question) -> tuple[Task, np.ndarray]:
+def encode(question: LabelledTable) -> tuple[Task, np.ndarray]:
     """The task, and classes as numbers."""
     if question.kind != CLASSIFICATION:
         return Task(question.kind, 1), question.y.reshape(-1, 1)
@@ -131,7 +131,9 @@ def _folds(y: np.ndarray, task: Task, wish: Wish, schema: Schema) -> tuple[int, 
     return len(pairs), name
 
 
-def _trial_problem(question: Question, schema: Schema, task: Task, y: np.ndarray, seed: int) -> tuple[Problem, float]:
+def _trial_problem(
+    question: LabelledTable, schema: Schema, task: Task, y: np.ndarray, seed: int
+) -> tuple[Problem, float]:
     """Some rows, evenly taken, in two folds; and the seconds that encoding them took."""
     count = TRIAL_TEXTS if has_texts(schema) else TRIAL_ROWS
     rows = np.unique(np.linspace(0, len(y) - 1, count).astype(np.int64))

@@ -152,8 +152,7 @@ def _cells(table: Table, y: np.ndarray) -> Iterator[np.ndarray]:
     targets = y.reshape(len(y), -1).T
     for j in range(len(table.names) + len(targets)):
         found = table.code(j) if j < len(table.names) else targets[j - len(table.names)]
-        column = np.asarray(found, dtype=np.float64)
-        yield np.where(np.isnan(column), 0.0, column + 0.0)  # missing cells have codes of their own; -0.0 becomes 0.0
+        yield np.asarray(found, dtype=np.float64) + 0.0  # -0.0 becomes 0.0; no number is NaN
 
 
 def _mix(columns: Iterable[np.ndarray], rows: int) -> np.ndarray:
@@ -175,7 +174,7 @@ def _check_folds(weights: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> No
 
 
 def _rows_worth(weight: np.ndarray) -> float:
-    """How many rows these weights of distinct rows stand for; weights in a small candidate count as one row each."""
+    """How many rows these weights of distinct rows stand for; weights in a small unit count as one row each."""
     return max(float(weight.sum()), float(np.count_nonzero(weight)))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.encoders.encoder import arrays_under
 from shoal.members import Member
 from shoal.models import checks
 from shoal.models.saving import (
@@ -22,7 +23,6 @@ from shoal.models.saving import (
     read_folder,
     read_json,
     restore_model,
-    under,
     write_folder,
 )
 from shoal.search.cv_results import param_columns
@@ -137,7 +137,7 @@ def _restore(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     board = {name: [_number(cell) if name in NUMBERS else cell for cell in column or ()]
              for name, column in body["leaderboard"].items()}  # fmt: skip
     estimator._board = Leaderboard(board)
-    estimator.cv_results_ = _restore_results(body["cv_results"]) | under("results.", arrays)
+    estimator.cv_results_ = _restore_results(body["cv_results"]) | arrays_under("results.", arrays)
     estimator.best_member_ = Member.from_dict(body["best_member"])
     estimator.honest_score_ = HonestScore(**{name: _number(value) for name, value in body["honest_score"].items()})
     for name in RESULTS:

@@ -18,6 +18,7 @@ from shoal.search.forecast import peak_memory
 from shoal.search.honest import HonestScore
 from shoal.search.problem import has_texts
 from shoal.search.result import Outcome, SearchResult, report_parts
+from shoal.tables.missing import missing_cells
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -68,22 +69,13 @@ def report_data(estimator: Any, X: Table, context: Context) -> dict[str, Any]:
 
 def _data(X: Table, schema: Schema, context: Context, classes: list[str] | None) -> dict[str, Any]:
     table = [
-        {"name": column.name, "kind": column.kind, "missing": _missing(cells), "note": column.note}
+        {"name": column.name, "kind": column.kind, "missing": float(missing_cells(cells).mean()), "note": column.note}
         for column, cells in zip(schema.columns, X.columns, strict=True)
     ]
     return {
         "rows": len(X), "columns": len(X.names), "target": context.target, "classes": classes,
         "notes": list(context.notes), "table": table,
     }  # fmt: skip
-
-
-def _missing(cells: np.ndarray) -> float:
-    """The share of cells that are missing."""
-    if cells.dtype == object:
-        return sum(cell is None or not cell.strip() for cell in cells) / len(cells)
-    if cells.dtype.kind == "M":
-        return float(np.isnat(cells).mean())
-    return float(np.isnan(cells).mean()) if cells.dtype.kind == "f" else 0.0
 
 
 def _search(estimator: Any, context: Context) -> dict[str, Any]:

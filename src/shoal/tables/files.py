@@ -1,4 +1,4 @@
-"""Files to tables: CSV and its kin, gzipped or not, and Parquet. What is not said is guessed, and guesses are told."""
+"""Files to tables: CSV and similar text files, gzipped or not, and Parquet. What the user does not say is guessed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from shoal.members import nearest
-from shoal.tables.cells import Unlike, all_numbers, read_columns, typed
-from shoal.tables.guess import decode, guess_header, guess_quote, guess_separator
+from shoal.tables.csv_columns import UnexpectedRows, all_numbers, read_columns, typed
+from shoal.tables.dialect import decode, guess_header, guess_quote, guess_separator
+from shoal.tables.frames import refuse_infinite
+from shoal.tables.missing import is_missing, missing_cells
 from shoal.tables.reading import Reading
 from shoal.tables.table import Table, unique_names, without_infinities
 
@@ -29,8 +31,8 @@ HEAD = 1_200  # rows from which it is told what the first line is and what each 
 
 
 @dataclass
-class Understood:
-    """What was understood of a file. `describe` says it in words."""
+class FileSummary:
+    """How a file was read, and how much was in it. `describe` says it in words."""
 
     path: str
     form: str  # "text" or "parquet"
@@ -67,31 +69,31 @@ def read_table(
     header: bool | None = None,
     missing: Sequence[str] = (),
     quote: str | None = None,
-) -> tuple[Table, Understood]:
-    """A file as a table of numbers and strings, and what was understood of it. None means: guess."""
+) -> tuple[Table, FileSummary]:
+    """A file as a table of numbers and strings, and how it was read. None means: guess."""
     path = Path(path)
     content = _content(path)
     if _is_parquet(content, path):
         return _read_parquet(path, missing)
     markers = frozenset(marker.strip() for marker in missing)
-    content, text, understood = _begin(content, path, sep, quote)
-    quick = _read_columns(content, "_" in text, understood, header, markers)
+    content, text, summary = _begin(content, path, sep, quote)
+    quick = _read_columns(content, "_" in text, summary, header, markers)
     if quick is not None:
         del text
-        names, columns, understood = quick
+        names, columns, summary = quick
     else:  # rows of different lengths, or nearly so: what is wrong with them is said where all are at hand
-        names, rows = _read_rows(text, header, understood)
+        names, rows = _read_rows(text, header, summary)
         columns = [typed(cells, markers) for cells in zip(*rows, strict=True)]
-    names, columns = _drop_nameless(names, columns, understood)
-    table = without_infinities(Table.of(Table(_unique(names, understood), columns)), missing)
-    understood.rows, understood.columns = len(table), len(table.names)
-    understood.missing = sum(_missing(column) for column in table.columns)
-    return _finite(table), understood
+    names, columns = _drop_nameless(names, columns, summary)
+    table = without_infinities(Table.of(Table(_unique(names, summary), columns)), missing)
+    summary.rows, summary.columns = len(table), len(table.names)
+    summary.missing = sum(int(missing_cells(column).sum()) for column in table.columns)
+    return _finite(table), summary
 
 
 def read_texts(
     path: str | Path, *, sep: str | None = None, header: bool = True
-) -> tuple[list[str], list[list[str]], Understood]:
+) -> tuple[list[str], list[list[str]], FileSummary]:
     """A file as names and rows of cells, each as it was written: for texts, in which blanks and "none" have a meaning.
 
     What Parquet knows as missing is an empty cell.
@@ -99,13 +101,13 @@ def read_texts(
     path = Path(path)
     content = _content(path)
     if _is_parquet(content, path):
-        table, understood = _read_parquet(path)
-        columns = [["" if _gone(cell) else str(cell) for cell in column] for column in table.columns]
-        return table.names, [list(row) for row in zip(*columns, strict=True)], understood
-    _, text, understood = _begin(content, path, sep, None)
-    names, rows = _read_rows(text, header, understood)
-    understood.rows, understood.columns = len(rows), len(names)
-    return _unique(names, understood), rows, understood
+        table, summary = _read_parquet(path)
+        columns = [["" if is_missing(cell) else str(cell) for cell in column] for column in table.columns]
+        return table.names, [list(row) for row in zip(*columns, strict=True)], summary
+    _, text, summary = _begin(content, path, sep, None)
+    names, rows = _read_rows(text, header, summary)
+    summary.rows, summary.columns = len(rows), len(names)
+    return _unique(names, summary), rows, summary
 
 
 def find_column(table: Table, target: str | int) -> int:
@@ -169,19 +171,19 @@ def _unzip(content: bytes, path: Path) -> bytes:
         raise ValueError(f"{path} is a damaged or cut off gzip file: fetch it again") from None
 
 
-def _read_parquet(path: Path, missing: Sequence[str] = ()) -> tuple[Table, Understood]:
+def _read_parquet(path: Path, missing: Sequence[str] = ()) -> tuple[Table, FileSummary]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         table = Table.of(_parquet(path), missing=missing)
     table = Reading(tuple(missing)).without_marks(table)
-    understood = Understood(str(path), "parquet", len(table), len(table.names))
-    understood.notes += [str(warning.message) for warning in caught if "more than once" in str(warning.message)]
-    understood.missing = sum(_missing(column) for column in table.columns)
-    return table, understood
+    summary = FileSummary(str(path), "parquet", len(table), len(table.names))
+    summary.notes += [str(warning.message) for warning in caught if "more than once" in str(warning.message)]
+    summary.missing = sum(int(missing_cells(column).sum()) for column in table.columns)
+    return table, summary
 
 
 def _parquet(path: Path) -> Any:
-    """By whichever library is there; each is asked for what `Table.of` knows."""
+    """The file as a frame of the first library that is installed; `Table.of` takes each of them."""
     for library in ("pyarrow.parquet", "polars", "pandas"):
         try:
             module = __import__(library, fromlist=["read_table"])
@@ -195,67 +197,67 @@ def _parquet(path: Path) -> Any:
     raise ModuleNotFoundError("reading Parquet needs one more library: pip install pyarrow")
 
 
-def _begin(content: bytes, path: Path, sep: str | None, quote: str | None) -> tuple[bytes, str, Understood]:
-    """The bytes and the text of a file, and what its first lines tell of it."""
-    understood = Understood(str(path), "text")
+def _begin(content: bytes, path: Path, sep: str | None, quote: str | None) -> tuple[bytes, str, FileSummary]:
+    """The bytes and the text of a file, and its encoding, quote character and separator."""
+    summary = FileSummary(str(path), "text")
     if content[:2] == b"\x1f\x8b":
-        content, understood.compressed = _unzip(content, path), True
-    text, understood.encoding = decode(content, str(path))
+        content, summary.compressed = _unzip(content, path), True
+    text, summary.encoding = decode(content, str(path))
     if not text.strip():
         raise ValueError(f"{path} is empty: give a file with a table in it")
     sample = text[:SAMPLE]
-    understood.quote = quote or guess_quote(sample)
-    understood.separator = _separator(sep) if sep else guess_separator(sample, understood.quote)
-    return content, text, understood
+    summary.quote = quote or guess_quote(sample)
+    summary.separator = _separator(sep) if sep else guess_separator(sample, summary.quote)
+    return content, text, summary
 
 
 def _read_columns(
-    content: bytes, underscores: bool, understood: Understood, header: bool | None, markers: frozenset[str]
-) -> tuple[list[str], list[np.ndarray], Understood] | None:
+    content: bytes, underscores: bool, summary: FileSummary, header: bool | None, markers: frozenset[str]
+) -> tuple[list[str], list[np.ndarray], FileSummary] | None:
     """Names and columns of a file whose rows are all alike, read block by block; None if they are not."""
-    understood = replace(understood, notes=list(understood.notes))
+    summary = replace(summary, notes=list(summary.notes))
 
     def lines() -> Iterator[str]:
-        return io.TextIOWrapper(io.BytesIO(content), encoding=understood.encoding, newline="")
+        return io.TextIOWrapper(io.BytesIO(content), encoding=summary.encoding, newline="")
 
     try:
         with _long_fields():
-            reader = _reader(lines(), understood)
+            reader = _reader(lines(), summary)
             head, numbers = _real_rows(itertools.islice(reader, HEAD), reader)
             if len(set(map(len, head[1:]))) != 1:
                 return None
-            names, body = _header(head, numbers, header, understood)
+            names, body = _header(head, numbers, header, summary)
             skip = numbers[len(numbers) - len(body) - 1] if len(body) < len(numbers) else 0
             if not body or len(body[0]) != len(names):
                 return None
-            if not markers and not underscores and understood.separator not in (None, " "):
+            if not markers and not underscores and summary.separator not in (None, " "):
                 try:
                     return (
                         names,
-                        all_numbers(lines(), understood.separator or ",", understood.quote, skip, len(names)),
-                        understood,
+                        all_numbers(lines(), summary.separator or ",", summary.quote, skip, len(names)),
+                        summary,
                     )
                 except ValueError:
                     pass
 
             def rest() -> Iterator[list[str]]:
-                again = _reader(lines(), understood)
+                again = _reader(lines(), summary)
                 for _ in itertools.islice(again, HEAD):
                     pass
                 return filter(_is_row, again)
 
-            return names, read_columns(body, rest, markers, underscores), understood
-    except (csv.Error, Unlike):
+            return names, read_columns(body, rest, markers, underscores), summary
+    except (csv.Error, UnexpectedRows):
         return None
 
 
-def _read_rows(text: str, header: bool | None, understood: Understood) -> tuple[list[str], list[list[str]]]:
+def _read_rows(text: str, header: bool | None, summary: FileSummary) -> tuple[list[str], list[list[str]]]:
     """Names and rows of a text file."""
-    rows, lines = _rows(text, understood)
-    names, rows = _header(rows, lines, header, understood)
-    _refuse_ragged(rows, lines[len(lines) - len(rows) :], len(names), understood.path)
+    rows, lines = _rows(text, summary)
+    names, rows = _header(rows, lines, header, summary)
+    _refuse_ragged(rows, lines[len(lines) - len(rows) :], len(names), summary.path)
     if not rows:
-        raise ValueError(f"{understood.path} has a header line and no rows: give a file with data")
+        raise ValueError(f"{summary.path} has a header line and no rows: give a file with data")
     return names, rows
 
 
@@ -267,21 +269,21 @@ def _separator(sep: str) -> str:
     return sep
 
 
-def _rows(text: str, understood: Understood) -> tuple[list[list[str]], list[int]]:
+def _rows(text: str, summary: FileSummary) -> tuple[list[list[str]], list[int]]:
     """Rows of cells without blank ones, and the last line of each in the file."""
     with _long_fields():
         # str.splitlines would also cut at a form feed in a cell
-        reader = _reader(io.StringIO(text, newline=""), understood)
+        reader = _reader(io.StringIO(text, newline=""), summary)
         try:
             return _real_rows(reader, reader)
         except csv.Error as error:
-            raise ValueError(f"{understood.path} is not a table: line {reader.line_num}: {error}") from None
+            raise ValueError(f"{summary.path} is not a table: line {reader.line_num}: {error}") from None
 
 
-def _reader(lines: Iterator[str], understood: Understood) -> Any:
-    if understood.separator == " ":
+def _reader(lines: Iterator[str], summary: FileSummary) -> Any:
+    if summary.separator == " ":
         lines = (line.replace("\t", " ").strip() for line in lines)
-    return csv.reader(lines, delimiter=understood.separator or ",", quotechar=understood.quote, skipinitialspace=True)
+    return csv.reader(lines, delimiter=summary.separator or ",", quotechar=summary.quote, skipinitialspace=True)
 
 
 def _real_rows(rows: Iterator[list[str]], reader: Any) -> tuple[list[list[str]], list[int]]:
@@ -309,21 +311,21 @@ def _long_fields() -> Iterator[None]:
 
 
 def _header(
-    rows: list[list[str]], lines: list[int], header: bool | None, understood: Understood
+    rows: list[list[str]], lines: list[int], header: bool | None, summary: FileSummary
 ) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and the rows of data. A first line of its own, such as a title or sizes, is left out."""
     width = len(rows[1]) if len(rows) > 1 else len(rows[0])
     others = {len(row) for row in rows[1:]}
     first = [cell.strip() for cell in rows[0]]
     if len(others) == 1 and len(first) == width - 1 and header is not False and guess_header([["", *first], *rows[1:]]):
-        understood.header = True
-        understood.notes.append("the first column has no name: it is taken for the names of rows")
+        summary.header = True
+        summary.notes.append("the first column has no name: it is taken for the names of rows")
         return ["row name", *first], rows[1:]
     if len(others) == 1 and len(first) < width - 1 and header is None:
-        understood.notes.append(f"line {lines[0]} is left out: it has {len(first)} cells, all others {width}")
+        summary.notes.append(f"line {lines[0]} is left out: it has {len(first)} cells, all others {width}")
         rows, first = rows[1:], [cell.strip() for cell in rows[1]]
-    understood.header = guess_header(rows) if header is None else bool(header)
-    if understood.header:
+    summary.header = guess_header(rows) if header is None else bool(header)
+    if summary.header:
         return first, rows[1:]
     return [f"column {j + 1}" for j in range(len(first))], rows
 
@@ -339,35 +341,23 @@ def _refuse_ragged(rows: list[list[str]], lines: list[int], width: int, path: st
 
 
 def _drop_nameless(
-    names: list[str], columns: list[np.ndarray], understood: Understood
+    names: list[str], columns: list[np.ndarray], summary: FileSummary
 ) -> tuple[list[str], list[np.ndarray]]:
     """Lines that end in a separator make a last column without name and cells."""
-    if len(names) > 1 and _missing(columns[-1]) == len(columns[-1]) and (not names[-1] or not understood.header):
-        understood.notes.append("the last column is left out: all its cells are empty")
+    if len(names) > 1 and missing_cells(columns[-1]).all() and (not names[-1] or not summary.header):
+        summary.notes.append("the last column is left out: all its cells are empty")
         return names[:-1], columns[:-1]
     return names, columns
 
 
-def _unique(names: list[str], understood: Understood) -> list[str]:
+def _unique(names: list[str], summary: FileSummary) -> list[str]:
     given, notes = unique_names(names)
-    understood.notes += notes
+    summary.notes += notes
     return given
 
 
 def _finite(table: Table) -> Table:
-    from shoal.tables.columns import refuse_infinite
-
     for name, column in zip(table.names, table.columns, strict=True):
         if column.dtype == np.float64:
             refuse_infinite(column, name)
     return table
-
-
-def _gone(cell: Any) -> bool:
-    return cell is None or cell != cell  # what is not a number or a time is not equal to itself
-
-
-def _missing(column: np.ndarray) -> int:
-    if column.dtype == object:
-        return sum(cell is None for cell in column)
-    return int(np.isnan(column).sum()) if column.dtype.kind == "f" else 0

@@ -1,8 +1,8 @@
-"""New rows, in whatever form they come, as a table with the columns of the training data.
+"""What users give as X, for training and for prediction, as a table.
 
-One rule for Python and the command line: columns with names are found by them, in any order; more columns than the
-training data had are ignored, with a note; arrays and lists of lists have the columns of the training data, in their
-order; a list of dicts is rows with names.
+Training and prediction take the same forms (`named_columns`): frames, dicts of columns, lists of dicts (rows with
+names), arrays, lists of rows. For prediction, columns with names are found by them, in any order; more columns than
+the training data had are ignored, with a note; columns without names are those of the training data, in their order.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, validate_data
 
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema, listed
 from shoal.tables.table import Table, nested, rows_as_columns, with_unique_names
+
+
+def named_columns(X: Any) -> Any:
+    """A list of dicts as a dict of columns, and a frame with different names for all columns; all else as it is."""
+    return with_unique_names(rows_as_columns(X))
 
 
 def has_names(X: Any) -> bool:
@@ -33,14 +38,33 @@ def has_strings(X: Any) -> bool:
     )  # fmt: skip
 
 
+def training_table(estimator: Any, X: Any) -> tuple[Table, bool]:
+    """The table that an estimator is fitted on, and whether it was an array of numbers.
+
+    Sets `n_features_in_` and, where there are names, `feature_names_in_`. Frames keep the types of their columns;
+    arrays are checked as scikit-learn does.
+    """
+    X = named_columns(X)
+    if isinstance(X, Table) or type(X) is dict:
+        table = Table.of(X)
+        estimator.n_features_in_ = len(table.names)
+        estimator.feature_names_in_ = np.array(table.names, dtype=object)
+        return table, False
+    if has_names(X) or has_strings(X):
+        validate_data(estimator, X, reset=True, skip_check_array=True)
+        return Table.of(X), False
+    array = validate_data(estimator, X, reset=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
+    return Table.of(array), True
+
+
 def new_table(estimator: Any, X: Any) -> Table:
     """The table that a fitted estimator predicts."""
     schema: Schema = estimator.schema_
     reading: Reading = getattr(estimator, "_reading", None) or Reading()
-    X = rows_as_columns(X)
+    X = named_columns(X)
     if not has_names(X):
         return reading.without_marks(_by_place(estimator, X, reading))
-    table = Table.of(with_unique_names(X), missing=reading.missing)
+    table = Table.of(X, missing=reading.missing)
     if len(table) == 0:
         raise ValueError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
     if not hasattr(estimator, "feature_names_in_") and schema.missing(table):
@@ -56,7 +80,7 @@ def new_table(estimator: Any, X: Any) -> Table:
 
 
 def ignored(extra: list[str]) -> str:
-    """A sentence about columns that nobody asked for."""
+    """A sentence that names columns which are ignored."""
     return f"columns that the training data did not have are ignored: {listed(extra)}"
 
 

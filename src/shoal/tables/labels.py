@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
+
+from shoal.tables.missing import is_missing, missing_cells
 
 LARGEST_TARGET = 1e37  # predictions are kept in single precision, which ends at 3e38
 SMALLEST_TARGET = 1e-30
@@ -27,7 +28,7 @@ def target_array(y: Any, n: int, name: str) -> np.ndarray:
 
 
 def target_name(y: Any, known: str | None) -> str:
-    """How a target is called in errors: as its column is, as the command line says, or y."""
+    """The name of a target in errors: that of its column, the one known from the command line, or y."""
     name = plain_name(y, known)
     return f"target {name!r}" if name else "target y"
 
@@ -38,7 +39,8 @@ def plain_name(y: Any, known: str | None) -> str | None:
 
 
 def _refuse_missing(y: np.ndarray, name: str) -> None:
-    missing = _rows(np.array([_is_missing(cell) for cell in y.ravel()]) if y.dtype == object else y != y, y)
+    cells = y.ravel()  # a blank string may be a class
+    missing = _rows(np.array([is_missing(c) for c in cells]) if y.dtype == object else missing_cells(cells), y)
     if missing:
         raise ValueError(
             f"Input y contains NaN: the {name} is missing in {missing:,} of {len(y):,} rows; leave those rows out, or "
@@ -52,17 +54,12 @@ def _refuse_missing(y: np.ndarray, name: str) -> None:
         )
 
 
-def _is_missing(cell: Any) -> bool:
-    """None, NaN, or what pandas has for them."""
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, Real) and cell != cell)
-
-
 def _rows(bad: np.ndarray, y: np.ndarray) -> int:
     return int(np.asarray(bad).reshape(len(y), -1).any(axis=1).sum()) if len(y) else 0
 
 
 def refuse_extreme(values: np.ndarray, name: str) -> None:
-    """Numbers whose squares overflow, or vanish, would have neither a loss nor a score."""
+    """Refuse numbers whose squares overflow or vanish: they would have neither a loss nor a score."""
     largest = float(np.abs(values).max(initial=0.0))
     if largest > LARGEST_TARGET:
         raise ValueError(

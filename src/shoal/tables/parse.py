@@ -10,7 +10,7 @@ import datetime
 import re
 from collections.abc import Callable, Sequence
 
-from shoal.tables.table import MISSING_MARKERS
+from shoal.tables.missing import is_marker
 
 NUMBER_STYLES = ("plain", "signs", "comma")
 SIGNS = re.compile(r"^[-+]?\s*[$€£¥]?\s*[-+]?(\d{1,3}([,' ]\d{3})+|\d+)?(\.\d*)?\s*[%$€£¥]?$")
@@ -25,12 +25,6 @@ DAYS = (
 DATE_STYLES = ("iso", *(day + time for day in DAYS for time in TIMES), "%Y-%m", "%Y/%m", "%b %Y", "%B %Y", "%m/%Y")
 OTHER_ORDER = {"%m/%d": "%d/%m", "%m.%d": "%d.%m", "%m-%d": "%d-%m"}
 LONGEST_DATE = 40
-ZERO = datetime.datetime(1970, 1, 1)
-
-
-def is_marker(text: str) -> bool:
-    """Whether a cell says that its value is missing."""
-    return text.strip().lower() in MISSING_MARKERS
 
 
 def number(text: str, style: str) -> float | None:
@@ -93,13 +87,13 @@ def is_boolean(values: Sequence[str]) -> bool:
 
 
 def ambiguous(values: Sequence[str], style: str) -> bool:
-    """Whether the day and the month of a date style could be told the other way round."""
+    """Whether all values are also dates with day and month exchanged."""
     other = next((style.replace(one, two, 1) for one, two in OTHER_ORDER.items() if one in style), None)
     return other is not None and _first_style(values, (other,), moment) is not None
 
 
 def _date_styles_for(values: Sequence[str]) -> tuple[str, ...]:
-    """Few styles fit the first values; the others are not tried on all of them, since strptime is slow."""
+    """The styles that fit the first values. Only these are tried on all of them, since strptime is slow."""
     sample = [value for value in values[:200] if not is_marker(value)][:20]
     if not sample or not all(len(v) <= LONGEST_DATE and sum(c.isdigit() for c in v) >= 4 for v in sample):
         return ()

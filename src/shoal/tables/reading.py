@@ -1,4 +1,4 @@
-"""How the training file was read, kept with the model, so that new rows are read the same way wherever it is."""
+"""How the training file was read. It is kept with the model, so that new rows are read the same way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.tables.table import Table
 
 @dataclass(frozen=True)
 class Reading:
-    """What `shoal search` was told or has found out about its file."""
+    """How a file is read: what the user said, or what was guessed."""
 
     missing: tuple[str, ...] = ()  # cells that mean "not known", beside blank, NA and the like
     columns: tuple[str, ...] = ()  # all of the file: the target and those left out, too

@@ -6,19 +6,22 @@ way. Every decision carries a note in words: it is shown to the user, who can ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from shoal.members import nearest
 from shoal.tables import parse
-from shoal.tables.columns import cell_text, refuse_infinite
-from shoal.tables.table import Table, factorise
+from shoal.tables.frames import cell_text
+from shoal.tables.kinds import KINDS, Column, UnfitCell
+from shoal.tables.missing import is_marker, missing_cells
+from shoal.tables.table import Table
 
-USED = ("number", "category", "boolean", "date", "text")
-DROPPED = ("constant", "identifier", "empty")
+DROPPED = ("constant", "identifier", "empty", "dropped")  # columns without anything to learn from, or not wanted
+DROP = "drop"  # how users ask for the last of these
 FEW_VALUES = 20  # so many different strings are categories whatever they look like
 FEW_SHARE = 0.05
 MOSTLY_DIFFERENT = 0.5  # share of different strings from which words make a text
@@ -39,16 +42,6 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     return f"{', '.join(shown)} and {last}" if shown else last
 
 
-@dataclass(frozen=True)
-class Column:
-    """The decision about one column. `style` says how its strings are read (see `parse`)."""
-
-    name: str
-    kind: str
-    note: str = ""
-    style: str = ""
-
-
 @dataclass(frozen=True, eq=False)
 class Schema:
     """The decisions about all columns, in the table's order.
@@ -61,33 +54,31 @@ class Schema:
     columns: tuple[Column, ...]
 
     @staticmethod
-    def of(table: Table, plain: bool = False, kinds: Mapping[str, str] | None = None) -> Schema:
-        """With `plain`, numbers stay numbers whatever they look like, as users of scikit-learn expect of arrays."""
-        kinds = dict(kinds or {})
-        for name, kind in kinds.items():
-            if name not in table.names:
-                raise ValueError(f"kinds must name columns; there is no column {name!r}{nearest(name, table.names)}")
-            if kind not in (*USED, "drop"):
-                raise ValueError(f"kinds must be {', '.join(USED)} or drop; got {kind!r} for {name!r}")
-        columns = [_decide(table, j, plain, kinds.get(name)) for j, name in enumerate(table.names)]
-        if not any(column.kind in USED for column in columns):
-            reasons = "; ".join(f"{column.name!r} is dropped, {column.note}" for column in columns[:5])
-            raise ValueError(f"at least one column must hold something to learn from; {reasons}")
-        return Schema(tuple(columns))
+    def of(table: Table, plain: bool = False, kinds: Mapping[str, Any] | None = None) -> Schema:
+        """The schema of a table; worked out once, however often it is asked for.
+
+        With `plain`, numbers stay numbers whatever they look like, as users of scikit-learn expect of arrays. `kinds`
+        says what columns are: name -> one of KINDS, "drop", or an encoder of the user's own.
+        """
+        kinds = check_kinds(kinds, table.names)
+        if not all(isinstance(kind, str) for kind in kinds.values()):
+            return _schema(table, plain, kinds)
+        key = ("schema", plain, tuple(sorted(kinds.items())))
+        return table.remember(key, lambda: _schema(table, plain, kinds))
 
     @property
     def used(self) -> list[Column]:
-        return [column for column in self.columns if column.kind in USED]
+        return [column for column in self.columns if column.kind in KINDS]
 
     @property
     def dropped(self) -> list[Column]:
-        return [column for column in self.columns if column.kind not in USED]
+        return [column for column in self.columns if column.kind not in KINDS]
 
     def check(self, table: Table) -> Table:
         """The used columns of a table, found by name, each in the form of its kind.
 
         Numbers and booleans are float64, dates datetime64[us], categories and texts str or None. Columns that the
-        schema drops need not be there, and others than the schema's are not looked at.
+        schema drops need not be there; columns that it does not know are ignored.
         """
         done = table._cache.get("checked")
         if done is not None and done[0] == self.columns:
@@ -97,22 +88,23 @@ class Schema:
         return checked
 
     def describe(self) -> list[str]:
-        """In words: how many columns of each kind, then what is worth knowing about single ones."""
-        counts = {kind: sum(column.kind == kind for column in self.columns) for kind in USED}
+        """In words: how many columns of each kind, then the notes on single columns."""
+        counts = {kind: sum(column.kind == kind for column in self.columns) for kind in KINDS}
         plural = {"category": "categories"}
         found = [f"{n} {kind if n == 1 else plural.get(kind, kind + 's')}" for kind, n in counts.items() if n]
         noted = [f"{column.name}: {column.kind}, {column.note}" for column in self.columns if column.note]
         return [", ".join(found), *noted]
 
     def as_dict(self) -> dict[str, Any]:
-        return {"columns": [asdict(column) for column in self.columns]}
+        fields = ("name", "kind", "note", "style")
+        return {"columns": [{name: getattr(column, name) for name in fields} for column in self.columns]}
 
     @staticmethod
     def from_dict(state: Mapping[str, Any]) -> Schema:
         return Schema(tuple(Column(**column) for column in state["columns"]))
 
     def missing(self, table: Table) -> list[str]:
-        """Columns that are needed, and not there."""
+        """Columns of the schema that a table does not have."""
         there = set(table.names)
         return [column.name for column in self.used if column.name not in there]
 
@@ -122,7 +114,7 @@ class Schema:
         return [name for name in table.names if name not in known]
 
     def refuse_missing(self, table: Table) -> None:
-        """Name the columns that are needed and not there."""
+        """Name the columns of the schema that a table does not have."""
         missing = self.missing(table)
         if len(missing) == 1:
             hint = nearest(missing[0], self.unknown(table))
@@ -132,30 +124,82 @@ class Schema:
             hint = f"; the table has others: {listed(others)}" if others else ""
             raise ValueError(f"every column of the training data must be there; {listed(missing)} are missing{hint}")
 
+    def refuse_own_encoders(self, done: str, reason: str) -> None:
+        """Name the columns with an encoder of the user's own, for what cannot be done with them."""
+        own = [f"{name!r} ({type(encoder).__name__})" for name, encoder in self.own_encoders.items()]
+        if own:
+            raise ValueError(
+                f"a model with encoders of your own cannot be {done}, since {reason}: {', '.join(own[:5])}; give these "
+                f"columns one of the kinds {', '.join(KINDS)}"
+            )
+
+    @cached_property
+    def own_encoders(self) -> dict[str, Any]:
+        """Encoders of the user's own, by column."""
+        return {column.name: column.encoder for column in self.used if column.encoder is not None}
+
     def _convert(self, table: Table) -> Table:
         self.refuse_missing(table)
         position = {name: j for j, name in enumerate(table.names)}
         found = [position[column.name] for column in self.used]
         if table.block is not None and all(column.kind in ("number", "boolean") for column in self.used):
             return table if found == list(range(len(table.names))) else table.select(found)
-        columns = [
-            CONVERSIONS[column.kind](table.columns[j], column) for column, j in zip(self.used, found, strict=True)
-        ]
+        columns = [_read(table.columns[j], column) for column, j in zip(self.used, found, strict=True)]
         return Table([column.name for column in self.used], columns)
 
 
-def _decide(table: Table, j: int, plain: bool, wish: str | None) -> Column:
+def check_kinds(kinds: Any, names: Sequence[str]) -> dict[str, Any]:
+    """What a user says of columns, checked: {} for None."""
+    if kinds is None:
+        return {}
+    if not isinstance(kinds, Mapping):
+        raise ValueError(f"kinds must be a dict of columns and kinds, such as {{'zip': 'category'}}; got {kinds!r}")
+    for name, kind in kinds.items():
+        if name not in names:
+            raise ValueError(f"kinds must name columns; there is no column {name!r}{nearest(str(name), names)}")
+        if isinstance(kind, str):
+            if kind not in (*KINDS, DROP):
+                words = f"{', '.join(KINDS)} or {DROP}"
+                hint = nearest(kind, (*KINDS, DROP))
+                raise ValueError(f"a kind must be {words}; got {kind!r} for {name!r}{hint}")
+        elif isinstance(kind, type) or not hasattr(kind, "fit"):
+            raise ValueError(f"a kind must be a word, or an object such as MyEncoder(); got {kind!r} for {name!r}")
+        elif getattr(kind, "kind", None) not in KINDS:
+            raise ValueError(
+                f"an encoder must say in `kind` how cells are read: {', '.join(KINDS)}; {type(kind).__name__} for "
+                f"{name!r} has {getattr(kind, 'kind', None)!r}"
+            )
+    return dict(kinds)
+
+
+def _schema(table: Table, plain: bool, kinds: Mapping[str, Any]) -> Schema:
+    columns = [_decide(table, j, plain, kinds.get(name)) for j, name in enumerate(table.names)]
+    if not any(column.kind in KINDS for column in columns):
+        reasons = "; ".join(f"{column.name!r} is dropped, {column.note}" for column in columns[:5])
+        raise ValueError(f"at least one column must hold something to learn from; {reasons}")
+    return Schema(tuple(columns))
+
+
+def _read(cells: np.ndarray, column: Column) -> np.ndarray:
+    """The cells in the form of their kind."""
+    try:
+        return KINDS[column.kind](cells, column)
+    except UnfitCell as error:
+        raise ValueError(
+            f"column {column.name!r} must hold a {column.kind}, as in the training data; row {error.row}, counted from "
+            f"0, has {error.value!r}: correct the cell, or leave it empty if the value is not known"
+        ) from None
+
+
+def _decide(table: Table, j: int, plain: bool, wish: Any) -> Column:
     name, column = table.names[j], table.columns[j]
-    if wish == "drop":
-        return Column(name, "constant", "left out as asked")
     if wish is not None:
-        return _as_wished(name, wish, column)
+        return _as_asked(name, wish, column)
     if plain and column.dtype != object and column.dtype.kind != "M":
         return Column(name, "number" if column.dtype == np.float64 else "boolean")
     if column.dtype == object:
         return _decide_strings(name, *table.factor(j), declared=name in table.declared)
-    missing = np.isnat(column) if column.dtype.kind == "M" else np.isnan(column) if column.dtype.kind == "f" else None
-    known = column if missing is None else column[~missing]
+    known = column[~missing_cells(column)]
     if not len(known):
         return Column(name, "empty", "all values are missing")
     if len(known) == len(column) and (known == known[0]).all():
@@ -165,17 +209,31 @@ def _decide(table: Table, j: int, plain: bool, wish: str | None) -> Column:
     return _decide_numbers(name, column, known)
 
 
-def _as_wished(name: str, wish: str, column: np.ndarray) -> Column:
-    style = ""
-    if column.dtype == object and wish in ("number", "date"):
-        values = [value for value in set(column) if value is not None]
-        found = parse.number_style(values) if wish == "number" else parse.date_style(values)
-        if found is None:
-            raise ValueError(
-                f"column {name!r} cannot be a {wish}: some of its values are not; ask for a category or text"
-            )
-        style = found
-    return Column(name, wish, "as asked", style)
+def _as_asked(name: str, wish: Any, column: np.ndarray) -> Column:
+    """What the user says that a column is, if its cells can be read so."""
+    if wish == DROP:
+        return Column(name, "dropped", "as asked")
+    kind, encoder = (wish, None) if isinstance(wish, str) else (wish.kind, wish)
+    style = _style(column, kind)
+    note = "as asked" if encoder is None else f"encoded by {type(encoder).__name__}, as asked"
+    decided = Column(name, kind, note, style, encoder)
+    try:
+        KINDS[kind](column, decided)
+    except UnfitCell as error:
+        others = "number or category" if kind in ("boolean", "date") and column.dtype == np.float64 else "category"
+        raise ValueError(
+            f"column {name!r} cannot be a {kind}, as asked; row {error.row}, counted from 0, has {error.value!r}: "
+            f"correct the cell, or ask for another kind, such as {others}"
+        ) from None
+    return decided
+
+
+def _style(column: np.ndarray, kind: str) -> str:
+    """How strings are read as this kind; "" where one style does not fit all, or none is needed."""
+    if column.dtype != object or kind not in ("number", "date"):
+        return ""
+    values = sorted(value for value in set(column) if value is not None)
+    return (parse.number_style(values) if kind == "number" else parse.date_style(values)) or ""
 
 
 def _decide_numbers(name: str, column: np.ndarray, known: np.ndarray) -> Column:
@@ -212,9 +270,7 @@ def _decide_strings(name: str, codes: np.ndarray, values: list[str | None], decl
 
 
 def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: list[str | None]) -> Column:
-    table = np.array(
-        [np.nan if v is None or parse.is_marker(v) else parse.number(v, style) for v in values], dtype=float
-    )
+    table = np.array([np.nan if v is None or is_marker(v) else parse.number(v, style) for v in values], dtype=float)
     column = table[codes]
     decision = _decide_numbers(name, column, column[~np.isnan(column)])
     note = decision.note or {
@@ -225,7 +281,7 @@ def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: lis
 
 
 def _decide_words(name: str, known: list[str], rows: int) -> Column:
-    """Few values are a category; many are a text if they have words, and names of the rows if they have none."""
+    """Few different values are a category; many are a text if they have several words, else identifiers."""
     share = len(known) / rows
     sample = known[:: max(1, len(known) // 2000)]
     words = sum(len(value.split()) for value in sample) / len(sample)
@@ -249,114 +305,3 @@ def _example(values: list[str | None]) -> str:
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 30 else text[:27] + "...")
-
-
-def _through_values(column: np.ndarray, convert: Callable[[str | None], Any], dtype: Any) -> np.ndarray:
-    """Convert each different value once. NotImplemented marks a value that cannot be converted."""
-    codes, values = factorise(column)
-    converted = np.empty(len(values), dtype=dtype)
-    for position, value in enumerate(values):
-        result = convert(value)
-        if result is NotImplemented:
-            return _complain(codes, values, convert)
-        converted[position] = result
-    return converted[codes]
-
-
-def _complain(codes: np.ndarray, values: list[str | None], convert: Callable[[str | None], Any]) -> Any:
-    bad = np.array([convert(value) is NotImplemented for value in values])
-    row = int(np.flatnonzero(bad[codes])[0])
-    raise _Unreadable(row, values[codes[row]])
-
-
-class _Unreadable(Exception):
-    """A cell that is not of its column's kind: args are its row and its value."""
-
-
-def _complaint(column: Column, row: int, value: Any) -> ValueError:
-    return ValueError(
-        f"column {column.name!r} must hold a {column.kind}, as in the training data; row {row}, counted from 0, has "
-        f"{value!r}: correct the cell, or leave it empty if the value is not known"
-    )
-
-
-def _to_number(array: np.ndarray, column: Column) -> np.ndarray:
-    if array.dtype.kind == "M":
-        raise _complaint(column, 0, cell_text(array[0]))
-    if array.dtype != object:
-        return array.astype(np.float64, copy=False)
-    styles = dict.fromkeys((column.style or "plain", "plain", "signs"))
-
-    def convert(value: str | None) -> Any:
-        if value is None or parse.is_marker(value):
-            return np.nan
-        found = (parse.number(value, style) for style in styles)
-        flag = parse.boolean(value)
-        return next((f for f in found if f is not None), NotImplemented if flag is None else flag)
-
-    try:
-        numbers = _through_values(array, convert, np.float64)
-    except _Unreadable as error:
-        raise _complaint(column, *error.args) from None
-    refuse_infinite(numbers, column.name)
-    return numbers
-
-
-def _to_boolean(array: np.ndarray, column: Column) -> np.ndarray:
-    numbers = _to_number(array, column)
-    wrong = np.flatnonzero(~(np.isnan(numbers) | (numbers == 0) | (numbers == 1)))
-    if len(wrong):
-        raise _complaint(column, int(wrong[0]), cell_text(array[wrong[0]]))
-    return numbers
-
-
-def _to_date(array: np.ndarray, column: Column) -> np.ndarray:
-    if array.dtype.kind == "M":
-        return array
-    if array.dtype != object:
-        wrong = np.flatnonzero(~np.isnan(array)) if array.dtype == np.float64 else np.arange(len(array))
-        if len(wrong):
-            raise _complaint(column, int(wrong[0]), cell_text(array[wrong[0]]))
-        return np.full(len(array), np.datetime64("NaT", "us"))
-    styles = dict.fromkeys((column.style or "iso", "iso", "%Y-%m-%d %H:%M:%S"))
-
-    def convert(value: str | None) -> Any:
-        if value is None or parse.is_marker(value):
-            return np.datetime64("NaT", "us")
-        found = (parse.moment(value, style) for style in styles)
-        return next((f for f in found if f is not None), NotImplemented)
-
-    try:
-        return _through_values(array, convert, "datetime64[us]")
-    except _Unreadable as error:
-        raise _complaint(column, *error.args) from None
-
-
-def _to_category(array: np.ndarray, column: Column) -> np.ndarray:
-    if array.dtype != object:
-        array = np.array([cell_text(cell) for cell in array.tolist()], dtype=object)
-    return _through_values(array, category_text, object)
-
-
-def category_text(value: str | None) -> str | None:
-    """One spelling per category: a file's "3.0" and "03" are the frame's 3, "True" is true, blanks around are cut."""
-    if value is None or not value.strip():
-        return None
-    value = value.strip()
-    number = parse.number(value, "plain")
-    if number is not None and np.isfinite(number):
-        return cell_text(number)
-    return value.lower() if value.lower() in ("true", "false") else value
-
-
-def _to_text(array: np.ndarray, column: Column) -> np.ndarray:
-    return array if array.dtype == object else np.array([cell_text(cell) for cell in array.tolist()], dtype=object)
-
-
-CONVERSIONS = {
-    "number": _to_number,
-    "boolean": _to_boolean,
-    "date": _to_date,
-    "category": _to_category,
-    "text": _to_text,
-}

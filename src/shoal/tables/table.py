@@ -1,6 +1,6 @@
-"""A table as people have it, in one form: named columns of numbers, booleans, dates or strings.
+"""`Table`: named columns of numbers, booleans, dates or strings.
 
-Everything after this module sees a `Table` only, so a numpy array, a pandas or polars frame and a file behave alike.
+Arrays, frames of any library and files are converted to it first, so that they behave alike.
 """
 
 from __future__ import annotations
@@ -11,12 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tables import columns as convert
-
-# Cells of text files that stand for a missing value, lower case. The blank cell is one of them.
-MISSING_MARKERS = frozenset(
-    {"", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "-nan", "null", "none", "?", "-", "--", ".", "missing", "nil"}
-)
+from shoal.tables import frames
+from shoal.tables.missing import missing_cells
 
 
 class Table:
@@ -80,6 +76,10 @@ class Table:
     def __getitem__(self, name: str) -> np.ndarray:
         return self.columns[self._places[name]]
 
+    def cells(self, name: str) -> Cells:
+        """One column, with what is worked out of it once."""
+        return Cells(self, self._places[name])
+
     def take(self, rows: np.ndarray | slice) -> Table:
         """The rows with these numbers, or where a mask is true."""
         if self.block is not None:
@@ -96,11 +96,6 @@ class Table:
             return Table([], block=np.empty((len(self), 0)))
         return Table(names, [self.columns[j] for j in positions], declared=declared)
 
-    def drop(self, position: int) -> Table:
-        """All columns but one, such as the target."""
-        position = range(len(self.names))[position]
-        return self.select([j for j in range(len(self.names)) if j != position])
-
     def remember(self, key: Any, work: Any) -> Any:
         """The result of `work()`, done once per table: folds share it."""
         if key not in self._cache:
@@ -116,9 +111,37 @@ class Table:
         return self.remember(("factor", position), lambda: factorise(self.columns[position]))
 
     def code(self, position: int) -> np.ndarray:
-        """(n,) float64 of one column, in which equal cells have equal numbers, missing ones too: to find equal rows."""
+        """(n,) float64: equal cells of one column have equal numbers, and so have missing ones; no number is NaN."""
         column = self.columns[position]
         return _codes(column) if column.dtype != object else self.factor(position)[0].astype(np.float64)
+
+
+class Cells:
+    """One column of a table, and what was worked out of it: folds share that."""
+
+    def __init__(self, table: Table, position: int) -> None:
+        self.table, self.position = table, position
+
+    @staticmethod
+    def of(column: np.ndarray) -> Cells:
+        """Of a column without a table."""
+        return Cells(Table([""], [column]), 0)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def values(self) -> np.ndarray:
+        """(n,) float64, datetime64[us], or str and None."""
+        return self.table.columns[self.position]
+
+    def factor(self) -> tuple[np.ndarray, list[str | None]]:
+        """Strings as codes (n,) int64 and their sorted different values, None last, if there."""
+        return self.table.factor(self.position)
+
+    def remember(self, key: Any, work: Any) -> Any:
+        """The result of `work()`, done once per column of a table."""
+        return self.table.remember(("cells", self.position, key), work)
 
 
 def factorise(column: np.ndarray) -> tuple[np.ndarray, list[str | None]]:
@@ -137,9 +160,10 @@ def factorise(column: np.ndarray) -> tuple[np.ndarray, list[str | None]]:
 
 
 def _codes(column: np.ndarray) -> np.ndarray:
-    if column.dtype.kind == "M":
-        return np.where(np.isnat(column), -np.inf, column.astype(np.int64).astype(np.float64))
-    return np.where(np.isnan(column), -np.inf, column) + 0.0 if column.dtype.kind == "f" else column.astype(np.float64)
+    if column.dtype == bool:
+        return column.astype(np.float64)
+    numbers = column.astype(np.int64).astype(np.float64) if column.dtype.kind == "M" else column
+    return np.where(missing_cells(column), -np.inf, numbers) + 0.0  # -0.0 becomes 0.0
 
 
 def _convert(X: Any, names: Sequence[str] | None) -> Table:
@@ -148,14 +172,14 @@ def _convert(X: Any, names: Sequence[str] | None) -> Table:
     if hasattr(X, "collect_schema") and hasattr(X, "collect"):
         X = X.collect()  # a lazy frame of polars
     if hasattr(X, "get_columns"):
-        return _from_columns([(c.name, *convert.from_polars(c, c.name)) for c in X.get_columns()], names)
+        return _from_columns([(c.name, *frames.from_polars(c, c.name)) for c in X.get_columns()], names)
     if hasattr(X, "column_names") and hasattr(X, "itercolumns"):
         pairs = zip(X.column_names, X.itercolumns(), strict=True)
-        return _from_columns([(name, *convert.from_arrow(c, name)) for name, c in pairs], names)
+        return _from_columns([(name, *frames.from_arrow(c, name)) for name, c in pairs], names)
     X = rows_as_columns(X)
     if isinstance(X, dict):
         X = _as_columns(X)
-        return _from_columns([(str(name), convert.from_array(c, str(name)), False) for name, c in X.items()], names)
+        return _from_columns([(str(name), frames.from_array(c, str(name)), False) for name, c in X.items()], names)
     if hasattr(X, "nnz") and hasattr(X, "toarray"):
         raise TypeError(f"a sparse matrix ({type(X).__name__}) is not supported: give X.toarray()")
     return _from_array(X, names)
@@ -191,7 +215,7 @@ def _from_pandas(frame: Any, names: Sequence[str] | None) -> Table:
     dtypes = list(frame.dtypes)
     if dtypes and all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in dtypes):
         return Table(found, block=np.ascontiguousarray(frame.to_numpy(dtype=np.float64)))
-    parts = [(name, *convert.from_pandas(frame.iloc[:, j], name)) for j, name in enumerate(found)]
+    parts = [(name, *frames.from_pandas(frame.iloc[:, j], name)) for j, name in enumerate(found)]
     return _from_columns(parts, found)
 
 
@@ -223,7 +247,7 @@ def _from_array(X: Any, names: Sequence[str] | None) -> Table:
         if isinstance(array, np.ma.MaskedArray):
             array = np.ma.filled(array.astype(np.float64), np.nan)
         return Table(found, block=np.asarray(array, dtype=np.float64))
-    columns = [convert.from_array(array[:, j], name) for j, name in enumerate(found)]
+    columns = [frames.from_array(array[:, j], name) for j, name in enumerate(found)]
     return _from_columns([(name, column, False) for name, column in zip(found, columns, strict=True)], found)
 
 
@@ -269,7 +293,7 @@ def with_unique_names(X: Any) -> Any:
 
 
 def _warned(names: Sequence[str]) -> list[str]:
-    """The same for tables given in Python, where notes are warnings."""
+    """Different names for all columns, with a warning for each that was changed."""
     found, notes = unique_names(names)
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=2)
@@ -290,4 +314,4 @@ def _refuse_infinities(table: Table) -> None:
         return
     for name, column in zip(table.names, table.columns, strict=True):
         if column.dtype == np.float64:
-            convert.refuse_infinite(column, name)
+            frames.refuse_infinite(column, name)

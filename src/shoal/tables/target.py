@@ -1,18 +1,21 @@
-"""What is asked of a table: which column is to be predicted, as classes or as numbers, from which rows and columns."""
+"""The target of a table: the column to predict, as classes or as numbers, and the rows and columns to learn from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from shoal.members import nearest
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
 from shoal.tables import parse
-from shoal.tables.columns import cell_text
 from shoal.tables.files import find_column
+from shoal.tables.frames import cell_text
 from shoal.tables.labels import refuse_extreme
+from shoal.tables.missing import missing_cells
+from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
 TASKS = (CLASSIFICATION, REGRESSION)
@@ -20,21 +23,27 @@ FEW_VALUES = 20  # whole numbers with more different values than this are quanti
 FEW_SHARE = 0.05  # of the rows: so many different values may be classes
 ALWAYS_FEW = 2  # so many are classes, however few rows there are
 TEXT_SHARE = 0.5  # strings of which more than so many differ are no classes
-FEWEST_ROWS = 8
+FEWEST_LABELLED_ROWS = 8  # with a known target
 UNCERTAIN_ROWS = 50
 CLASSES_SHOWN = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """Rows with a known target, and what the target is."""
+class LabelledTable:
+    """The rows with a known target: columns to learn from, the target, and what it is."""
 
-    target: str
-    kind: str
+    target: str  # its name
+    kind: str  # classification or regression
     why: str  # how the kind was found
     X: Table
     y: np.ndarray  # (n,) int64 or str for classes, float64 for numbers
     notes: list[str] = field(default_factory=list)
+    kinds: Mapping[str, Any] | None = None  # what the user says of columns
+
+    @property
+    def schema(self) -> Schema:
+        """What the columns are. `Schema.of(X, kinds=kinds)` gives this same object: it is worked out once."""
+        return Schema.of(self.X, kinds=self.kinds)
 
     @property
     def classes(self) -> list[str]:
@@ -52,10 +61,18 @@ class Question:
         return f"{self.target}, {len(names)} classes: {', '.join(shown + more)}"
 
 
-def ask(
-    table: Table, target: str, task: str | None = None, drop: Sequence[str] = (), ambiguous: Sequence[str] = ()
-) -> Question:
-    """Find the target and what kind of thing it is. `ambiguous`: names that several columns of the file have."""
+def find_target(
+    table: Table,
+    target: str,
+    task: str | None = None,
+    drop: Sequence[str] = (),
+    ambiguous: Sequence[str] = (),
+    kinds: Mapping[str, Any] | None = None,
+) -> LabelledTable:
+    """The target, and whether it holds classes or numbers.
+
+    `ambiguous`: names that several columns of the file have. `kinds`: see `Schema.of`; of columns beside the target.
+    """
     if task is not None and task not in TASKS:
         raise ValueError(f"--task must be one of {', '.join(TASKS)}; got {task!r}{nearest(task, TASKS)}")
     position = find_column(table, target)
@@ -65,8 +82,10 @@ def ask(
         raise ValueError(f"the target {target!r} is the name of {len(places)} columns; give its number: {numbers}")
     name, column = table.names[position], table.columns[position]
     left = _without(table, position, drop)
-    known = _known(column)
-    _check_count(name, known, task)
+    if kinds and name in kinds:
+        raise ValueError(f"a kind is for a column to learn from; {name!r} is the target: --task says what it is")
+    known = ~missing_cells(column)
+    _check_count(name, known)
     column, notes = column[known], []
     if not known.all():
         gone = int((~known).sum())
@@ -74,7 +93,7 @@ def ask(
     kind, why, y = _understand(name, column, task)
     if len(y) < UNCERTAIN_ROWS:
         notes.append(f"only {len(y)} rows: the score will be very uncertain")
-    return Question(name, kind, why, left.take(np.flatnonzero(known)), y, notes)
+    return LabelledTable(name, kind, why, left.take(np.flatnonzero(known)), y, notes, kinds)
 
 
 def _without(table: Table, target: int, drop: Sequence[str]) -> Table:
@@ -90,19 +109,11 @@ def _without(table: Table, target: int, drop: Sequence[str]) -> Table:
     return table.select(kept)
 
 
-def _known(column: np.ndarray) -> np.ndarray:
-    if column.dtype == object:
-        return np.array([cell is not None and bool(cell.strip()) for cell in column])
-    if column.dtype.kind == "M":
-        return ~np.isnat(column)
-    return np.ones(len(column), bool) if column.dtype == bool else ~np.isnan(column)
-
-
-def _check_count(name: str, known: np.ndarray, task: str | None) -> None:
+def _check_count(name: str, known: np.ndarray) -> None:
     if not known.any():
         raise ValueError(f"the target {name!r} has no values: all {len(known):,} are missing; choose another --target")
-    if known.sum() < FEWEST_ROWS:
-        raise ValueError(f"a search needs at least {FEWEST_ROWS} rows with a target; got {int(known.sum())}")
+    if known.sum() < FEWEST_LABELLED_ROWS:
+        raise ValueError(f"a search needs at least {FEWEST_LABELLED_ROWS} rows with a target; got {int(known.sum())}")
 
 
 def _understand(name: str, column: np.ndarray, task: str | None) -> tuple[str, str, np.ndarray]:

@@ -13,9 +13,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from shoal.activations import TABLE
-from shoal.encoders.numbers import LARGEST_SCALED, SMOOTH_LIMIT
+from shoal.encoders.scaling import LARGEST_SCALED, SMOOTH_LIMIT
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, SMALLEST_PROBABILITY
-from shoal.models.export.blueprint import Blueprint, Category, Network
+from shoal.models.export.plan import Category, ExportPlan, Network
 
 OPSET, ML_OPSET = 17, 2
 IR_VERSION = 8  # the one of operator set 17, so that runtimes of 2022 and later read the file
@@ -47,15 +47,15 @@ class Graph:
 # ---- preprocessing ----
 
 
-def _values(graph: Graph, blueprint: Blueprint) -> str | None:
+def _values(graph: Graph, plan: ExportPlan) -> str | None:
     """(folds or 1, n, columns) float64: numbers, then frequencies; None where there are neither."""
     blocks = []
-    if blueprint.numbers:
+    if plan.numbers:
         blocks.append(graph.add("Unsqueeze", "numbers", graph.constant([0], np.int64)))
-    if blueprint.counted and blocks:
-        blocks = [graph.add("Mul", blocks[0], graph.constant(np.ones((blueprint.folds, 1, 1))))]
-    for category in blueprint.counted:
-        index = _index(graph, blueprint, category, category.frequent)
+    if plan.counted and blocks:
+        blocks = [graph.add("Mul", blocks[0], graph.constant(np.ones((plan.folds, 1, 1))))]
+    for category in plan.counted:
+        index = _index(graph, plan, category, category.frequent)
         found = graph.add("Gather", graph.constant(category.logs), index, axis=1)
         blocks.append(graph.add("Unsqueeze", found, graph.constant([2], np.int64)))
     if not blocks:
@@ -63,9 +63,9 @@ def _values(graph: Graph, blueprint: Blueprint) -> str | None:
     return blocks[0] if len(blocks) == 1 else graph.add("Concat", *blocks, axis=2)
 
 
-def _index(graph: Graph, blueprint: Blueprint, category: Category, known: tuple[str, ...]) -> str:
+def _index(graph: Graph, plan: ExportPlan, category: Category, known: tuple[str, ...]) -> str:
     """(n,) the number of each string: its place among the known ones, then unseen, then missing, which is ""."""
-    position = graph.constant(blueprint.categories.index(category), np.int64)
+    position = graph.constant(plan.categories.index(category), np.int64)
     column = graph.add("Gather", "categories", position, axis=1)
     numbers = [*range(len(known)), len(known) + 1]
     return graph.add(
@@ -73,8 +73,8 @@ def _index(graph: Graph, blueprint: Blueprint, category: Category, known: tuple[
     )
 
 
-def _plain(graph: Graph, blueprint: Blueprint, values: str) -> str:
-    scaling = blueprint.scaling
+def _plain(graph: Graph, plan: ExportPlan, values: str) -> str:
+    scaling = plan.scaling
     moved = graph.add("Sub", values, graph.constant(scaling.centre))
     scaled = graph.add("Mul", moved, graph.constant(scaling.inverse))
     scaled = graph.add("Where", graph.add("IsNaN", values), graph.constant(0.0), scaled)
@@ -84,8 +84,8 @@ def _plain(graph: Graph, blueprint: Blueprint, values: str) -> str:
     return graph.cast(graph.add("Div", scaled, bend), TensorProto.FLOAT)
 
 
-def _piecewise(graph: Graph, blueprint: Blueprint, values: str) -> str:
-    pieces = blueprint.pieces
+def _piecewise(graph: Graph, plan: ExportPlan, values: str) -> str:
+    pieces = plan.pieces
     chosen = graph.add("Gather", values, graph.constant(pieces.column, np.int64), axis=2)
     moved = graph.add("Sub", chosen, graph.constant(pieces.low))
     part = graph.add("Mul", moved, graph.constant(pieces.inverse))
@@ -95,29 +95,29 @@ def _piecewise(graph: Graph, blueprint: Blueprint, values: str) -> str:
     return graph.cast(part, TensorProto.FLOAT)
 
 
-def _shared(graph: Graph, blueprint: Blueprint) -> list[str]:
+def _shared(graph: Graph, plan: ExportPlan) -> list[str]:
     """Inputs that are the same in every encoding, (folds, n, width) float32: missing indicators and categories."""
     blocks = []
-    if len(blueprint.missing):
-        chosen = graph.add("Gather", "numbers", graph.constant(blueprint.missing, np.int64), axis=1)
+    if len(plan.missing):
+        chosen = graph.add("Gather", "numbers", graph.constant(plan.missing, np.int64), axis=1)
         blocks.append(graph.cast(graph.add("IsNaN", chosen), TensorProto.FLOAT))
-    for category in blueprint.categories:
-        index = _index(graph, blueprint, category, category.values)
+    for category in plan.categories:
+        index = _index(graph, plan, category, category.values)
         column = graph.add("Unsqueeze", index, graph.constant([1], np.int64))
         every = graph.constant(np.arange(category.width), np.int64)
         blocks.append(graph.cast(graph.add("Equal", column, every), TensorProto.FLOAT))
     if not blocks:
         return []  # a constant that nothing uses makes runtimes print a warning
-    ones = graph.constant(np.ones((blueprint.folds, 1, 1)), np.float32)
+    ones = graph.constant(np.ones((plan.folds, 1, 1)), np.float32)
     return [graph.add("Mul", block, ones) for block in blocks]
 
 
-def _inputs(graph: Graph, blueprint: Blueprint) -> dict[str, str]:
-    values, shared = _values(graph, blueprint), _shared(graph, blueprint)
+def _inputs(graph: Graph, plan: ExportPlan) -> dict[str, str]:
+    values, shared = _values(graph, plan), _shared(graph, plan)
     encodings = {"plain": _plain, "piecewise": _piecewise}
     made = {}
-    for encoding in blueprint.encodings:
-        blocks = [*([] if values is None else [encodings[encoding](graph, blueprint, values)]), *shared]
+    for encoding in plan.encodings:
+        blocks = [*([] if values is None else [encodings[encoding](graph, plan, values)]), *shared]
         made[encoding] = blocks[0] if len(blocks) == 1 else graph.add("Concat", *blocks, axis=2)
     return made
 
@@ -134,70 +134,66 @@ def _raw(graph: Graph, network: Network, value: str) -> str:
     return value
 
 
-def _back(graph: Graph, blueprint: Blueprint, raw: str) -> str:
+def _back(graph: Graph, plan: ExportPlan, raw: str) -> str:
     """Raw outputs to predictions, (folds, n, n_outputs) float64."""
-    if blueprint.task.kind == CLASSIFICATION:
+    if plan.task.kind == CLASSIFICATION:
         return graph.cast(graph.add("Softmax", raw, axis=-1), TensorProto.DOUBLE)
-    if blueprint.task.kind == MULTILABEL:
+    if plan.task.kind == MULTILABEL:
         return graph.cast(graph.add("Sigmoid", raw), TensorProto.DOUBLE)
-    target = {name: graph.constant(array) for name, array in blueprint.target.items()}
+    target = {name: graph.constant(array) for name, array in plan.target.items()}
     scaled = graph.add("Mul", graph.cast(raw, TensorProto.DOUBLE), target["scale"])
     value = graph.add("Add", scaled, target["centre"])
     return graph.add("Min", graph.add("Max", value, target["low"]), target["high"])
 
 
-def _temper(graph: Graph, blueprint: Blueprint, prediction: str) -> str:
-    if blueprint.task.kind == REGRESSION or blueprint.temperature == 1.0:
+def _temper(graph: Graph, plan: ExportPlan, prediction: str) -> str:
+    if plan.task.kind == REGRESSION or plan.temperature == 1.0:
         return prediction
     least, one = graph.constant(SMALLEST_PROBABILITY), graph.constant(1.0)
-    temperature = graph.constant(blueprint.temperature)
+    temperature = graph.constant(plan.temperature)
 
     def tempered_log(probability: str) -> str:
         return graph.add("Div", graph.add("Log", graph.add("Clip", probability, least, one)), temperature)
 
     logs = tempered_log(prediction)
-    if blueprint.task.kind == MULTILABEL:
+    if plan.task.kind == MULTILABEL:
         other = tempered_log(graph.add("Sub", one, prediction))
         odds = graph.add("Exp", graph.add("Sub", other, logs))
         return graph.add("Div", one, graph.add("Add", one, odds))
     return graph.add("Softmax", logs, axis=-1)
 
 
-def _predict(graph: Graph, blueprint: Blueprint) -> list[Any]:
+def _predict(graph: Graph, plan: ExportPlan) -> list[Any]:
     """Add everything to the graph and describe its outputs."""
-    inputs = _inputs(graph, blueprint)
+    inputs = _inputs(graph, plan)
     parts = []
-    for network in blueprint.networks:
-        prediction = _back(graph, blueprint, _raw(graph, network, inputs[network.encoding]))
+    for network in plan.networks:
+        prediction = _back(graph, plan, _raw(graph, network, inputs[network.encoding]))
         parts.append(graph.add("Mul", prediction, graph.constant(network.weight)))
     total = parts[0] if len(parts) == 1 else graph.add("Sum", *parts)
     mean = graph.add("ReduceMean", total, axes=[0], keepdims=0)
-    regression = blueprint.task.kind == REGRESSION
-    result = graph.add(
-        "Identity", _temper(graph, blueprint, mean), name="prediction" if regression else "probabilities"
-    )
-    described = [helper.make_tensor_value_info(result, TensorProto.DOUBLE, ["rows", blueprint.task.n_outputs])]
-    if blueprint.task.kind == CLASSIFICATION:
+    regression = plan.task.kind == REGRESSION
+    result = graph.add("Identity", _temper(graph, plan, mean), name="prediction" if regression else "probabilities")
+    described = [helper.make_tensor_value_info(result, TensorProto.DOUBLE, ["rows", plan.task.n_outputs])]
+    if plan.task.kind == CLASSIFICATION:
         graph.add("ArgMax", result, name="label", axis=1, keepdims=0)
         described.append(helper.make_tensor_value_info("label", TensorProto.INT64, ["rows"]))
-    elif blueprint.task.kind == MULTILABEL:
+    elif plan.task.kind == MULTILABEL:
         graph.add("Cast", graph.add("Greater", result, graph.constant(0.5)), name="label", to=TensorProto.INT64)
-        described.append(helper.make_tensor_value_info("label", TensorProto.INT64, ["rows", blueprint.task.n_outputs]))
+        described.append(helper.make_tensor_value_info("label", TensorProto.INT64, ["rows", plan.task.n_outputs]))
     return described
 
 
-def build(blueprint: Blueprint, metadata: Mapping[str, Any]) -> Any:
+def build(plan: ExportPlan, metadata: Mapping[str, Any]) -> Any:
     """The whole model as an `onnx.ModelProto`."""
     graph = Graph()
-    outputs = _predict(graph, blueprint)
+    outputs = _predict(graph, plan)
     inputs = []
-    if blueprint.numbers:
-        inputs.append(helper.make_tensor_value_info("numbers", TensorProto.DOUBLE, ["rows", len(blueprint.numbers)]))
-    if blueprint.categories:
-        inputs.append(
-            helper.make_tensor_value_info("categories", TensorProto.STRING, ["rows", len(blueprint.categories)])
-        )
-    domains = [helper.make_opsetid("", OPSET), *([helper.make_opsetid(ML, ML_OPSET)] if blueprint.categories else [])]
+    if plan.numbers:
+        inputs.append(helper.make_tensor_value_info("numbers", TensorProto.DOUBLE, ["rows", len(plan.numbers)]))
+    if plan.categories:
+        inputs.append(helper.make_tensor_value_info("categories", TensorProto.STRING, ["rows", len(plan.categories)]))
+    domains = [helper.make_opsetid("", OPSET), *([helper.make_opsetid(ML, ML_OPSET)] if plan.categories else [])]
     model = helper.make_model(
         helper.make_graph(graph.nodes, "shoal", inputs, outputs, initializer=graph.constants),
         opset_imports=domains, ir_version=IR_VERSION, producer_name="shoal",
@@ -206,14 +202,14 @@ def build(blueprint: Blueprint, metadata: Mapping[str, Any]) -> Any:
     return model
 
 
-def write(blueprint: Blueprint, metadata: Mapping[str, Any], path: Path) -> None:
-    size = sum(array.nbytes for network in blueprint.networks for layer in network.layers for array in layer)
+def write(plan: ExportPlan, metadata: Mapping[str, Any], path: Path) -> None:
+    size = sum(array.nbytes for network in plan.networks for layer in network.layers for array in layer)
     if size > LARGEST_FILE:
         raise ValueError(
             f"an ONNX file holds at most 2 GB; the weights of this model take {size / 2**30:.1f} GB: "
             "export it with --to torch, or search with a smaller ensemble"
         )
-    model = build(blueprint, metadata)
+    model = build(plan, metadata)
     onnx.checker.check_model(model)
     path.write_bytes(model.SerializeToString())
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shoal.encoders.numbers import LARGEST_SCALED, SMOOTH_LIMIT
+from shoal.encoders.scaling import LARGEST_SCALED, SMOOTH_LIMIT
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, SMALLEST_PROBABILITY
-from shoal.models.export.blueprint import Blueprint, Network
+from shoal.models.export.plan import ExportPlan, Network
 from shoal.torch import ACTIVATIONS
 
 METADATA = "shoal.json"
@@ -34,23 +34,23 @@ class ExportedModel(nn.Module):
     target_low: Tensor
     target_high: Tensor
 
-    def __init__(self, blueprint: Blueprint) -> None:
+    def __init__(self, plan: ExportPlan) -> None:
         super().__init__()
-        self.task, self.temperature = blueprint.task, blueprint.temperature
-        self.encodings = blueprint.encodings
+        self.task, self.temperature = plan.task, plan.temperature
+        self.encodings = plan.encodings
         constants = {
-            "centre": blueprint.scaling.centre,
-            "inverse": blueprint.scaling.inverse,
-            "piece_column": blueprint.pieces.column,
-            "piece_low": blueprint.pieces.low,
-            "piece_inverse": blueprint.pieces.inverse,
-            "piece_offset": blueprint.pieces.offset,
-            "missing": blueprint.missing,
-        } | {f"target_{name}": array for name, array in blueprint.target.items()}
+            "centre": plan.scaling.centre,
+            "inverse": plan.scaling.inverse,
+            "piece_column": plan.pieces.column,
+            "piece_low": plan.pieces.low,
+            "piece_inverse": plan.pieces.inverse,
+            "piece_offset": plan.pieces.offset,
+            "missing": plan.missing,
+        } | {f"target_{name}": array for name, array in plan.target.items()}
         for name, array in constants.items():
             self.register_buffer(name, torch.tensor(array))  # a copy: files do not hold slices of memory well
-        self.networks = nn.ModuleList([_Networks(network) for network in blueprint.networks])
-        self.shares = [(network.encoding, network.weight) for network in blueprint.networks]
+        self.networks = nn.ModuleList([_Networks(network) for network in plan.networks])
+        self.shares = [(network.encoding, network.weight) for network in plan.networks]
 
     def forward(self, numbers: Tensor) -> Tensor:
         inputs = {encoding: self._inputs(encoding, numbers) for encoding in self.encodings}
@@ -113,12 +113,12 @@ class _Networks(nn.Module):
         return values
 
 
-def write(blueprint: Blueprint, metadata: Mapping[str, Any], path: Path) -> None:
+def write(plan: ExportPlan, metadata: Mapping[str, Any], path: Path) -> None:
     """The number of rows stays free. What columns mean is in the extra file shoal.json."""
-    example = torch.zeros(3, len(blueprint.numbers), dtype=torch.float64)
+    example = torch.zeros(3, len(plan.numbers), dtype=torch.float64)
     with torch.no_grad():
         program = torch.export.export(
-            ExportedModel(blueprint).eval(), (example,), dynamic_shapes=({0: torch.export.Dim("rows", min=1)},)
+            ExportedModel(plan).eval(), (example,), dynamic_shapes=({0: torch.export.Dim("rows", min=1)},)
         )
     torch.export.save(program, path, extra_files={METADATA: json.dumps(dict(metadata), default=str)})
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 
 from shoal.tables import parse
+from shoal.tables.missing import is_marker
 
 SEPARATORS = (",", "\t", ";", "|", " ")
 LINES = 200  # that guesses look at
@@ -50,7 +51,7 @@ def guess_quote(text: str) -> str:
 
 
 def guess_separator(text: str, quote: str) -> str:
-    """The separator that cuts the first lines into equally many cells, two at least, that need no cutting any more."""
+    """The separator that gives all of the first lines the same number of cells, at least two."""
     lines = _first_lines(text)
     best, best_score = ",", (0.0, 0.0, 0)
     for separator in SEPARATORS:
@@ -74,9 +75,9 @@ def guess_header(rows: list[list[str]]) -> bool:
 def _vote(first: str, others: list[str]) -> int:
     """1 for a name, -1 for data, 0 for no opinion."""
     if _all_numbers(others):
-        return 0 if parse.is_marker(first) else -1 if _is_number(first) else 1
-    rest = [cell.strip() for cell in others if not parse.is_marker(cell)]
-    if not rest or parse.is_marker(first):
+        return 0 if is_marker(first) else -1 if _is_number(first) else 1
+    rest = [cell.strip() for cell in others if not is_marker(cell)]
+    if not rest or is_marker(first):
         return 0
     if parse.number_style(rest):
         return -1 if _is_number(first) else 1
@@ -90,7 +91,7 @@ def _vote(first: str, others: list[str]) -> int:
 
 
 def _all_numbers(cells: list[str]) -> bool:
-    """Whether all are plain numbers and none is missing: most columns of long tables, told quickly."""
+    """Whether all are plain numbers and none is missing: a quick test for most columns of long tables."""
     try:
         return bool(cells) and all(value == value for value in map(float, cells)) and "_" not in "".join(cells)
     except ValueError:
@@ -102,7 +103,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _first_lines(text: str) -> list[str]:
-    """Without the last one, which may be cut off, where there are others."""
+    """The first lines; the last of them may be cut off, so it is left out where there are many."""
     lines = list(itertools.islice(io.StringIO(text, newline=""), LINES))
     return lines[:-1] if len(lines) > 10 else lines
 

@@ -1,7 +1,7 @@
 """Cells of a text file to columns: numbers where every cell is one or missing, else strings.
 
-A file is read block by block, so that never all of its cells are strings at a time. A file of numbers alone is left to
-numpy's reader, which takes the same numbers from the same cells, ten times as fast.
+A file is read in blocks of rows, so that few of its cells are in memory as strings at a time. A file that holds
+nothing but numbers is read by numpy, which gives the same numbers ten times as fast.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from shoal.tables.table import MISSING_MARKERS
+from shoal.tables.missing import is_marker
 
 BLOCK = 500  # rows; few, so that their cells stay in the processor's cache
 RESTARTS = 3  # after cells that are no numbers in columns that began with numbers
 
 
-class Unlike(Exception):
-    """Rows that are not as the first ones: of another length, or with words where numbers were."""
+class UnexpectedRows(Exception):
+    """Rows that differ from the first ones: in length, or with words (in the columns `words`) where numbers were."""
 
     def __init__(self, words: Iterable[int] = ()) -> None:
         self.words = set(words)
@@ -34,7 +34,7 @@ def typed(cells: Sequence[str], markers: frozenset[str]) -> np.ndarray:
     try:
         return numbers(cells, markers)
     except ValueError:
-        value = _Known(lambda cell: _string(cell, markers))
+        value = _Meanings(lambda cell: _string(cell, markers))
         column = np.empty(len(cells), dtype=object)
         column[:] = [value[cell] for cell in cells]
         return column
@@ -47,11 +47,11 @@ def numbers(cells: Sequence[str], markers: frozenset[str], underscores: bool = T
             return np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
         except ValueError:
             pass
-    value = _Known(lambda cell: _number(cell, markers))
+    value = _Meanings(lambda cell: _number(cell, markers))
     return np.fromiter((value[cell] for cell in cells), dtype=np.float64, count=len(cells))
 
 
-class _Known(dict[str, Any]):
+class _Meanings(dict[str, Any]):
     """What each different cell means, worked out once."""
 
     def __init__(self, meaning: Callable[[str], Any]) -> None:
@@ -63,13 +63,9 @@ class _Known(dict[str, Any]):
         return value
 
 
-def _is_missing(bare: str, markers: frozenset[str]) -> bool:
-    return bare.lower() in MISSING_MARKERS or bare in markers
-
-
 def _number(cell: str, markers: frozenset[str]) -> float:
-    """As Python reads it, but for the underscore: "1_2" is a code, not twelve."""
-    if _is_missing(cell.strip(), markers):
+    """As `float` reads it, except that an underscore is no part of a number: "1_2" is a code, not twelve."""
+    if is_marker(cell, markers):
         return float("nan")
     if "_" in cell:
         raise ValueError("underscore")
@@ -77,26 +73,25 @@ def _number(cell: str, markers: frozenset[str]) -> float:
 
 
 def _string(cell: str, markers: frozenset[str]) -> str | None:
-    bare = cell.strip()
-    return None if _is_missing(bare, markers) else bare
+    return None if is_marker(cell, markers) else cell.strip()
 
 
 def read_columns(
     head: Sequence[Sequence[str]], rest: Callable[[], Iterator[list[str]]], markers: frozenset[str], underscores: bool
 ) -> list[np.ndarray]:
-    """Columns of the first rows and of those that `rest()` gives from its beginning; Unlike, if they do not go on so.
+    """Columns of the first rows (`head`) and all others, which each call of `rest` reads anew.
 
-    What the first rows hold is taken for what all hold. Where that turns out to be wrong it is read again.
+    The first rows tell which columns hold numbers. Where a later row shows a word, reading starts again.
     """
     words = {j for j, cells in enumerate(zip(*head, strict=True)) if typed(cells, markers).dtype == object}
     for _ in range(RESTARTS):
         try:
             return _grow(head, rest(), words, markers, underscores)
-        except Unlike as other:
+        except UnexpectedRows as other:
             if not other.words:
                 raise
             words |= other.words
-    raise Unlike
+    raise UnexpectedRows
 
 
 def _grow(
@@ -107,12 +102,12 @@ def _grow(
     underscores: bool,
 ) -> list[np.ndarray]:
     width = len(head[0])
-    known = _Known(lambda cell: _string(cell, markers))
+    known = _Meanings(lambda cell: _string(cell, markers))
     parts: list[list[Any]] = [[] for _ in range(width)]
     block: Sequence[Sequence[str]] = head
     while block:
         if set(map(len, block)) != {width}:
-            raise Unlike
+            raise UnexpectedRows
         unlike = set()
         for j, cells in enumerate(zip(*block, strict=True)):
             try:
@@ -120,7 +115,7 @@ def _grow(
             except ValueError:
                 unlike.add(j)
         if unlike:
-            raise Unlike(unlike)
+            raise UnexpectedRows(unlike)
         block = list(itertools.islice(rest, BLOCK))
     return [_strings(found) if j in words else np.concatenate(found) for j, found in enumerate(parts)]
 

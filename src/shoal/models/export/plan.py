@@ -1,8 +1,8 @@
 """A model as the plain arrays that other runtimes need: preprocessing, networks and the way back to predictions.
 
 Exports to PyTorch and ONNX are written from this one description, so that both do the same. All folds of the
-model run side by side: their numbers stand in the first axis of every array. Folds may encode a table into different
-columns; here they share one layout of inputs, and the rows of their first weights are moved to fit it.
+model run side by side: the first axis of every array is the fold. Folds may encode a table into different columns;
+here they share one layout of inputs, and the rows of their first weights are moved to fit it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal.encoders.categories import CategoryEncoder
 from shoal.encoders.encoder import Encoder
+from shoal.encoders.numbers import NumberEncoder
 from shoal.metrics.tasks import Task
 from shoal.models.model import Model
 
@@ -70,8 +72,10 @@ class Network:
 
 
 @dataclass(frozen=True, eq=False)
-class Blueprint:
-    """Inputs are `numbers` (n, d) float64 with NaN and `categories` (n, c) strings; the inputs of a
+class ExportPlan:
+    """What an exporter writes.
+
+    Inputs are `numbers` (n, d) float64 with NaN and `categories` (n, c) strings; the inputs of a
     network are, in order, its encoding of the numbers (frequencies of categories last), the missing indicators, and
     0/1 columns of each category.
     """
@@ -97,33 +101,34 @@ class Blueprint:
         return tuple(dict.fromkeys(network.encoding for network in self.networks))
 
 
-def draw(model: Model) -> Blueprint:
-    """The blueprint of a model whose columns are numbers, booleans and categories; others are refused by name."""
+def make_plan(model: Model) -> ExportPlan:
+    """The plan of a model whose columns are numbers, booleans and categories; others are refused by name."""
     refuse_columns(model, ("date", "text"), "dates and texts are prepared by Shoal alone")
+    model.schema.refuse_own_encoders("exported", "their code is not part of the file")
     encoders = [fold.encoder for fold in model.folds]
     numbers = tuple(column.name for column in model.schema.used if column.kind in NUMERIC)
-    categories = tuple(_category(name, encoders) for name in encoders[0].categories)
+    categories = tuple(_category(name, encoders) for name in category_encoders(encoders[0]))
     counted = [category.name for category in categories if category.frequent]
     columns = [_number_places(encoder, len(numbers), counted) for encoder in encoders]
     width = len(numbers) + len(counted)
     pieces, piece_places = _pieces(encoders, columns, width)
-    missing = sorted({numbers.index(name) for encoder in encoders for name in encoder.missing})
+    missing = sorted({numbers.index(name) for encoder in encoders for name in _with_indicator(encoder)})
     places = {"plain": columns, "piecewise": piece_places}
     widths = {"plain": width, "piecewise": len(pieces.column)}
 
     def spread(encoding: str, k: int, matrix: np.ndarray) -> np.ndarray:
-        positions = [missing.index(numbers.index(name)) for name in encoders[k].missing]
+        positions = [missing.index(numbers.index(name)) for name in _with_indicator(encoders[k])]
         blocks = [_moved(matrix, places[encoding][k], widths[encoding])]
         at = len(places[encoding][k])
         blocks.append(_moved(matrix[at:], positions, len(missing)))
         at += len(positions)
         for category in categories:
-            part = encoders[k].categories[category.name]
-            blocks.append(_one_hot(category, encoders[k]) @ matrix[at : at + part.width])
+            part = category_encoders(encoders[k])[category.name]
+            blocks.append(_one_hot(category, part) @ matrix[at : at + part.width])
             at += part.width
         return np.concatenate(blocks)
 
-    return Blueprint(
+    return ExportPlan(
         model.task, model.temperature, len(encoders), numbers, categories, _scaling(encoders, columns, width), pieces,
         np.array(missing, dtype=np.int64), _networks(model, spread), _target(model),
     )  # fmt: skip
@@ -139,43 +144,52 @@ def refuse_columns(model: Model, kinds: tuple[str, ...], reason: str) -> None:
         )
 
 
+def category_encoders(encoder: Encoder) -> dict[str, CategoryEncoder]:
+    """The encoders of the columns that are categories, by column."""
+    return {name: part for name, part in encoder.columns.items() if isinstance(part, CategoryEncoder)}
+
+
+def _with_indicator(encoder: Encoder) -> list[str]:
+    """Columns of numbers with an input that says where they are missing."""
+    return [name for name, part in encoder.columns.items() if isinstance(part, NumberEncoder) and part.missing]
+
+
 def _category(name: str, encoders: list[Encoder]) -> Category:
-    parts = [encoder.categories[name] for encoder in encoders]
+    parts = [category_encoders(encoder)[name] for encoder in encoders]
     values = sorted({value for part in parts for value in part.values if value is not None})
     frequent = sorted({value for part in parts for value in part.frequent or ()})
     logs = np.zeros((len(parts), len(frequent) + 2))
     for k, part in enumerate(parts):
         if part.frequent is not None:
-            logs[k] = part.frequency(np.arange(logs.shape[1]), [*frequent, UNSEEN, None])
+            logs[k] = part.frequencies([*frequent, UNSEEN, None])
     return Category(name, tuple(values), tuple(frequent), logs)
 
 
-def _one_hot(category: Category, encoder: Encoder) -> np.ndarray:
+def _one_hot(category: Category, part: CategoryEncoder) -> np.ndarray:
     """(category.width, columns of this fold): what the fold's encoder makes of each value."""
-    part = encoder.categories[category.name]
     table = np.zeros((category.width, part.width), dtype=np.float32)
-    part.write(np.arange(category.width), [*category.values, UNSEEN, None], table)
+    part.write_values(np.arange(category.width), [*category.values, UNSEEN, None], table)
     return table
 
 
 def _number_places(encoder: Encoder, numbers: int, counted: list[str]) -> list[int]:
     """Where each column of this fold's numbers stands in the common layout: not every fold has every frequency."""
-    mine = [name for name, part in encoder.categories.items() if part.frequent is not None]
+    mine = [name for name, part in category_encoders(encoder).items() if part.frequent is not None]
     return [*range(numbers), *(numbers + counted.index(name) for name in mine)]
 
 
 def _scaling(encoders: list[Encoder], columns: list[list[int]], width: int) -> Scaling:
     centre, inverse = np.zeros((2, len(encoders), 1, width))
     for k, encoder in enumerate(encoders):
-        scale = encoder.numbers.scale
-        centre[k, 0, columns[k]] = encoder.numbers.centre
+        scale = encoder.scaling.scale
+        centre[k, 0, columns[k]] = encoder.scaling.centre
         inverse[k, 0, columns[k]] = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     return Scaling(centre, inverse)
 
 
 def _pieces(encoders: list[Encoder], columns: list[list[int]], width: int) -> tuple[Pieces, list[list[int]]]:
     """The pieces in a layout with room for every fold, and the place of each fold's columns in it."""
-    real = [[np.flatnonzero(np.diff(edges) > 0) for edges in encoder.numbers.edges] for encoder in encoders]
+    real = [[np.flatnonzero(np.diff(edges) > 0) for edges in encoder.scaling.edges] for encoder in encoders]
     count = np.ones(width, dtype=np.int64)  # at least one piece each, so that no encoding is empty
     for k, bins in enumerate(real):
         for place, found in zip(columns[k], bins, strict=True):
@@ -187,9 +201,9 @@ def _pieces(encoders: list[Encoder], columns: list[list[int]], width: int) -> tu
         mine: list[int] = []
         for j, (place, found) in enumerate(zip(columns[k], real[k], strict=True)):
             slots = list(range(start[place], start[place] + len(found)))
-            low[k, 0, slots] = encoder.numbers.edges[j][found]
-            inverse[k, 0, slots] = 1.0 / np.diff(encoder.numbers.edges[j])[found]
-            offset[k, 0, slots] = encoder.numbers.offset[j][found]
+            low[k, 0, slots] = encoder.scaling.edges[j][found]
+            inverse[k, 0, slots] = 1.0 / np.diff(encoder.scaling.edges[j])[found]
+            offset[k, 0, slots] = encoder.scaling.offset[j][found]
             mine += slots
         places.append(mine)
     return Pieces(np.repeat(np.arange(width), count), low, inverse, offset), places

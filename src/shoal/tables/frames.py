@@ -1,6 +1,6 @@
-"""One column of anybody's table to one of four arrays: float64, bool, datetime64[us], or object of str and None.
+"""Columns of pandas, polars, pyarrow and numpy to four types of arrays: float64, bool, datetime64[us], str and None.
 
-Frames are known by what they can do, not by their class: neither pandas nor polars is imported here.
+Frames are recognised by their methods, not by their class: none of these libraries but numpy is imported here.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-MISSING_TYPES = {"NoneType", "NAType", "NaTType", "MaskedConstant"}
+from shoal.tables.missing import MISSING_TYPES, is_missing
+
 DATE_TYPES = (datetime.date, np.datetime64)  # datetime.datetime and pandas.Timestamp are dates, too
-DAY = datetime.timedelta(days=1)
 
 
 def from_array(values: Any, name: str) -> np.ndarray:
@@ -95,7 +95,7 @@ def from_arrow(chunks: Any, name: str) -> tuple[np.ndarray, bool]:
 
 
 def cell_text(value: Any) -> str | None:
-    """A cell as a string: whole numbers without a decimal point, since a missing neighbour makes 3 into 3.0."""
+    """A cell as a string. Whole numbers have no decimal point: a missing cell in its column makes 3 into 3.0."""
     if isinstance(value, str):
         return value
     if is_missing(value):
@@ -112,12 +112,6 @@ def cell_text(value: Any) -> str | None:
     return str(value)
 
 
-def is_missing(value: Any) -> bool:
-    if type(value).__name__ in MISSING_TYPES:
-        return True
-    return isinstance(value, (float, np.floating, np.datetime64, np.timedelta64)) and value != value
-
-
 def refuse_infinite(column: np.ndarray, name: str) -> None:
     count = int(np.isinf(column).sum())
     if count:
@@ -129,7 +123,7 @@ def refuse_infinite(column: np.ndarray, name: str) -> None:
 
 
 def _from_objects(values: Iterable[Any], name: str) -> np.ndarray:
-    """Cells of any type. What all cells have in common decides; strings are what is left where nothing is."""
+    """Cells of any type. If all are numbers, booleans or dates, so is the result; else they become strings."""
     cells = values if isinstance(values, np.ndarray) else _objects(list(values))
     types = set(map(type, cells))
     if types <= {str, type(None)}:
@@ -157,7 +151,7 @@ def _from_objects(values: Iterable[Any], name: str) -> np.ndarray:
 
 
 def _refuse_cells(cells: np.ndarray, known: set[type], name: str) -> None:
-    """Lists, dicts and other objects have no place in a cell. The words are those scikit-learn's checks look for."""
+    """Refuse cells that are lists, dicts or other objects. scikit-learn's checks look for these very words."""
     simple = (str, bytes, numbers.Number, np.generic, datetime.date, datetime.time, datetime.timedelta)
     for kind in known:
         if issubclass(kind, (complex, np.complexfloating)):
@@ -180,7 +174,7 @@ def _floats(cells: np.ndarray, name: str) -> np.ndarray:
 
 
 def _moment(cell: Any) -> Any:
-    """A date or time without a zone; those with one are told in universal time."""
+    """A date or time without a zone; one with a zone is converted to universal time."""
     if is_missing(cell):
         return np.datetime64("NaT", "us")
     if isinstance(cell, datetime.datetime) and cell.tzinfo is not None:

@@ -1,0 +1,71 @@
+"""What every encoder of a column can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shoal.tables.table import Cells
+
+
+class ColumnEncoder(ABC):
+    """What the cells of one column become, fitted on the training rows of one fold: numbers, inputs, or both.
+
+    Numbers are scaled with the numbers of all other columns, in two encodings ("plain", "piecewise"); NaN is missing.
+    Inputs go to the networks as they are. Write `number_names` and `numbers`, or `input_names` and `write_inputs`.
+
+    The result must depend on the different rows and their total weights alone: a row of weight two counts as the row
+    twice, a row of weight zero leaves no trace, and the order of rows does not matter.
+
+    An object of a class of your own is taken where the name of a kind is: `kinds={"angle": Angle()}`. `kind` says how
+    its cells are read. `fit` is called on a copy of the object for each fold and returns the fitted encoder, which
+    may be that copy. Models with it can predict, but not be saved: their files hold no code.
+    """
+
+    kind: ClassVar[str]  # one of shoal.tables.kinds.KINDS
+    order: ClassVar[int] = 3  # its place among the columns of the result: numbers and dates 0, categories 1, texts 2
+    group: ClassVar[str | None] = None  # the field of the model's file that holds its state; None: nothing to keep
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, cells: Cells, weight: np.ndarray) -> ColumnEncoder:
+        """Fitted on the cells; weight (n,) is not negative, and not zero everywhere."""
+
+    def number_names(self, column: str) -> list[str]:
+        """Names of what `numbers` gives."""
+        return []
+
+    def numbers(self, cells: Cells) -> np.ndarray:
+        """(n, number of names) float64, NaN where missing."""
+        return np.empty((len(cells), 0))
+
+    @property
+    def shared_numbers(self) -> bool:
+        """Whether the numbers are the same in every fold, so that they need to be made and sorted only once."""
+        return not self.number_names("")
+
+    def input_names(self, column: str) -> list[str]:
+        """Names of what `write_inputs` fills in."""
+        return []
+
+    @property
+    def width(self) -> int:
+        """How many inputs there are."""
+        return len(self.input_names(""))
+
+    def write_inputs(self, cells: Cells, out: np.ndarray) -> None:
+        """Fill out (n, width) float32, which holds zeros."""
+        if out.shape[1]:
+            raise NotImplementedError(f"{type(self).__name__} has input_names but no write_inputs")
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Everything as JSON and arrays."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be saved")
+
+    @classmethod
+    def from_state(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ColumnEncoder:
+        """An encoder that gives the same bits as the one whose `state` this is."""
+        raise NotImplementedError(f"{cls.__name__} cannot be loaded")

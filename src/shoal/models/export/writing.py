@@ -1,0 +1,88 @@
+"""Fitted models as files of other programs, checked against Shoal's own prediction.
+
+The file is written under another name first and takes its place only after the check: a wrong export does not stay.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from shoal.models.export.comparison import MOST_ROWS, Comparison, compare, made_up_rows
+from shoal.models.export.plan import ExportPlan, make_plan, refuse_columns
+from shoal.models.export.registry import Exporter, find_exporter, require_packages
+from shoal.models.model import Model
+from shoal.tables.table import Table
+
+
+def export_model(estimator: Any, to: str | Exporter, path: str | os.PathLike[str], data: Any = None) -> Comparison:
+    """Write a fitted estimator to `path`, and compare both on the rows of `data`, or else on made-up rows.
+
+    `to` is a name of `EXPORTERS` or an `Exporter` of your own. Columns of numbers, booleans and, to ONNX, categories
+    can be exported. A difference above 1e-4, of a probability or of the spread of the target, is an error.
+    """
+    model: Model = estimator.model_
+    exporter = find_exporter(to)
+    place = _checked_place(Path(path), exporter)
+    require_packages(exporter)
+    for kind, reason in exporter.refused.items():
+        refuse_columns(model, (kind,), reason)
+    plan = make_plan(model)
+    table = made_up_rows(model) if data is None else Table.of(data).take(slice(MOST_ROWS))
+    temporary = place.with_name(f".{place.stem}.{os.getpid()}{exporter.suffix}")
+    _make_folder(place)
+    try:
+        exporter.write(plan, metadata(estimator, plan), temporary)
+        compared = compare(model, plan, exporter, temporary, table, data is None)
+        os.replace(temporary, place)
+    except OSError as error:
+        raise _unwritable(place, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return compared
+
+
+def default_place(folder: Path, to: str | Exporter) -> Path:
+    """Beside the model folder, under its name."""
+    folder = folder if folder.name not in ("", "..") else folder.resolve()
+    return folder.with_name(folder.name + find_exporter(to).suffix)
+
+
+def _checked_place(path: Path, exporter: Exporter) -> Path:
+    """The place, if its name has the suffix of the exporter: a slip must not write over somebody's data."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file that ends in {exporter.suffix}")
+    if path.suffix != exporter.suffix:
+        raise ValueError(f"the file of an export to {exporter.name} must end in {exporter.suffix}; got {path}")
+    return path
+
+
+def _make_folder(place: Path) -> None:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(place, error) from error
+
+
+def _unwritable(place: Path, error: OSError) -> ValueError:
+    return ValueError(f"{place} cannot be written: {error.strerror or error}; give the name of another file")
+
+
+def metadata(estimator: Any, plan: ExportPlan) -> dict[str, Any]:
+    """What a program that uses the file must know: columns in their order, spelling of categories, classes."""
+    from shoal.version import __version__
+
+    classes = getattr(estimator, "classes_", None)
+    described: dict[str, Any] = {
+        "shoal_version": __version__,
+        "task": plan.task.kind,
+        "numbers": list(plan.numbers),
+        "networks": len(plan.networks) * plan.folds,
+    }
+    if plan.categories:
+        described["categories"] = {category.name: list(category.values) for category in plan.categories}
+        described["missing_category"] = ""
+    if classes is not None:
+        described["classes"] = classes.tolist()
+    return described

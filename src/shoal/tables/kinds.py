@@ -1,0 +1,132 @@
+"""The kinds of columns, and how the cells of each kind are read.
+
+`KINDS` is the table of them. A kind that is added here needs an encoder in `shoal.encoders.registry.ENCODERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.tables import parse
+from shoal.tables.frames import cell_text, refuse_infinite
+from shoal.tables.missing import is_marker, missing_cells
+from shoal.tables.table import factorise
+
+
+@dataclass(frozen=True)
+class Column:
+    """The decision about one column. `style` says how its strings are read (see `parse`)."""
+
+    name: str
+    kind: str
+    note: str = ""
+    style: str = ""
+    encoder: Any = None  # the user's own, in place of the kind's
+
+
+class UnfitCell(Exception):
+    """A cell that is not of its column's kind."""
+
+    def __init__(self, row: int, value: Any) -> None:
+        super().__init__(row, value)
+        self.row, self.value = row, value
+
+
+def _through_values(column: np.ndarray, convert: Callable[[str | None], Any], dtype: Any) -> np.ndarray:
+    """Convert each different value once. NotImplemented marks a value that cannot be converted."""
+    codes, values = factorise(column)
+    converted = np.empty(len(values), dtype=dtype)
+    for position, value in enumerate(values):
+        result = convert(value)
+        if result is NotImplemented:
+            return _refuse(codes, values, convert)
+        converted[position] = result
+    return converted[codes]
+
+
+def _refuse(codes: np.ndarray, values: list[str | None], convert: Callable[[str | None], Any]) -> Any:
+    bad = np.array([convert(value) is NotImplemented for value in values])
+    row = int(np.flatnonzero(bad[codes])[0])
+    raise UnfitCell(row, values[codes[row]])
+
+
+def _read_number(array: np.ndarray, column: Column) -> np.ndarray:
+    if array.dtype.kind == "M":
+        raise UnfitCell(0, cell_text(array[0]))
+    if array.dtype != object:
+        return array.astype(np.float64, copy=False)
+    styles = dict.fromkeys((column.style or "plain", "plain", "signs"))
+
+    def convert(value: str | None) -> Any:
+        if value is None or is_marker(value):
+            return np.nan
+        found = (parse.number(value, style) for style in styles)
+        flag = parse.boolean(value)
+        return next((f for f in found if f is not None), NotImplemented if flag is None else flag)
+
+    numbers = _through_values(array, convert, np.float64)
+    refuse_infinite(numbers, column.name)
+    return numbers
+
+
+def _read_boolean(array: np.ndarray, column: Column) -> np.ndarray:
+    numbers = _read_number(array, column)
+    wrong = np.flatnonzero(~(np.isnan(numbers) | (numbers == 0) | (numbers == 1)))
+    if len(wrong):
+        raise UnfitCell(int(wrong[0]), cell_text(array[wrong[0]]))
+    return numbers
+
+
+def _read_date(array: np.ndarray, column: Column) -> np.ndarray:
+    if array.dtype.kind == "M":
+        return array
+    if array.dtype != object:
+        wrong = np.flatnonzero(~missing_cells(array))
+        if len(wrong):
+            raise UnfitCell(int(wrong[0]), cell_text(array[wrong[0]]))
+        return np.full(len(array), np.datetime64("NaT", "us"))
+    styles = dict.fromkeys((column.style or "iso", "iso", "%Y-%m-%d %H:%M:%S"))
+
+    def convert(value: str | None) -> Any:
+        if value is None or is_marker(value):
+            return np.datetime64("NaT", "us")
+        found = (parse.moment(value, style) for style in styles)
+        return next((f for f in found if f is not None), NotImplemented)
+
+    return _through_values(array, convert, "datetime64[us]")
+
+
+def _read_category(array: np.ndarray, column: Column) -> np.ndarray:
+    if array.dtype != object:
+        array = np.array([cell_text(cell) for cell in array.tolist()], dtype=object)
+    return _through_values(array, category_text, object)
+
+
+def category_text(value: str | None) -> str | None:
+    """One spelling per category: a file's "3.0" and "03" are the frame's 3, "True" is true, blanks around are cut."""
+    if value is None or not value.strip():
+        return None
+    value = value.strip()
+    number = parse.number(value, "plain")
+    if number is not None and np.isfinite(number):
+        return cell_text(number)
+    return value.lower() if value.lower() in ("true", "false") else value
+
+
+def _read_text(array: np.ndarray, column: Column) -> np.ndarray:
+    return array if array.dtype == object else np.array([cell_text(cell) for cell in array.tolist()], dtype=object)
+
+
+# What a column may be, in the order in which users are told, and the function that reads its cells: it takes a column
+# of a `Table`, gives float64, datetime64[us], or str and None, and raises UnfitCell.
+KINDS: dict[str, Callable[[np.ndarray, Column], np.ndarray]] = {
+    "number": _read_number,
+    "category": _read_category,
+    "boolean": _read_boolean,
+    "date": _read_date,
+    "text": _read_text,
+}

@@ -1,0 +1,44 @@
+"""Which cells are missing: one test for a cell, one for a column, one for the words of text files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# Cells of text files that stand for a missing value, lower case. The blank cell is one of them.
+MISSING_MARKERS = frozenset(
+    {"", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "-nan", "null", "none", "?", "-", "--", ".", "missing", "nil"}
+)
+MISSING_TYPES = {"NoneType", "NAType", "NaTType", "MaskedConstant"}  # by name: pandas need not be installed
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell of any library is missing: None, NaN, NaT, pandas' NA, numpy's masked.
+
+    >>> [is_missing(cell) for cell in (None, float("nan"), np.datetime64("NaT"), 0, "")]
+    [True, True, True, False, False]
+    """
+    if type(cell).__name__ in MISSING_TYPES:
+        return True
+    return isinstance(cell, (float, np.floating, np.datetime64, np.timedelta64)) and bool(cell != cell)
+
+
+def missing_cells(column: np.ndarray) -> np.ndarray:
+    """(n,) bool of one column of a table: NaN, NaT, None and blank strings are missing.
+
+    >>> missing_cells(np.array(["a", None, " "], dtype=object)).tolist()
+    [False, True, True]
+    """
+    if column.dtype == object:
+        found = (cell is None or not cell.strip() for cell in column)
+        return np.fromiter(found, dtype=bool, count=len(column))
+    if column.dtype.kind == "M":
+        return np.isnat(column)
+    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), dtype=bool)
+
+
+def is_marker(text: str, others: frozenset[str] = frozenset()) -> bool:
+    """Whether a cell of a text file says that its value is missing; `others`: words that the user named."""
+    bare = text.strip()
+    return bare.lower() in MISSING_MARKERS or bare in others
