@@ -437,7 +437,7 @@ def test_all_runs_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     from shoal.cli import bench as cli
 
     ran: list[str] = []
-    monkeypatch.setattr(cli, "_finish", lambda context, run, out: ran.append(cli.command_line(context)))
+    monkeypatch.setattr(cli, "_measure", lambda context, *rest: ran.append(cli.command_line(context)))
     outcome = CliRunner().invoke(app, ["all", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
     assert outcome.exit_code == 0
     assert ran == [f"shoal bench {name} --quick" for name in ("table1", "shapes", "scaling", "mnist")]
