@@ -19,6 +19,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
+# Real data beside the repository, where there are some. Tests that need them are left out elsewhere.
+_data = Path(__file__).resolve().parents[2] / "shared" / "data"
+if _data.is_dir():
+    os.environ.setdefault("SHOAL_DATA", str(_data))
+
 import pytest  # noqa: E402
 
 from shoal import _native  # noqa: E402

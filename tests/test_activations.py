@@ -27,7 +27,7 @@ from shoal.engines.native import CODES, check_kernel  # noqa: E402
 from shoal.engines.program import MEMBER_RECORD  # noqa: E402
 from shoal.models.export.plan import Network  # noqa: E402
 from shoal.models.export.torch import _Networks  # noqa: E402
-from shoal.parallel.models import make_model  # noqa: E402
+from shoal.parallel.networks import make_model  # noqa: E402
 from shoal.torch import ACTIVATIONS as CLASSES  # noqa: E402
 from shoal.torch import ParallelMLPs  # noqa: E402
 

@@ -26,8 +26,6 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SHOAL_DATA", str(tmp_path / "data"))
-    places = [tmp_path / "data", tmp_path / "home" / ".cache" / "shoal", tmp_path / "home" / "data"]
-    monkeypatch.setattr(datasets, "places", lambda: places)
     return tmp_path
 
 
@@ -43,7 +41,7 @@ def test_what_is_written_is_read(alone: Path, kind: str, zipped: bool) -> None:
 
 
 def test_the_layout_of_torchvision_is_known(alone: Path) -> None:
-    write_mnist(alone / "home" / "data" / "MNIST" / "raw", zipped=False)
+    write_mnist(alone / "home" / ".cache" / "shoal" / "MNIST" / "raw", zipped=False)
     assert len(datasets.load_mnist().X_test) == 20
 
 
@@ -143,16 +141,18 @@ def test_files_that_do_not_fit_together_are_refused(alone: Path, name: str, arra
 
 
 def test_find_takes_the_first_place_that_has_the_file(alone: Path) -> None:
-    for place in datasets.places()[1:]:
+    for place in reversed(datasets.places()):
         (place / "tabular").mkdir(parents=True)
         (place / "tabular" / "table.csv").write_text("1,2\n")
-    assert datasets.find("tabular/table.csv") == datasets.places()[1] / "tabular" / "table.csv"
+        assert datasets.find("tabular/table.csv") == place / "tabular" / "table.csv"
     with pytest.raises(FileNotFoundError, match=r"tabular/nothing.csv is in none of: .*SHOAL_DATA"):
         datasets.find("tabular/nothing.csv")
 
 
-def test_the_named_folder_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_named_folder_and_the_cache_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    cache = tmp_path / "home" / ".cache" / "shoal"
     monkeypatch.setenv("SHOAL_DATA", str(tmp_path))
-    assert datasets.places()[0] == tmp_path
+    assert datasets.places() == [tmp_path, cache]
     monkeypatch.delenv("SHOAL_DATA")
-    assert datasets.places()[0] == Path.cwd().parent / "shared" / "data"
+    assert datasets.places() == [cache]

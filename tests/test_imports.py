@@ -34,7 +34,8 @@ LAYERS = [
     {"memory", "history", "extract"},
     {"engines"},
     {"torch", "layout", "rows", "datasets", "progress"},
-    {"members", "machine", "early", "version", "atomic", "json_values", "interrupts"},
+    {"members", "machine", "early", "version", "options", "atomic", "json_values", "interrupts"},
+    {"validate"},
     {"activations", "errors", "_native"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -39,7 +39,7 @@ def trained(X=X, y=Y, loss="cross_entropy", n_outputs=2, **fit) -> Population:
     [
         (([], 5, 2), ValueError, "at least one member; got none"),
         ((["relu"], 5, 2), TypeError, "members must be shoal.Member; number 0 is 'relu'"),
-        (([Member()], 0, 2), ValueError, "n_features must be a whole number of at least 1; got 0"),
+        (([Member()], 0, 2), ValueError, "n_features must be a whole number from 1 to 2147483647; got 0"),
         (([Member()], 5, 2.5), ValueError, "n_outputs must be a whole number"),
         (([Member(features=(9,))], 5, 2), ValueError, "member 0 sees column 9, but columns are 0 to 4"),
         (([Member()], 5, 2, "crossentropy"), ValueError, "did you mean 'cross_entropy'"),

@@ -60,7 +60,7 @@ def test_a_table_stands_for_its_number_of_rows_and_a_share_for_a_holdout():
     for wrong in (20.0, "20", None, True, np.array(20.0)):
         with pytest.raises(TypeError, match="number of rows must be a whole number, or the table itself; got "):
             rows.holdout(wrong)
-    with pytest.raises(ValueError, match="fraction must be a number above 0 and below 1; got a ndarray"):
+    with pytest.raises(ValueError, match="fraction must be a positive number below 1; got a ndarray"):
         rows.holdout(array, array[:, 0])
     with pytest.raises(TypeError, match="folds must be a whole number; got a ndarray"):
         rows.kfold(array, array[:, 0])

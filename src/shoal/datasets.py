@@ -12,6 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal import atomic
+from shoal.errors import MissingFile, UserError
+from shoal.validate import one_of
+
 VARIABLE = "SHOAL_DATA"
 TIMEOUT = 20  # seconds without an answer before a mirror is given up
 MIRRORS = {
@@ -36,14 +40,9 @@ class Images(NamedTuple):
 
 
 def places() -> list[Path]:
-    """Folders that may hold data sets, in the order in which they are looked at."""
+    """Folders that may hold data sets, in the order in which they are looked at: SHOAL_DATA, and the cache."""
     named = os.environ.get(VARIABLE)
-    found = [Path(named).expanduser()] if named else []
-    repository = Path(__file__).resolve().parents[2]
-    found += [Path.cwd().parent / "shared" / "data", repository.parent / "shared" / "data", _cache()]
-    found += [Path("/usr/share/datasets"), Path("/usr/local/share/datasets"), Path("/usr/share/shoal")]
-    found += [Path.home() / "data", Path.home() / "datasets", Path.cwd() / "data"]
-    return list(dict.fromkeys(found))
+    return [*([Path(named).expanduser()] if named else []), _cache()]
 
 
 def find(relative_path: str) -> Path:
@@ -52,13 +51,12 @@ def find(relative_path: str) -> Path:
     for candidate in candidates:
         if candidate.exists():
             return candidate
-    raise FileNotFoundError(_not_found(relative_path, candidates))
+    raise MissingFile(_not_found(relative_path, candidates))
 
 
 def load_mnist(kind: str = "mnist", *, download: bool = True) -> Images:
     """`(X_train, y_train, X_test, y_test)` of "mnist" or "fashion-mnist", from IDX files, gzipped or not."""
-    if kind not in MIRRORS:
-        raise ValueError(f"kind must be one of {', '.join(MIRRORS)}; got {kind!r}")
+    one_of("kind", kind, MIRRORS)
     folders = [place / name for place in places() for name in (kind, f"{TORCHVISION[kind]}/raw")]
     for folder in folders:
         paths = [_file(folder, name) for name in IDX_FILES]
@@ -70,7 +68,7 @@ def load_mnist(kind: str = "mnist", *, download: bool = True) -> Images:
             return _images(_download(kind))
         except OSError as error:  # no network, no mirror, no place to write to
             failure = f"downloading failed: {error}"
-    raise FileNotFoundError(f"{_not_found(kind, folders)}; {failure}")
+    raise MissingFile(f"{_not_found(kind, folders)}; {failure}")
 
 
 def read_idx(path: Path, magic: int) -> np.ndarray:
@@ -83,18 +81,18 @@ def read_idx(path: Path, magic: int) -> np.ndarray:
         with opener(path, "rb") as file:
             content = file.read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is damaged or cut short: {error}. Delete it and fetch it again.") from None
+        raise UserError(f"{path} is damaged or cut short: {error}. Delete it and fetch it again.") from None
     dimensions = magic & 0xFF
     header = 4 * (1 + dimensions)
     if len(content) < header:
-        raise ValueError(f"{path} is cut short: {len(content)} bytes, but the header alone has {header}")
+        raise UserError(f"{path} is cut short: {len(content)} bytes, but the header alone has {header}")
     found, *shape = np.frombuffer(content, ">u4", 1 + dimensions).tolist()
     if found != magic:
-        raise ValueError(f"{path} is no IDX file of the kind wanted: magic number {found:#x}, expected {magic:#x}")
+        raise UserError(f"{path} is no IDX file of the kind wanted: magic number {found:#x}, expected {magic:#x}")
     expected = header + int(np.prod(shape, dtype=object))  # Python integers: a broken header must not overflow
     if len(content) != expected:
         fault = "is cut short" if len(content) < expected else "has bytes left over"
-        raise ValueError(f"{path} {fault}: {len(content):,} bytes, but shape {tuple(shape)} needs {expected:,}")
+        raise UserError(f"{path} {fault}: {len(content):,} bytes, but shape {tuple(shape)} needs {expected:,}")
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
@@ -104,11 +102,11 @@ def _images(paths: list[Path]) -> Images:
     for images_path, labels_path in (paths[:2], paths[2:]):
         images, labels = read_idx(images_path, IMAGES_MAGIC), read_idx(labels_path, LABELS_MAGIC)
         if len(images) != len(labels):
-            raise ValueError(f"{images_path} has {len(images):,} images, but {labels_path} has {len(labels):,} labels")
+            raise UserError(f"{images_path} has {len(images):,} images, but {labels_path} has {len(labels):,} labels")
         if images.shape[1:] != (28, 28):
-            raise ValueError(f"{images_path} has images of {images.shape[1]} x {images.shape[2]}, expected 28 x 28")
+            raise UserError(f"{images_path} has images of {images.shape[1]} x {images.shape[2]}, expected 28 x 28")
         if len(labels) and labels.max() > 9:
-            raise ValueError(f"{labels_path} has a label {labels.max()}, but classes are 0 to 9")
+            raise UserError(f"{labels_path} has a label {labels.max()}, but classes are 0 to 9")
         parts += [images.reshape(len(images), -1), labels.astype(np.int64)]
     return Images(*parts)
 
@@ -134,15 +132,11 @@ def _download(kind: str) -> list[Path]:
 
 
 def _fetch(address: str, target: Path, magic: int) -> None:
-    """Download beside the target, check, then rename: a half-written file is never taken for a whole one."""
-    partial = target.with_name(f"partial-{os.getpid()}-{target.name}")
-    try:
+    """Download and check a file; a half-written one is never taken for a whole one."""
+    with atomic.new_file(target) as partial:
         with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:
             partial.write_bytes(answer.read())
         read_idx(partial, magic)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _file(folder: Path, name: str) -> Path | None:

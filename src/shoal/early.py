@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import NoReturn
 
 
 def is_command() -> bool:
@@ -16,10 +15,14 @@ def is_command() -> bool:
     return words == ["-m", "shoal"] or os.path.basename(words[0] if words else "") in ("shoal", "shoal-script.py")
 
 
-def _quit(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Not an exception: libraries that are half loaded turn that into errors of their own."""
+def _quit(number: int, _frame: FrameType | None) -> None:
+    """Say so, and leave the rest to the signal's default action, which ends the process.
+
+    Not an exception: libraries that are half loaded turn that into errors of their own.
+    """
     os.write(2, b"interrupted\n")
-    os._exit(130)
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 def listen() -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.members import Member
 
 ALIGNMENT = 16  # floats: every member starts on a 64-byte boundary, so that copies into the kernel are aligned
@@ -35,7 +36,7 @@ class Layout:
         # Counted in Python integers first: a product of two widths may not fit in int64.
         largest = max((sum((a + 1) * b for a, b in itertools.pairwise(w)) for w in widths), default=0)
         if largest * max(len(widths), 1) > LARGEST_BUFFER:
-            raise ValueError(
+            raise UserError(
                 f"{len(widths)} members of up to {largest:,} parameters each are too large for one population; "
                 "make the layers narrower or build several populations"
             )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+from pathlib import Path
 
-import numpy as np
+from shoal import _native
+from shoal.errors import UserError
+from shoal.validate import whole
 
 MOST_THREADS = 4096
 
@@ -14,28 +18,42 @@ def thread_count(threads: int | None = None) -> int:
     """Threads to use: what was asked for, else SHOAL_THREADS, else the cores this process may run on."""
     named = os.environ.get("SHOAL_THREADS") if threads is None else None
     if named:
-        threads = int(named) if named.isdigit() else -1
+        return whole("SHOAL_THREADS: threads", int(named) if named.isdecimal() else named, 1, MOST_THREADS)
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or not 1 <= threads <= MOST_THREADS:
-        raise ValueError(f"threads must be a whole number from 1 to {MOST_THREADS}; got {named or threads!r}")
-    return int(threads)
+    return whole("threads", threads, 1, MOST_THREADS)
+
+
+def instruction_set() -> str:
+    """The one that the compiled kernel uses: what SHOAL_ISA names, else the widest that this processor has."""
+    named, known = os.environ.get("SHOAL_ISA", ""), _native.instruction_sets()
+    if named and named not in known:
+        raise UserError(f"SHOAL_ISA must be one of {', '.join(known)} on this machine; got {named!r}")
+    return str(_native.instruction_set())
 
 
 def available_memory() -> int:
     """Four fifths of the memory that is free now, in bytes; the rest is left to everybody else."""
-    try:
-        with open("/proc/meminfo") as table:
-            for line in table:
-                if line.startswith("MemAvailable:"):
-                    free = int(line.split()[1]) * 1024
-                    return min(free, _container_memory(free)) * 4 // 5
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
-        return 4 << 30
+    import psutil
+
+    free = psutil.virtual_memory().available
+    return min(free, _container_memory(free)) * 4 // 5
+
+
+def peak_memory() -> int:
+    """The most memory that this process has had so far, in bytes.
+
+    Not ru_maxrss on Linux: a process inherits it from the one that started it, whatever it is itself.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        found = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(), re.M)
+        if found:
+            return int(found[1]) * 1024
+    import psutil
+
+    memory = psutil.Process().memory_info()
+    return int(getattr(memory, "peak_wset", memory.rss))  # Windows has the peak; elsewhere what there is now
 
 
 def _container_memory(otherwise: int) -> int:

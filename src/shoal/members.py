@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -14,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from shoal.activations import TABLE
+from shoal.errors import UserError, WrongType
+from shoal.validate import nearest, number, one_of, whole
 
 ACTIVATIONS = tuple(TABLE)
+OWN_ACTIVATION = "; members are trained by compiled code: for an activation of your own use shoal.torch.ParallelMLPs"
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
 INITS = ("torch", "glorot")
@@ -66,22 +67,24 @@ class Member:
         # A frozen dataclass can only be normalised through object.__setattr__.
         put = object.__setattr__
         put(self, "hidden", _widths(self.hidden))
-        put(self, "activation", _activation(self.activation))
-        put(self, "optimizer", _choice("optimizer", self.optimizer, OPTIMIZERS))
-        put(self, "init", _choice("init", self.init, INITS))
-        put(self, "schedule", _choice("schedule", self.schedule, SCHEDULES))
-        put(self, "learning_rate", _real("learning_rate", self.learning_rate, low=0.0))
-        put(self, "weight_decay", _real("weight_decay", self.weight_decay, low=0.0))
-        put(self, "momentum", _real("momentum", self.momentum, low=0.0, below=1.0))
-        put(self, "dropout", _real("dropout", self.dropout, low=0.0, below=1.0))
-        put(self, "warmup", _real("warmup", self.warmup, low=0.0, below=1e6))
-        put(self, "clip", _real("clip", self.clip, low=0.0))
-        put(self, "label_smoothing", _real("label_smoothing", self.label_smoothing, low=0.0, below=1.0))
-        put(self, "batch_size", _integer("batch_size", self.batch_size, low=1, high=1 << 30))
-        put(self, "seed", _integer("seed", self.seed, low=0, high=(1 << 63) - 1))
-        put(self, "patience", _integer("patience", self.patience, low=0, high=1 << 30))
+        hint = OWN_ACTIVATION if callable(self.activation) else None
+        put(self, "activation", one_of("activation", self.activation, ACTIVATIONS, hint))
+        hint = "; use optimizer='sgd' with momentum=0.9" if self.optimizer == "momentum" else None
+        put(self, "optimizer", one_of("optimizer", self.optimizer, OPTIMIZERS, hint))
+        put(self, "init", one_of("init", self.init, INITS))
+        put(self, "schedule", one_of("schedule", self.schedule, SCHEDULES))
+        put(self, "learning_rate", number("learning_rate", self.learning_rate, least=0))
+        put(self, "weight_decay", number("weight_decay", self.weight_decay, least=0))
+        put(self, "momentum", number("momentum", self.momentum, least=0, below=1))
+        put(self, "dropout", number("dropout", self.dropout, least=0, below=1))
+        put(self, "warmup", number("warmup", self.warmup, least=0, below=1e6))
+        put(self, "clip", number("clip", self.clip, least=0))
+        put(self, "label_smoothing", number("label_smoothing", self.label_smoothing, least=0, below=1))
+        put(self, "batch_size", whole("batch_size", self.batch_size, 1, 1 << 30))
+        put(self, "seed", whole("seed", self.seed, 0, (1 << 63) - 1))
+        put(self, "patience", whole("patience", self.patience, 0, 1 << 30))
         if self.epochs is not None:
-            put(self, "epochs", _integer("epochs", self.epochs, low=1, high=1 << 30))
+            put(self, "epochs", whole("epochs", self.epochs, 1, 1 << 30))
         if self.features is not None:
             put(self, "features", _columns(self.features))
 
@@ -131,14 +134,14 @@ def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
     60
     """
     _check_fields(choices)
-    repeats = _integer("repeats", repeats, low=1, high=1 << 30)
+    repeats = whole("repeats", repeats, 1, 1 << 30)
     names = list(choices)
     options = [alternatives(name, choices[name]) for name in names]
     members = []
     for values in itertools.product(*options):
         recipe = Member(**dict(zip(names, values, strict=True)))
         members.append(recipe)
-        _integer("seed", recipe.seed + repeats - 1, low=0, high=(1 << 63) - 1)
+        whole("seed", recipe.seed + repeats - 1, 0, (1 << 63) - 1)
         members.extend(_with_seed(recipe, recipe.seed + k) for k in range(1, repeats))
     return members
 
@@ -153,20 +156,14 @@ def sample(count: int, *, seed: int = 0, **space: Any) -> list[Member]:
     5
     """
     _check_fields(space)
-    count = _integer("count", count, low=1, high=1 << 30)
-    generator = np.random.default_rng(_integer("seed", seed, low=0, high=(1 << 63) - 1))
+    count = whole("count", count, 1, 1 << 30)
+    generator = np.random.default_rng(whole("seed", seed, 0, (1 << 63) - 1))
     space = {name: value if hasattr(value, "rvs") else alternatives(name, value) for name, value in space.items()}
     members = []
     for _ in range(count):
         drawn = {name: draw_value(name, value, generator) for name, value in space.items()}
         members.append(Member(**drawn, seed=int(generator.integers(1 << 31))))
     return members
-
-
-def nearest(word: object, known: Iterable[str]) -> str:
-    """`; did you mean 'relu'?`, or nothing where no known word is near."""
-    match = difflib.get_close_matches(str(word).lower().replace("-", "_"), list(known), n=1, cutoff=0.5)
-    return f"; did you mean {match[0]!r}?" if match else ""
 
 
 def _with_seed(recipe: Member, seed: int) -> Member:
@@ -202,7 +199,7 @@ def alternatives(name: str, value: Any) -> list[Any]:
     options = sorted(value, key=_set_order) if isinstance(value, Set) else list(value)
     if not options:
         linear = "; a linear model, without hidden layers, is hidden=()" if name == "hidden" else ""
-        raise ValueError(f"{name} has no alternatives: the list is empty. Give at least one value{linear}.")
+        raise UserError(f"{name} has no alternatives: the list is empty. Give at least one value{linear}.")
     return options
 
 
@@ -216,58 +213,23 @@ def _set_order(option: Any) -> tuple[int, Any]:
 def _check_fields(given: Iterable[str]) -> None:
     for name in given:
         if name not in FIELDS:
-            raise TypeError(f"a member has no field {name!r}{nearest(name, FIELDS)} The fields are {', '.join(FIELDS)}")
-
-
-def _activation(value: object) -> str:
-    if callable(value):
-        raise ValueError(
-            f"activation must be one of {', '.join(ACTIVATIONS)}; got {value!r}. Members are trained by compiled code, "
-            "which has no others: for an activation of your own use shoal.torch.ParallelMLPs"
-        )
-    return _choice("activation", value, ACTIVATIONS)
-
-
-def _choice(name: str, value: object, known: tuple[str, ...]) -> str:
-    if isinstance(value, str) and value in known:
-        return value
-    hint = "; use optimizer='sgd' with momentum=0.9" if value == "momentum" else nearest(value, known)
-    raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}{hint}")
-
-
-def _integer(name: str, value: Any, *, low: int, high: int) -> int:
-    if not isinstance(value, Integral) or isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be a whole number; got {value!r} of type {type(value).__name__}")
-    number = int(value)
-    if not low <= number <= high:
-        raise ValueError(f"{name} must be from {low} to {high}; got {number}")
-    return number
-
-
-def _real(name: str, value: Any, *, low: float, below: float = math.inf) -> float:
-    if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be a number; got {value!r} of type {type(value).__name__}")
-    number = float(value)
-    if not (low <= number < below):  # written so that NaN fails too
-        bound = f"at least {low:g}" + ("" if below == math.inf else f" and below {below:g}") + " and finite"
-        raise ValueError(f"{name} must be {bound}; got {value}")
-    return number
+            raise WrongType(f"a member has no field {name!r}{nearest(name, FIELDS)} The fields are {', '.join(FIELDS)}")
 
 
 def _widths(value: Any) -> tuple[int, ...]:
     if isinstance(value, Integral) and not isinstance(value, bool):
         value = (value,)
     if not isinstance(value, (tuple, list, np.ndarray)):
-        raise TypeError(f"hidden must be a width or a tuple of widths; got {value!r}")
-    return tuple(_integer("a hidden width", width, low=1, high=LARGEST_WIDTH) for width in value)
+        raise WrongType(f"hidden must be a width or a tuple of widths; got {value!r}")
+    return tuple(whole("a hidden width", width, 1, LARGEST_WIDTH) for width in value)
 
 
 def _columns(value: Any) -> tuple[int, ...]:
     if not isinstance(value, (tuple, list, range, np.ndarray)):
-        raise TypeError(f"features must be a tuple of column numbers, or None for all of them; got {value!r}")
-    columns = tuple(_integer("a feature index", column, low=0, high=(1 << 31) - 1) for column in value)
+        raise WrongType(f"features must be a tuple of column numbers, or None for all of them; got {value!r}")
+    columns = tuple(whole("a feature index", column, 0, (1 << 31) - 1) for column in value)
     if not columns:
-        raise ValueError("features must name at least one column, or be None for all of them; got an empty tuple")
+        raise UserError("features must name at least one column, or be None for all of them; got an empty tuple")
     if len(set(columns)) != len(columns):
-        raise ValueError(f"features must name each column once; got {value!r}")
+        raise UserError(f"features must name each column once; got {value!r}")
     return columns

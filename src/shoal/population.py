@@ -27,13 +27,16 @@ from shoal.engines.program import (
     delivered,
     flatten_rows,
 )
+from shoal.errors import UserError, WrongType
 from shoal.history import History
+from shoal.interrupts import interruptible
 from shoal.layout import Layout
 from shoal.machine import available_memory, size_text, thread_count
 from shoal.members import Member
 from shoal.memory import Memory, new_state
-from shoal.progress import Reporter, interruptible
+from shoal.progress import Reporter
 from shoal.rows import Rows, Split, as_rows
+from shoal.validate import whole
 
 if TYPE_CHECKING:
     import torch
@@ -105,9 +108,7 @@ class Population:
         weight = check_class_weight(class_weight, n_outputs, self.loss)
         for k, member in enumerate(members):
             if member.label_smoothing > 0 and self.loss != "cross_entropy":
-                raise ValueError(
-                    f"member {k} has label_smoothing, which works with cross_entropy only, not {self.loss}"
-                )
+                raise UserError(f"member {k} has label_smoothing, which works with cross_entropy only, not {self.loss}")
         self.memory_limit = _check_limit(memory_limit)
         self.program: Program = compile_program(Layout(members, int(n_features), int(n_outputs)), self.loss, weight)
         self.state: State = new_state(self.program, self.memory_limit)
@@ -232,8 +233,7 @@ class Population:
         data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
         targets = self._targets(epochs, until)
         plan = self._assign(as_rows(rows, len(self), len(data.X)), shuffle, seed, targets)
-        if isinstance(every, bool) or not isinstance(every, (int, np.integer)) or every < 1:
-            raise ValueError(f"every must be a whole number of epochs, at least 1; got {every!r}")
+        whole("every", every, 1, what="a whole number of epochs")
         resources = Resources(thread_count(threads), device, self.memory_limit)
         return self._steps(data, targets, plan, int(every), get_engine(engine, device), resources, progress, stop_when)
 
@@ -277,7 +277,7 @@ class Population:
             try:
                 engine.train(
                     self.program, data, plan, self.state, which, until[which], log, resources,
-                    lambda done: watch(done) or interrupt.requested,
+                    lambda done: watch(done) or bool(interrupt.requested),
                 )  # fmt: skip
             finally:
                 self.history.record(which, start, loss=log.loss, valid_loss=log.valid_loss, valid_score=log.valid_score)
@@ -295,7 +295,7 @@ class Population:
         """A new population of some of the members, which goes on exactly where they stand."""
         chosen = self._indices(members)
         if not len(chosen):
-            raise ValueError("select at least one member; got none")
+            raise UserError("select at least one member; got none")
         other = Population._blank(
             [self.members[i] for i in chosen], self.n_features, self.n_outputs, self.loss,
             class_weight=self.program.class_weight, memory_limit=self.memory_limit,
@@ -383,7 +383,7 @@ class Population:
         if array.size == 0:
             return np.empty(0, np.int64)
         if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise TypeError(f"members must be a list of whole numbers or a mask over the population; got {members!r}")
+            raise WrongType(f"members must be a list of whole numbers or a mask over the population; got {members!r}")
         wrong = array[(array < -len(self)) | (array >= len(self))]
         if len(wrong):
             raise IndexError(f"there is no member {wrong[0]}: the population has members 0 to {len(self) - 1}")
@@ -392,15 +392,15 @@ class Population:
     def _targets(self, epochs: int | None, until: int | Sequence[int] | np.ndarray | None) -> np.ndarray:
         """Epoch count at which this fit ends, per member."""
         if epochs is not None and until is not None:
-            raise ValueError(f"give `epochs` or `until`, not both; got {epochs=}, {until=}")
+            raise UserError(f"give `epochs` or `until`, not both; got {epochs=}, {until=}")
         number = np.asarray((10 if epochs is None else epochs) if until is None else until)
         least = 1 if number.ndim == 0 else 0  # one per member: zero leaves a member as it is
         if number.dtype.kind not in "iu" or np.any(number < least) or np.any(number >= 1 << 30):
-            raise ValueError(
+            raise UserError(
                 f"epochs must be a whole number of at least {least}; got {epochs if until is None else until!r}"
             )
         if number.ndim and (until is None or number.shape != (len(self),)):
-            raise ValueError(
+            raise UserError(
                 f"until must be one number or one per member, {len(self)} of them; got shape {number.shape}"
             )
         targets = self.state.epochs + number if until is None else np.broadcast_to(number, (len(self),))
@@ -409,18 +409,16 @@ class Population:
 
     def _assign(self, rows: Rows, shuffle: bool | str, seed: int, targets: np.ndarray) -> Assignment:
         if shuffle not in (True, False, "each"):
-            raise ValueError(f"shuffle must be True, False or 'each'; got {shuffle!r}")
+            raise UserError(f"shuffle must be True, False or 'each'; got {shuffle!r}")
         records = self.program.records
         scored = np.array([len(split.valid) > 0 for split in rows.splits])
         impatient = np.flatnonzero((records["patience"] > 0) & ~scored[rows.member])
         if len(impatient):
-            raise ValueError(
+            raise UserError(
                 f"member {impatient[0]} has patience={records['patience'][impatient[0]]} but no validation rows; "
                 "give rows=, e.g. shoal.rows.holdout(len(X)), or set patience=0"
             )
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 1 << 64:
-            raise ValueError(f"seed must be a whole number from 0 to {(1 << 64) - 1}; got {seed!r}")
-        order = np.full(len(self), seed, dtype=np.uint64)
+        order = np.full(len(self), whole("seed", seed, 0, (1 << 64) - 1), dtype=np.uint64)
         if shuffle == "each":  # multiplied apart, so that neighbouring seeds give unrelated orders
             order = order + (records["seed"] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         horizon = np.where(records["epochs"] >= 0, records["epochs"], targets)
@@ -446,11 +444,7 @@ class _Latch:
 
 
 def _check_limit(limit: int | None) -> int:
-    if limit is None:
-        return available_memory()
-    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1:
-        raise ValueError(f"memory_limit must be a whole number of bytes, at least 1; got {limit!r}")
-    return int(limit)
+    return available_memory() if limit is None else whole("memory_limit", limit, 1, what="a whole number of bytes")
 
 
 def _check_out(out: np.ndarray | None, shape: tuple[int, ...], limit: int) -> np.ndarray:
@@ -465,24 +459,23 @@ def _check_out(out: np.ndarray | None, shape: tuple[int, ...], limit: int) -> np
         return np.empty(shape, dtype=np.float32)
     wanted = f"out must be a writable, C-ordered float32 array of shape {shape}"
     if not isinstance(out, np.ndarray):
-        raise TypeError(f"{wanted}; got {type(out).__name__}")
+        raise WrongType(f"{wanted}; got {type(out).__name__}")
     if out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous or not out.flags.writeable:
-        raise ValueError(f"{wanted}; got {out.dtype} {out.shape}")
+        raise UserError(f"{wanted}; got {out.dtype} {out.shape}")
     return out
 
 
 def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:
     if isinstance(members, Member):
-        raise TypeError(f"members must be a list of shoal.Member; put the single one into a list: [{members!r}]")
+        raise WrongType(f"members must be a list of shoal.Member; put the single one into a list: [{members!r}]")
     members = list(members)
     if not members:
-        raise ValueError("a population needs at least one member; got none")
-    for name, value in (("n_features", n_features), ("n_outputs", n_outputs)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < 1 << 31:
-            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
+        raise UserError("a population needs at least one member; got none")
+    whole("n_features", n_features, 1, (1 << 31) - 1)
+    whole("n_outputs", n_outputs, 1, (1 << 31) - 1)
     for k, member in enumerate(members):
         if not isinstance(member, Member):
-            raise TypeError(f"members must be shoal.Member; number {k} is {member!r}")
+            raise WrongType(f"members must be shoal.Member; number {k} is {member!r}")
         if member.features and max(member.features) >= n_features:
-            raise ValueError(f"member {k} sees column {max(member.features)}, but columns are 0 to {n_features - 1}")
+            raise UserError(f"member {k} sees column {max(member.features)}, but columns are 0 to {n_features - 1}")
     return members

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError, WrongType
 from shoal.members import Member
+from shoal.validate import number, shown, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,19 +29,19 @@ class Split:
     def __post_init__(self) -> None:
         train, valid = _indices("train", self.train), _indices("valid", self.valid)
         if not len(train):
-            raise ValueError("a split needs at least one training row; `train` is empty")
+            raise UserError("a split needs at least one training row; `train` is empty")
         weight = self.weight
         if weight is not None:
             weight = np.ascontiguousarray(weight, dtype=np.float32)
             if weight.shape != train.shape:
-                raise ValueError(f"one weight per training row is needed: {weight.shape=}, {train.shape=}")
+                raise UserError(f"one weight per training row is needed: {weight.shape=}, {train.shape=}")
             if not np.all(np.isfinite(weight)) or np.any(weight < 0):
-                raise ValueError("row weights must be finite and not negative")
+                raise UserError("row weights must be finite and not negative")
             if np.any((weight > 0) & (weight < 1e-30)):
-                raise ValueError("row weights must be zero or at least 1e-30; scale them, only their ratios matter")
+                raise UserError("row weights must be zero or at least 1e-30; scale them, only their ratios matter")
             used = weight > 0
             if not used.any():
-                raise ValueError("at least one row weight must be above zero")
+                raise UserError("at least one row weight must be above zero")
             if not used.all():  # a row of weight zero is a row that is not there
                 train, weight = train[used], weight[used]
             if np.all(weight == 1):
@@ -64,9 +66,9 @@ class Rows:
         splits = tuple(self.splits)
         member = np.ascontiguousarray(self.member, dtype=np.int64)
         if not splits:
-            raise ValueError("at least one split is needed")
+            raise UserError("at least one split is needed")
         if member.ndim != 1 or np.any(member < 0) or np.any(member >= len(splits)):
-            raise ValueError(f"`member` must hold indices from 0 to {len(splits) - 1}, one per member")
+            raise UserError(f"`member` must hold indices from 0 to {len(splits) - 1}, one per member")
         object.__setattr__(self, "splits", splits)
         object.__setattr__(self, "member", member)
 
@@ -80,12 +82,12 @@ class Rows:
     def check(self, n_members: int, n_rows: int) -> None:
         """Raise unless there is a split for each member and every index is a row of the data."""
         if len(self.member) != n_members:
-            raise ValueError(f"rows are given for {len(self.member)} members, but the population has {n_members}")
+            raise UserError(f"rows are given for {len(self.member)} members, but the population has {n_members}")
         for k, split in enumerate(self.splits):
             for name, index in (("train", split.train), ("valid", split.valid)):
                 if len(index) and (index.min() < 0 or index.max() >= n_rows):
                     wrong = index[(index < 0) | (index >= n_rows)][0]
-                    raise ValueError(f"split {k} names {name} row {wrong}, but the data has rows 0 to {n_rows - 1}")
+                    raise UserError(f"split {k} names {name} row {wrong}, but the data has rows 0 to {n_rows - 1}")
 
 
 def as_rows(rows: Rows | Split | Sequence[Split] | float | None, n_members: int, n_rows: int) -> Rows:
@@ -102,9 +104,9 @@ def as_rows(rows: Rows | Split | Sequence[Split] | float | None, n_members: int,
     elif not isinstance(rows, Rows):
         splits: tuple[Any, ...] = tuple(rows) if isinstance(rows, Iterable) else (rows,)
         if not all(isinstance(split, Split) for split in splits):
-            raise TypeError(
+            raise WrongType(
                 "rows must be None, a share to hold out (0.2), a Split, a list with one Split per member, or a Rows; "
-                f"got {_short(rows)}: make one with shoal.rows.holdout, kfold or Split"
+                f"got {shown(rows)}: make one with shoal.rows.holdout, kfold or Split"
             )
         rows = Rows(splits, np.arange(len(splits)))
     rows.check(n_members, n_rows)
@@ -129,10 +131,9 @@ def holdout(n_rows: Any, fraction: float = 0.2, seed: int = 0) -> Split:
     Split(train=7 rows, valid=3 rows)
     """
     n_rows = _row_count(n_rows)
-    if not isinstance(fraction, Real) or not 0 < fraction < 1:
-        raise ValueError(f"fraction must be a number above 0 and below 1; got {_short(fraction)}")
+    fraction = number("fraction", fraction, above=0, below=1)
     if n_rows < 2:
-        raise ValueError(f"a hold-out needs at least 2 rows; got {n_rows}")
+        raise UserError(f"a hold-out needs at least 2 rows; got {n_rows}")
     order = np.random.default_rng(seed).permutation(n_rows)
     kept = min(max(round(n_rows * fraction), 1), n_rows - 1)
     return Split(np.sort(order[kept:]), np.sort(order[:kept]))
@@ -140,9 +141,9 @@ def holdout(n_rows: Any, fraction: float = 0.2, seed: int = 0) -> Split:
 
 def kfold(n_rows: Any, folds: int = 5, seed: int = 0) -> list[Split]:
     """Each row is scored once, by the members that did not train on it."""
-    n_rows, folds = _row_count(n_rows), _whole("folds", folds)
+    n_rows, folds = _row_count(n_rows), whole("folds", folds)
     if not 2 <= folds <= n_rows:
-        raise ValueError(f"folds must be from 2 to the number of rows, {n_rows}; got {folds}")
+        raise UserError(f"folds must be from 2 to the number of rows, {n_rows}; got {folds}")
     order = np.random.default_rng(seed).permutation(n_rows)
     parts = np.array_split(order, folds)
     return [Split(np.sort(np.concatenate(parts[:k] + parts[k + 1 :])), np.sort(parts[k])) for k in range(folds)]
@@ -150,7 +151,7 @@ def kfold(n_rows: Any, folds: int = 5, seed: int = 0) -> list[Split]:
 
 def bootstrap(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
     """Rows drawn with replacement, as weights; the rows never drawn are there for scoring."""
-    n_rows, count = _row_count(n_rows), _whole("count", count)
+    n_rows, count = _row_count(n_rows), whole("count", count)
     generator = np.random.default_rng(seed)
     splits = []
     for _ in range(count):
@@ -161,9 +162,9 @@ def bootstrap(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
 
 def shards(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
     """The rows dealt out to `count` owners, each row to one of them."""
-    n_rows, count = _row_count(n_rows), _whole("count", count)
+    n_rows, count = _row_count(n_rows), whole("count", count)
     if not 1 <= count <= n_rows:
-        raise ValueError(f"count must be from 1 to the number of rows, {n_rows}; got {count}")
+        raise UserError(f"count must be from 1 to the number of rows, {n_rows}; got {count}")
     order = np.random.default_rng(seed).permutation(n_rows)
     return [Split(np.sort(part)) for part in np.array_split(order, count)]
 
@@ -184,18 +185,7 @@ def _row_count(given: Any) -> int:
         return int(given.shape[0])
     if hasattr(given, "__len__") and not isinstance(given, str) and np.shape(given) != ():
         return len(given)
-    raise TypeError(f"the number of rows must be a whole number, or the table itself; got {_short(given)}")
-
-
-def _whole(name: str, value: Any) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a whole number; got {_short(value)}")
-    return int(value)
-
-
-def _short(value: Any) -> str:
-    """A value as errors show it: numbers and words as they are, tables by their type."""
-    return repr(value) if isinstance(value, (Real, str, type(None))) else f"a {type(value).__name__}"
+    raise WrongType(f"the number of rows must be a whole number, or the table itself; got {shown(given)}")
 
 
 def _indices(name: str, value: Any) -> np.ndarray:
@@ -203,5 +193,5 @@ def _indices(name: str, value: Any) -> np.ndarray:
     if array.dtype == bool:
         array = np.flatnonzero(array)
     if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
-        raise TypeError(f"{name} must be a list of row numbers or a mask; got shape {array.shape}, {array.dtype}")
+        raise WrongType(f"{name} must be a list of row numbers or a mask; got shape {array.shape}, {array.dtype}")
     return np.ascontiguousarray(array, dtype=np.int64)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shoal import atomic
 from shoal.engines.program import STATUS_NAMES, Program, State
+from shoal.errors import MissingFile, UserError
 from shoal.history import CURVES, History
 from shoal.members import Member
 
@@ -36,7 +38,7 @@ def copy_state(source: Program, old: State, chosen: np.ndarray, target: Program,
 
 
 def save_population(population: Population, path: str | os.PathLike[str]) -> None:
-    """Written under a temporary name and renamed, so that a crash leaves the old file or the new one."""
+    """A crash leaves the old file or the new one."""
     from safetensors.numpy import save_file
 
     state, history = population.state, population.history
@@ -54,17 +56,10 @@ def save_population(population: Population, path: str | os.PathLike[str]) -> Non
     }
     target = Path(path)
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent} to save into; make it first")
-    temporary = target.with_name(target.name + f".{os.getpid()}.tmp")
-    try:
-        save_file(
-            {name: np.ascontiguousarray(array) for name, array in arrays.items()},
-            temporary,
-            {"shoal": json.dumps(header)},
-        )
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+        raise MissingFile(f"there is no folder {target.parent} to save into; make it first")
+    with atomic.new_file(target) as partial:
+        contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        save_file(contents, partial, {"shoal": json.dumps(header)})
 
 
 def load_population(
@@ -83,10 +78,10 @@ def load_population(
             _put(getattr(population.state, name), arrays[name], name)
         curves: dict[str, Any] = {name: np.array(arrays[f"history.{name}"], dtype=np.float64) for name in CURVES}
         if any(curve.shape != (len(members), curves["loss"].shape[1]) for curve in curves.values()):
-            raise ValueError("the history does not fit the members")
+            raise UserError("the history does not fit the members")
         population.history = History(**curves, seconds=float(header["seconds"]))
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ValueError(f"{os.fspath(path)} is damaged or was altered: {error}") from error
+        raise UserError(f"{os.fspath(path)} is damaged or was altered: {error}") from error
     return population
 
 
@@ -94,31 +89,31 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nd
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {os.fspath(path)}")
+        raise MissingFile(f"there is no file {os.fspath(path)}")
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("shoal", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no dict
     except (SafetensorError, ValueError, RecursionError) as error:
-        raise ValueError(f"{os.fspath(path)} is not a complete safetensors file: {error}") from error
+        raise UserError(f"{os.fspath(path)} is not a complete safetensors file: {error}") from error
     if header.get("format") != FORMAT:
-        raise ValueError(f"{os.fspath(path)} holds no Shoal population; save one with Population.save")
+        raise UserError(f"{os.fspath(path)} holds no Shoal population; save one with Population.save")
     if header.get("version") != VERSION:
-        raise ValueError(f"{os.fspath(path)} has format version {header.get('version')}; this Shoal reads {VERSION}")
+        raise UserError(f"{os.fspath(path)} has format version {header.get('version')}; this Shoal reads {VERSION}")
     return header, arrays
 
 
 def _check_counters(arrays: dict[str, np.ndarray]) -> None:
     if arrays["status"].max(initial=0) >= len(STATUS_NAMES):
-        raise ValueError(f"status must be below {len(STATUS_NAMES)}")
+        raise UserError(f"status must be below {len(STATUS_NAMES)}")
     for name in ("steps", "epochs", "best_epoch"):
         if arrays[name].min(initial=0) < 0:
-            raise ValueError(f"{name} must not be negative")
+            raise UserError(f"{name} must not be negative")
     if np.any(arrays["best_epoch"] > arrays["epochs"]):
-        raise ValueError("a best epoch is later than the last one")
+        raise UserError("a best epoch is later than the last one")
 
 
 def _put(target: np.ndarray, source: np.ndarray, name: str) -> None:
     if source.shape != target.shape or source.dtype != target.dtype:
-        raise ValueError(f"{name} has {source.dtype} {source.shape} where {target.dtype} {target.shape} was expected")
+        raise UserError(f"{name} has {source.dtype} {source.shape} where {target.dtype} {target.shape} was expected")
     target[...] = source

@@ -13,14 +13,14 @@ import logging
 import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from shoal.activations import TABLE
-from shoal.members import nearest
+from shoal.errors import UserError, WrongType
+from shoal.validate import nearest, whole
 
 __all__ = ["ACTIVATIONS", "MLP", "ParallelMLPs", "ScatterNetwork"]
 
@@ -52,11 +52,11 @@ class ScatterNetwork(nn.Module):
         self, in_features: int, out_features: int, hidden: Widths, activations: Sequence[Activation], bias: bool = True
     ) -> None:
         super().__init__()
-        self.in_features = _at_least_one("in_features", in_features)
-        self.out_features = _at_least_one("out_features", out_features)
+        self.in_features = whole("in_features", in_features, 1)
+        self.out_features = whole("out_features", out_features, 1)
         self.hidden = _checked_hidden(hidden)
         if not len(activations) == len(self.hidden) > 0:
-            raise ValueError(f"give one activation per network, got {len(activations)} for {len(self.hidden)} networks")
+            raise UserError(f"give one activation per network, got {len(activations)} for {len(self.hidden)} networks")
         modules, self._activation_of = _distinct(list(activations))
         self.activations = nn.ModuleList(modules)
         neurons, edges = self._compile()
@@ -127,7 +127,7 @@ class ScatterNetwork(nn.Module):
         drop neurons: `signal` is [batch, neurons of the layer] and `network_ids` [neurons of the layer] their owners.
         """
         if x.ndim != 2 or x.shape[1] != self.in_features:
-            raise ValueError(f"x must be [batch, {self.in_features}], got {list(x.shape)}: give one sample as x[None]")
+            raise UserError(f"x must be [batch, {self.in_features}], got {list(x.shape)}: give one sample as x[None]")
         signals: list[Tensor] = []
         for layer in range(self.depth):
             signal = self._connect(layer, signals[-1]) if layer else self.hidden_layer(x)
@@ -183,7 +183,7 @@ class ScatterNetwork(nn.Module):
         expected = [(list(weight.T.shape), None if bias is None else list(bias.shape)) for weight, bias in own]
         given = [(list(weight.shape), None if bias is None else list(bias.shape)) for weight, bias in layers]
         if given != expected:
-            raise ValueError(f"network {i} needs W [fan_in, fan_out] and b of shapes {expected}, got {given}")
+            raise UserError(f"network {i} needs W [fan_in, fan_out] and b of shapes {expected}, got {given}")
         for (weight, bias), (new_weight, new_bias) in zip(own, layers, strict=True):
             weight.copy_(new_weight.detach().T)
             if bias is not None and new_bias is not None:
@@ -227,7 +227,7 @@ class ScatterNetwork(nn.Module):
         numbers = [operator.index(number) for number in (ids if several else [ids])]
         for number in numbers:
             if not 0 <= number < len(self.hidden):
-                raise ValueError(f"no network has the id {number}: use 0 to {len(self.hidden) - 1}")
+                raise UserError(f"no network has the id {number}: use 0 to {len(self.hidden) - 1}")
         return numbers
 
     def extra_repr(self) -> str:
@@ -290,9 +290,9 @@ class ParallelMLPs(ScatterNetwork):
         hidden_layers: int = 1,
     ) -> None:
         for name, value in {"step": step, "repetitions": repetitions, "hidden_layers": hidden_layers}.items():
-            _at_least_one(name, value)
-        if _at_least_one("min_neurons", min_neurons) > _at_least_one("max_neurons", max_neurons):
-            raise ValueError(f"min_neurons={min_neurons} is above max_neurons={max_neurons}: exchange them")
+            whole(name, value, 1)
+        if whole("min_neurons", min_neurons, 1) > whole("max_neurons", max_neurons, 1):
+            raise UserError(f"min_neurons={min_neurons} is above max_neurons={max_neurons}: exchange them")
         modules = _unique_activations(activations)
         widths = range(min_neurons, max_neurons + 1, step)
         hidden = [(width,) * hidden_layers for _ in modules for _ in range(repetitions) for width in widths]
@@ -335,15 +335,15 @@ class ParallelMLPs(ScatterNetwork):
         """
         reduction = getattr(loss_func, "reduction", "none")
         if reduction != "none":
-            raise ValueError(f'the loss must keep models apart, got {reduction=}: write reduction="none"')
+            raise UserError(f'the loss must keep models apart, got {reduction=}: write reduction="none"')
         if preds.ndim == 2:
             return self.calculate_loss(loss_func, preds[:, None], target)[:, 0]
         if preds.ndim != 3:
-            raise ValueError(f"preds must have the shape [batch, models, out_features], got {list(preds.shape)}")
+            raise UserError(f"preds must have the shape [batch, models, out_features], got {list(preds.shape)}")
         # One row per sample and model is a form that every loss understands.
         loss = loss_func(preds.flatten(0, 1), _target_rows(loss_func, preds, target))
         if loss.shape[:1] != (preds.shape[0] * preds.shape[1],):
-            raise ValueError(f"the loss must keep samples and models apart, got {list(loss.shape)}: do not reduce it")
+            raise UserError(f"the loss must keep samples and models apart, got {list(loss.shape)}: do not reduce it")
         loss = loss.unflatten(0, preds.shape[:2])
         return loss.mean(-1) if loss.ndim == 3 else loss
 
@@ -371,7 +371,7 @@ class ParallelMLPs(ScatterNetwork):
         architectures = self.get_buffer("output__architecture_id")
         found = (architectures == architecture_id).nonzero().squeeze(1).tolist()
         if not found:
-            raise ValueError(f"no architecture has the id {architecture_id}: use 0 to {int(architectures.max())}")
+            raise UserError(f"no architecture has the id {architecture_id}: use 0 to {int(architectures.max())}")
         return found
 
     def get_num_hidden_neurons_from_architecture_id(self, architecture_id: int) -> Tensor:
@@ -414,7 +414,7 @@ def _distinct(activations: Sequence[Activation]) -> tuple[list[nn.Module], list[
         modules.setdefault(key, one if isinstance(one, nn.Module) else _Function(one))
     for key, users in Counter(keys).items():
         if users > 1 and list(modules[key].parameters()):
-            raise ValueError(f"{users} networks would share the parameters of {modules[key]}: give each its own copy")
+            raise UserError(f"{users} networks would share the parameters of {modules[key]}: give each its own copy")
     numbers = {key: number for number, key in enumerate(modules)}
     return list(modules.values()), [numbers[key] for key in keys]
 
@@ -422,9 +422,9 @@ def _distinct(activations: Sequence[Activation]) -> tuple[list[nn.Module], list[
 def _activation_key(activation: Activation) -> Hashable:
     """Equal for one and the same object, and for modules of torch that hold nothing but what they print."""
     if isinstance(activation, type) or not callable(activation):
-        raise TypeError(f"an activation is a module or a function, such as nn.Tanh(), got {activation!r}")
+        raise WrongType(f"an activation is a module or a function, such as nn.Tanh(), got {activation!r}")
     if isinstance(activation, _MIXING_ACTIVATIONS):
-        raise ValueError(f"{activation} would mix the networks: use an activation that treats each element alone")
+        raise UserError(f"{activation} would mix the networks: use an activation that treats each element alone")
     known = type(activation).__module__ == nn.ReLU.__module__ or type(activation) is nn.Identity
     stateless = known and isinstance(activation, nn.Module) and not list(activation.parameters())
     return repr(activation) if stateless else id(activation)
@@ -433,17 +433,17 @@ def _activation_key(activation: Activation) -> Hashable:
 def _unique_activations(activations: Sequence[nn.Module | str]) -> list[nn.Module]:
     """The activations of `ParallelMLPs`, with names turned into modules."""
     if isinstance(activations, str) or not len(activations):
-        raise ValueError(f'activations must be a list of one or more, such as ["relu"], got {activations!r}')
+        raise UserError(f'activations must be a list of one or more, such as ["relu"], got {activations!r}')
     modules = []
     for given in activations:
         if isinstance(given, str) and given not in ACTIVATIONS:
-            raise ValueError(f"activations are {', '.join(ACTIVATIONS)}; got {given!r}{nearest(given, ACTIVATIONS)}")
+            raise UserError(f"activations are {', '.join(ACTIVATIONS)}; got {given!r}{nearest(given, ACTIVATIONS)}")
         modules.append(ACTIVATIONS[given]() if isinstance(given, str) else given)
         if not isinstance(modules[-1], nn.Module):
-            raise TypeError(f'an activation is a module or a name, such as nn.ReLU() or "relu", got {given!r}')
+            raise WrongType(f'an activation is a module or a name, such as nn.ReLU() or "relu", got {given!r}')
     kind, count = Counter(type(module).__name__ for module in modules).most_common(1)[0]
     if count > 1:
-        raise ValueError(f"activations must be of different types, got {count} of {kind}: raise repetitions instead")
+        raise UserError(f"activations must be of different types, got {count} of {kind}: raise repetitions instead")
     return modules
 
 
@@ -456,20 +456,14 @@ def _target_rows(loss_func: object, preds: Tensor, target: Tensor) -> Tensor:
     if target.shape == (batch,) and not target.is_floating_point() and not isinstance(loss_func, _VALUE_LOSSES):
         return target.long().repeat_interleave(models)
     wanted = f"values [{batch}, {outputs}] or, for classification, whole class indices [{batch}]"
-    raise ValueError(f"preds {list(preds.shape)} need {wanted}, got {list(target.shape)} of {target.dtype}")
+    raise UserError(f"preds {list(preds.shape)} need {wanted}, got {list(target.shape)} of {target.dtype}")
 
 
 def _checked_hidden(hidden: Widths) -> list[tuple[int, ...]]:
     for i, sizes in enumerate(hidden):
         if not isinstance(sizes, tuple | list) or not sizes:
-            raise ValueError(f"hidden[{i}] must be a tuple of one or more widths, such as (8,), got {sizes!r}")
-    return [tuple(_at_least_one(f"hidden[{i}]", size) for size in sizes) for i, sizes in enumerate(hidden)]
-
-
-def _at_least_one(name: str, value: int) -> int:
-    if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    return int(value)
+            raise UserError(f"hidden[{i}] must be a tuple of one or more widths, such as (8,), got {sizes!r}")
+    return [tuple(whole(f"hidden[{i}]", size, 1) for size in sizes) for i, sizes in enumerate(hidden)]
 
 
 def _gradient(parameter: Tensor) -> Tensor:

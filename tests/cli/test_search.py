@@ -2,6 +2,7 @@
 
 import csv
 import json
+import platform
 import re
 import shutil
 import signal
@@ -145,7 +146,7 @@ ALTERED = {
     "search.seeds is missing": lambda s: s["search"].pop("seeds"),
     "search.recipes is missing": lambda s: s["search"].pop("recipes"),
     "search.seed must be a whole number": lambda s: s["search"].update(seed=None),
-    "search.budget must be above zero": lambda s: s["search"].update(budget=0),
+    "search.budget must be a number of seconds above zero": lambda s: s["search"].update(budget=0),
     "result.score must be an object": lambda s: s["result"].update(score=None),
     "result.score.bootstraps is missing": lambda s: s["result"]["score"].pop("bootstraps"),
     "data.missing must be a list; got None": lambda s: s["data"].update(missing=None),
@@ -235,6 +236,20 @@ def test_the_demo_needs_no_file_and_ends_with_the_path_of_its_report(tmp_path, c
     assert (tmp_path / last).name == "report.html"
     assert (tmp_path / last).is_file()
     assert "benign" in result.stdout
+
+
+def test_a_user_says_what_a_column_is_and_a_repetition_knows(place, call, tmp_path):
+    names, columns = iris_columns()
+    code = [k % 4 for k in range(len(columns[0]))]
+    write(tmp_path / "coded.csv", [*names, "code"], [*columns, code])
+    flags = ("--target", "species", "--kind", "code=category", "--recipes", 1, "--seeds", 1, "--epochs", 1)
+    said = call(tmp_path, "search", "coded.csv", *flags, "--out", "run").stdout
+    assert "code: category, as asked" in said
+    assert json.loads((tmp_path / "run/settings.json").read_text())["data"]["kinds"] == ["code=category"]
+    again = call(tmp_path, "search", "--repeat", "run", "--check").stdout
+    assert "the same: every byte" in again
+    wrong = call(tmp_path, "search", "coded.csv", "--target", "species", "--kind", "code", "--dry-run", code=2).stderr
+    assert "--kind must be a column and its kind, as in zip=category; got 'code'" in wrong
 
 
 # ---- predictions ----
@@ -327,7 +342,7 @@ def test_what_kill_leaves_does_not_look_like_a_run(place):
     process.kill()
     process.communicate(timeout=20)
     assert not (place / "dead").exists()
-    assert [file.name for file in place.glob(".dead*/*")] == ["running.json"]
+    assert [file.name for file in place.glob(".dead*/*")] == [f"running-{platform.node()}.lock"]
     with run_folder.RunFolder(place / "dead", "data") as folder:
         assert [file.name for file in place.glob(".dead*")] == [folder.path.name], "the next run has removed it"
     with pytest.raises(FileNotFoundError, match="no folder"):

@@ -17,7 +17,7 @@ from torch.utils.data import TensorDataset
 
 from shoal.parallel import checkpoint, payload
 from shoal.parallel.job import Job
-from shoal.parallel.models import own_network
+from shoal.parallel.networks import own_network
 from shoal.parallel.tables import Source, load, load_table
 from shoal.parallel.training import check_fit
 
@@ -89,7 +89,7 @@ def test_one_number_a_row_is_scored_and_predicted_as_one_output(tmp_path, call):
         ("sums.csv", "summed", "mse", "must return one row of outputs a row; for 2 rows it returns"),
         ("signs.csv", "pair", "cross_entropy", "must return one tensor for the loss 'cross_entropy'; it returns a tup"),
         ("signs.csv", "lazy", "mse", "the size of '0.weight' is not known before the model has seen rows"),
-        ("signs.csv", "nothing", "mse", "the model has no parameter that could be trained"),
+        ("signs.csv", "nothing", "mse", "the model has no parameter that can be trained"),
     ],
 )
 def test_a_network_that_does_not_fit_the_table(file, net, loss, sentence, tmp_path, call):
@@ -234,7 +234,7 @@ def test_a_folder_for_checkpoints_may_have_any_name(tmp_path):
     assert checkpoint.kept(mine) == f"there is no checkpoint in {mine} yet"
     checkpoint.save(mine, {})
     assert checkpoint.kept(mine) == f"the last good checkpoint is {mine / 'checkpoint.pt'}"
-    checkpoint.save(checkpoint.passing_place(passing), {})
+    checkpoint.save(checkpoint.temporary_place(passing), {})
     assert (
         checkpoint.kept(passing) == checkpoint.kept(None) == "no checkpoint is kept, since no folder was given for it"
     )

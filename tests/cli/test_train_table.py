@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from shoal.parallel.models import own_network
+from shoal.parallel.networks import own_network
 from shoal.parallel.tables import Source, load, load_table
 
 NETWORK = """

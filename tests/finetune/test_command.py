@@ -221,7 +221,7 @@ def test_a_killed_worker_is_replaced_and_the_weights_are_the_same(place, shared_
     os.kill(children(process.pid)[0], signal.SIGKILL)
     out, err = process.communicate(timeout=90)
     assert process.returncode == 0, out + err
-    assert "starting again from the last checkpoint with 2 workers" in out
+    assert "restarting from the last checkpoint with 2 workers" in out
     assert_same(place / "hurt", shared_out)
     assert not (place / "hurt" / "checkpoints").exists()
 

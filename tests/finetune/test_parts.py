@@ -14,7 +14,7 @@ import pytest
 from support.finetune import ROWS
 
 from shoal.finetune import checkpoints, models, place, session, texts, tokens
-from shoal.finetune.settings import Settings
+from shoal.finetune.options import FinetuneOptions
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -207,12 +207,17 @@ def test_a_folder_in_which_nothing_came_to_pass_goes_again(tmp_path):
 def test_a_changed_model_is_another_run(tmp_path, tiny):
     shutil.copytree(tiny, tmp_path / "model")
     found = texts.Texts("a.csv", ("a",), [("x",), ("y",)], 2)
-    marks = [session.fingerprint(Settings(model="model"), found, tmp_path / "model")]
-    marks.append(session.fingerprint(Settings(model="model", workers=2, eval_every=3), found, tmp_path / "model"))
+    marks = [session.fingerprint(FinetuneOptions(model="model"), found, tmp_path / "model")]
+    others = FinetuneOptions(model="model", workers=2, eval_every=3)
+    marks.append(session.fingerprint(others, found, tmp_path / "model"))
     assert marks[0] == marks[1], "who computes is not what is computed"
+    assert marks[0].keys() - {"data", "start"} == {
+        "columns", "model", "epochs", "batch_size", "learning_rate", "schedule", "warmup", "weight_decay", "dropout",
+        "context", "lora", "test", "seed",
+    }, "runs on disk could not go on"  # fmt: skip
     config = (tmp_path / "model" / "config.json").read_text()
     (tmp_path / "model" / "config.json").write_text(config.replace("gelu_pytorch_tanh", "relu"))
-    assert session.fingerprint(Settings(model="model"), found, tmp_path / "model") != marks[0]
+    assert session.fingerprint(FinetuneOptions(model="model"), found, tmp_path / "model") != marks[0]
 
 
 # ---- bad input, on the command line ----
@@ -286,7 +291,7 @@ def test_the_screen_shows_texts_as_they_are(capsys):
 
 def test_sigterm_is_heard_where_ctrl_c_is_ignored():
     """As in a command that a script has put into the background."""
-    from shoal.progress import interruptible
+    from shoal.interrupts import interruptible
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -296,7 +301,7 @@ def test_sigterm_is_heard_where_ctrl_c_is_ignored():
             os.kill(os.getpid(), signal.SIGINT)
             assert not interrupt.requested
             os.kill(os.getpid(), signal.SIGTERM)
-            assert interrupt.requested
+            assert interrupt.requested == "SIGTERM"
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), signal.SIGTERM)
     finally:

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from support.finetune import ROWS, worker
 
 from shoal.finetune import checkpoints, models, place, session, tokens
-from shoal.finetune.settings import Settings
+from shoal.finetune.options import FinetuneOptions
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not o
 # ---- the trainer ----
 
 
-def plain_steps(start: Path, settings: Settings, count: int) -> tuple[dict[str, np.ndarray], list[float]]:
+def plain_steps(start: Path, settings: FinetuneOptions, count: int) -> tuple[dict[str, np.ndarray], list[float]]:
     """The same training by hand: AdamW, warm-up and linear decay, gradients cut at a norm of 1."""
     model, tokenizer = models.load_model(start), models.load_tokenizer(start)
     data = tokens.encode(ROWS[:14], tokenizer, 48)
@@ -58,7 +58,7 @@ def plain_steps(start: Path, settings: Settings, count: int) -> tuple[dict[str, 
 
 def test_it_trains_as_plain_pytorch_does(tmp_path, tiny):
     line = worker(tmp_path / "run", tiny, warmup=0.34)
-    expected, losses = plain_steps(tiny, Settings(learning_rate=3e-3), 6)
+    expected, losses = plain_steps(tiny, FinetuneOptions(learning_rate=3e-3), 6)
     got = load_file(tmp_path / "run" / "model" / "model.safetensors")
     for name in got:
         assert np.linalg.norm(got[name] - expected[name]) <= 1e-5 * np.linalg.norm(expected[name]), name

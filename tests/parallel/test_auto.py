@@ -1,4 +1,4 @@
-"""What `auto` measures, what it chooses, and what that may cost: steps are counted, on a clock of their own."""
+"""Strategy `auto`: what it measures, what it chooses, and how long that takes on a clock that the tests control."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from support.parallel_cases import data, network
 from shoal.parallel import auto
 from shoal.parallel.auto import Candidate, _pick, choose
 from shoal.parallel.job import Job
+from shoal.parallel.strategies import TABLE
 
 
 def test_another_way_than_the_plain_loop_is_chosen_only_where_it_is_clearly_faster():
@@ -22,27 +23,29 @@ def test_another_way_than_the_plain_loop_is_chosen_only_where_it_is_clearly_fast
 
 
 class Counted:
-    """Real steps, each of which takes a given time on a clock of its own; set-up takes as long as a plain step."""
+    """Real training steps on a simulated clock; making an updater takes a third of a plain step."""
 
     def __init__(self, monkeypatch, **seconds: float) -> None:
         self.seconds, self.now, self.steps = seconds, 0.0, 0
-        make = auto.make_strategy
+        for name in ("blas", "allreduce", "serial"):
+            monkeypatch.setattr(TABLE[name], "updater", self._counted(TABLE[name].updater), raising=False)
+        monkeypatch.setattr(auto, "thread_count", lambda: 4)
 
+    def _counted(self, make):
         def counted(job, *arguments):
             self.now += self.seconds["blas"] / 3
-            strategy = make(job, *arguments)
-            take = strategy.round
+            updater = make(job, *arguments)
+            take = updater.round
 
             def step(*given):
                 self.now += self.seconds[job.strategy]
                 self.steps += 1
                 return take(*given)
 
-            strategy.round = step
-            return strategy
+            updater.round = step
+            return updater
 
-        monkeypatch.setattr(auto, "make_strategy", counted)
-        monkeypatch.setattr(auto, "thread_count", lambda: 4)
+        return counted
 
     def choose(self, steps: int, kind: str = "plain") -> tuple[str, str]:
         notes: list[dict] = []
@@ -84,15 +87,15 @@ def test_what_is_not_measured_has_all_threads_where_a_step_is_large_enough(monke
 
 
 def test_the_time_of_imports_is_not_taken_from_that_of_measuring(monkeypatch):
-    """The first look at a network in a process takes a second: as long as many steps."""
+    """The first trial of a network in a process takes a second, as long as many steps."""
     counted = Counted(monkeypatch, blas=0.002, allreduce=0.001, serial=0.006)
-    look = auto._may_be_shared
+    look = auto._can_share_batches
 
     def slow(*given):
         counted.now += 1.35
         return look(*given)
 
-    monkeypatch.setattr(auto, "_may_be_shared", slow)
+    monkeypatch.setattr(auto, "_can_share_batches", slow)
     assert counted.choose(10_000)[0] == "allreduce"
 
 
@@ -105,7 +108,7 @@ def test_auto_stays_with_the_plain_loop_where_others_are_slower(monkeypatch):
 
 @pytest.mark.parametrize(("kind", "chosen"), [("plain", "allreduce"), ("random", "blas"), ("stateful", "blas")])
 def test_auto_measures_only_what_ends_alike_but_for_rounding(kind, chosen, monkeypatch):
-    """With dropout or batch normalisation, workers that share a batch would draw and normalise otherwise."""
+    """With dropout or batch normalisation, workers that share a batch compute something else than the plain loop."""
     counted = Counted(monkeypatch, blas=0.002, allreduce=0.001, serial=0.006)
     strategy, note = counted.choose(5_000, kind)
     assert strategy == chosen

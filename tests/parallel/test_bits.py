@@ -1,4 +1,4 @@
-"""Exact means exact: the same bits for any number of workers and threads, where BLAS starts with several threads."""
+"""Exact mode gives the same bits for any number of workers and threads, also where BLAS starts with several."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal import parallel
-from shoal.parallel.feed import to_device
 from shoal.parallel.job import Job
+from shoal.parallel.loader import to_device
 from shoal.parallel.threads import blas_threads
 
 SUPPORT = Path(__file__).parent.parent / "support"
@@ -25,7 +25,7 @@ THREADS = {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "3", "OMP_WAIT_POLICY": "P
 
 
 def test_threads_end_with_the_bits_of_one_worker_and_no_product_has_more_than_one_thread():
-    """In a process of its own: conftest.py gives BLAS one thread here, and then a new thread cannot have more."""
+    """In a process of its own: conftest.py gives BLAS one thread here, and new threads inherit that limit."""
     env = {**os.environ, **THREADS, "MKL_VERBOSE": "1", "PYTHONPATH": str(SUPPORT.parent)}
     done = subprocess.run([sys.executable, SUPPORT / "parallel_bits.py"], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -38,7 +38,7 @@ def test_threads_end_with_the_bits_of_one_worker_and_no_product_has_more_than_on
 
 
 def rank_jobs(workers: int) -> dict:
-    """Shards of 1 to 7 rows, of which the smallest start where a row of 30 numbers ends."""
+    """Jobs with shards of 1 to 7 rows; rows of 30 numbers make some shards start at unaligned addresses."""
     small = {"rows": 83, "features": 30, "hidden": [7], "norm": False, "dropout": 0.0}
     settings = {"strategy": "allreduce", "exact": True, "epochs": 2}
     return {
@@ -53,7 +53,7 @@ def rank_jobs(workers: int) -> dict:
 
 @pytest.mark.parametrize("launcher", ["processes", "mpi"])
 def test_ranks_with_any_number_of_threads_end_with_the_bits_of_one_worker(launcher, tmp_path):
-    """On Intel, older instructions are asked for: with these a product also depends on where its rows lie."""
+    """With SSE4.2, which this asks MKL for, a matrix product also depends on the addresses of its operands."""
     teams = {workers: rank_jobs(workers) for workers in ((2, 3, 5) if launcher == "processes" else (2, 3))}
     results = run_ranks(tmp_path, launcher, teams, **THREADS, MKL_ENABLE_INSTRUCTIONS="SSE4_2")
     for workers, jobs in results.items():
@@ -82,7 +82,7 @@ def test_rows_and_weights_lie_where_a_new_tensor_would_have_them():
 
 
 class Fatal(Dataset):
-    """Rows of which one, fetched in the second epoch, kills the worker that wants it; once."""
+    """A data set that kills the worker that loads its 90th row, in the second epoch; once."""
 
     def __init__(self, flag: Path) -> None:
         self.rows, self.flag, self.left = case_data(WIDE), str(flag), 90
@@ -121,7 +121,7 @@ def test_folds_are_exact_for_any_number_of_workers():
 
 
 class Mixed(nn.Module):
-    """Some weights have twice the digits of others."""
+    """Weights in single and double precision."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -15,8 +15,8 @@ from torch import nn
 from shoal import parallel
 from shoal.parallel.groups import Alone
 from shoal.parallel.job import Job
-from shoal.parallel.sums import combine, cover, shares
-from shoal.parallel.training import _over_threads
+from shoal.parallel.training import run_threads
+from shoal.parallel.tree_sum import combine, cover, shares
 
 KINDS = ("plain", "random", "stateful")
 WORKERS = (2, 3, 4, 8)
@@ -83,7 +83,7 @@ def test_threads_give_the_same_bits(workers, kind, exact_alone):
 
 @pytest.mark.parametrize("launcher", ["processes", "mpi"])
 def test_processes_and_ranks_give_the_same_bits_or_are_close(launcher, exact_alone, plain, tmp_path):
-    """All in one test: starting ranks takes longer than all that they do."""
+    """All in one test, since starting ranks takes longer than their work."""
     exact = {workers: exact_jobs(launcher, workers) for workers in WORKERS}
     close = {workers: CLOSE_MODES.get((launcher, workers), {}) for workers in WORKERS}
     results = run_ranks(tmp_path, launcher, {workers: exact[workers] | close[workers] for workers in WORKERS})
@@ -140,20 +140,20 @@ def local_sgd(workers: int) -> nn.Module:
 
 
 def test_batches_are_counted_alike_where_a_worker_has_no_rows_in_the_last_one():
-    """Running means without momentum are divided by that count. The last batch has 3 rows: one shard of two or more."""
+    """The last batch has 3 rows, enough for one shard only, and running means without momentum depend on the count."""
     job = Job(**SETTINGS, strategy="allreduce", exact=True, blas_threads=1, backend="processes", workers=3)
     ends = []
     for workers in (1, 3):
         model = network("stateful")
         model[2].momentum, model[3] = None, nn.Identity()
-        _over_threads(replace(job, workers=workers), model, data(), None, lambda content: None)
+        run_threads(replace(job, workers=workers), model, data(), None, lambda content: None)
         ends.append(model)
     assert ends[0][2].num_batches_tracked == 20
     assert same_bits(*ends)
 
 
 class Odd(nn.Module):
-    """Gradients that are one tensor for two parameters, or one number for many; and twice the usual digits."""
+    """Gradients that two parameters share, or that repeat one number; in double precision."""
 
     def __init__(self):
         super().__init__()
@@ -205,7 +205,7 @@ def test_threads_without_exactness_are_close_too(plain):
 
 
 def by_hand(workers: int, every: int | str, epochs: int) -> nn.Module:
-    """Local SGD as one would write it: copies of the model that train alone, and a mean now and then."""
+    """Local SGD by hand: copies of the model are trained separately, and averaged now and then."""
     rows = data()
     X, y = rows.tensors
     models = [network() for _ in range(workers)]
@@ -261,7 +261,7 @@ def test_an_asynchronous_server_with_one_worker_is_the_plain_loop_and_never_stal
 
 
 def test_folds_are_separate_fits_on_the_rest_of_the_rows():
-    from shoal.parallel.feed import epoch_order
+    from shoal.parallel.loader import epoch_order
 
     result = parallel.fit(network(), data(), strategy="kfold", backend="threads", workers=2, folds=4, **SETTINGS)
     assert len(result.folds) == 4

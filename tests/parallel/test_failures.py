@@ -15,11 +15,11 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from shoal import parallel
-from shoal.parallel import checkpoint, watch
+from shoal.parallel import checkpoint, external
 from shoal.parallel.divergence import Guard
-from shoal.parallel.groups import Meeting, Threads
+from shoal.parallel.groups import Rendezvous, Threads
 from shoal.parallel.job import Job
-from shoal.parallel.models import make_model
+from shoal.parallel.networks import make_model
 from shoal.parallel.worker import Worker
 
 TOO_FAST = {**SETTINGS, "optimizer": "sgd", "learning_rate": 1e6}
@@ -67,7 +67,7 @@ def test_an_outlier_is_no_divergence_and_neither_are_large_targets():
 @pytest.mark.parametrize("way", [{"strategy": "serial"}, {"strategy": "local_sgd", "backend": "threads", "workers": 2}])
 @pytest.mark.parametrize("valid", [None, data(40, 2)], ids=["train", "valid"])
 def test_a_run_does_not_end_with_an_absurd_loss(way, valid):
-    """Two steps are fewer than three in a row; with validation rows, one step is enough to see it."""
+    """After two steps, fewer than the three in a row of the rule; with validation rows, after one."""
     job = {**TOO_FAST, "batch_size": 131 // way.get("workers", 1) + 1, "epochs": 2 if valid is None else 1, **way}
     said = r"step 2 \(epoch 2\): the loss is" if valid is None else r"step 1 \(epoch 1\): the validation loss is"
     with pytest.raises(parallel.Diverged, match=said + r" .*e\+\d+ \(the first was 1"):
@@ -84,7 +84,7 @@ def test_validation_rows_that_hold_nan_are_named_as_the_cause():
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_no_checkpoint_is_written_after_an_absurd_loss_and_the_first_loss_is_kept(tmp_path, workers):
-    """A linear network: its losses are absurd from the second step on, and stay finite."""
+    """The losses of this linear network are absurd from the second step on, but finite."""
     way = {"strategy": "local_sgd", "average_every": 1, "workers": workers, "backend": "threads", "batch_size": 16}
     job = {**TOO_FAST, **way, "checkpoint": str(tmp_path), "checkpoint_every": 1}
     job["optimizer"] = lambda parameters: torch.optim.SGD(parameters, 1e12)
@@ -113,15 +113,15 @@ def test_rows_that_hold_nan_are_named_as_the_cause():
 
 @pytest.mark.parametrize("row", range(0, 131, 26))
 def test_rows_that_hold_nan_are_named_by_all_workers_that_share_a_batch(row):
-    """Each of two workers, whoever is heard first."""
+    """Each of the two workers names the rows."""
     X, y = data().tensors
     X[row, 3] = float("nan")
     job = Job(**SETTINGS, strategy="allreduce", exact=True, blas_threads=1, backend="processes", workers=2)
-    meeting, said = Meeting(2, 60.0), []
+    rendezvous, said = Rendezvous(2, 60.0), []
 
     def work(rank: int) -> None:
         try:
-            Worker(job, Threads(meeting, rank), network(), TensorDataset(X, y), None, lambda content: None).run()
+            Worker(job, Threads(rendezvous, rank), network(), TensorDataset(X, y), None, lambda content: None).run()
         except parallel.Diverged as error:
             said.append("its rows hold NaN or infinity; fill or drop these" in str(error))
 
@@ -142,7 +142,7 @@ def test_a_server_that_has_no_rows_names_both_causes():
 
 
 class Poisoned(torch.optim.SGD):
-    """Weights become infinite in the last step of the third epoch: no loss of that epoch shows it."""
+    """A weight becomes infinite in the last step of the third epoch, after all of its losses."""
 
     taken = 0
 
@@ -182,7 +182,7 @@ def test_workers_that_diverge_end_the_command_once_without_a_restart(tmp_path, c
 
 @pytest.fixture
 def torchrun(monkeypatch):
-    """The environment of rank 0 of one, with its store."""
+    """The environment variables and the store of a torchrun with one rank."""
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     told = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_MAX_RESTARTS": "2"}  # fmt: skip
@@ -190,7 +190,7 @@ def torchrun(monkeypatch):
     def attempt(number: int) -> None:
         for name, value in {**told, "TORCHELASTIC_RESTART_COUNT": str(number)}.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(watch, "RUNS", itertools.count())  # a new process
+        monkeypatch.setattr(external, "RUNS", itertools.count())  # a new process
 
     attempt.store = store  # type: ignore[attr-defined] # it lives as long as the agent
     return attempt
@@ -198,29 +198,29 @@ def torchrun(monkeypatch):
 
 def test_torchrun_does_not_train_again_what_has_diverged(torchrun):
     torchrun(0)
-    first = watch.Watched("torchrun")
+    first = external.ExternalRank("torchrun")
     first.store()
-    first._judge(OSError("the disk is full"))
-    assert not first._has_diverged()
-    first._judge(parallel.Diverged("the loss is nan"))
+    first.remember(OSError("the disk is full"))
+    assert not first.has_diverged()
+    first.remember(parallel.Diverged("the loss is nan"))
     torchrun(1)
-    code = "from shoal.parallel.watch import Watched; Watched('torchrun').store(); print('started again')"
+    code = "from shoal.parallel.external import ExternalRank; ExternalRank('torchrun').store(); print('started again')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "not started again, for training has diverged" in done.stderr
+    assert "not restarted, since training has diverged" in done.stderr
     assert not done.stdout
 
 
 def test_what_is_said_of_a_lost_worker_depends_on_who_can_start_again(torchrun):
     torchrun(1)
-    assert watch.Watched("torchrun", "place")._what_next() == (
-        "torchrun starts them again (restart 2 of 2), from the last checkpoint"
+    assert external.ExternalRank("torchrun", "place").next_step() == (
+        "torchrun restarts them (restart 2 of 2) from the last checkpoint"
     )
-    assert "from the beginning" in watch.Watched("torchrun")._what_next()
+    assert "from the beginning" in external.ExternalRank("torchrun").next_step()
     torchrun(2)
-    assert watch.Watched("torchrun", "place")._what_next() == (
-        "the same command goes on from the last checkpoint in place; torchrun --max-restarts 3 does so by itself"
+    assert external.ExternalRank("torchrun", "place").next_step() == (
+        "the same command resumes from the last checkpoint in place; torchrun --max-restarts 3 does so by itself"
     )
-    assert watch.Watched("mpi", str(Path("a") / "b"))._what_next() == (
-        "the same command goes on from the last checkpoint in a/b"
+    assert external.ExternalRank("mpi", str(Path("a") / "b")).next_step() == (
+        "the same command resumes from the last checkpoint in a/b"
     )

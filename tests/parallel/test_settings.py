@@ -1,4 +1,4 @@
-"""What users give to shoal.parallel, and what they are told: settings, models, data, the train command."""
+"""Settings, models and data that users give to shoal.parallel and `shoal train`, and the messages they get."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from torch.utils.data import Dataset, TensorDataset
 
 from shoal import parallel
 from shoal.parallel import environment
-from shoal.parallel.data import load_data
-from shoal.parallel.feed import Feed, ahead, epoch_order
-from shoal.parallel.job import Job, threads_per_worker
-from shoal.parallel.models import make_model
+from shoal.parallel.datasets import load_data
+from shoal.parallel.job import Job
+from shoal.parallel.loader import Loader, epoch_order, prefetch
+from shoal.parallel.networks import make_model
 from shoal.parallel.randomness import OwnGenerator
+from shoal.parallel.threads import threads_per_worker
 
 # ---- settings ----
 
@@ -44,9 +45,9 @@ from shoal.parallel.randomness import OwnGenerator
         ({"strategy": "data+tensor", "workers": 3}, r"an even number of workers, or mesh="),
         ({"strategy": "data+tensor", "workers": 4, "mesh": (3, 2)}, r"mesh must multiply to the 4 workers; got 3 x 2"),
         ({"learning_rate": float("inf")}, r"learning_rate must be a positive number .*; got inf"),
-        ({"momentum": -3.0}, r"momentum must be a number of at least 0; got -3.0"),
+        ({"momentum": -3.0}, r"momentum must be a number of at least 0 .*; got -3.0"),
         ({"mesh": (2,), "strategy": "data+tensor", "workers": 2}, r"mesh must be two whole numbers"),
-        ({"device": "cuda:x"}, r"the number of a device is whole"),
+        ({"device": "cuda:x"}, r"the number in device must be whole"),
         ({"average_every": "month", "strategy": "local_sgd"}, r"average_every must be a whole number .*; got 'month'"),
     ],
 )
@@ -98,7 +99,7 @@ def test_no_rows_and_no_map_style_data_are_refused():
         parallel.fit(network(), TensorDataset(torch.zeros(0, 12), torch.zeros(0)), strategy="serial")
     with pytest.raises(TypeError, match="train_set must be a map-style data set"):
         parallel.fit(network(), iter([1]), strategy="serial")
-    with pytest.raises(ValueError, match="has 2 rows, fewer than there are workers"):
+    with pytest.raises(ValueError, match="needs at least 3 rows, one for each worker or fold; train_set has 2 rows"):
         parallel.fit(network(), data(2), strategy="local_sgd", backend="threads", workers=3)
 
 
@@ -139,7 +140,7 @@ def test_launchers_are_found_in_the_environment(monkeypatch):
 
 
 class Squares(Dataset):
-    """Rows made when asked for, with inputs of two parts."""
+    """Rows computed on access, with inputs of two parts."""
 
     def __len__(self):
         return 90
@@ -178,7 +179,7 @@ def test_any_module_any_map_style_data_any_loss_any_optimizer():
 
 
 class Shifted(TensorDataset):
-    """A data set of tensors that does something to them, at random."""
+    """A TensorDataset that changes its rows at random."""
 
     def __getitem__(self, row):
         inputs, target = super().__getitem__(row)
@@ -309,7 +310,7 @@ def test_rows_are_fetched_ahead_and_errors_come_through():
             yield k
         raise RuntimeError("no more")
 
-    stream = ahead(numbers())
+    stream = prefetch(numbers())
     assert next(stream) == 0
     import time
 
@@ -325,7 +326,7 @@ def test_an_order_is_a_permutation_that_depends_on_seed_and_epoch():
     orders = [epoch_order(50, seed, epoch, True) for seed in (0, 1) for epoch in (0, 1)]
     assert all(sorted(order.tolist()) == list(range(50)) for order in orders)
     assert len({tuple(order.tolist()) for order in orders}) == 4
-    assert Feed(data(), torch.device("cpu")).take(orders[0][:3])[0].shape == (3, 12)
+    assert Loader(data(), torch.device("cpu")).take(orders[0][:3])[0].shape == (3, 12)
 
 
 # ---- networks and data by name ----
@@ -367,7 +368,7 @@ def test_data_by_name():
 
 @pytest.fixture
 def train(monkeypatch, capsys):
-    """As `shoal train` does it, in this process: without the seconds that torch takes to load."""
+    """Runs `shoal train` in this process, which saves the seconds that torch takes to load."""
     from shoal.cli import main
 
     def trained(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -462,7 +463,7 @@ def test_one_worker_that_is_asked_for_computes_what_more_would(tmp_path):
 
 @pytest.mark.parametrize("way", [{"strategy": "serial"}, {"strategy": "allreduce", "workers": 2, "exact": True}])
 def test_targets_that_torch_ignores_are_left_out(way):
-    """Also where no row of a shard counts: such rows may hold anything, and nothing is learned from them."""
+    """Also where a shard has only such rows: their inputs do not change the weights."""
     X, y = data(64).tensors
     y[8:64] = -100
     job = {**SETTINGS, **way, "backend": "threads", "shuffle": False}

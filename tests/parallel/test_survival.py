@@ -1,4 +1,4 @@
-"""Workers that die, stop or fail; runs that are resumed. They end as if nothing had happened, or say what did."""
+"""Workers that are killed, stopped or fail; heartbeats; resumed runs, which end with the undisturbed weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.parallel_trap import Trap
 
 from shoal import parallel
 from shoal.parallel import checkpoint
-from shoal.parallel.lifeline import Hub, Line
+from shoal.parallel.heartbeat import Heartbeat, Monitor
 
 EXACT = {**SETTINGS, "strategy": "allreduce", "exact": True}
 
@@ -56,7 +56,7 @@ def test_a_lost_worker_is_noticed_and_the_run_ends_with_the_same_weights(backend
     )  # fmt: skip
     assert (tmp_path / "sprung").exists(), "the trap did not spring: the test tests nothing"
     assert torch.equal(flat(result.model), flat(undisturbed))
-    assert "starting again from the last checkpoint" in told(notes)
+    assert "restarting from the last checkpoint" in told(notes)
     assert f"with {1 if fewer else 2} worker" in told(notes)
     assert time.monotonic() - begun < 100
     assert result.metrics["workers"] == (1 if fewer else 2)
@@ -67,7 +67,7 @@ def test_losses_without_end_are_given_up(tmp_path):
         def spring(self) -> None:
             os._exit(3)
 
-    with pytest.raises(parallel.WorkerLost, match=r"worker \d ended with exit code 3; started again 0 times"):
+    with pytest.raises(parallel.WorkerLost, match=r"worker \d ended with exit code 3; restarted 0 times"):
         parallel.fit(network(), Deadly(tmp_path / "x", ""), backend="processes", workers=2, restarts=0, **EXACT)
 
 
@@ -115,43 +115,43 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-# ---- the line ----
+# ---- heartbeats ----
 
 
-def test_the_hub_notices_silence_and_broken_lines_and_refuses_strangers():
-    hub = Hub(patience=1.5)
+def test_the_monitor_notices_silence_and_broken_connections_and_refuses_strangers():
+    monitor = Monitor(patience=1.5)
     ended: list[str] = []
-    line = Line(hub.address, 5, ended.append)
+    heartbeat = Heartbeat(monitor.address, 5, ended.append)
     try:
-        quiet = socket.create_connection(("127.0.0.1", int(hub.address.split(":")[1])))
-        quiet.sendall((json.dumps({"token": hub.token, "rank": 3, "pid": 1, "host": "elsewhere"}) + "\n").encode())
-        stranger = socket.create_connection(("127.0.0.1", int(hub.address.split(":")[1])))
+        quiet = socket.create_connection(("127.0.0.1", int(monitor.address.split(":")[1])))
+        quiet.sendall((json.dumps({"token": monitor.token, "rank": 3, "pid": 1, "host": "elsewhere"}) + "\n").encode())
+        stranger = socket.create_connection(("127.0.0.1", int(monitor.address.split(":")[1])))
         stranger.sendall((json.dumps({"token": "guess", "rank": 4, "pid": 1, "host": "elsewhere"}) + "\n").encode())
-        line.tell("progress", share=0.5)
-        events = [hub.events.get(timeout=10) for _ in range(4)]
+        heartbeat.tell("progress", share=0.5)
+        events = [monitor.events.get(timeout=10) for _ in range(4)]
         kinds = {(event.kind, event.rank) for event in events}
-        assert kinds == {("here", 3), ("here", 5), ("progress", 5), ("lost", 3)}
+        assert kinds == {("connected", 3), ("connected", 5), ("progress", 5), ("lost", 3)}
         assert "silent" in next(event for event in events if event.kind == "lost").content["reason"]
-        hub.stop()
+        monitor.stop()
         deadline = time.monotonic() + 5
         while not ended and time.monotonic() < deadline:
             time.sleep(0.05)
         assert ended == [""]
         assert stranger.recv(10) == b""
     finally:
-        hub.close()
-        line.close()
+        monitor.close()
+        heartbeat.close()
         quiet.close()
         stranger.close()
 
 
-def test_a_closed_hub_leaves_no_thread_behind():
+def test_a_closed_monitor_leaves_no_thread_behind():
     before = set(threading.enumerate())
-    hub = Hub()
-    line = Line(hub.address, 0, lambda reason: None)
-    assert hub.events.get(timeout=10).kind == "here"
-    hub.close()
-    line.close()
+    monitor = Monitor()
+    heartbeat = Heartbeat(monitor.address, 0, lambda reason: None)
+    assert monitor.events.get(timeout=10).kind == "connected"
+    monitor.close()
+    heartbeat.close()
     deadline = time.monotonic() + 5
     while set(threading.enumerate()) - before and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -159,9 +159,9 @@ def test_a_closed_hub_leaves_no_thread_behind():
 
 
 def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
-    """A proxy between the two that swallows everything, as a pulled cable does: nothing is closed, nothing arrives."""
-    hub, ended = Hub(patience=3.0), []
-    _, port, token = hub.address.split(":")
+    """A proxy drops all messages, like an unplugged cable: connections stay open, nothing arrives."""
+    monitor, ended = Monitor(patience=3.0), []
+    _, port, token = monitor.address.split(":")
     server = socket.create_server(("127.0.0.1", 0))
     cut = threading.Event()
     ends: list[socket.socket] = []
@@ -180,22 +180,22 @@ def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
             threading.Thread(target=forward, args=pair, daemon=True).start()
 
     threading.Thread(target=proxy, daemon=True).start()
-    line = Line(f"127.0.0.1:{server.getsockname()[1]}:{token}", 1, ended.append)
+    heartbeat = Heartbeat(f"127.0.0.1:{server.getsockname()[1]}:{token}", 1, ended.append)
     try:
-        assert hub.events.get(timeout=10).kind == "here"
+        assert monitor.events.get(timeout=10).kind == "connected"
         time.sleep(2)
-        assert hub.events.empty()
+        assert monitor.events.empty()
         cut.set()
         begun = time.monotonic()
-        event = hub.events.get(timeout=10)
+        event = monitor.events.get(timeout=10)
         assert (event.kind, event.rank) == ("lost", 1)
         while not ended and time.monotonic() - begun < 12:
             time.sleep(0.1)
-        assert ended == ["nothing was heard from the others for 7 s"]
+        assert ended == ["no heartbeat for 7 s"]
         assert time.monotonic() - begun < 10
     finally:
-        hub.close()
-        line.close()
+        monitor.close()
+        heartbeat.close()
         server.close()
         for end in ends:
             end.close()
@@ -205,7 +205,7 @@ def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
 
 
 def test_a_run_can_be_resumed_anywhere_with_any_number_of_workers(tmp_path, undisturbed):
-    """Stopped in the middle of an epoch, again and again, each time with other workers: no row is lost or repeated."""
+    """Interrupted in the middle of several epochs, and resumed with other workers: no row is lost or repeated."""
 
     class Stop(Exception):
         pass
@@ -264,7 +264,7 @@ def test_a_run_that_goes_on_does_so_as_it_began(tmp_path):
     result = parallel.fit(network(), data(), strategy="auto", tell=notes.append, **job)
     assert result.metrics["strategy"] == "allreduce"
     assert result.metrics["exact"]
-    assert told(notes) == "going on from the checkpoint after 10 steps (epoch 3)"  # nothing was measured
+    assert told(notes) == "resuming from the checkpoint after 10 steps (epoch 3)"  # nothing was measured
     assert len(result.history) == job["epochs"]
 
 
@@ -277,7 +277,7 @@ def test_a_place_that_cannot_be_written_to_is_told_before_training(tmp_path):
 
 
 def test_a_checkpoint_is_whole_at_every_moment(tmp_path, monkeypatch):
-    """If writing fails half-way, the one before is still there."""
+    """If writing fails, the checkpoint from before is still there."""
     checkpoint.save(tmp_path, {"fingerprint": {}, "what": 1})
 
     def half(content, file):
@@ -298,7 +298,7 @@ def test_a_checkpoint_is_whole_at_every_moment(tmp_path, monkeypatch):
 
 SCRIPT = """
 import sys, torch
-from support.parallel_cases import EXTRA, data, network
+from support.parallel_cases import data, network
 from support.parallel_trap import Trap
 from pathlib import Path
 from shoal import parallel
@@ -309,7 +309,7 @@ result = parallel.fit(network("random"), rows, strategy="allreduce", exact=True,
 import os
 if os.environ.get("RANK", os.environ.get("PMI_RANK")) == "0":
     torch.save(result.model.state_dict(), sys.argv[1])
-""".replace("EXTRA, ", "")
+"""
 
 
 def started(tmp_path: Path, prefix: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -330,7 +330,7 @@ def test_torchrun_restarts_go_on_from_the_checkpoint(tmp_path, undisturbed):
     done = started(tmp_path, torchrun(2), str(tmp_path / "sprung"), "SIGKILL")
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "sprung").exists()
-    assert re.search(r"going on from the checkpoint after [1-9]\d* steps", done.stdout), done.stdout
+    assert re.search(r"resuming from the checkpoint after [1-9]\d* steps", done.stdout), done.stdout
     assert torch.equal(flat(torch.load(tmp_path / "out.pt", weights_only=True)), flat(undisturbed))
 
 
@@ -342,7 +342,7 @@ def test_a_stopped_rank_under_mpiexec_ends_the_run_which_then_goes_on(tmp_path, 
     done = started(tmp_path, prefix, str(tmp_path / "sprung"), "SIGSTOP")
     assert time.monotonic() - begun < 60
     assert done.returncode != 0
-    said = r"error: worker \d (has been silent|is gone).*; the same command goes on from the last checkpoint in "
+    said = r"error: worker \d (has been silent|is gone).*; the same command resumes from the last checkpoint in "
     assert re.search(said, done.stderr), done.stderr[-2000:]
     done = started(tmp_path, prefix)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -357,16 +357,16 @@ def test_an_error_under_torchrun_is_shown_once(tmp_path):
 
 
 def test_the_first_rank_waits_for_those_who_are_a_little_later(monkeypatch):
-    from shoal.parallel.watch import Watched
+    from shoal.parallel.external import ExternalRank
 
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")):
         monkeypatch.setenv(name, value)
-    watched, broken = Watched("torchrun"), []
-    watched.hub = Hub()
-    watched.line = Line(watched.hub.address, 0)
-    late = Line(watched.hub.address, 1, broken.append)
+    member, broken = ExternalRank("torchrun"), []
+    member.monitor = Monitor()
+    member.heartbeat = Heartbeat(member.monitor.address, 0)
+    late = Heartbeat(member.monitor.address, 1, broken.append)
     threading.Timer(0.4, lambda: (late.tell("done"), late.close())).start()
-    watched.__exit__(None, None, None)
+    member.finish()
     time.sleep(0.1)
-    assert broken == [], "its line broke before it was done"
-    assert watched.hub.ended == {0, 1}
+    assert broken == [], "its connection broke before it was done"
+    assert member.monitor.ended == {0, 1}

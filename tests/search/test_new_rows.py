@@ -44,13 +44,14 @@ def place(tmp_path_factory):
     """A run of the command line in `run`, and its model alone in `alone`."""
     from shoal.cli.search import _complete
     from shoal.cli.search_session import Request, Session
+    from shoal.search.options import SearchOptions
+    from shoal.tables.options import DataOptions
 
     folder = tmp_path_factory.mktemp("rows")
     houses().to_csv(folder / "houses.csv", sep=";", index=False)
-    request = Request(
-        folder / "houses.csv", False, None, None, ("unknown", "-1.0"), "price", ("owner",), "regression", None, 2,
-        "halving", 2, None, 1, 5, True, 0, 1,
-    )  # fmt: skip
+    reading = DataOptions(missing=("unknown", "-1.0"), target="price", drop=("owner",))
+    options = SearchOptions(task="regression", recipes=2, folds=2, seeds=1, epochs=5, threads=1)
+    request = Request(folder / "houses.csv", False, reading, options)
     assert Session(_complete(request), None).run(folder / "run", False)
     shutil.copytree(folder / "run" / "model", folder / "alone")
     return folder
@@ -181,3 +182,24 @@ def test_a_new_fit_forgets_how_the_old_file_was_read(place):
     assert not np.isnan(found).any()
     assert not hasattr(model, "_reading")
     assert not hasattr(model, "feature_names_in_")
+
+
+def test_fit_takes_a_list_of_dicts_as_predict_does():
+    rows = [{"size": float(k), "colour": "red" if k % 2 else "blue"} for k in range(40)]
+    y = [k % 2 for k in range(40)]
+    one = ShoalClassifier(recipes=3, seeds=1, epochs=20, cv=2).fit(rows, y)
+    columns = {name: [row[name] for row in rows] for name in ("size", "colour")}
+    other = ShoalClassifier(recipes=3, seeds=1, epochs=20, cv=2).fit(columns, y)
+    assert one.predict_proba(rows).tolist() == other.predict_proba(columns).tolist()
+    assert one.score(rows, y) == 1.0
+
+
+def test_kinds_say_what_a_column_is():
+    codes = [float(k % 3) for k in range(60)]
+    X, y = {"code": codes, "size": [float(k) for k in range(60)]}, [int(k % 3 == 1) for k in range(60)]
+    guessed = ShoalClassifier(recipes=2, seeds=1, epochs=2, cv=2).fit(X, y)
+    told = ShoalClassifier(recipes=2, seeds=1, epochs=2, cv=2, kinds={"code": "category"}).fit(X, y)
+    kinds = [{column.name: column.kind for column in model.schema_.columns} for model in (guessed, told)]
+    assert kinds == [{"code": "number", "size": "number"}, {"code": "category", "size": "number"}]
+    with pytest.raises(ValueError, match="did you mean 'code'"):
+        ShoalClassifier(recipes=1, kinds={"cod": "category"}).fit(X, y)

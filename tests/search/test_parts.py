@@ -2,9 +2,6 @@
 
 import json
 import os
-import platform
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -90,44 +87,6 @@ def test_a_run_that_fails_leaves_no_folder(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError), run_folder.RunFolder(None, "data"):
         raise RuntimeError
     assert os.listdir() == []
-
-
-def left_behind(folder, name, content):
-    path = folder / name
-    path.mkdir()
-    (path / "weights").write_text("x")
-    if content is not None:
-        (path / "running.json").write_text(content if isinstance(content, str) else json.dumps(content))
-    return path
-
-
-def test_only_what_dead_processes_of_that_name_have_left_is_removed(tmp_path):
-    here = platform.node()
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    gone = process.pid
-    dead = left_behind(tmp_path, f".run.{gone}.part", {"pid": gone, "host": here})
-    ours = left_behind(tmp_path, f".run.{os.getpid()}.part", {"pid": os.getpid(), "host": here})  # a number used again
-    kept = [
-        left_behind(tmp_path, f".run.{os.getppid()}.part", {"pid": os.getppid(), "host": here}),  # alive
-        left_behind(tmp_path, f".run.{gone}-2.part", {"pid": gone, "host": "another"}),
-        left_behind(tmp_path, f".run.{gone}-3.part", None),
-        left_behind(tmp_path, f".run.{gone}-4.part", "{"),
-        left_behind(tmp_path, f".run-1.{gone}.part", {"pid": gone, "host": here}),  # another name
-        left_behind(tmp_path, f"run.{gone}.part", {"pid": gone, "host": here}),
-    ]
-    with (
-        run_folder.RunFolder(tmp_path / "run", "data") as first,
-        run_folder.RunFolder(tmp_path / "run", "data") as second,
-    ):
-        assert not dead.exists()
-        assert first.path == ours, "made anew"
-        assert not (ours / "weights").exists()
-        assert all((path / "weights").exists() for path in kept)
-        assert first.path != second.path
-        assert second.finish() == tmp_path / "run"
-    assert os.listdir(tmp_path / "run") == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["run", *(path.name for path in kept)])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from shoal.finetune import rank, texts
-from shoal.finetune.settings import Settings, make_plan
+from shoal.finetune.options import FinetuneOptions
+from shoal.finetune.plan import make_plan
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -28,7 +29,7 @@ def problems() -> list[dict[str, str]]:
 ROWS = [f"statement:\n{row['statement'][:60]}\n\nsolution:\n{row['solution'][:60]}" for row in problems()[:17]]
 
 
-class Line:
+class Heartbeat:
     """Where a worker says how it goes; nobody listens."""
 
     def __init__(self) -> None:
@@ -39,17 +40,18 @@ class Line:
         self.told.append(content)
 
 
-def worker(run: Path, start: Path, **changes: Any) -> Line:
+def worker(run: Path, start: Path, **changes: Any) -> Heartbeat:
     """The whole program of one worker, in this process."""
-    settings = Settings(**{"model": str(start), "epochs": 2, "batch_size": 5, "context": 48, "learning_rate": 3e-3,
-                           "samples": 0, "device": "cpu", "columns": ("a", "b"), **changes})  # fmt: skip
+    usual: dict[str, Any] = {"model": str(start), "epochs": 2, "batch_size": 5, "context": 48, "learning_rate": 3e-3,
+                             "samples": 0, "device": "cpu", "columns": ("a", "b")}  # fmt: skip
+    settings = FinetuneOptions(**{**usual, **changes})
     folder = run.parent / f"{run.name}-payload"
     for path in (run, folder):
         path.mkdir(parents=True, exist_ok=True)
     make_plan(settings, run, start, 14).write(folder)
     (folder / rank.TEXTS).write_text(json.dumps({"train": ROWS[:14], "test": ROWS[14:], "prompts": []}))
-    line = Line()
+    heartbeat = Heartbeat()
     if changes.get("save_every") == 99:  # stop as soon as there is something to save
-        line.paused.set()
-    rank.work(folder, 0, line)
-    return line
+        heartbeat.paused.set()
+    rank.work(folder, 0, heartbeat)
+    return heartbeat

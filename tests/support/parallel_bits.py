@@ -1,4 +1,4 @@
-"""Exact training over threads, of many sorts, against one worker: run by test_parallel_bits.py in a process of its own.
+"""Exact training over threads, in many variants, against one worker: test_bits.py runs this in a process of its own.
 
 There BLAS starts with three threads, as on a computer with three cores; the other tests give it one.
 """
@@ -25,7 +25,7 @@ JOBS = st.fixed_dictionaries({
     "momentum": st.sampled_from([0.0, 0.9]),
     "shards": st.sampled_from([5, 8]),
 })  # fmt: skip
-CREWS = st.one_of(
+WORKERS = st.one_of(
     st.fixed_dictionaries({"backend": st.just("threads"), "workers": st.integers(1, 5)}),
     st.fixed_dictionaries({"backend": st.just("processes"), "workers": st.just(1), "blas_threads": st.integers(1, 4)}),
 )
@@ -37,25 +37,25 @@ THREE, TWO = {"backend": "threads", "workers": 3}, {"backend": "processes", "wor
 few = settings(max_examples=25, derandomize=True, deadline=None, database=None)
 
 
-def trained(case, job, crew, epochs=2, **more):
+def trained(case, job, workers, epochs=2, **more):
     """The weights, in bits."""
-    result = parallel.fit(case_network(case), case_data(case), **{**ALWAYS, **job, **crew, **more, "epochs": epochs})
+    result = parallel.fit(case_network(case), case_data(case), **{**ALWAYS, **job, **workers, **more, "epochs": epochs})
     return flat(result.model)
 
 
 @few
-@given(CASES, JOBS, CREWS)
+@given(CASES, JOBS, WORKERS)
 @example(WIDE, SEVEN, THREE)
 @example(WIDE, TEN, TWO)
-def any_crew_ends_with_the_bits_of_one_worker(case, job, crew):
-    assert torch.equal(trained(case, job, crew), trained(case, job, {"backend": "threads", "workers": 1}))
+def any_workers_end_with_the_bits_of_one_worker(case, job, workers):
+    assert torch.equal(trained(case, job, workers), trained(case, job, {"backend": "threads", "workers": 1}))
 
 
 @few
-@given(CASES, JOBS, CREWS, CREWS, st.integers(1, 3))
+@given(CASES, JOBS, WORKERS, WORKERS, st.integers(1, 3))
 @example(WIDE, SEVEN, {"backend": "threads", "workers": 1}, THREE, 1)
 @example(WIDE, TEN, TWO, {"backend": "threads", "workers": 1}, 2)
-def a_run_goes_on_with_another_crew_to_the_same_bits(case, job, first, second, every):
+def a_run_goes_on_with_other_workers_to_the_same_bits(case, job, first, second, every):
     with tempfile.TemporaryDirectory() as folder:
         trained(case, job, first, 1, checkpoint=folder, checkpoint_every=every)
         resumed = trained(case, job, second, 2, checkpoint=folder)
@@ -64,5 +64,5 @@ def a_run_goes_on_with_another_crew_to_the_same_bits(case, job, first, second, e
 
 if __name__ == "__main__":
     torch.set_num_threads(1)  # of this thread: whatever has more is a thread that was started without being told
-    any_crew_ends_with_the_bits_of_one_worker()
-    a_run_goes_on_with_another_crew_to_the_same_bits()
+    any_workers_end_with_the_bits_of_one_worker()
+    a_run_goes_on_with_other_workers_to_the_same_bits()

@@ -44,7 +44,7 @@ def case_data(case: dict[str, Any]) -> TensorDataset:
 
 
 def case_network(case: dict[str, Any]) -> nn.Sequential:
-    """Of any widths, with batch normalisation and dropout where the case has them."""
+    """A network with the widths, batch normalisation and dropout of the case."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for before, width in itertools.pairwise([case["features"], *case["hidden"]]):
@@ -54,13 +54,13 @@ def case_network(case: dict[str, Any]) -> nn.Sequential:
 
 
 def order_of(rows: int, seed: int, epoch: int) -> torch.Tensor:
-    from shoal.parallel.feed import epoch_order
+    from shoal.parallel.loader import epoch_order
 
     return epoch_order(rows, seed, epoch, True)
 
 
 def plain_loop(model: nn.Module, rows: TensorDataset, epochs: int, learning_rate: float = 0.01, seed: int = 0) -> None:
-    """The oracle: what anybody would write by hand, on the same batches."""
+    """The oracle: the training loop by hand, on the same batches."""
     optimizer = torch.optim.Adam(model.parameters(), learning_rate)
     X, y = rows.tensors
     for epoch in range(epochs):
@@ -88,7 +88,7 @@ Jobs = dict[str, dict[str, Any]]
 
 
 def run_ranks(folder: Path, launcher: str, teams: dict[int, Jobs], **more: str) -> dict[int, dict[str, dict[str, Any]]]:
-    """Train jobs in teams of so many ranks, one team after the other; what they found, by size and job."""
+    """Train jobs with several numbers of ranks, one after the other; results by number of ranks and job."""
     (folder / "teams.json").write_text(json.dumps(teams))
     program = [sys.executable, str(Path(__file__).with_name("parallel_ranks.py")), str(folder)]
     tests = str(Path(__file__).parent.parent)
@@ -110,7 +110,7 @@ def run_ranks(folder: Path, launcher: str, teams: dict[int, Jobs], **more: str) 
 
 
 def _first_error(said: str) -> str:
-    """What one rank says; those that only lost a peer say less."""
+    """The error of one rank; not of those that only lost their connection to it."""
     errors = said.split("Traceback")[1:]
     own = [error for error in errors if "closed by peer" not in error]
     return (own or errors or [said])[0][-3000:]

@@ -1,4 +1,4 @@
-"""The ranks of the tests: teams of several sizes, one after the other, each with its jobs; the weights are saved.
+"""The ranks that tests start: teams of several sizes, one after the other, train their jobs and save the weights.
 
 Importing torch takes longer than the work. So MPI starts as many ranks as the largest team needs, and the first of them
 are the smaller teams; without MPI this process imports everything once and forks the ranks of every team.

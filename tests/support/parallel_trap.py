@@ -12,7 +12,7 @@ from support.parallel_cases import ROWS, data
 
 
 class Trap(Dataset):
-    """Rows that do something once: when a given row is fetched for the so-manieth time by the worker that has it."""
+    """Rows that do something once: when a worker loads its n-th row, for n = `fetches`."""
 
     def __init__(self, flag: Path, action: str, fetches: int = 60) -> None:
         self.rows, self.flag, self.action, self.left = data(), str(flag), action, fetches

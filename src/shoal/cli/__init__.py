@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from typing import Annotated, NoReturn
 
 import typer
@@ -15,9 +16,11 @@ from shoal.cli.export import export
 from shoal.cli.finetune import FINETUNE_EXAMPLES, GENERATE_EXAMPLES, finetune, generate
 from shoal.cli.search import PREDICT_EXAMPLES, SEARCH_EXAMPLES, predict, search
 from shoal.cli.train import TRAIN_EXAMPLES, train
+from shoal.errors import UserError
+from shoal.interrupts import sigterm_is_interrupt
 from shoal.progress import count_from_process_start
 
-INTERRUPTED = 130  # exit code
+WRONG, BUG, INTERRUPTED = 2, 70, 130  # exit codes
 
 app = typer.Typer(
     help="Train thousands of neural networks as one.",
@@ -66,12 +69,13 @@ def info() -> None:
 
 
 def main() -> None:
-    """Entry point: errors that a user can mend end in one sentence and exit code 2, Ctrl-C in exit code 130."""
+    """Entry point. What a user can mend ends in one sentence and exit code 2, Ctrl-C in 130, a bug of ours in 70."""
     early.loaded()
     if early.is_command():
         count_from_process_start()
     try:
-        code = app(standalone_mode=False)
+        with sigterm_is_interrupt():
+            code = app(standalone_mode=False)
         if code == INTERRUPTED:  # typer has turned Ctrl-C into it, without a word
             raise KeyboardInterrupt
     except (KeyboardInterrupt, typer.Abort):
@@ -80,16 +84,28 @@ def main() -> None:
     except BrokenPipeError:  # somebody reads only the first lines of what we print
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (ValueError, TypeError, OSError, ModuleNotFoundError, MemoryError) as error:
-        _fail(str(error), 2)
+    except (UserError, OSError, MemoryError) as error:  # the last two: a full disk, no permission, a table too large
+        _fail(str(error) or type(error).__name__, WRONG)
     except Exception as error:
-        if not hasattr(error, "format_message"):  # those of typer have it: a flag that is not there, no number, ...
-            raise
-        message, code = error.format_message().rstrip("."), getattr(error, "exit_code", 2)
+        _explain(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: Exception) -> NoReturn:
+    """Errors of typer (a flag that is not there, no number, ...), of the user's own code, and of ours."""
+    from shoal.cli import bugs
+
+    if hasattr(error, "format_message"):  # those of typer have it
+        message, code = error.format_message().rstrip("."), getattr(error, "exit_code", WRONG)
         if not message:  # the help was asked for, by giving nothing
             sys.exit(code)
         _fail(f"{message} (--help tells more)", code)
-    sys.exit(code if isinstance(code, int) else 0)
+    place = bugs.own_code(error)
+    if place is None:
+        print(f"error: {bugs.report(error)}", file=sys.stderr)
+        sys.exit(BUG)
+    traceback.print_exception(error)
+    _fail(f"code of your own failed: {bugs.describe(error)} ({place})", WRONG)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -6,19 +6,22 @@ Libraries are imported inside the functions, so that `shoal --help` does not wai
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.progress import Screen, interruptible, steady_output
+from shoal.cli.parameters import given, with_options
+from shoal.errors import MissingPackage, UserError
+from shoal.finetune.options import FinetuneOptions, WritingOptions
+from shoal.interrupts import interruptible
+from shoal.progress import Screen, steady_output
 
 if TYPE_CHECKING:
     from shoal.finetune.session import Ready
-    from shoal.finetune.settings import Settings
     from shoal.finetune.texts import Texts
 
 FINETUNE_EXAMPLES = """Examples:
@@ -37,53 +40,19 @@ shoal generate shoal-runs/problems-tiny-1 '{DEMO_PHRASE}'
 
 shoal generate letters-run "Dear Sir" --temperature 0.8 --samples 3"""
 
-DEMO = {"epochs": 8, "batch_size": 8, "learning_rate": 3e-3, "dropout": 0.0}
+DEMO: dict[str, Any] = {"model": "tiny", "epochs": 8, "batch_size": 8, "learning_rate": 3e-3, "dropout": 0.0}
 DEMO_COLUMNS = ("statement", "solution")
 NEEDED = ("torch", "cloudpickle", "transformers", "tokenizers", "accelerate")
 
 
+@with_options(moved={"restarts": "header"})
 def finetune(
+    command_line: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="CSV, TSV (also gzipped) or Parquet file with texts.")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(help="Columns that make up a text, in order: a,b,c. (default: all)")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="A folder, a name on the hub, or tiny: a small GPT-2 with random weights. (default: gpt2)"),
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the texts. (default: 3)")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Texts in a step, over all workers. (default: 8)")] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option("--learning-rate", "--lr", help="Size of the steps. (default: 5e-5)")
-    ] = None,
-    schedule: Annotated[
-        str, typer.Option(help="How the rate falls after the warm-up: linear, cosine, constant.")
-    ] = "linear",
-    warmup: Annotated[float, typer.Option(help="Share of the steps in which the rate grows.")] = 0.05,
-    weight_decay: Annotated[float, typer.Option(help="Pulls weights towards zero.")] = 0.01,
-    dropout: Annotated[float | None, typer.Option(help="Share of units left out. (default: as the model says)")] = None,
-    context: Annotated[
-        int | None, typer.Option(help="Tokens of a text, at most; longer ones are cut. (default: what the model can)")
-    ] = None,
-    lora: Annotated[int, typer.Option(help="Train small matrices of this rank, not the whole model; 0: all.")] = 0,
-    test: Annotated[float, typer.Option(help="Share of the texts kept for testing.")] = 0.1,
-    workers: Annotated[int, typer.Option(help="Processes that share each batch.")] = 1,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="Threads of each worker. (default: cores / workers)")] = None,
-    eval_every: Annotated[int | None, typer.Option(help="Steps between two tests. (default: 20 tests in all)")] = None,
-    log_every: Annotated[
-        int | None, typer.Option(help="Steps between two records. (default: every step, to 1,000)")
-    ] = None,
-    save_every: Annotated[
-        int | None, typer.Option(help="Steps between two checkpoints. (default: one a minute)")
-    ] = None,
-    samples: Annotated[int, typer.Option(help="Test rows to let the model write, before and after.")] = 3,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write event files for TensorBoard.")] = False,
+    *,
+    settings: FinetuneOptions,
     sep: Annotated[str | None, typer.Option("--sep", help="Separator of the columns. (default: guessed)")] = None,
     header: Annotated[bool, typer.Option("--header/--no-header", help="Whether the first line holds names.")] = True,
-    restarts: Annotated[int, typer.Option(help="How often to start again when a worker is lost.")] = 3,
-    timeout: Annotated[float, typer.Option(help="Seconds that a worker may wait for a slower one.")] = 600.0,
-    seed: Annotated[int, typer.Option(help="Seed of all that is drawn at random.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results. (default: ./shoal-runs/<file>-<model>-<n>)")
     ] = None,
@@ -98,35 +67,20 @@ def finetune(
     Ctrl-C saves a checkpoint; the same command goes on from there, also after the power failed.
     The results are one folder: report.html, metrics.jsonl, samples.json, settings.json and model/.
     """
-    _need_libraries(tensorboard, lora)
-    from shoal.finetune.settings import Settings
-
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
-    if demo and (file is not None or columns or model):
-        raise ValueError("--demo brings its own texts and model; leave out the file, --columns and --model")
+    _need_libraries(settings.tensorboard, settings.lora)
+    typed = given(command_line)
+    if demo and (file is not None or not typed.keys().isdisjoint(("columns", "model"))):
+        raise UserError("--demo brings its own texts and model; leave out the file, --columns and --model")
     if not demo and file is None:
-        raise ValueError("give the file with texts, as in 'shoal finetune texts.csv --columns a,b', or try --demo")
-    chosen = {
-        "model": model,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "dropout": dropout,
-    }
-    left_open: dict[str, Any] = {**DEMO, "model": "tiny"} if demo else {}
-    settings = Settings(
-        schedule=schedule, warmup=warmup, weight_decay=weight_decay, context=context, lora=lora, test=test,
-        workers=workers, device=device, threads=threads, eval_every=eval_every, log_every=log_every,
-        save_every=save_every, samples=samples, tensorboard=tensorboard, restarts=restarts, timeout=timeout, seed=seed,
-        **{**left_open, **{name: value for name, value in chosen.items() if value is not None}},
-    )  # fmt: skip
+        raise UserError("give the file with texts, as in 'shoal finetune texts.csv --columns a,b', or try --demo")
     _refuse_launchers()
     if demo:
+        settings = replace(settings, **{name: value for name, value in DEMO.items() if name not in typed})
         with as_file(files("shoal.finetune").joinpath("problems.csv")) as path:
             found = _read(path, DEMO_COLUMNS, None, True)
     else:
         assert file is not None
-        found = _read(file, tuple(columns or ()), sep, header)
+        found = _read(file, settings.columns, sep, header)
     Session(settings, found, out, fresh, demo).run(dry_run)
 
 
@@ -141,26 +95,24 @@ def _need_libraries(tensorboard: bool, lora: int) -> None:
 
     lacking = [name for name in NEEDED if find_spec(name) is None]
     if lacking:
-        raise ModuleNotFoundError(f"shoal finetune needs {', '.join(lacking)}: pip install 'shoal[llm]'")
+        raise MissingPackage(f"shoal finetune needs {', '.join(lacking)}: pip install 'shoal[llm]'")
     if tensorboard and find_spec("tensorboard") is None:
-        raise ModuleNotFoundError("--tensorboard needs one more library: pip install tensorboard")
+        raise MissingPackage("--tensorboard needs one more library: pip install tensorboard")
     if lora and find_spec("peft") is None:
-        raise ModuleNotFoundError("--lora needs one more library: pip install peft")
+        raise MissingPackage("--lora needs one more library: pip install peft")
 
 
 def _refuse_launchers() -> None:
     from shoal.parallel.environment import launcher
 
     if launcher() is not None:
-        raise ValueError(
-            "shoal finetune starts its workers itself: call it without torchrun or mpiexec, with --workers"
-        )
+        raise UserError("shoal finetune starts its workers itself: call it without torchrun or mpiexec, with --workers")
 
 
 class Session:
     """One call of the command."""
 
-    def __init__(self, settings: Settings, found: Texts, out: Path | None, fresh: bool, demo: bool) -> None:
+    def __init__(self, settings: FinetuneOptions, found: Texts, out: Path | None, fresh: bool, demo: bool) -> None:
         self.settings, self.found, self.out, self.fresh = settings, found, out, fresh
         self.demo = demo
         self.screen = Screen(_line)
@@ -202,12 +154,13 @@ class Session:
             say("  | ...")
 
     def _say_plan(self, ready: Ready) -> None:
-        from shoal.parallel.job import threads_per_worker
+        from shoal.finetune.plan import job_of
+        from shoal.parallel.threads import threads_per_worker
         from shoal.report.shell.words import count
 
         say, plan, settings = self.screen.say, ready.plan, self.settings
         say(f"{count(len(ready.train), 'text')} to train on, {len(ready.test):,} to test with")
-        threads = threads_per_worker(settings.job())
+        threads = threads_per_worker(job_of(settings))
         who = f"{count(settings.workers, 'worker')} with {count(threads, 'thread')}"
         small = f", LoRA of rank {settings.lora}" if settings.lora else ""
         say(f"{settings.model}: {ready.parameters / 1e6:.3g} million parameters{small}; {count(plan.steps, 'step')} "
@@ -225,17 +178,17 @@ class Session:
     def _train(self, ready: Ready) -> dict[str, Any]:
         """Until the end, or until a first Ctrl-C has been heard."""
         from shoal.finetune import session
-        from shoal.parallel.launch import in_words
+        from shoal.parallel.failures import as_user_errors
 
         told = False
-        with in_words(), interruptible() as interrupt, self.screen:
+        with as_user_errors(), interruptible() as interrupt, self.screen:
 
             def pause() -> bool:
                 nonlocal told
                 if interrupt.requested and not told:
                     told = True
                     self.screen.say("saving a checkpoint after this step, then ending; Ctrl-C again ends at once")
-                return interrupt.requested
+                return bool(interrupt.requested)
 
             return session.train(ready, lambda content: self._tell(ready, content), pause)
 
@@ -297,38 +250,24 @@ def _line(record: dict[str, Any]) -> str | None:
     return f"step {record['step']:,} (epoch {record.get('epoch') or 0:.2f}): test loss {record['eval_loss']:.3f}"
 
 
+@with_options()
 def generate(
     run: Annotated[Path, typer.Argument(help="Folder of a fine-tuning run, or of a model.")],
     text: Annotated[
         list[str],
         typer.Argument(help="The first column of a text, or the first ones; the model writes the next. -: read it."),
     ],
-    tokens: Annotated[int, typer.Option(help="Tokens to write, at most.")] = 256,
-    temperature: Annotated[float, typer.Option(help="0: the likeliest each time; higher: more surprising.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens that make up this share.")] = 0.95,
-    samples: Annotated[int, typer.Option(help="How many to write; more than one needs --temperature.")] = 1,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of what is drawn at random.")] = 0,
+    options: WritingOptions,
 ) -> None:
     """Let a fine-tuned model write. Only what it writes goes to the standard output."""
     _need_libraries(False, 0)
     from shoal.finetune.generating import Writer
-    from shoal.parallel.job import DEVICES, not_negative, one_of, whole
 
-    one_of("--device", device, DEVICES)
-    whole("--tokens", tokens, 1)
-    whole("--samples", samples, 1)
-    whole("--seed", seed, 0)
-    not_negative("--temperature", temperature)
-    if not 0 < top_p <= 1:
-        raise ValueError(f"--top-p must be above 0 and at most 1; got {top_p:g}")
-    if samples > 1 and temperature == 0:
-        raise ValueError(f"--samples {samples} would all be the same; give a --temperature above 0, such as 0.8")
     steady_output()
     read = [sys.stdin.read().rstrip("\n") if part == "-" else part for part in text]
-    given = [part.encode("utf-8", "replace").decode("utf-8") for part in read]  # without halves of signs
-    writer = Writer(run, device, lambda message: print(message, file=sys.stderr))
-    for number in range(samples):
+    begun = [part.encode("utf-8", "replace").decode("utf-8") for part in read]  # without halves of signs
+    writer = Writer(run, options.device, lambda message: print(message, file=sys.stderr))
+    for number in range(options.samples):
         if number:
             print("---")
-        print(writer.write(given, tokens, temperature, top_p, seed + number))
+        print(writer.write(begun, options.tokens, options.temperature, options.top_p, options.seed + number))

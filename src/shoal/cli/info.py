@@ -6,7 +6,7 @@ import importlib.util
 import os
 import platform
 
-from shoal.machine import available_memory, processor, size_text, thread_count
+from shoal.machine import available_memory, instruction_set, processor, size_text, thread_count
 
 
 def describe() -> dict[str, str]:
@@ -25,7 +25,7 @@ def describe() -> dict[str, str]:
         "processor": processor(),
         "threads": str(thread_count()),
         "memory": f"{size_text(available_memory())} may be used",
-        "instruction set": f"{_native.instruction_set()}{forced} (here: {', '.join(_native.instruction_sets())})",
+        "instruction set": f"{instruction_set()}{forced} (here: {', '.join(_native.instruction_sets())})",
         "engines": ", ".join(engines),
         "devices": ", ".join(_devices()),
         "numpy": importlib.metadata.version("numpy"),

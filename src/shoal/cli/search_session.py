@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.progress import sigterm_is_interrupt, started, steady_output
+from shoal.errors import MissingFile, UserError
+from shoal.interrupts import Interrupt, interruptible, sigterm_is_interrupt
+from shoal.progress import started, steady_output
 
 if TYPE_CHECKING:
     from shoal.runs.folder import RunFolder
-    from shoal.search.background import Stop
+    from shoal.search.options import SearchOptions
     from shoal.search.result import Earlier
     from shoal.search.screen import Screen
     from shoal.search.timing import Effort
+    from shoal.tables.options import DataOptions
     from shoal.tables.reading import Reading
     from shoal.tables.table import Table
     from shoal.tables.target import LabelledTable
@@ -29,32 +32,16 @@ LEAST_SHARE = 0.35  # of the budget that is left to the search, however long rea
 NOTES_SHOWN = 20
 INTERRUPTED = 130  # exit code
 FEWEST_ROWS = 20
-READING = ("sep", "header", "missing", "target", "drop")
-SEARCHING = ("task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs", "ensemble", "seed")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked of `shoal search`: what to read, what to search, and where to put it."""
+    """What the user asked of `shoal search`: what to read, and how to search."""
 
     file: Path | None
     demo: bool
-    sep: str | None
-    header: bool | None
-    missing: tuple[str, ...]
-    target: str | None
-    drop: tuple[str, ...]
-    task: str | None
-    budget: float | None
-    recipes: int | None
-    strategy: str
-    folds: int | None
-    scoring: str | None
-    seeds: int
-    epochs: int | None
-    ensemble: bool
-    seed: int
-    threads: int | None
+    reading: DataOptions
+    search: SearchOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +67,12 @@ def _read(request: Request) -> Source:
     if request.demo:
         return _demo()
     assert request.file is not None
-    assert request.target is not None
-    table, found = read_table(request.file, sep=request.sep, header=request.header, missing=request.missing)
+    reading = request.reading
+    assert reading.target is not None
+    table, found = read_table(request.file, sep=reading.sep, header=reading.header, missing=reading.missing)
     stem = request.file.name.split(".")[0] or "run"
     return Source(
-        request.file.name, stem, table, request.target, file_hash(request.file), found.describe(), found.header,
+        request.file.name, stem, table, reading.target, file_hash(request.file), found.describe(), found.header,
         found.separator, found.ambiguous(table),
     )  # fmt: skip
 
@@ -111,7 +99,7 @@ def _demo() -> Source:
 class _Watching:
     """Tells the screen how far the search is, and ends it when the user has asked for that."""
 
-    def __init__(self, screen: Screen, stop: Stop) -> None:
+    def __init__(self, screen: Screen, stop: Interrupt) -> None:
         self.screen, self.stop, self.note = screen, stop, screen.say
 
     def progress(self, progress: Any) -> bool:
@@ -122,7 +110,7 @@ class _Watching:
 class Session:
     """One run of `shoal search`, from the file to the folder with the results."""
 
-    stop: Stop
+    stop: Interrupt
     effort: Effort  # of the run to be repeated
 
     def __init__(
@@ -154,7 +142,7 @@ class Session:
         self.source = _read(self.request)
         self._check_budget()
         if self.earlier is not None and self.earlier["data"]["sha256"] != self.source.sha256:
-            raise ValueError(
+            raise UserError(
                 f"--repeat needs the data of the earlier run, and {self.source.name} of this scikit-learn is another"
             )
         self._understand()
@@ -168,7 +156,7 @@ class Session:
 
     def _check_budget(self) -> None:
         """A table that takes more than half of the budget to be read: say what is possible."""
-        self.budget = budget = None if self.earlier is not None else self.request.budget
+        self.budget = budget = None if self.earlier is not None else self.request.search.budget
         took = self.elapsed()
         if budget is None or took <= READING_SHARE * budget:
             return
@@ -188,11 +176,11 @@ class Session:
             return
         remedy = f"name its place: shoal search PLACE --repeat {self.settings}"
         if not file.exists():
-            raise FileNotFoundError(
+            raise MissingFile(
                 f"--repeat needs the data of the earlier run, and there is no file {file}; if it was moved, {remedy}"
             )
         if file.is_file() and file_hash(file) != self.earlier["data"]["sha256"]:
-            raise ValueError(
+            raise UserError(
                 f"--repeat needs the data of the earlier run, and {file} has changed since (another checksum); if "
                 f"there is an unchanged copy, {remedy}"
             )
@@ -210,13 +198,15 @@ class Session:
 
     def _understand(self) -> None:
         """Say what the data are taken for."""
-        from shoal.tables.schema import Schema
         from shoal.tables.target import find_target
 
         request, source = self.request, self.source
         ambiguous = source.ambiguous if self.earlier is None else ()  # then it was settled, and the name is exact
-        self.question = find_target(source.table, source.target, request.task, request.drop, ambiguous)
-        self.schema = Schema.of(self.question.X)
+        kinds = request.reading.kind_of_columns() or None
+        self.question = find_target(
+            source.table, source.target, request.search.task, request.reading.drop, ambiguous, kinds
+        )
+        self.schema = self.question.schema
         self._refuse_hopeless()
         self.notes = [*source.described, *self.question.notes]
         print(f"{source.name}: {source.described[0]}")
@@ -236,52 +226,47 @@ class Session:
         """Tables on which a search would say nothing, or that hold what is surely a mistake."""
         rows = len(self.question.y)
         if rows < FEWEST_ROWS:
-            raise ValueError(
+            raise UserError(
                 f"a search needs at least {FEWEST_ROWS} rows to be scored on; {self.source.name} has {rows}"
             )
         empty = [column.name for column in self.schema.columns if column.kind == "empty"]
         if empty:
             flags = " ".join(f"--drop '{name}'" for name in empty)
-            raise ValueError(f"column {empty[0]!r} is missing in every row; leave it out: {flags}")
+            raise UserError(f"column {empty[0]!r} is missing in every row; leave it out: {flags}")
 
     def _plan(self) -> None:
         """Say what will be done, and what it will take."""
-        from shoal.machine import available_memory, size_text, thread_count
-        from shoal.search.forecast import Wish, forecast
+        from shoal.machine import available_memory, size_text
+        from shoal.search.forecast import forecast
         from shoal.search.screen import clock
 
-        request = self.request
+        options = self.request.search
         if self.earlier is not None:
             print(f"plan: the earlier run again, {self._logged():,} recipes and seeds")
             return
-        wish = Wish(
-            request.budget, request.recipes or 0, request.strategy, request.folds, request.scoring, request.seeds,
-            request.epochs, request.seed, thread_count(request.threads),
-        )  # fmt: skip
-        plan = forecast(self.question, self.schema, wish)
-        amount = f"{plan.recipes:,} recipes" if request.budget is None else f"about {plan.recipes:,} recipes"
+        plan = forecast(self.question, self.schema, options)
+        amount = f"{plan.recipes:,} recipes" if options.budget is None else f"about {plan.recipes:,} recipes"
         print(
             f"plan: {amount} x {plan.folds} folds ({plan.cv}) = {plan.networks:,} networks, up to {plan.epochs} epochs"
         )
         takes = f"about {clock(plan.seconds)}"
         if self.budget is not None:
             takes = (
-                f"{clock(plan.seconds)}, as asked" if self.budget == request.budget else f"about {clock(self.budget)}"
+                f"{clock(plan.seconds)}, as asked" if self.budget == options.budget else f"about {clock(self.budget)}"
             )
-        print(f"  strategy: {request.strategy}; time: {takes}; memory: about {size_text(plan.memory)}")
+        print(f"  strategy: {options.strategy}; time: {takes}; memory: about {size_text(plan.memory)}")
         if plan.memory > available_memory():
             print(f"  note: only {size_text(available_memory())} of memory are free; use fewer --folds or rows")
 
     def _search(self, folder: RunFolder, keep: bool = True) -> None:
         """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
-        from shoal.search.background import two_step_interrupt
         from shoal.search.screen import Screen
         from shoal.search.timing import Clock
 
         self.reading = self.elapsed()
         self.clock = Clock(self.budget, self.begun, advised=self.advised)
         budget = None if self.budget is None else self.budget - self.reading
-        screen = Screen(self.request.scoring or _default_score(self.question), budget)
+        screen = Screen(self.request.search.scoring or _default_score(self.question), budget)
 
         def told() -> None:
             if screen.latest is None:  # nothing was trained yet: there is nothing to keep
@@ -290,7 +275,7 @@ class Session:
             screen.say("ending the search, keeping the best so far (Ctrl-C again quits at once)")
 
         try:
-            with two_step_interrupt(told) as self.stop, screen:
+            with interruptible(told) as self.stop, screen:
                 estimator = self._fit(screen)
                 if self.check and self.stop.requested:
                     raise KeyboardInterrupt
@@ -325,14 +310,12 @@ class Session:
         from shoal.errors import NothingTrained
         from shoal.search import background
         from shoal.search.estimators import ShoalClassifier, ShoalRegressor
+        from shoal.search.options import as_parameters
 
-        request, question = self.request, self.question
+        options, question = self.request.search, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
-        estimator = kind(
-            strategy=request.strategy, recipes=request.recipes or 1, budget=request.budget, cv=request.folds,
-            scoring=request.scoring, seeds=request.seeds, epochs=request.epochs, ensemble=request.ensemble,
-            n_jobs=request.threads, random_state=request.seed, callbacks=[_Watching(screen, self.stop)],
-        )  # fmt: skip
+        parameters = as_parameters(replace(options, recipes=options.recipes or 1))
+        estimator = kind(**parameters, kinds=question.kinds, callbacks=[_Watching(screen, self.stop)])
 
         def fit() -> Any:
             return estimator.fit_table(
@@ -359,7 +342,7 @@ class Session:
         from shoal.tables.reading import Reading
 
         source = self.source
-        return Reading(self.request.missing, tuple(source.table.names), source.header, source.separator)
+        return Reading(self.request.reading.missing, tuple(source.table.names), source.header, source.separator)
 
     def _save(self, path: Path, estimator: Any) -> dict[str, Any]:
         import shoal
@@ -368,9 +351,8 @@ class Session:
         from shoal.search import settings as run_settings
         from shoal.search.summary import Context, report_data
 
-        request = self.request
         context = Context(
-            self.source.name, self.question.target, self.notes, request.budget, self.elapsed(),
+            self.source.name, self.question.target, self.notes, self.request.search.budget, self.elapsed(),
             {"reading and planning": self.reading},
         )  # fmt: skip
         data = report_data(estimator, self.question.X, context)
@@ -385,17 +367,16 @@ class Session:
         from shoal.runs.versions import versions
 
         request, source, result = self.request, self.source, estimator.result_
-        asked = asdict(request)
         path = None if request.file is None else str(request.file.resolve())
         return {
             "created": data["created"],
             "versions": versions(),
             "data": {
                 "file": source.name, "path": path, "sha256": source.sha256, "demo": request.demo,
-                **{name: asked[name] for name in READING}, "sep": source.separator, "header": source.header,
+                **request.reading.as_dict(), "sep": source.separator, "header": source.header,
                 "target": self.question.target, "columns": source.table.names,
             },
-            "search": {name: asked[name] for name in SEARCHING} | {
+            "search": request.search.as_dict() | {
                 "task": self.question.kind, "seed": result.options.seed, "repeats": result.repeats,
                 "effort": result.effort.as_dict(),
             },

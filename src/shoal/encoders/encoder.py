@@ -19,6 +19,7 @@ from shoal.encoders.column import ColumnEncoder
 from shoal.encoders.numbers import NumberEncoder
 from shoal.encoders.registry import ENCODERS
 from shoal.encoders.scaling import NumberScaling, sorted_order
+from shoal.errors import UserError, WrongType
 from shoal.tables.kinds import Column
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
@@ -129,7 +130,7 @@ class Encoder:
                 block = matrix[:, at : at + part.width]
                 part.write_inputs(table.cells(name), block)
                 if name in self.schema.own_encoders and not np.isfinite(block).all():
-                    raise ValueError(f"inputs must be finite; {type(part).__name__} of column {name!r} gave others")
+                    raise UserError(f"inputs must be finite; {type(part).__name__} of column {name!r} gave others")
                 at += part.width
 
 
@@ -155,7 +156,7 @@ def _fit_column(column: Column, table: Table, weight: np.ndarray) -> ColumnEncod
         return ENCODERS[column.kind].fit(cells, weight)
     fitted = copy.deepcopy(column.encoder).fit(cells, weight)
     if not isinstance(fitted, ColumnEncoder):
-        raise TypeError(f"fit of {type(column.encoder).__name__} must return a ColumnEncoder; got {fitted!r}")
+        raise WrongType(f"fit of {type(column.encoder).__name__} must return a ColumnEncoder; got {fitted!r}")
     return fitted
 
 
@@ -192,7 +193,7 @@ def _number_matrix(columns: Mapping[str, ColumnEncoder], table: Table) -> np.nda
         if count:
             block = part.numbers(table.cells(name))
             if block.shape != (len(table), count):
-                raise ValueError(
+                raise UserError(
                     f"numbers of {type(part).__name__} must have the shape ({len(table)}, {count}), a column for each "
                     f"of its number_names; column {name!r} gave {block.shape}"
                 )
@@ -204,11 +205,9 @@ def _number_matrix(columns: Mapping[str, ColumnEncoder], table: Table) -> np.nda
 def _checked_weight(weight: np.ndarray, rows: int) -> np.ndarray:
     weight = np.asarray(weight, dtype=np.float64)
     if weight.shape != (rows,):
-        raise ValueError(f"weight must have one number per row, shape ({rows},); got shape {weight.shape}")
+        raise UserError(f"weight must have one number per row, shape ({rows},); got shape {weight.shape}")
     if not np.isfinite(weight).all() or (weight < 0).any() or not (weight > 0).any():
-        raise ValueError(
-            "weights must be finite, not negative and not all zero: give at least one row a weight above 0"
-        )
+        raise UserError("weights must be finite, not negative and not all zero: give at least one row a weight above 0")
     return weight
 
 
@@ -226,11 +225,11 @@ def _refuse_unknown(described: Mapping[str, Any], columns: Mapping[str, ColumnEn
     """Refuse what a file says of columns that are not there, or are of another kind."""
     for name in described["missing"]:
         if not getattr(columns.get(name), "missing", False):
-            raise ValueError(f"missing must name columns of numbers or dates; got {name!r}")
+            raise UserError(f"missing must name columns of numbers or dates; got {name!r}")
     for group in {encoder.group for encoder in ENCODERS.values() if encoder.group is not None}:
         for name in described.get(group, ()):
             if name not in columns or columns[name].group != group:
-                raise ValueError(f"{group} must name columns of that kind; got {name!r}")
+                raise UserError(f"{group} must name columns of that kind; got {name!r}")
 
 
 def arrays_under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -15,7 +15,9 @@ from typing import Protocol
 import numpy as np
 
 from shoal.engines.program import Assignment, Data, Log, Program, State
-from shoal.members import nearest
+from shoal.errors import MissingPackage, UserError
+from shoal.machine import instruction_set
+from shoal.validate import nearest, one_of
 
 Progress = Callable[[int], bool]  # told how many member-epochs are done; answers whether to stop
 
@@ -89,9 +91,11 @@ def get_engine(name: str, device: str = "cpu") -> Engine:
     if name == "auto":
         name = "native" if device == "cpu" else "grouped"
     if name not in REGISTRY:
-        raise ValueError(f"engine must be auto, {', '.join(REGISTRY)}; got {name!r}{nearest(name, REGISTRY)}")
+        raise UserError(f"engine must be auto, {', '.join(REGISTRY)}; got {name!r}{nearest(name, REGISTRY)}")
     if name == "native" and device != "cpu":
-        raise ValueError(f"the native engine runs on the cpu, not on {device!r}; use engine='grouped' or 'auto'")
+        raise UserError(f"the native engine runs on the cpu, not on {device!r}; use engine='grouped' or 'auto'")
+    if name == "native":
+        instruction_set()  # a name in SHOAL_ISA that this machine does not have
     if device != "cpu":
         _check_device(device)
     module, attribute = REGISTRY[name]
@@ -100,22 +104,20 @@ def get_engine(name: str, device: str = "cpu") -> Engine:
     except ModuleNotFoundError as missing:
         if missing.name != "torch":
             raise
-        raise ModuleNotFoundError(f"engine {name!r} needs PyTorch: pip install 'shoal[torch]'", name="torch") from None
+        raise MissingPackage(f"engine {name!r} needs PyTorch: pip install 'shoal[torch]'", name="torch") from None
     return engine
 
 
 def _check_device(device: str) -> None:
     """Raise unless PyTorch is there and has such a device."""
-    kind = str(device).partition(":")[0]
-    if kind not in DEVICES:
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}; got {device!r}{nearest(device, DEVICES)}")
+    kind = one_of("device", str(device).partition(":")[0], DEVICES)
     if importlib.util.find_spec("torch") is None:
-        raise ModuleNotFoundError(f"device {device!r} needs PyTorch: pip install 'shoal[torch]'", name="torch")
+        raise MissingPackage(f"device {device!r} needs PyTorch: pip install 'shoal[torch]'", name="torch")
     import torch
 
     there = torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()
     if not there:
-        raise ValueError(f"device {device!r} was asked for, but PyTorch finds none here; use device='cpu'")
+        raise UserError(f"device {device!r} was asked for, but PyTorch finds none here; use device='cpu'")
 
 
 def available_engines() -> dict[str, str]:

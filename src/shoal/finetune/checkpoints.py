@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+from shoal import atomic
 from shoal.finetune.place import CHECKPOINTS
 from shoal.machine import size_text
 
@@ -52,22 +52,14 @@ def _is_whole(path: Path) -> bool:
 def complete(path: Path) -> None:
     """Say that a checkpoint is whole, once it is on the disk."""
     files = [file for file in path.iterdir() if file.is_file() and file.name != COMPLETE]
-    for file in files:
-        with open(file, "rb") as opened:
-            os.fsync(opened.fileno())
+    atomic.sync_tree(path)
     write_json(path / COMPLETE, {file.name: file.stat().st_size for file in files})
 
 
 def write_json(path: Path, content: Any) -> None:
     """Whole or not at all."""
-    partial = path.with_suffix(".part")
     try:
-        with open(partial, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        atomic.write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     except OSError as error:
         raise cannot_write(path.parent, error) from None
 

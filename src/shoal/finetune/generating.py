@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shoal.errors import MissingFile, UserError
 from shoal.finetune import models, place, texts
 from shoal.finetune.rank import quiet
 from shoal.finetune.writing import go_on, room
-from shoal.members import nearest
+from shoal.validate import nearest
 
 
 class Writer:
@@ -34,7 +35,7 @@ class Writer:
     ) -> str:
         """What the model writes where the given columns end."""
         if len(given) > 1 and len(self.columns) < 2:
-            raise ValueError(f"give one text, in quotes if it has blanks; got {len(given)}")
+            raise UserError(f"give one text, in quotes if it has blanks; got {len(given)}")
         text = texts.prompt(self.columns, given)
         if self.model is None:
             self._load()
@@ -51,18 +52,18 @@ def _find(path: Path) -> tuple[Path, tuple[str, ...]]:
     """The folder of a model, and the columns of the texts it knows; none for a model of somebody else."""
     if not path.is_dir():
         if path.is_file():
-            raise ValueError(f"{path} is a file; give the folder of a run or of a model")
+            raise UserError(f"{path} is a file; give the folder of a run or of a model")
         beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
-        raise FileNotFoundError(f"there is no folder {path}{nearest(path.name, beside)}")
+        raise MissingFile(f"there is no folder {path}{nearest(path.name, beside)}")
     run = place.read(path)
     folder = path
     if run is not None:
         folder = path / place.MODEL
         if not folder.is_dir():
-            raise ValueError(f"the run in {path} has not come to its end; give its shoal finetune command again")
+            raise UserError(f"the run in {path} has not come to its end; give its shoal finetune command again")
     elif path.resolve().name == place.MODEL:
         run = place.read(path.resolve().parent)
     lacking = models.missing_files(folder)
     if lacking:
-        raise ValueError(f"{folder} is no model that can write: {', '.join(lacking)} missing")
+        raise UserError(f"{folder} is no model that can write: {', '.join(lacking)} missing")
     return folder, tuple(run["settings"]["columns"]) if run else ()

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shoal.members import nearest
+from shoal.errors import MissingFile, UserError
+from shoal.validate import nearest
 
 TINY = "tiny"  # the name of the model that needs no download
 CONFIG, TOKENIZER, WEIGHTS, INDEX = "config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"
@@ -23,18 +24,18 @@ NO_PATIENCE = "3"  # seconds for the hub to answer, unless the user has set anot
 def find(name: str, say: Callable[[str], None] = lambda text: None) -> Path:
     """The folder of a model, given that folder or a name on the Hugging Face hub, which is asked only if need be."""
     if not name.strip():
-        raise ValueError("--model takes a folder or a name on the hub; got an empty text")
+        raise UserError("--model takes a folder or a name on the hub; got an empty text")
     path = Path(name).expanduser()
     if path.is_dir():
         lacking = missing_files(path)
         if lacking:
-            raise ValueError(f"{path} is no model: {_and(lacking)} {_is(lacking)} missing; {_holds(path)}")
+            raise UserError(f"{path} is no model: {_and(lacking)} {_is(lacking)} missing; {_holds(path)}")
         return path
     if path.is_file():
-        raise ValueError(f"--model takes a folder or a name on the hub; {path} is a file: give the folder it is in")
+        raise UserError(f"--model takes a folder or a name on the hub; {path} is a file: give the folder it is in")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
         beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
-        raise FileNotFoundError(f"there is no folder {name}{nearest(path.name, beside)}")
+        raise MissingFile(f"there is no folder {name}{nearest(path.name, beside)}")
     return _from_hub(name, say)
 
 
@@ -88,7 +89,7 @@ def _from_hub(name: str, say: Callable[[str], None]) -> Path:
     except LocalEntryNotFoundError:
         cached = None
     except HFValidationError:
-        raise ValueError(f"{name!r} is neither a folder nor a name that the hub could have") from None
+        raise UserError(f"{name!r} is neither a folder nor a name that the hub could have") from None
     lacking = missing_files(cached) if cached else [CONFIG, WEIGHTS, TOKENIZER]
     if cached and not lacking:
         return cached
@@ -99,14 +100,14 @@ def _from_hub(name: str, say: Callable[[str], None]) -> Path:
         try:
             folder = Path(snapshot_download(name, allow_patterns=FETCHED))
         except RepositoryNotFoundError:
-            raise ValueError(f"there is no folder {name} here, and no model {name!r} on the hub that is open") from None
+            raise UserError(f"there is no folder {name} here, and no model {name!r} on the hub that is open") from None
         except Exception as error:  # of several network libraries
             reason = f"the hub cannot be reached ({_short(error)})"
         else:
             if missing_files(folder):
-                raise ValueError(f"{name} on the hub lacks {_and(missing_files(folder))}; give another model")
+                raise UserError(f"{name} on the hub lacks {_and(missing_files(folder))}; give another model")
             return folder
-    raise FileNotFoundError(
+    raise MissingFile(
         f"model {name!r} is not here: there is no folder of that name, {_and(lacking)} {_is(lacking)} missing from "
         f"{place}, and {reason}; give --model a folder that holds them, or --model {TINY}"
     )
@@ -152,9 +153,9 @@ def load_tokenizer(folder: Path) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:
-        raise ValueError(f"the tokenizer in {folder} cannot be read: {_short(error)}") from None
+        raise UserError(f"the tokenizer in {folder} cannot be read: {_short(error)}") from None
     if tokenizer.eos_token_id is None:
-        raise ValueError(f"the tokenizer in {folder} has no token for the end of a text; this model cannot be used")
+        raise UserError(f"the tokenizer in {folder} has no token for the end of a text; this model cannot be used")
     return tokenizer
 
 
@@ -165,9 +166,9 @@ def load_config(folder: Path) -> Any:
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except Exception as error:
-        raise ValueError(f"{folder / CONFIG} is not the configuration of a model: {_short(error)}") from None
+        raise UserError(f"{folder / CONFIG} is not the configuration of a model: {_short(error)}") from None
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        raise ValueError(f"{folder} holds a model of type {config.model_type!r}, which does not write text on its own")
+        raise UserError(f"{folder} holds a model of type {config.model_type!r}, which does not write text on its own")
     return config
 
 
@@ -185,11 +186,11 @@ def load_model(folder: Path, dropout: float | None = None) -> Any:
             folder, config=config, dtype=torch.float32, use_safetensors=True, local_files_only=True
         )
     except (OSError, ValueError, RuntimeError) as error:
-        raise ValueError(f"the weights in {folder} cannot be read: {_short(error)}") from None
+        raise UserError(f"the weights in {folder} cannot be read: {_short(error)}") from None
     except Exception as error:
         if type(error).__name__ != "SafetensorError":
             raise
-        raise ValueError(f"the weights in {folder} are damaged or cut off: {_short(error)}") from None
+        raise UserError(f"the weights in {folder} are damaged or cut off: {_short(error)}") from None
 
 
 def longest_context(config: Any, tokenizer: Any) -> int:
@@ -208,7 +209,7 @@ def count_parameters(folder: Path) -> int:
             with safe_open(path, framework="np") as file:
                 shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
         except Exception as error:
-            raise ValueError(f"{path} is damaged or cut off: {_short(error)}") from None
+            raise UserError(f"{path} is damaged or cut off: {_short(error)}") from None
         for shape in shapes:
             size = 1
             for length in shape:

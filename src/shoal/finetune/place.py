@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import glob
 import json
-import os
-import platform
 import re
 import shutil
 from collections.abc import Iterator
@@ -14,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shoal.runs.folder import MODEL, OWNER, RUNS, SETTINGS, abandoned, in_use, numbered, refuse_taken
+from shoal.errors import UserError
+from shoal.runs.folder import MODEL, RUNS, SETTINGS, numbered, refuse_taken
+from shoal.runs.lock import FolderLock, is_free, take
 
 FORMAT, VERSION = "shoal-finetune", 1
 METRICS, SAMPLES, EVENTS, CHECKPOINTS = "metrics.jsonl", "samples.json", "events", "checkpoints"
@@ -39,44 +39,40 @@ def opened(
 
     If nothing comes of a run that begins, what we made goes again.
     """
-    made = None
-    while made is None:
+    taken = None
+    while taken is None:
         path, resumes = choose(out, name, fingerprint, fresh)
-        made = _take(path, new=out is None and not resumes)
-        if made is None and out is not None:
-            raise ValueError(
-                f"{out} is in use by another process, which still runs; wait for it, or give another --out"
-            )
+        taken = _take(path, new=out is None and not resumes)
+        if taken is None and out is not None:
+            raise UserError(f"{out} is in use by another process, which still runs; wait for it, or give another --out")
+    lock, made = taken
     if not resumes:
         _empty(path)
     try:
         yield path, resumes
     finally:
-        in_use.discard(path)
-        (path / OWNER).unlink(missing_ok=True)
         if not resumes and not (path / METRICS).exists():
             _empty(path)
-            for folder in made:
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
+        else:
+            made = []
+        lock.release()
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
-def _take(path: Path, new: bool) -> list[Path] | None:
-    """Make a folder ours; which folders had to be made for that. None: somebody else was quicker."""
+def _take(path: Path, new: bool) -> tuple[FolderLock, list[Path]] | None:
+    """Make a folder ours; its lock, and which folders had to be made for that. None: somebody else was quicker."""
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(exist_ok=not new)
-        if abandoned(path):
-            (path / OWNER).unlink(missing_ok=True)
-        with open(path / OWNER, "x", encoding="utf-8") as file:
-            json.dump({"pid": os.getpid(), "host": platform.node()}, file)
+        lock = take(path)
     except FileExistsError:
         return None
     except OSError as error:
-        raise ValueError(f"{path} cannot be written to ({error.strerror}); give another folder with --out") from None
-    in_use.add(path)
-    return made
+        raise UserError(f"{path} cannot be written to ({error.strerror}); give another folder with --out") from None
+    return None if lock is None else (lock, made)
 
 
 def _empty(path: Path) -> None:
@@ -104,14 +100,14 @@ def _given(out: Path, fingerprint: dict[str, Any], fresh: bool) -> tuple[Path, b
         refuse_taken(out)
         return out, False
     if (out / MODEL).is_dir():
-        raise ValueError(f"--out must be a new folder; {out} holds a finished run: give another name")
+        raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")
     if fresh:
         return out, False
     for name, value in fingerprint.items():
         before = earlier["fingerprint"].get(name)
         if before != value:
             change = f" (it was {before!r} and is now {value!r})" if name not in ("data", "start") else ""
-            raise ValueError(
+            raise UserError(
                 f"{out} holds the beginning of another run: {name} differs{change}; give another --out, or --fresh"
             )
     return out, True
@@ -124,12 +120,8 @@ def _can_go_on(path: Path, fingerprint: dict[str, Any]) -> bool:
         and path.name.rpartition("-")[2].isdecimal()
         and earlier["fingerprint"] == fingerprint
         and not (path / MODEL).exists()
-        and _free(path)
+        and is_free(path)
     )
-
-
-def _free(path: Path) -> bool:
-    return not (path / OWNER).exists() or abandoned(path)
 
 
 def read(path: Path) -> dict[str, Any] | None:

@@ -9,28 +9,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from shoal import atomic
+from shoal.errors import UserError
 from shoal.finetune.checkpoints import cannot_write, last_checkpoint, write_json
+from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES
-from shoal.finetune.settings import Plan, Settings
-from shoal.parallel.rank import main, meet, sparing
+from shoal.finetune.plan import Plan, job_of
+from shoal.parallel.rank import join_group, limited, main
 
 TEXTS, RESULT = "texts.json", "result.json"  # what the launcher and its workers hand to each other
 WRITTEN = 120  # tokens of a sample
 
 
-def work(folder: Path, rank: int, line: Any) -> None:
+def work(folder: Path, rank: int, heartbeat: Any) -> None:
     """The first worker makes ready what all need, writes, and saves; all train."""
     plan = Plan.read(folder)
     quiet()
     group = None
     if plan.settings.workers > 1:
         _look_like_torchrun(rank, plan.settings.workers)
-        group = meet(plan.settings.job(), rank)
+        group = join_group(job_of(plan.settings), rank)
     if rank == 0:
-        line.tell("progress", begun=_read_texts(plan, folder))
+        heartbeat.tell("progress", begun=_read_texts(plan, folder))
     if group is not None:
         group.gather_objects(None)
-    trainer, tokenizer = _prepare(plan, folder, rank, line)
+    trainer, tokenizer = _prepare(plan, folder, rank, heartbeat)
     if rank == 0:
         _write_samples(plan, folder, trainer, tokenizer, "before")
     finished = trainer.go_on(last_checkpoint(Path(plan.run)))
@@ -55,9 +58,9 @@ def _read_texts(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
     tokenizer, config = models.load_tokenizer(start), models.load_config(start)
     longest = models.longest_context(config, tokenizer)
     if settings.context is not None and settings.context > longest:
-        raise ValueError(f"--context must be at most {longest:,} tokens for this model; got {settings.context:,}")
+        raise UserError(f"--context must be at most {longest:,} tokens for this model; got {settings.context:,}")
     if len(tokenizer) > config.vocab_size:
-        raise ValueError(f"the tokenizer in {start} has {len(tokenizer):,} tokens, the model {config.vocab_size:,}")
+        raise UserError(f"the tokenizer in {start} has {len(tokenizer):,} tokens, the model {config.vocab_size:,}")
     context = settings.context or longest
     train, test = (tokens.encode(texts[name], tokenizer, context) for name in ("train", "test"))
     tokens.write(folder, train, test)
@@ -88,7 +91,7 @@ def quiet() -> None:
     theirs.disable_progress_bar()
 
 
-def _prepare(plan: Plan, folder: Path, rank: int, line: Any) -> tuple[Any, Any]:
+def _prepare(plan: Plan, folder: Path, rank: int, heartbeat: Any) -> tuple[Any, Any]:
     """A trainer and a tokenizer."""
     import torch
 
@@ -105,16 +108,16 @@ def _prepare(plan: Plan, folder: Path, rank: int, line: Any) -> tuple[Any, Any]:
     if settings.lora:
         model = with_lora(model, settings)
     counts = [parameter.numel() for parameter in model.parameters() if parameter.requires_grad]
-    tell = sparing(line)
+    tell = limited(heartbeat)
     if rank == 0:
         about = {"trained": sum(counts), "device": device.type, "threads": torch.get_num_threads()}
-        line.tell("progress", begun={"run": about})
-    trainer = FineTuner(plan, model, tokens.read(folder), rank, tokenizer.eos_token_id, line.paused.is_set,
+        heartbeat.tell("progress", begun={"run": about})
+    trainer = FineTuner(plan, model, tokens.read(folder), rank, tokenizer.eos_token_id, heartbeat.paused.is_set,
                         tell if rank == 0 else lambda content: None, cpu=device.type == "cpu")  # fmt: skip
     return trainer, tokenizer
 
 
-def with_lora(model: Any, settings: Settings) -> Any:
+def with_lora(model: Any, settings: FinetuneOptions) -> Any:
     """Small matrices beside the large ones are trained, which stay as they are."""
     from peft import LoraConfig, get_peft_model
 
@@ -146,13 +149,11 @@ def _write_samples(plan: Plan, folder: Path, trainer: Any, tokenizer: Any, when:
 def _save(plan: Plan, trainer: Any, tokenizer: Any) -> None:
     """The model under its name when it is whole; then the checkpoints have done their duty."""
     run = Path(plan.run)
-    partial = run / f".{MODEL}.part"
-    shutil.rmtree(partial, ignore_errors=True)
     model = trainer.model.merge_and_unload() if plan.settings.lora else trainer.model
     try:
-        model.save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
-        os.replace(partial, run / MODEL)
+        with atomic.new_folder(run / MODEL) as partial:
+            model.save_pretrained(partial)
+            tokenizer.save_pretrained(partial)
     except Exception as error:
         raise cannot_write(run, error) from None
     shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)

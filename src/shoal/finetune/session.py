@@ -7,15 +7,16 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shoal.finetune import models, place, texts
 from shoal.finetune.checkpoints import last_checkpoint, write_json
+from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.place import METRICS, MODEL, SAMPLES, START
+from shoal.finetune.plan import Plan, job_of, make_plan
 from shoal.finetune.rank import RESULT, TEXTS
-from shoal.finetune.settings import Plan, Settings, make_plan
 from shoal.finetune.texts import Texts
 from shoal.runs.folder import SETTINGS
 from shoal.runs.versions import file_hash
@@ -53,7 +54,7 @@ class Ready:
         return {**parts, "prompts": _prompts(self.texts, whole[: self.plan.settings.samples])}
 
 
-def fingerprint(settings: Settings, found: Texts, start: Path | None) -> dict[str, Any]:
+def fingerprint(settings: FinetuneOptions, found: Texts, start: Path | None) -> dict[str, Any]:
     """What decides the weights: settings, texts, and the model that it begins with."""
     digest = hashlib.sha256(json.dumps([found.columns, found.rows]).encode()).hexdigest()
     whole = {**settings.fingerprint(), "columns": list(found.columns), "data": digest, "start": _model_mark(start)}
@@ -69,12 +70,12 @@ def _model_mark(start: Path | None) -> dict[str, Any]:
     return small | large
 
 
-def find_start(settings: Settings, say: Say) -> Path | None:
+def find_start(settings: FinetuneOptions, say: Say) -> Path | None:
     """The folder of the model to begin with; None for the tiny one, which is made in the folder of the run."""
     return None if settings.model == models.TINY else models.find(settings.model, say)
 
 
-def prepare(settings: Settings, found: Texts, start: Path | None, run: Path, resumes: bool) -> Ready:
+def prepare(settings: FinetuneOptions, found: Texts, start: Path | None, run: Path, resumes: bool) -> Ready:
     """Which rows are for what, and a plan. What needs the model itself is found out by the workers."""
     train, test = texts.split(len(found.rows), settings.test, settings.seed)
     parameters = models.TINY_PARAMETERS if start is None else models.count_parameters(start)
@@ -106,7 +107,7 @@ def begin(ready: Ready, marks: dict[str, Any]) -> None:
     write_json(ready.run / SETTINGS, {
         "format": place.FORMAT, "version": place.VERSION, "shoal": __version__,
         "created": earlier.get("created") or time.strftime("%Y-%m-%d %H:%M"),
-        "settings": asdict(settings), "fingerprint": marks,
+        "settings": settings.as_dict(), "fingerprint": marks,
         "run": {
             "model": settings.model, "parameters": ready.parameters, "lora": settings.lora or None,
             "workers": settings.workers, "processor": processor(), "epochs": settings.epochs,
@@ -129,7 +130,7 @@ def train(ready: Ready, tell: Callable[[dict[str, Any]], None], pause: Callable[
     with own_folder() as folder:
         ready.plan.write(folder)
         (folder / TEXTS).write_text(json.dumps(ready.handed_over()), encoding="utf-8")
-        supervise(ready.plan.settings.job(), folder, tell, "shoal.finetune.rank", pause=pause)
+        supervise(job_of(ready.plan.settings), folder, tell, "shoal.finetune.rank", pause=pause)
         return dict(json.loads((folder / RESULT).read_text(encoding="utf-8")))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shoal.errors import UserError
 from shoal.tables.files import find_name, read_texts
 
 GAP = "\n\n"
@@ -28,7 +29,7 @@ def read(path: Path, columns: Sequence[str] = (), sep: str | None = None, header
     places = [find_name(names, column) for column in split_names(columns, names)] or list(range(len(names)))
     for place in places:
         if places.count(place) > 1:
-            raise ValueError(f"--columns names {names[place]!r} twice; give each column once")
+            raise UserError(f"--columns names {names[place]!r} twice; give each column once")
     texts = Texts(path.name, tuple(names[place] for place in places), [], len(rows), list(understood.notes))
     blank, partly = 0, 0
     seen: set[tuple[str, ...]] = set()
@@ -48,7 +49,7 @@ def read(path: Path, columns: Sequence[str] = (), sep: str | None = None, header
         texts.notes.append(f"{_rows(partly)} with an empty cell: that part is left out of the text")
     if len(texts.rows) < 2:
         found = "no row" if not texts.rows else "only one row"
-        raise ValueError(f"{path} has {found} with text; at least 2 are needed, one to train on and one to test with")
+        raise UserError(f"{path} has {found} with text; at least 2 are needed, one to train on and one to test with")
     return texts
 
 
@@ -86,7 +87,7 @@ def prompt(columns: Sequence[str], given: Sequence[str]) -> str:
     if len(columns) < 2:
         return "".join(given)
     if len(given) >= len(columns):
-        raise ValueError(
+        raise UserError(
             f"the model was trained on the columns {', '.join(columns)}; give at most {len(columns) - 1} of them, "
             f"so that it has something to write; got {len(given)}"
         )

@@ -20,10 +20,12 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
+from shoal.errors import UserError
 from shoal.finetune.checkpoints import cannot_write, checkpoints, complete
 from shoal.finetune.place import CHECKPOINTS, EVENTS, METRICS
-from shoal.finetune.settings import Plan
+from shoal.finetune.plan import Plan
 from shoal.finetune.tokens import IGNORED, Tokens, batch
+from shoal.json_values import plain
 
 SAVE_AFTER = 60.0  # seconds between two checkpoints, or longer where saving is slow:
 SAVE_SHARE = 20  # it may take a 20th of the time
@@ -63,7 +65,7 @@ def key(seed: int, *parts: int) -> int:
     return int.from_bytes(digest[:7], "little")
 
 
-class Rhythm(TrainerCallback):
+class StepControl(TrainerCallback):
     """When to save and when to end. All workers agree in every step: none saves or ends alone."""
 
     def __init__(self, trainer: FineTuner, wanted: Callable[[], bool], tell: Tell) -> None:
@@ -110,8 +112,8 @@ class FineTuner(Trainer):
         self.events: Any = None  # for TensorBoard
         super().__init__(model=model, args=arguments(plan, cpu), eval_dataset=self.test_tokens)
         self.remove_callback(PrinterCallback)
-        self.rhythm = Rhythm(self, wanted, tell)
-        self.add_callback(self.rhythm)
+        self.step_control = StepControl(self, wanted, tell)
+        self.add_callback(self.step_control)
 
     # --- data ---
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -199,7 +201,7 @@ class FineTuner(Trainer):
 
     def _refuse_nonsense(self, loss: float) -> None:
         if not math.isfinite(loss):
-            raise ValueError(
+            raise UserError(
                 f"the loss is no longer a number at step {self.state.global_step}: the steps are too large for this "
                 f"model; give a smaller --learning-rate than {self.plan.settings.learning_rate:g}"
             )
@@ -267,7 +269,7 @@ class FineTuner(Trainer):
         self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if self.events is not None:
             self.events.close()
-        return not self.rhythm.paused
+        return not self.step_control.paused
 
 
 def arguments(plan: Plan, cpu: bool) -> TrainingArguments:
@@ -296,5 +298,5 @@ def losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 def tidy(record: dict[str, Any]) -> dict[str, float | None]:
     """A record for people: the step first, everything a number; what is none becomes null."""
     numbers = {name: float(value) for name, value in record.items() if name not in ("step", "total_flos")}
-    finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    finite = plain(numbers)
     return {"step": int(record["step"]), **finite}

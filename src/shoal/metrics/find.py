@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal.members import nearest
+from shoal.errors import UserError
 from shoal.metrics.metric import ALIASES, METRICS, Metric
 from shoal.metrics.tasks import REGRESSION, Task
+from shoal.validate import nearest
 
 
 def find_metric(name: Any, task: Task, classes: np.ndarray | None = None) -> Metric:
@@ -26,7 +27,7 @@ def find_metric(name: Any, task: Task, classes: np.ndarray | None = None) -> Met
         found = find_scorer(name, task, classes)
         if found is not None:
             return found
-        raise ValueError(
+        raise UserError(
             f"scoring must be one of {', '.join(fitting)} for {task.kind}, or another name that scikit-learn has for "
             f"it; got {name!r}{nearest(name, [*known, *scorer_names(task)])}"
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task, weighted_mean
 
 # A metric gives a value per row, whose weighted mean is the score.
@@ -182,7 +183,7 @@ class Metric:
         """Refuse folds (the rows that each is scored on) in which there is no such score."""
         for k, rows in enumerate(folds):
             if not self.defined(task, y[rows], weight[rows]):
-                raise ValueError(
+                raise UserError(
                     f"scoring {self.name!r} needs {self.need} in what every fold is scored on, and fold {k} has none; "
                     "use fewer folds, stratified ones, or another scoring"
                 )

@@ -17,6 +17,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer, get_scorer_names
 
+from shoal.errors import UserError, WrongType
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 
@@ -62,7 +63,7 @@ class Scored(Metric):
         for k, rows in enumerate(folds):
             said = self.complaint(task, _reference(task, y)[rows], y[rows], weight[rows])
             if said:
-                raise ValueError(
+                raise UserError(
                     f"scoring {self.name!r} gives no number for the predictions of this {task.kind} on fold {k}: {said}"
                 )
         self._refuse_sums(task, _partly_wrong(task, y), y)
@@ -74,7 +75,7 @@ class Scored(Metric):
         twice = self.value(task, np.concatenate([p, p]), np.concatenate([y, y]), two)
         rounding = 1e-12 * max(1.0, float(np.abs(y).max()))
         if abs(twice - once) > max(MOST_GROWTH * max(abs(once), abs(twice)), rounding):  # not where one of them is NaN
-            raise ValueError(
+            raise UserError(
                 f"scoring {self.name!r} must not grow with the number of rows; it gives {once:g} for {len(y)} rows and "
                 f"{twice:g} for the same rows twice: divide it by len(y)"
             )
@@ -123,7 +124,7 @@ def _most(call: Any) -> float:
 
 def _name(call: Any) -> str:
     if not callable(call):
-        raise TypeError(
+        raise WrongType(
             "scoring must be one score: a name, a scorer of sklearn.metrics.make_scorer, or a function of "
             f"(estimator, X, y); got {type(call).__name__}"
         )
@@ -140,7 +141,7 @@ def _refuse_metric(call: Any, name: str) -> None:
         return
     needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(needed) < 3 and not any(p.kind == p.VAR_POSITIONAL for p in parameters):
-        raise TypeError(
+        raise WrongType(
             f"scoring must be a function of (estimator, X, y); {name} takes {', '.join(p.name for p in needed)}: give "
             f"sklearn.metrics.make_scorer({name}), with greater_is_better=False for an error"
         )
@@ -161,7 +162,7 @@ class _Rows:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__array__":
             raise AttributeError(name)
-        raise ValueError("it looks at X, and scores here are computed from predictions and y alone")
+        raise UserError("it looks at X, and scores here are computed from predictions and y alone")
 
     def __getitem__(self, key: Any) -> Any:
         return self.__getattr__("columns")
@@ -186,7 +187,7 @@ class _Answers(BaseEstimator):
     @staticmethod
     def _given(X: Any) -> np.ndarray:
         if not isinstance(X, _Rows):
-            raise ValueError("it asks for predictions of other rows than the held-out ones")
+            raise UserError("it asks for predictions of other rows than the held-out ones")
         return X._prediction
 
 
@@ -263,7 +264,7 @@ def _times(weight: np.ndarray) -> np.ndarray:
         whole = np.rint(times * factor)
         if np.allclose(times * factor, whole, rtol=1e-6) and whole.max() <= MOST_REPEATS:
             return whole.astype(np.int64)
-    raise ValueError("it takes no sample_weight, and rows have weights here; fit without weights, or take another")
+    raise UserError("it takes no sample_weight, and rows have weights here; fit without weights, or take another")
 
 
 def _reference(task: Task, y: np.ndarray) -> np.ndarray:

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.model import Model
 from shoal.tables.kinds import KINDS
 from shoal.tables.schema import DROPPED
 from shoal.tables.table import Table
+from shoal.validate import instance, number, one_of, shown, whole
 
 TEMPERATURE = (0.01, 100.0)  # the search looks at far fewer
 TASKS = {"classifier": (CLASSIFICATION, MULTILABEL), "regressor": (REGRESSION,)}
@@ -29,18 +31,18 @@ def check_body(body: Mapping[str, Any], parameters: Iterable[str]) -> None:
     """Refuse fields that are missing or out of their range; `parameters`: those of estimators that may be set."""
     missing = [name for name in FIELDS if name not in body]
     if missing:
-        raise ValueError(f"the field {missing[0]} is missing")
+        raise UserError(f"the field {missing[0]} is missing")
     _refuse_infinite("", body)
-    unknown = set(a("parameters", body["parameters"], dict)) - set(parameters)
+    unknown = set(instance("parameters", body["parameters"], dict)) - set(parameters)
     if unknown:
-        raise ValueError(f"parameters must be those of an estimator; got {_shown(min(unknown))}")
+        raise UserError(f"parameters must be those of an estimator; got {shown(min(unknown))}")
     jobs = body["parameters"].get("n_jobs")
     if jobs is not None:
-        whole("parameters.n_jobs", jobs, -LARGEST)
+        whole("parameters.n_jobs", jobs, -LARGEST, LARGEST)
     one_of("kind", body["kind"], TASKS)
-    task = a("task", body["task"], dict)
+    task = instance("task", body["task"], dict)
     one_of("task.kind", task.get("kind"), TASKS[body["kind"]])
-    whole("task.n_outputs", task.get("n_outputs"), 1)
+    whole("task.n_outputs", task.get("n_outputs"), 1, LARGEST)
     number("temperature", body["temperature"], *TEMPERATURE)
     _check_schema(body)
     _check_parts(body)
@@ -49,77 +51,81 @@ def check_body(body: Mapping[str, Any], parameters: Iterable[str]) -> None:
 
 
 def _check_schema(body: Mapping[str, Any]) -> None:
-    columns = a("schema.columns", a("schema", body["schema"], dict).get("columns"), list)
+    columns = instance("schema.columns", instance("schema", body["schema"], dict).get("columns"), list)
     for j, column in enumerate(columns):
-        one_of(f"schema.columns.{j}.kind", a(f"schema.columns.{j}", column, dict).get("kind"), (*KINDS, *DROPPED))
-        a(f"schema.columns.{j}.name", column.get("name"), str)
-    count = whole("results.n_features_in_", a("results", body["results"], dict).get("n_features_in_"), 1)
+        kind = instance(f"schema.columns.{j}", column, dict).get("kind")
+        one_of(f"schema.columns.{j}.kind", kind, (*KINDS, *DROPPED))
+        instance(f"schema.columns.{j}.name", column.get("name"), str)
+    count = whole(
+        "results.n_features_in_", instance("results", body["results"], dict).get("n_features_in_"), 1, LARGEST
+    )
     if count != len(columns):
-        raise ValueError(f"results.n_features_in_ must be the number of columns, {len(columns)}; got {count}")
+        raise UserError(f"results.n_features_in_ must be the number of columns, {len(columns)}; got {count}")
     names = body["feature_names"]
     if names is not None and (not isinstance(names, list) or names != [column["name"] for column in columns]):
-        raise ValueError(f"feature_names must be null or the names of the columns; got {_shown(names)}")
+        raise UserError(f"feature_names must be null or the names of the columns; got {shown(names)}")
     if body["one_column"] is not None:
-        a("one_column", body["one_column"], bool)
+        instance("one_column", body["one_column"], bool)
     if body["target_name"] is not None:
-        a("target_name", body["target_name"], str)
+        instance("target_name", body["target_name"], str)
 
 
 def _check_parts(body: Mapping[str, Any]) -> None:
-    if not a("encoders", body["encoders"], list):
-        raise ValueError("encoders must not be empty; got []")
-    widths = a("widths", body["widths"], dict)
+    if not instance("encoders", body["encoders"], list):
+        raise UserError("encoders must not be empty; got []")
+    widths = instance("widths", body["widths"], dict)
     for encoding, width in widths.items():
-        whole(f"widths.{encoding}", width, 1)
-    if not a("parts", body["parts"], list):
-        raise ValueError("parts must not be empty; got []")
+        whole(f"widths.{encoding}", width, 1, LARGEST)
+    if not instance("parts", body["parts"], list):
+        raise UserError("parts must not be empty; got []")
     for k, part in enumerate(body["parts"]):
-        a(f"parts.{k}", part, dict)
+        instance(f"parts.{k}", part, dict)
         number(f"parts.{k}.weight", part.get("weight"), 0.0, 1.0 + UNEVEN)
-        whole(f"parts.{k}.recipe", part.get("recipe"), 0)
+        whole(f"parts.{k}.recipe", part.get("recipe"), 0, LARGEST)
         one_of(f"parts.{k}.view", part.get("view"), widths)
-        a(f"parts.{k}.label", part.get("label"), str)
-        a(f"parts.{k}.member", part.get("member"), dict)
+        instance(f"parts.{k}.label", part.get("label"), str)
+        instance(f"parts.{k}.member", part.get("member"), dict)
     total = math.fsum(part["weight"] for part in body["parts"])
     if abs(total - 1.0) > UNEVEN:
-        raise ValueError(f"the weights of parts must sum to 1; they sum to {total:.6g}")
+        raise UserError(f"the weights of parts must sum to 1; they sum to {total:.6g}")
     unused = set(widths) - {part["view"] for part in body["parts"]}
     if unused:
-        raise ValueError(f"widths must be those of the parts; none has {_shown(min(unused))}")
+        raise UserError(f"widths must be those of the parts; none has {shown(min(unused))}")
 
 
 def _check_classes(body: Mapping[str, Any]) -> None:
     classes = body["classes"]
     if body["kind"] == "regressor":
         if classes is not None:
-            raise ValueError(f"classes must be null for a regressor; got {_shown(classes)}")
+            raise UserError(f"classes must be null for a regressor; got {shown(classes)}")
         return
-    values = a("classes.values", a("classes", classes, dict).get("values"), list)
+    values = instance("classes.values", instance("classes", classes, dict).get("values"), list)
     if len(values) != body["task"]["n_outputs"]:
-        raise ValueError(f"classes must be as many as task.n_outputs, {body['task']['n_outputs']}; got {len(values)}")
-    kind = a("classes.dtype", classes.get("dtype"), str).lstrip("<>=|")
+        raise UserError(f"classes must be as many as task.n_outputs, {body['task']['n_outputs']}; got {len(values)}")
+    kind = instance("classes.dtype", classes.get("dtype"), str).lstrip("<>=|")
     if kind != "object" and (not kind[:1] or kind[0] not in "biufUS" or not kind[1:].isdigit()):
-        raise ValueError(f"classes.dtype must be one of numbers or strings; got {_shown(classes['dtype'])}")
+        raise UserError(f"classes.dtype must be one of numbers or strings; got {shown(classes['dtype'])}")
     if not all(isinstance(value, (str, int, float)) for value in values):
-        raise ValueError(f"classes.values must be numbers or strings; got {_shown(values)}")
+        raise UserError(f"classes.values must be numbers or strings; got {shown(values)}")
 
 
 def _check_results(body: Mapping[str, Any]) -> None:
-    board = a("leaderboard", body["leaderboard"], dict)
-    lengths = {len(a(f"leaderboard.{name}", column, list)) for name, column in board.items() if column is not None}
+    board = instance("leaderboard", body["leaderboard"], dict)
+    known = {name: column for name, column in board.items() if column is not None}
+    lengths = {len(instance(f"leaderboard.{name}", column, list)) for name, column in known.items()}
     if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(f"columns of leaderboard must be equally long, and not empty; got lengths {sorted(lengths)}")
+        raise UserError(f"columns of leaderboard must be equally long, and not empty; got lengths {sorted(lengths)}")
     rows = lengths.pop()
     whole("results.best_index_", body["results"].get("best_index_"), 0, rows - 1)
-    whole("results.n_networks_", body["results"].get("n_networks_"), 1)
-    params = a("cv_results.params", a("cv_results", body["cv_results"], dict).get("params"), list)
+    whole("results.n_networks_", body["results"].get("n_networks_"), 1, LARGEST)
+    params = instance("cv_results.params", instance("cv_results", body["cv_results"], dict).get("params"), list)
     for name, column in [("params", params), *body["cv_results"].items()]:
-        if column is not None and len(a(f"cv_results.{name}", column, list)) != rows:
-            raise ValueError(f"cv_results.{name} must have {rows} rows, as leaderboard; got {len(column)}")
-    for name, value in a("honest_score", body["honest_score"], dict).items():
+        if column is not None and len(instance(f"cv_results.{name}", column, list)) != rows:
+            raise UserError(f"cv_results.{name} must have {rows} rows, as leaderboard; got {len(column)}")
+    for name, value in instance("honest_score", body["honest_score"], dict).items():
         if name != "metric" and WORDS.get(str(value)) is None:
             number(f"honest_score.{name}", value)
-    a("best_member", body["best_member"], dict)
+    instance("best_member", body["best_member"], dict)
 
 
 def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -> None:
@@ -127,16 +133,16 @@ def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not name.startswith("results.") and not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].ravel()[0]
-            raise ValueError(f"{name} must be finite; got {bad}")
+            raise UserError(f"{name} must be finite; got {bad}")
     for k in range(folds):
         target = {name: arrays[f"bag.{k}.target.{name}"] for name in ("centre", "scale", "low", "high")}
         for name, array in target.items():
             if array.shape != (n_outputs,):
-                raise ValueError(f"bag.{k}.target.{name} must have the shape ({n_outputs},); got {array.shape}")
+                raise UserError(f"bag.{k}.target.{name} must have the shape ({n_outputs},); got {array.shape}")
         if (target["scale"] <= 0).any():
-            raise ValueError(f"bag.{k}.target.scale must be above zero; got {target['scale'].min()}")
+            raise UserError(f"bag.{k}.target.scale must be above zero; got {target['scale'].min()}")
         if (target["low"] > target["high"]).any():
-            raise ValueError(f"bag.{k}.target.low must not be above bag.{k}.target.high; got {target['low'].max()}")
+            raise UserError(f"bag.{k}.target.low must not be above bag.{k}.target.high; got {target['low'].max()}")
 
 
 def check_prediction(model: Model) -> None:
@@ -149,47 +155,20 @@ def check_prediction(model: Model) -> None:
     try:
         answer = model.predict(table, threads=1)
     except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"encoders, widths and weights must fit each other; they do not ({error})") from error
+        raise UserError(f"encoders, widths and weights must fit each other; they do not ({error})") from error
     if answer.shape != (1, model.task.n_outputs) or not np.isfinite(answer).all():
-        raise ValueError(f"predictions must be {model.task.n_outputs} finite numbers; got {_shown(answer.tolist())}")
+        raise UserError(f"predictions must be {model.task.n_outputs} finite numbers; got {shown(answer.tolist())}")
 
 
-# ---- single values ----
-
-
-def number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        bounds = f" from {low:g} to {high:g}" if math.isfinite(low) else ""
-        raise ValueError(f"{name} must be a number{bounds}; got {_shown(value)}")
-    return float(value)
-
-
-def whole(name: str, value: Any, low: int, high: int = LARGEST) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{name} must be a whole number from {low} to {high}; got {_shown(value)}")
-    return value
-
-
-def one_of(name: str, value: Any, known: Iterable[str]) -> None:
-    known = list(known)
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}; got {_shown(value)}")
+# ---- values as JSON has them ----
 
 
 def numbers(name: str, values: Any) -> np.ndarray:
     """(n,) of a list in which words stand for what JSON cannot write."""
-    found = [WORDS.get(value, value) if isinstance(value, str) else value for value in a(name, values, list)]
+    found = [WORDS.get(value, value) if isinstance(value, str) else value for value in instance(name, values, list)]
     for value in found:
         number(name, 0.0 if isinstance(value, float) else value)
     return np.array(found, dtype=np.float64)
-
-
-def a(name: str, value: Any, kind: type) -> Any:
-    """The value, which must be of this kind: an object, a list, a string, or true or false."""
-    if not isinstance(value, kind):
-        words = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
-        raise ValueError(f"{name} must be {words[kind]}; got {_shown(value)}")
-    return value
 
 
 def _refuse_infinite(name: str, value: Any) -> None:
@@ -200,11 +179,6 @@ def _refuse_infinite(name: str, value: Any) -> None:
     elif isinstance(value, list):
         parts = list(enumerate(value))
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number; got {value}")
+        raise UserError(f"{name} must be a finite number; got {value}")
     for key, part in parts:
         _refuse_infinite(f"{name}.{key}" if name else str(key), part)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

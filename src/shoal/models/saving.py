@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from shoal import atomic
 from shoal.encoders.encoder import Encoder, arrays_under
 from shoal.encoders.target import TargetScaling
+from shoal.errors import MissingFile, UserError
 from shoal.layout import Layout
 from shoal.members import Member
 from shoal.metrics.tasks import Task
@@ -37,7 +37,7 @@ REMEDY = "use an unchanged copy, or fit and save the model again"
 
 
 def write_folder(target: Path, body: dict[str, Any], arrays: dict[str, np.ndarray], timings: dict[str, Any]) -> None:
-    """Write the files of a model into the folder `target`, under another name first: whole, or not at all."""
+    """Write the files of a model into the folder `target`: all of them, or none."""
     from safetensors.numpy import save as to_bytes
 
     weights = to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
@@ -45,18 +45,10 @@ def write_folder(target: Path, body: dict[str, Any], arrays: dict[str, np.ndarra
     text = _canonical(body)
     whole = {"format": FORMAT, "version": VERSION, "sha256": _sha(text), "body": body}
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        (temporary / WEIGHTS).write_bytes(weights)
-        (temporary / DESCRIPTION).write_text(json.dumps(whole), encoding="utf-8")
-        (temporary / TIMINGS).write_text(json.dumps(timings), encoding="utf-8")
-        if target.exists():
-            shutil.rmtree(target)
-        os.replace(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with atomic.new_folder(target) as folder:
+        (folder / WEIGHTS).write_bytes(weights)
+        (folder / DESCRIPTION).write_text(json.dumps(whole), encoding="utf-8")
+        (folder / TIMINGS).write_text(json.dumps(timings), encoding="utf-8")
 
 
 def read_folder(folder: Path, parameters: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -67,9 +59,9 @@ def read_folder(folder: Path, parameters: tuple[str, ...]) -> tuple[dict[str, An
     try:
         weights = (folder / WEIGHTS).read_bytes()
     except FileNotFoundError:
-        raise FileNotFoundError(f"{folder} has no {WEIGHTS}: copy the whole folder") from None
+        raise MissingFile(f"{folder} has no {WEIGHTS}: copy the whole folder") from None
     if hashlib.sha256(weights).hexdigest() != body.get("weights_sha256"):
-        raise ValueError(f"{folder / WEIGHTS} is truncated or was altered: its checksum is not that of {DESCRIPTION}")
+        raise UserError(f"{folder / WEIGHTS} is truncated or was altered: its checksum is not that of {DESCRIPTION}")
     with naming(folder / DESCRIPTION):
         checks.check_body(body, parameters)
     with naming(folder / WEIGHTS):
@@ -86,10 +78,10 @@ def naming(file: Path) -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise ValueError(f"{file} cannot be read as a model: it is nested too deeply; {REMEDY}") from None
+        raise UserError(f"{file} cannot be read as a model: it is nested too deeply; {REMEDY}") from None
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, SafetensorError) as error:
         what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise ValueError(f"{file} cannot be read as a model: {what}; {REMEDY}") from error
+        raise UserError(f"{file} cannot be read as a model: {what}; {REMEDY}") from error
 
 
 def model_folder(path: str | os.PathLike[str]) -> Path:
@@ -103,9 +95,9 @@ def model_folder(path: str | os.PathLike[str]) -> Path:
 def check_place(target: Path) -> None:
     """Replace models only, never somebody's folder of other things."""
     if target.is_file():
-        raise ValueError(f"{target} is a file; a model is saved as a folder: give another name")
+        raise UserError(f"{target} is a file; a model is saved as a folder: give another name")
     if target.is_dir() and not {file.name for file in target.iterdir()} <= {DESCRIPTION, WEIGHTS, TIMINGS}:
-        raise ValueError(f"{target} holds other files than a model; give the name of a new folder")
+        raise UserError(f"{target} holds other files than a model; give the name of a new folder")
 
 
 def _canonical(body: dict[str, Any]) -> str:
@@ -119,21 +111,21 @@ def _sha(text: str) -> str:
 def _read_description(folder: Path) -> dict[str, Any]:
     file = folder / DESCRIPTION
     if not folder.is_dir():
-        raise FileNotFoundError(f"there is no folder {folder}; a model is a folder with {DESCRIPTION} and {WEIGHTS}")
+        raise MissingFile(f"there is no folder {folder}; a model is a folder with {DESCRIPTION} and {WEIGHTS}")
     if not file.is_file():
-        raise FileNotFoundError(f"{folder} has no {DESCRIPTION}; a model is a folder with {DESCRIPTION} and {WEIGHTS}")
+        raise MissingFile(f"{folder} has no {DESCRIPTION}; a model is a folder with {DESCRIPTION} and {WEIGHTS}")
     whole = read_json(file)
     if not isinstance(whole, dict) or whole.get("format") != FORMAT:
-        raise ValueError(f"{file} does not describe a Shoal model; save one with shoal.save")
+        raise UserError(f"{file} does not describe a Shoal model; save one with shoal.save")
     if whole.get("version") not in READ:
-        raise ValueError(f"{file} has format version {whole.get('version')}; this Shoal reads up to version {VERSION}")
+        raise UserError(f"{file} has format version {whole.get('version')}; this Shoal reads up to version {VERSION}")
     body = whole.get("body")
     try:
         intact = isinstance(body, dict) and _sha(_canonical(body)) == whole.get("sha256")
     except RecursionError:
-        raise ValueError(f"{file} is nested too deeply to describe a model; {REMEDY}") from None
+        raise UserError(f"{file} is nested too deeply to describe a model; {REMEDY}") from None
     if not intact:
-        raise ValueError(f"{file} was altered: its checksum is wrong")
+        raise UserError(f"{file} was altered: its checksum is wrong")
     return dict(body)  # type: ignore[arg-type]
 
 
@@ -142,9 +134,9 @@ def read_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except RecursionError:
-        raise ValueError(f"{file} is no file of Shoal: its brackets are nested too deeply; {REMEDY}") from None
+        raise UserError(f"{file} is no file of Shoal: its brackets are nested too deeply; {REMEDY}") from None
     except (ValueError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is truncated or is no JSON: {error}") from error
+        raise UserError(f"{file} is truncated or is no JSON: {error}") from error
 
 
 def describe_model(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -197,26 +189,9 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
         stored = arrays[f"networks.{encoding}"]
         size = Layout([member for member in members for _ in folds], width, task.n_outputs).total
         if stored.shape != (size,) or stored.dtype != np.float32:
-            raise ValueError(f"the weights of {encoding!r} have {stored.shape} where ({size},) fit")
+            raise UserError(f"the weights of {encoding!r} have {stored.shape} where ({size},) fit")
         networks[encoding] = population = empty_networks(task, width, members, len(folds))
         population.state.parameters[:] = stored
     model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]))
     checks.check_prediction(model)
     return model
-
-
-def as_json(value: dict[str, Any]) -> Any:
-    return _finite(json.loads(json.dumps(value, default=plain)))
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinities: those of networks that diverged become words."""
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value.tolist() if isinstance(value, np.ndarray) else value

@@ -5,15 +5,20 @@
 
 | strategy | what |
 |---|---|
-| `serial`, `blas` | one worker; matrix operations over threads |
+| `serial` | one worker, one thread |
+| `blas` | one worker, matrix products over threads |
 | `allreduce` | each batch split over workers, gradients summed |
 | `local_sgd` | workers train on rows of their own, weights averaged now and then |
 | `parameter_server` | one rank holds the weights; synchronous or asynchronous |
-| `tensor`, `pipeline` | the model split over workers |
-| `data+tensor`, `data+pipeline` | both |
-| `sharded` | parameters spread over workers, put together layer by layer |
-| `kfold` | cross-validation, folds over workers |
+| `tensor` | matrices of linear layers split over workers |
+| `pipeline` | layers split over workers |
+| `data+tensor` | matrices split over some workers, rows over the others |
+| `data+pipeline` | layers split over some workers, rows over the others |
+| `sharded` | parameters spread over workers, gathered layer by layer |
+| `kfold` | cross-validation, folds spread over workers |
 | `auto` | measures a few steps, takes the fastest |
+
+A strategy of your own is a subclass of `Strategy`; see `shoal.parallel.strategies.base`.
 """
 
 from __future__ import annotations
@@ -22,21 +27,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.parallel.divergence import Diverged as Diverged
-    from shoal.parallel.launch import WorkerError as WorkerError
-    from shoal.parallel.launch import WorkerLost as WorkerLost
+    from shoal.parallel.failures import WorkerError as WorkerError
+    from shoal.parallel.failures import WorkerLost as WorkerLost
     from shoal.parallel.training import fit as fit
+    from shoal.parallel.updaters.base import Updater as Updater
     from shoal.parallel.worker import Result as Result
 
+from shoal.errors import MissingPackage
 from shoal.parallel.job import BACKENDS, STRATEGIES
+from shoal.parallel.strategies import Strategy
 
-__all__ = ["BACKENDS", "STRATEGIES", "Diverged", "Result", "WorkerError", "WorkerLost", "fit"]
+__all__ = ["BACKENDS", "STRATEGIES", "Diverged", "Result", "Strategy", "Updater", "WorkerError", "WorkerLost", "fit"]
 _PLACES = {
-    "fit": "training", "Result": "worker", "Diverged": "divergence", "WorkerError": "launch", "WorkerLost": "launch",
+    "fit": "training", "Result": "worker", "Updater": "updaters.base", "Diverged": "divergence",
+    "WorkerError": "failures", "WorkerLost": "failures",
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Torch loads with the first use."""
+    """Names that need PyTorch are loaded when they are first used."""
     if name not in _PLACES:
         raise AttributeError(f"module 'shoal.parallel' has no attribute {name!r}")
     from importlib import import_module
@@ -46,5 +55,5 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ModuleNotFoundError("shoal.parallel needs PyTorch: pip install torch") from None
+        raise MissingPackage("shoal.parallel needs PyTorch: pip install torch") from None
     return getattr(module, name)

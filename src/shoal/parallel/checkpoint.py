@@ -1,4 +1,4 @@
-"""Checkpoints: model, optimiser, place in the data, history. Written beside, then renamed: one is always whole."""
+"""Checkpoints: model, optimiser, position in the data, history. Each replaces the one before in a single rename."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 
+from shoal.atomic import new_file
+from shoal.errors import CannotWrite, UserError
+
 NAME = "checkpoint.pt"
-TEMPORARY = "shoal-run-"  # how folders of launchers begin, which go with them; then the launcher's process number
-PASSING = ".passing"  # a file that marks the folder of a checkpoint that goes with its launcher
+TEMPORARY = "shoal-run-"  # temporary folders of launchers begin so; then comes the process number
+MARK = ".passing"  # marks a temporary checkpoint folder, which its launcher removes
 VERSION = 1
 
 
@@ -19,55 +22,49 @@ def save(folder: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Replace the checkpoint in a folder."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    partial = place / f".{NAME}.{os.getpid()}.part"
     try:
-        with open(partial, "wb") as file:
+        with new_file(place / NAME) as partial, open(partial, "wb") as file:
             torch.save({"version": VERSION, **content}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, place / NAME)
-    except (OSError, RuntimeError) as error:  # torch has its own words for a full disk
-        raise OSError(f"the checkpoint cannot be written to {place}: {_first_line(error)}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
+        raise CannotWrite(f"the checkpoint cannot be written to {place}: {_first_line(error)}") from None
 
 
 def peek(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the run of a checkpoint was, to fill in what is left open now; empty if there is none, or it is damaged."""
+    """The fingerprint of a checkpoint; empty if there is none or it is damaged, which `load` will say."""
     try:
         found = torch.load(Path(folder) / NAME, map_location="cpu", weights_only=True, mmap=True)
         return dict(found["fingerprint"])
-    except Exception:  # loading it will say what is wrong
+    except Exception:
         return {}
 
 
 def kept(folder: str | os.PathLike[str] | None) -> str:
-    """What an error says of the last checkpoint: where it is, or that there is none."""
-    if folder is None or (Path(folder) / PASSING).exists():
+    """For errors: where the last checkpoint is, or that there is none."""
+    if folder is None or (Path(folder) / MARK).exists():
         return "no checkpoint is kept, since no folder was given for it"
     if not (Path(folder) / NAME).exists():
         return f"there is no checkpoint in {folder} yet"
     return f"the last good checkpoint is {Path(folder) / NAME}"
 
 
-def passing_place(folder: Path) -> str:
-    """A folder for checkpoints that nobody asked for: they are for starting again, and go with the launcher."""
+def temporary_place(folder: Path) -> str:
+    """A folder for checkpoints that the user has not asked for: restarts need them, and the launcher removes them."""
     folder.mkdir()
-    (folder / PASSING).touch()
+    (folder / MARK).touch()
     return str(folder)
 
 
 def make_place(folder: str | os.PathLike[str]) -> None:
-    """Found out before training, not after the first epoch."""
+    """Make the folder, and find out before training whether it can be written."""
     place = Path(folder)
     if place.exists() and not place.is_dir():
-        raise ValueError(f"{place} is a file; a checkpoint needs a folder")
+        raise UserError(f"{place} is a file; a checkpoint needs a folder")
     try:
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        raise ValueError(f"a checkpoint cannot be written to {place}: {error.strerror or error}") from None
+        raise UserError(f"a checkpoint cannot be written to {place}: {error.strerror or error}") from None
 
 
 def load(folder: str | os.PathLike[str], fingerprint: dict[str, Any]) -> dict[str, Any] | None:
@@ -78,13 +75,13 @@ def load(folder: str | os.PathLike[str], fingerprint: dict[str, Any]) -> dict[st
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise ValueError(f"{path} is damaged and cannot be continued ({_first_line(error)}); delete it") from None
+        raise UserError(f"{path} is damaged and cannot be resumed ({_first_line(error)}); delete it") from None
     if content.get("version") != VERSION:
-        raise ValueError(f"{path} is of version {content.get('version')!r}, this program reads {VERSION}; delete it")
+        raise UserError(f"{path} is of version {content.get('version')!r}, this program reads {VERSION}; delete it")
     for name, value in fingerprint.items():
         found = content["fingerprint"].get(name)
         if found != value:
-            raise ValueError(
+            raise UserError(
                 f"{path} is of another run: {name} was {found!r} and is now {value!r}; "
                 "give another folder, or delete it"
             )

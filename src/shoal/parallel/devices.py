@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from shoal.errors import UserError
+
 
 def find_device(name: str, rank: int = 0) -> torch.device:
     """ "auto": CUDA if there is one, else Apple's MPS, else the CPU. Several workers spread over several GPUs."""
@@ -12,8 +14,8 @@ def find_device(name: str, rank: int = 0) -> torch.device:
     kind, _, number = name.partition(":")
     if kind == "cuda":
         if not torch.cuda.is_available():
-            raise ValueError(f"device {name!r} was asked for, but torch finds no GPU; use --device auto or cpu")
+            raise UserError(f"device {name!r} was asked for, but torch finds no GPU; use --device auto or cpu")
         return torch.device("cuda", int(number) if number else rank % torch.cuda.device_count())
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"device {name!r} was asked for, but this is no Mac that has it; use --device auto or cpu")
+        raise UserError(f"device {name!r} was asked for, but this machine has no Apple GPU; use --device auto or cpu")
     return torch.device(name)

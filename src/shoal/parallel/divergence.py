@@ -1,8 +1,8 @@
-"""When training has diverged: found by the loss of each step, which is there anyway, and by the weights now and then.
+"""Whether training has diverged, judged by the loss of each step and by the weights at the end of each epoch.
 
-The rule: a loss or a weight that is not finite; or a loss above 1e8 times that of the first step (1e8 where it began
-below 1), three steps in a row, or in the last step of the run; or such a validation loss. A single batch with an
-outlier is not a divergence, and large targets begin with a large loss. While the last loss was absurd, no checkpoint is
+A run has diverged if a loss or a weight is not finite, or if the loss is absurd: above 1e8 times the first one (above
+1e8, if that was below 1), three steps in a row, in the last step of the run, or on the validation rows. One batch with
+an outlier is no divergence, and large targets begin with a large loss. While the last loss is absurd, no checkpoint is
 written.
 """
 
@@ -10,23 +10,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from shoal.errors import UserError
 from shoal.parallel import checkpoint
-from shoal.parallel.job import Job
+
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
 
 ABSURD = 1e8  # times the first loss
 IN_A_ROW = 3  # steps with such a loss
 
 
-class Diverged(ValueError):
-    """Training has diverged: its weights are of no use any more."""
+class Diverged(UserError):
+    """Training has diverged: its weights are useless."""
 
 
 class Guard:
-    """Looks at the loss of every step that one worker takes."""
+    """Checks the loss of every step of one worker."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -35,12 +38,12 @@ class Guard:
         self.absurd = 0  # steps in a row
         self.last = 0.0  # the loss of the last of these
 
-    def go_on(self, first: float | None, history: list[dict[str, Any]]) -> None:
-        """A run that is continued is compared with its beginning; older checkpoints do not hold the first loss."""
+    def resume(self, first: float | None, history: list[dict[str, Any]]) -> None:
+        """A resumed run keeps its first loss; in checkpoints of older versions that is missing."""
         self.first = history[0]["train_loss"] if first is None and history else first
 
     def see(self, loss: float, step: int) -> None:
-        """The mean loss of a step's rows, from before the step was taken; steps count from zero."""
+        """The mean loss of a step, computed before its update; steps count from zero."""
         if not math.isfinite(loss):
             raise self._error(step, f"the loss is {loss:g}", or_rows=True)
         if self.first is None:
@@ -53,18 +56,18 @@ class Guard:
         return loss > ABSURD * max(1.0, abs(self.first or 0.0))
 
     def seen(self) -> tuple[float | None, float | None]:
-        """The first loss, and the last one if it was absurd: what workers tell each other at the end of an epoch."""
+        """The first loss, and the last one if it is absurd; workers exchange these at the end of an epoch."""
         return self.first, self.last if self.absurd else None
 
     def close_epoch(self, everyone: list[tuple[float | None, float | None]], step: int, is_last: bool) -> None:
-        """From what all workers have seen, so that all judge alike: a run must not end with an absurd loss."""
+        """Judge by what all workers have seen, so that all decide the same: a run must not end with an absurd loss."""
         self.first = next((first for first, _ in everyone if first is not None), None)
         doubtful = [last for _, last in everyone if last is not None]
         if is_last and doubtful:
             raise self._error(step - 1, f"the loss is {max(doubtful):.3g}")
 
     def check_valid(self, loss: float, rows: Iterable[Any], step: int) -> None:
-        """The loss of the validation rows, after `step` steps. The rows are looked at only if it is not finite."""
+        """Check the validation loss after `step` steps. `rows` are read only if it is not finite."""
         if not math.isfinite(loss) and not all(map(all_finite, rows)):
             raise Diverged(
                 f"the validation loss is {loss:g} (epoch {self.epoch + 1}): validation rows hold NaN or infinity; "
@@ -74,7 +77,7 @@ class Guard:
             raise self._error(step - 1, f"the validation loss is {loss:.3g}")
 
     def check_weights(self, parameters: Iterable[torch.Tensor], step: int) -> None:
-        """After a step, before anything is saved: `step` steps have been taken."""
+        """Check the weights after `step` steps, before they are saved."""
         for parameter in parameters:
             value: Any = parameter.detach()
             part = value.to_local() if hasattr(value, "to_local") else value
@@ -82,11 +85,11 @@ class Guard:
                 raise self._error(step - 1, "weights are not finite", or_rows=True)
 
     def bad_rows(self, step: int) -> Diverged:
-        """Where the rows of a step are to blame."""
+        """The error for a step whose rows hold NaN or infinity."""
         return self._error(step, "its rows hold NaN or infinity", "fill or drop these")
 
     def _error(self, step: int, what: str, remedy: str = "", or_rows: bool = False) -> Diverged:
-        """or_rows: rows that this worker does not have may be the cause as well."""
+        """or_rows: the cause may also be rows that this worker does not have."""
         if self.first is None:
             remedy = remedy or "no step was taken before, so look for NaN or infinity in inputs, targets and weights"
         else:
@@ -101,7 +104,7 @@ class Guard:
 
 
 def all_finite(value: Any) -> bool:
-    """Whether all numbers of a batch are, whatever it is made of."""
+    """Whether all numbers of a batch are finite; a batch may be a tensor, or a list or dict of such."""
     if isinstance(value, torch.Tensor):
         return not value.is_floating_point() or bool(torch.isfinite(value).all())
     if isinstance(value, dict):

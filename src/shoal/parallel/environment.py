@@ -1,4 +1,4 @@
-"""Who started this process: a user, torchrun, or an MPI launcher. Found in the environment, no flags needed."""
+"""What started this process: a user, torchrun, or an MPI launcher; read from environment variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def launcher() -> str | None:
 
 
 def world() -> tuple[int, int]:
-    """(rank, size) as the launcher says; (0, 1) without one."""
+    """(rank, size) as the launcher has set them; (0, 1) without one."""
     kind = launcher()
     if kind == "torchrun":
         return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

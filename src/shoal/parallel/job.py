@@ -1,193 +1,163 @@
-"""What a run is: its settings, checked, with names that cannot be mistyped unnoticed."""
+"""The options of a training run, each in one place (see `shoal.options`). Those of one strategy stand with it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from shoal.machine import thread_count
-from shoal.members import nearest
+from shoal.errors import UserError
+from shoal.machine import MOST_THREADS
+from shoal.options import Options, option
+from shoal.parallel.strategies import TABLE, Strategy, check_strategy, find_strategy
+from shoal.parallel.strategies.kfold import KFoldOptions
+from shoal.parallel.strategies.local_sgd import LocalSgdOptions, number_or_word
+from shoal.parallel.strategies.parameter_server import ParameterServerOptions
+from shoal.parallel.strategies.split_model import MeshOptions
+from shoal.validate import Check, instance, one_of, whole
 
-SINGLE = ("serial", "blas")
-DATA = ("allreduce", "local_sgd", "parameter_server")
-MODEL = ("tensor", "pipeline", "data+tensor", "data+pipeline", "sharded")
-STRATEGIES = (*SINGLE, *DATA, *MODEL, "kfold", "auto")
+STRATEGIES = tuple(TABLE)
 BACKENDS = ("threads", "processes", "mpi")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 LOSSES = ("cross_entropy", "mse", "bce")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
 LARGEST = 1e7  # of rates and seconds
-SHARDS = 8  # micro-shards of a batch in exact mode, and micro-batches of a pipeline: more workers than this need more
+SHARDS = 8
+
+
+def name_or_function(names: tuple[str, ...]) -> Check:
+    """A check for options that are a name or a function of the user's own."""
+    return lambda name, value: value if callable(value) else one_of(name, value, names)
+
+
+def _device(name: str, value: Any) -> str:
+    kind, _, number = str(value).partition(":")
+    one_of(name, kind, DEVICES)
+    if number and not number.isdecimal():
+        raise UserError(f"the number in {name} must be whole, as in cuda:0; got {value!r}")
+    if number and kind in ("cpu", "auto"):
+        raise UserError(f"only GPUs have numbers, as in cuda:0; got {name} {value!r}: use {kind!r}")
+    return str(value)
+
+
+def _folder(name: str, value: Any) -> str:
+    return os.fspath(instance(name, value, (str, os.PathLike)))
+
+
+def _checkpoint_every(name: str, value: Any) -> int | str:
+    return "epoch" if value == "epoch" else whole(name, value, 1, otherwise=' or "epoch"')
 
 
 @dataclass(frozen=True)
-class Job:
-    """Settings of a run. `loss` and `optimizer` are names or functions."""
+class TrainingOptions(Options):
+    """What is trained, how, and by how many workers."""
 
-    loss: str | Callable[[Any, Any], Any] = "cross_entropy"
-    optimizer: str | Callable[[Any], Any] = "adam"
-    learning_rate: float = 1e-3
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    schedule: str = "constant"
-    epochs: int = 10
-    batch_size: int = 64
-    shuffle: bool = True
-    strategy: str = "auto"
-    backend: str = "processes"
-    workers: int = 1
-    blas_threads: int | None = None
-    exact: bool | None = None
-    shards: int = SHARDS
-    average_every: int | str = "epoch"
-    asynchronous: bool = False
-    folds: int = 5
-    mesh: tuple[int, int] | None = None
-    device: str = "auto"
-    seed: int = 0
-    checkpoint: str | None = None
-    checkpoint_every: int | str = "epoch"
-    restarts: int = 3
-    allow_fewer: bool = False
-    timeout: float = 600.0
+    loss: str | Callable[[Any, Any], Any] = option(
+        "cross_entropy",
+        "cross_entropy, mse or bce. (default: by the target)",
+        check=name_or_function(LOSSES),
+        parse=str,
+    )
+    optimizer: str | Callable[[Any], Any] = option(
+        "adam", "sgd, adam or adamw.", check=name_or_function(OPTIMIZERS), parse=str
+    )
+    learning_rate: float = option(1e-3, "Size of the steps.", above=0, below=LARGEST, flags="--learning-rate --lr")
+    momentum: float = option(0.0, "For sgd.", least=0, below=LARGEST)
+    weight_decay: float = option(0.0, "Pulls weights towards zero.", least=0, below=LARGEST)
+    schedule: str = option("constant", "constant or cosine.", one_of=SCHEDULES)
+    epochs: int = option(10, "Passes over the rows.", least=1)
+    batch_size: int = option(64, "Rows in a step (local_sgd, asynchronous: of each worker).", least=1)
+    shuffle: bool = option(True, "Whether each epoch has another order of rows.", on_command_line=False)
+    strategy: str | Strategy = option(
+        "auto",
+        f"{', '.join(name for name in STRATEGIES if name != 'auto')}, or auto: measure and take the fastest, which may "
+        "differ from run to run in the last digits. (default: allreduce if --workers is given, or auto)",
+        check=check_strategy, parse=str,
+    )  # fmt: skip
+    backend: str = option("processes", "threads, processes or mpi.", one_of=BACKENDS, changes_result=False)
+    workers: int = option(1, "How many. (default: one a core)", least=1, changes_result=False)
+    blas_threads: int | None = option(
+        None, "Threads of each worker. (default: cores / workers)", least=1, most=MOST_THREADS, changes_result=False
+    )
+    exact: bool | None = option(
+        None, "The same bits for any number of workers. (default: --exact for allreduce and pipeline on CPUs)",
+        flags="--exact/--close",
+    )  # fmt: skip
+    shards: int = option(SHARDS, "--exact: parts of a batch; at least as many as workers.", least=1)
 
-    def __post_init__(self) -> None:
-        one_of("strategy", self.strategy, STRATEGIES)
-        one_of("backend", self.backend, BACKENDS)
-        kind, _, number = str(self.device).partition(":")
-        one_of("device", kind, DEVICES)
-        if number and not number.isdecimal():
-            raise ValueError(f"the number of a device is whole, as in cuda:0; got {self.device!r}")
-        if number and kind in ("cpu", "auto"):
-            raise ValueError(f"only GPUs have numbers, as in cuda:0; got device {self.device!r}: use {kind!r}")
-        one_of("schedule", self.schedule, SCHEDULES)
-        if not callable(self.loss):
-            one_of("loss", self.loss, LOSSES)
-        if not callable(self.optimizer):
-            one_of("optimizer", self.optimizer, OPTIMIZERS)
-        for name in ("epochs", "batch_size", "workers", "shards"):
-            whole(name, getattr(self, name), 1)
-        whole("folds", self.folds, 2)
-        whole("restarts", self.restarts, 0)
-        whole("seed", self.seed, 0)
-        if self.blas_threads is not None:
-            thread_count(self.blas_threads)
-        for name in ("learning_rate", "timeout"):
-            positive(name, getattr(self, name))
-        for name in ("momentum", "weight_decay"):
-            not_negative(name, getattr(self, name))
-        if self.mesh is not None and not (isinstance(self.mesh, tuple) and len(self.mesh) == 2):
-            raise ValueError(f"mesh must be two whole numbers, (data, model); got {self.mesh!r}")
-        self._check_together()
 
-    def _check_together(self) -> None:
-        if self.average_every not in ("epoch", "end"):
-            whole("average_every", self.average_every, 1, ' or "epoch" or "end"')
-        if self.checkpoint_every != "epoch":
-            whole("checkpoint_every", self.checkpoint_every, 1, ' or "epoch"')
-        if self.strategy in SINGLE and self.workers > 1:
-            raise ValueError(
-                f"strategy {self.strategy!r} has one worker; got workers={self.workers}. "
-                "Use strategy 'allreduce' for more, or blas_threads for more threads"
+@dataclass(frozen=True)
+class Job(MeshOptions, KFoldOptions, ParameterServerOptions, LocalSgdOptions, TrainingOptions):
+    """Options of a run. `loss` and `optimizer` may be functions, `strategy` an object of the user's own."""
+
+    device: str = option("auto", "auto, cpu, cuda or mps.", check=_device, changes_result=False)
+    checkpoint: str | None = option(
+        None, "Folder to save the state in, and to resume from if it has one.", check=_folder, metavar="<path>",
+        changes_result=False,
+    )  # fmt: skip
+    checkpoint_every: int | str = option(
+        "epoch", "epoch, or a number of rounds.", check=_checkpoint_every, parse=number_or_word, changes_result=False
+    )
+    restarts: int = option(3, "How often to restart when a worker is lost.", least=0, changes_result=False)
+    allow_fewer: bool = option(False, "Restart without the lost worker.", changes_result=False)
+    timeout: float = option(
+        600.0, "Seconds that a worker may wait for a slower one.", above=0, below=LARGEST, changes_result=False
+    )
+    seed: int = option(0, "Seed of all that is drawn at random.", least=0)
+
+    def check_together(self, called: Callable[[str], str]) -> None:
+        method = self.method
+        if method.one_worker and self.workers > 1:
+            raise UserError(
+                f"strategy {method.name!r} has one worker; got {called('workers')}={self.workers}. Use strategy "
+                f"'allreduce' for more, or {called('blas_threads')} for more threads"
             )
-        if self.strategy in MODEL and self.backend == "threads" and self.workers > 1:
-            raise ValueError(
-                f"strategy {self.strategy!r} splits the model over processes; use backend 'processes' or 'mpi'"
-            )
-        if self.exact and self.strategy not in (*SINGLE, "allreduce", "pipeline", "kfold", "auto"):
-            raise ValueError(
-                f"exact=True holds for the strategies serial, allreduce and pipeline; {self.strategy!r} has no exact "
-                "mode, leave it out"
-            )
+        if self.exact and not method.can_be_exact:
+            able = ", ".join(name for name, strategy in TABLE.items() if strategy.can_be_exact)
+            raise UserError(f"{called('exact')} needs one of the strategies {able}; {method.name!r} has no exact mode")
         if self.exact and self.workers > self.shards:
-            raise ValueError(
+            raise UserError(
                 f"exact mode cuts each batch into {self.shards} shards, too few for {self.workers} workers; "
-                f"give shards={self.workers} or exact=False"
+                f"give {called('shards')}={self.workers}, or leave out {called('exact')}"
             )
         if self.mesh is not None and self.mesh[0] * self.mesh[1] != self.workers:
-            raise ValueError(f"mesh must multiply to the {self.workers} workers; got {self.mesh[0]} x {self.mesh[1]}")
-        if self.strategy.startswith("data+") and self.mesh is None and self.workers > 1 and self.workers % 2:
-            raise ValueError(
-                f"strategy {self.strategy!r} needs an even number of workers, or mesh=(data, model); "
-                f"got workers={self.workers}"
-            )
+            raise UserError(f"mesh must multiply to the {self.workers} workers; got {self.mesh[0]} x {self.mesh[1]}")
+        method.check(self)
+
+    @property
+    def method(self) -> Strategy:
+        """The strategy as an object: what it needs is asked of it."""
+        return find_strategy(self.strategy)
 
     @property
     def ranks(self) -> int:
-        """Processes or threads that take part: the workers, and a parameter server."""
-        return self.workers + (self.strategy == "parameter_server")
+        """Processes or threads that take part: the workers, and servers if the strategy has any."""
+        return self.workers + self.method.servers
 
     @property
     def in_one_process(self) -> bool:
-        """Workers that are threads need no launching; neither does one worker alone."""
+        """Whether no processes have to be launched: workers are threads, or there is only one."""
         return self.backend == "threads" or self.ranks == 1
 
     @property
     def mesh_shape(self) -> tuple[int, int]:
-        """Workers along (data, model): as asked for, else two along the model.
+        """Workers along (data, model): as asked for, else what the strategy takes.
 
         >>> Job(strategy="data+tensor", workers=4).mesh_shape, Job(strategy="pipeline", workers=4).mesh_shape
         ((2, 2), (1, 4))
         """
-        if self.mesh is not None:
-            return self.mesh
-        if self.strategy.startswith("data+") and self.workers > 1:
-            return (self.workers // 2, 2)
-        return (1, self.workers)
+        return self.method.mesh_shape(self)
 
     def with_workers(self, workers: int) -> Job:
-        """The same with another number of workers; with one less where a mesh needs that."""
-        odd = self.strategy.startswith("data+") and workers > 1 and workers % 2 == 1
-        return replace(self, workers=workers - odd, mesh=None)
+        """The same with at most so many workers; some strategies need an even number."""
+        return replace(self, workers=self.method.possible_workers(workers), mesh=None)
 
     def fingerprint(self) -> dict[str, Any]:
-        """What a checkpoint must agree on to be continued: all that decides weights, not who computes them."""
-        skipped = {
-            "workers", "backend", "blas_threads", "device", "mesh", "checkpoint", "checkpoint_every", "restarts",
-            "allow_fewer", "timeout", "epochs",
-        }  # fmt: skip
-        if self.schedule != "constant":
-            skipped.discard("epochs")
-        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in skipped}
-        if self.strategy in SINGLE:
-            named |= {"strategy": "plain", "exact": False, "shards": 0}  # threads of BLAS are no other algorithm
+        """What a checkpoint must agree on to be resumed. Epochs only count where the schedule depends on them."""
+        values = super().fingerprint() | self.method.fingerprint(self)
+        if self.schedule == "constant":
+            del values["epochs"]
         return {name: getattr(value, "__name__", "function") if callable(value) else value
-                for name, value in named.items()}  # fmt: skip
-
-
-def one_of(what: str, value: Any, names: Sequence[str]) -> None:
-    if value not in names:
-        raise ValueError(f"{what} must be one of {', '.join(names)}; got {value!r}{nearest(str(value), names)}")
-
-
-def whole(what: str, value: Any, least: int, otherwise: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{what} must be a whole number of at least {least}{otherwise}; got {value!r}")
-
-
-def positive(what: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < LARGEST:
-        raise ValueError(f"{what} must be a positive number below {LARGEST:g}; got {value!r}")
-
-
-def not_negative(what: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < LARGEST:
-        raise ValueError(f"{what} must be a number of at least 0; got {value!r}")
-
-
-def threads_per_worker(job: Job, cores: int | None = None) -> int:
-    """The one place where threads are shared out: workers x BLAS threads = cores, at least one each.
-
-    >>> threads_per_worker(Job(strategy="allreduce", workers=2), cores=8)
-    4
-    """
-    if job.blas_threads is not None:
-        return job.blas_threads
-    if job.strategy == "serial":
-        return 1
-    here = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("MPI_LOCALNRANKS") or ""
-    ranks = min(int(here), job.ranks) if here.isdecimal() and int(here) else job.ranks  # of this machine
-    return max(1, (cores or thread_count()) // ranks)
+                for name, value in values.items()}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Cross-validation over workers: folds side by side, each on one worker, or on several where there are enough."""
+"""Cross-validation: each fold is trained by one worker, or by several where there are more workers than folds."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ import threading
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from shoal.parallel import environment
-from shoal.parallel.feed import epoch_order
+from shoal.parallel.external import own_group
 from shoal.parallel.groups import Alone, Lost
-from shoal.parallel.job import Job
 from shoal.parallel.launch import launch
+from shoal.parallel.loader import epoch_order
+from shoal.parallel.normalisation import tell_normalisation
 from shoal.parallel.randomness import torch_as_it_was
-from shoal.parallel.sums import shares
-from shoal.parallel.watch import own_group
+from shoal.parallel.tree_sum import shares
 from shoal.parallel.worker import Result, Tell, Worker
 
-LONGEST = 7 * 86_400.0  # seconds that ranks wait for the last fold; that all are alive is seen to by others
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+
+LONGEST = 7 * 86_400.0  # seconds that ranks wait for the last fold; lost ranks are found by the monitor
 
 
 def run_folds(job: Job, model: nn.Module, data: Dataset[Any], tell: Tell) -> Result:
-    """Train a copy of the model for each fold. The model given back is that of the fold with the lowest loss."""
+    """Train a copy of the model for each fold. The result has the model of the fold with the lowest loss."""
+    tell_normalisation(job, model, tell if environment.world()[0] == 0 else _quiet)
     count = len(data)  # type: ignore[arg-type]
     order = epoch_order(count, job.seed, -2, job.shuffle)
     jobs, sets = [], []
@@ -42,15 +46,15 @@ def run_folds(job: Job, model: nn.Module, data: Dataset[Any], tell: Tell) -> Res
     if environment.launcher() is not None:
         results = _over_ranks(jobs, models, sets, tell)
     else:
-        results = _side_by_side(job, jobs, models, sets, tell)
-    return _together(job, model, results)
+        results = _over_workers(job, jobs, models, sets, tell)
+    return _summary(job, model, results)
 
 
-def _side_by_side(job: Job, jobs: list[Job], models: list[nn.Module], sets: list[Any], tell: Tell) -> list[Result]:
-    """As many folds at a time as workers allow; workers left over make folds data-parallel."""
+def _over_workers(job: Job, jobs: list[Job], models: list[nn.Module], sets: list[Any], tell: Tell) -> list[Result]:
+    """As many folds at a time as there are workers; a fold has several workers where there are more."""
     each = max(1, job.workers // job.folds)
-    lanes = min(job.folds, job.workers)
-    stop = threading.Event()  # set when one fold has failed, or the user wants to end: the others end too
+    at_once = min(job.folds, job.workers)
+    stop = threading.Event()  # set when a fold has failed or the user interrupts: then the others end
     done = 0
 
     def quiet(content: dict[str, Any]) -> None:
@@ -62,15 +66,15 @@ def _side_by_side(job: Job, jobs: list[Job], models: list[nn.Module], sets: list
         kind = "allreduce" if each > 1 or job.exact else "serial"
         threads = job.blas_threads or 1
         mine = replace(jobs[k], strategy=kind, workers=each, blas_threads=threads, exact=bool(job.exact))
-        if job.backend == "threads" or (lanes == 1 and each == 1):
+        if job.backend == "threads" or (at_once == 1 and each == 1):
             result = Worker(mine, Alone(), models[k], sets[k][0], sets[k][1], quiet).run()
         else:
             result = launch(mine, models[k], sets[k][0], sets[k][1], quiet, stop)
         done += 1
-        tell({"share": done / job.folds, "note": _line(k, job.folds, result)})
+        tell({"share": done / job.folds, "note": _sentence(k, job.folds, result)})
         return result
 
-    with torch_as_it_was(), ThreadPoolExecutor(lanes) as pool:
+    with torch_as_it_was(), ThreadPoolExecutor(at_once) as pool:
         folds = [pool.submit(work, k) for k in range(job.folds)]
         try:
             wait(folds, return_when=FIRST_EXCEPTION)
@@ -84,14 +88,14 @@ def _side_by_side(job: Job, jobs: list[Job], models: list[nn.Module], sets: list
 
 
 def _failed_first(fold: Future[Result]) -> bool:
-    """Sorts the fold whose error came first before those that are not done yet."""
+    """A sort key: a fold that has failed before those that are not done."""
     return not (fold.done() and fold.exception() is not None)
 
 
 def _over_ranks(jobs: list[Job], models: list[nn.Module], sets: list[Any], tell: Tell) -> list[Result]:
-    """Under torchrun or mpiexec: each rank takes every so-manieth fold, then all tell all."""
+    """Under torchrun or mpiexec: rank r of n trains the folds r, r + n, r + 2n, ...; then results are gathered."""
     job = jobs[0]
-    patient = replace(job, timeout=LONGEST)  # one rank may have a fold more than another
+    patient = replace(job, timeout=LONGEST)  # a rank may have one fold more than another
     with own_group(patient) as group:
         mine: dict[int, Any] = {}
         for k in range(group.rank, job.folds, group.size):
@@ -107,11 +111,11 @@ def _over_ranks(jobs: list[Job], models: list[nn.Module], sets: list[Any], tell:
             state, history, metrics = everyone[k]
             models[k].load_state_dict(state)
             results.append(Result(models[k], history, metrics))
-            tell({"share": (k + 1) / job.folds, "note": _line(k, job.folds, results[k])})
+            tell({"share": (k + 1) / job.folds, "note": _sentence(k, job.folds, results[k])})
         return results
 
 
-def _together(job: Job, model: nn.Module, results: list[Result]) -> Result:
+def _summary(job: Job, model: nn.Module, results: list[Result]) -> Result:
     losses = [result.metrics["valid_loss"] for result in results]
     best = min(range(len(results)), key=lambda k: losses[k] if losses[k] == losses[k] else math.inf)
     model.load_state_dict(results[best].model.state_dict())
@@ -131,7 +135,7 @@ def _part(data: Dataset[Any], rows: torch.Tensor) -> Dataset[Any]:
     return Subset(data, rows.tolist())
 
 
-def _line(k: int, folds: int, result: Result) -> str:
+def _sentence(k: int, folds: int, result: Result) -> str:
     right = result.metrics.get("valid_accuracy")
     return f"fold {k + 1} of {folds}: loss {result.metrics['valid_loss']:.4f}" + (
         f", {right:.2%} right" if right is not None else ""

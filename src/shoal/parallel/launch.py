@@ -1,4 +1,4 @@
-"""The launcher: starts workers, listens to them, and starts them again from the last checkpoint when one is lost."""
+"""The launcher: starts workers, monitors them, and restarts them from the last checkpoint when one is lost."""
 
 from __future__ import annotations
 
@@ -15,59 +15,36 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from shoal.errors import MissingPackage
 from shoal.parallel import payload
-from shoal.parallel.checkpoint import TEMPORARY, passing_place
+from shoal.parallel.checkpoint import TEMPORARY, temporary_place
 from shoal.parallel.divergence import Diverged
 from shoal.parallel.environment import OWN
+from shoal.parallel.failures import WorkerError, WorkerLost
 from shoal.parallel.groups import Lost
-from shoal.parallel.job import Job, threads_per_worker
-from shoal.parallel.lifeline import STOPPED, Event, Hub
+from shoal.parallel.heartbeat import STOPPED, Event, Monitor
 from shoal.parallel.rank import PEER_LOST
+from shoal.parallel.threads import threads_per_worker
 from shoal.parallel.worker import Result, Tell
 
-START = 120.0  # seconds for all workers to come up
-GRACE = 1.5  # seconds to hear why a worker ended
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+
+START = 120.0  # seconds for all workers to connect
+GRACE = 1.5  # seconds to wait for the reason why a worker ended
 END = 5.0  # seconds for workers to end after they were told to
-AGAIN = 1.0  # seconds after which workers are asked once more to pause: some may have come up since
+AGAIN = 1.0  # seconds after which workers are asked to pause again: some may have connected since
 PROGRAM = "shoal.parallel.rank"  # what a worker runs, with the folder of its payload
 
 
-class WorkerError(RuntimeError):
-    """A worker failed with an error of its own; `kind` is the name of its type, `reason` its message."""
-
-    def __init__(self, rank: int, size: int, told: dict[str, Any]) -> None:
-        kind, reason, trace = told["type"], told["message"], told["traceback"]
-        super().__init__(f"worker {rank} of {size} failed: {kind}: {reason}\n\n{trace.rstrip()}")
-        self.rank, self.kind, self.reason, self.trace = rank, kind, reason, trace
-        self.mendable = bool(told.get("mendable"))  # by the user: wrong values, files, missing packages
-
-
-class WorkerLost(RuntimeError):
-    """A worker is gone, and the attempts to start again are used up."""
-
-
-@contextmanager
-def in_words() -> Iterator[None]:
-    """For commands: what a user can mend of a worker comes out as his own would; for others, the trace is shown."""
-    try:
-        yield
-    except WorkerError as error:
-        if error.mendable:
-            raise ValueError(error.reason) from None
-        print(error.trace.rstrip(), file=sys.stderr)
-        raise ValueError(str(error).splitlines()[0]) from None
-    except WorkerLost as error:
-        raise ValueError(str(error)) from None
-
-
 @dataclass
-class Trouble:
+class Failure:
     """Why an attempt ended: an error to raise, or a loss to recover from."""
 
     rank: int
@@ -83,17 +60,17 @@ def launch(
     tell: Tell,
     stop: threading.Event | None = None,
 ) -> Result:
-    """Train with workers of our own. Losses are survived `restarts` times. `stop` ends it from outside."""
+    """Train with workers that this process starts, and restarts up to `job.restarts` times. `stop` ends them."""
     with own_folder() as folder:
         if job.checkpoint is None:
-            job = replace(job, checkpoint=passing_place(folder / "checkpoint"))
+            job = replace(job, checkpoint=temporary_place(folder / "checkpoint"))
         else:
             job = replace(job, checkpoint=str(Path(job.checkpoint).absolute()))
         payload.write(folder, job, model, train, valid)
         try:
             supervise(job, folder, tell, stop=stop)
         except WorkerError as error:
-            if error.kind == Diverged.__name__:  # of all workers, not of one
+            if error.kind == Diverged.__name__:  # not the error of one worker: all diverge
                 raise Diverged(error.reason) from None
             raise
         return _result(folder, model)
@@ -101,8 +78,8 @@ def launch(
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
-    """A folder for what a launcher and its workers hand to each other; it goes with the launcher."""
-    _sweep()
+    """A temporary folder for the files that a launcher and its workers exchange."""
+    _remove_stale_folders()
     folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))
     try:
         yield folder
@@ -118,34 +95,36 @@ def supervise(
     stop: threading.Event | None = None,
     pause: Callable[[], bool] | None = None,
 ) -> None:
-    """Run a program in every worker until all are done. When one is lost, all start again, `restarts` times at most.
+    """Run a program in every worker until all are done. When one is lost, all restart, `job.restarts` times at most.
 
-    `pause`, once true, asks the workers to save what they have and to end; `stop` ends them at once.
+    `pause`, once true, asks the workers to save a checkpoint and end; `stop` ends them at once.
     """
     for number in range(job.restarts + 1):
-        trouble = Attempt(job, folder, number, tell, program, stop, pause).run()
-        if trouble is None:
+        failure = Attempt(job, folder, number, tell, program, stop, pause).run()
+        if failure is None:
             return
-        if trouble.error is not None:
-            raise trouble.error
+        if failure.error is not None:
+            raise failure.error
         if number == job.restarts or (pause is not None and pause()):
             break
-        if job.allow_fewer and job.workers > 1 and job.average_every != "end":
+        if job.allow_fewer and job.workers > 1 and job.method.can_lose_workers(job):
             job = job.with_workers(job.workers - 1)
-        tell({"note": f"worker {trouble.rank} {trouble.reason}; starting again from the last checkpoint "
+        tell({"note": f"worker {failure.rank} {failure.reason}; restarting from the last checkpoint "
                       f"with {job.workers} worker{'s' * (job.workers > 1)}"})  # fmt: skip
-    assert trouble is not None
-    raise WorkerLost(f"worker {trouble.rank} {trouble.reason}; started again {number} times, no more")
+    assert failure is not None
+    raise WorkerLost(f"worker {failure.rank} {failure.reason}; restarted {number} times, no more")
 
 
-def _sweep() -> None:
-    """Remove what launchers that were killed have left: folders that bear the number of a process that is gone."""
-    if not Path("/proc/self").exists():
+def _remove_stale_folders() -> None:
+    """Remove folders of launchers that were killed: the process in the name is gone."""
+    import psutil
+
+    if os.name != "posix":  # others have no user numbers, which tell whose folder it is
         return
     for place in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}[0-9]*-*"):
         number = place.name.removeprefix(TEMPORARY).split("-")[0]
         with suppress(OSError):  # another launcher may remove it at the same time
-            if number.isdecimal() and not Path(f"/proc/{number}").exists() and place.stat().st_uid == os.getuid():
+            if number.isdecimal() and not psutil.pid_exists(int(number)) and place.stat().st_uid == os.getuid():
                 shutil.rmtree(place, ignore_errors=True)
 
 
@@ -156,7 +135,7 @@ def _result(folder: Path, model: nn.Module) -> Result:
 
 
 class Attempt:
-    """One set of workers, from their start to their end."""
+    """One set of workers, from start to end."""
 
     def __init__(
         self,
@@ -171,13 +150,13 @@ class Attempt:
         self.job, self.folder, self.number, self.tell, self.program = job, folder, number, tell, program
         self.stop, self.pause = stop, pause
         self.asked = 0.0  # when the workers were last asked to pause
-        self.hub = Hub()
+        self.monitor = Monitor()
         self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.here: set[int] = set()
+        self.connected: set[int] = set()
         self.done: set[int] = set()
 
-    def run(self) -> Trouble | None:
+    def run(self) -> Failure | None:
         try:
             self._start()
             return self._watch()
@@ -188,11 +167,11 @@ class Attempt:
         job = self.job
         threads = str(threads_per_worker(job))
         own = {
-            "SHOAL_HUB": self.hub.address, "SHOAL_STORE": f"127.0.0.1:{self.store.port}", OWN: str(os.getpid()),
+            "SHOAL_MONITOR": self.monitor.address, "SHOAL_STORE": f"127.0.0.1:{self.store.port}", OWN: str(os.getpid()),
             "SHOAL_ATTEMPT": str(self.number), "SHOAL_WORKERS": str(job.workers),
             "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-            "PYTHONSAFEPATH": "1",  # a random.py in the user's folder is not the library's
+            "PYTHONSAFEPATH": "1",  # a random.py in the user's folder must not hide the standard library's
         }  # fmt: skip
         program = [sys.executable, "-m", self.program, str(self.folder)]
         if job.backend == "mpi":
@@ -206,33 +185,33 @@ class Attempt:
             subprocess.Popen(command, env={**os.environ, **own}, stdin=subprocess.DEVNULL, start_new_session=True)
         )
 
-    def _watch(self) -> Trouble | None:
-        """Until all are done, or something is wrong."""
+    def _watch(self) -> Failure | None:
+        """Wait until all are done or something is wrong."""
         deadline = time.monotonic() + START
         while True:
             if self.stop is not None and self.stop.is_set():
                 raise Lost("stopped from outside")
             if self.pause is not None and self.pause() and time.monotonic() - self.asked > AGAIN:
                 self.asked = time.monotonic()
-                self.hub.pause()
-            trouble = self._listen(0.05)
-            if trouble is not None:
-                return trouble
+                self.monitor.pause()
+            failure = self._listen(0.05)
+            if failure is not None:
+                return failure
             if len(self.done) == self.job.ranks:
                 return None
-            if len(self.here) < self.job.ranks and time.monotonic() > deadline:
-                return Trouble(-1, f"or another did not start within {START:g} s")
-            trouble = self._ended_badly()
-            if trouble is not None:
-                return trouble
+            if len(self.connected) < self.job.ranks and time.monotonic() > deadline:
+                return Failure(-1, f"or another did not start within {START:g} s")
+            failure = self._failed_process()
+            if failure is not None:
+                return failure
 
-    def _listen(self, seconds: float) -> Trouble | None:
+    def _listen(self, seconds: float) -> Failure | None:
         try:
-            event = self.hub.events.get(timeout=seconds)
+            event = self.monitor.events.get(timeout=seconds)
         except queue.Empty:
             return None
-        if event.kind == "here":
-            self.here.add(event.rank)
+        if event.kind == "connected":
+            self.connected.add(event.rank)
         elif event.kind == "done":
             self.done.add(event.rank)
         elif event.kind == "progress":
@@ -243,46 +222,46 @@ class Attempt:
             return self._why(event.rank, event.content["reason"], secondary=event.kind != "lost")
         return None
 
-    def _failed(self, event: Event) -> Trouble:
-        return Trouble(event.rank, "failed", WorkerError(event.rank, self.job.ranks, event.content))
+    def _failed(self, event: Event) -> Failure:
+        return Failure(event.rank, "failed", WorkerError(event.rank, self.job.ranks, event.content))
 
-    def _ended_badly(self) -> Trouble | None:
+    def _failed_process(self) -> Failure | None:
         for rank, process in enumerate(self.processes):
             code = process.poll()
             if code is not None and code != 0:
                 mine = rank if self.job.backend != "mpi" else 0
-                return self._why(mine, _ending(code), secondary=code in (PEER_LOST, STOPPED))
+                return self._why(mine, _exit_reason(code), secondary=code in (PEER_LOST, STOPPED))
         return None
 
-    def _why(self, rank: int, reason: str, secondary: bool) -> Trouble:
-        """Something ended. For a moment, listen to whether somebody says why: an error counts more than its echoes."""
-        found = None if secondary else Trouble(rank, reason)
+    def _why(self, rank: int, reason: str, secondary: bool) -> Failure:
+        """A worker ended: wait a moment for the cause. Other workers fail because of it, and may be noticed first."""
+        found = None if secondary else Failure(rank, reason)
         deadline = time.monotonic() + GRACE
         while time.monotonic() < deadline:
             try:
-                event = self.hub.events.get(timeout=0.1)
+                event = self.monitor.events.get(timeout=0.1)
             except queue.Empty:
                 continue
             if event.kind == "error":
                 return self._failed(event)
             if event.kind == "lost" and found is None:
-                found = Trouble(event.rank, event.content["reason"])
+                found = Failure(event.rank, event.content["reason"])
             if event.kind == "progress":
                 self.tell(event.content)
-        found = found or Trouble(rank, reason)
-        return Trouble(found.rank, self._exit_of(found.rank) or found.reason)
+        found = found or Failure(rank, reason)
+        return Failure(found.rank, self._exit_of(found.rank) or found.reason)
 
     def _exit_of(self, rank: int) -> str | None:
-        """How a worker ended, by its own process: that of MPI is not ours."""
+        """How a worker's process ended; unknown under MPI, whose processes are not our children."""
         if self.job.backend == "mpi" or not 0 <= rank < len(self.processes):
             return None
         code = self.processes[rank].poll()
-        return None if code in (None, PEER_LOST, STOPPED) else _ending(code)
+        return None if code in (None, PEER_LOST, STOPPED) else _exit_reason(code)
 
     def _end(self) -> None:
-        """No worker is left behind."""
+        """End all workers that still run."""
         if len(self.done) < self.job.ranks:
-            self.hub.stop()
+            self.monitor.stop()
         deadline = time.monotonic() + END
         for process in self.processes:
             try:
@@ -290,14 +269,15 @@ class Attempt:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self.hub.kill_all()
-        self.hub.close()
+        self.monitor.kill_all()
+        self.monitor.close()
         del self.store
 
 
-def _ending(code: int) -> str:
-    """
-    >>> _ending(3), _ending(-9)
+def _exit_reason(code: int) -> str:
+    """In words.
+
+    >>> _exit_reason(3), _exit_reason(-9)
     ('ended with exit code 3', 'was killed by SIGKILL')
     """
     if code >= 0:
@@ -314,5 +294,5 @@ def mpi_launcher() -> str:
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if find_spec("mpi4py") is None or found is None:
         missing = "mpi4py is not installed" if find_spec("mpi4py") is None else "there is no mpiexec"
-        raise ModuleNotFoundError(f"backend 'mpi' needs MPI, and {missing}: pip install mpi4py mpich")
+        raise MissingPackage(f"backend 'mpi' needs MPI, and {missing}: pip install mpi4py mpich")
     return found

@@ -1,24 +1,27 @@
-"""A model with its loss and optimiser, seen from outside as flat vectors: gradients to sum, weights to average."""
+"""Loss, optimiser and schedule of a run; a model with these, whose gradients and weights are flat vectors."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from shoal.parallel.job import Job
+from shoal.errors import UserError
 from shoal.parallel.randomness import draws_random_numbers, keyed
 
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+
 Loss = Callable[[Any, Any], torch.Tensor]
-IGNORED = -100  # as a target of cross entropy: torch leaves the row out
+IGNORED = -100  # a target that torch's cross entropy ignores
 
 
 def make_loss(loss: str | Loss) -> Loss:
-    """A loss that is a mean over rows. "mse" and "bce" take classes as well: as ones and zeros."""
+    """A loss that is a mean over rows. For "mse" and "bce", classes become ones and zeros."""
     if callable(loss):
         return loss
     if loss == "cross_entropy":
@@ -28,7 +31,7 @@ def make_loss(loss: str | Loss) -> Loss:
 
 
 def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Torch's, but 0 where no row counts, for which torch has NaN."""
+    """Torch's, but 0 instead of NaN where all rows are ignored."""
     if not target.is_floating_point() and target.numel() and int(target.max()) == IGNORED:
         return output.sum() * 0.0
     return nn.functional.cross_entropy(output, target)
@@ -52,7 +55,7 @@ def make_optimizer(job: Job, parameters: list[nn.Parameter]) -> torch.optim.Opti
 
 
 class Schedule:
-    """The learning rate at each step, computed from the step alone: nothing to save, nothing to lose."""
+    """The learning rate of each step, computed from the step alone, so that checkpoints need not hold it."""
 
     def __init__(self, kind: str, optimizer: torch.optim.Optimizer, steps: int) -> None:
         self.kind, self.optimizer, self.steps = kind, optimizer, max(1, steps)
@@ -67,41 +70,41 @@ class Schedule:
 
 
 class Learner:
-    """Gradients of rows as one vector, [of all parameters | loss | buffers that average], and what to do with it."""
+    """Computes gradients as one vector, [all parameters | loss | averaged buffers], and takes steps along it."""
 
     def __init__(self, model: nn.Module, job: Job, steps: int, threaded: bool = False) -> None:
         self.model, self.job, self.threaded = model.train(), job, threaded
         self.names = [name for name, p in model.named_parameters() if p.requires_grad]
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         if not self.parameters:
-            raise ValueError("the model has no parameter that could be trained")
-        self.finest = max(self.parameters, key=lambda parameter: torch.finfo(parameter.dtype).bits)
+            raise UserError("the model has no parameter that can be trained")
+        self.most_precise = max(self.parameters, key=lambda parameter: torch.finfo(parameter.dtype).bits)
         self.buffers = _averaged(model)
         self.count = sum(p.numel() for p in self.parameters)
         self.width = self.count + 1 + sum(b.numel() for b in self.buffers)
         self.loss = make_loss(job.loss)
         self.optimizer = make_optimizer(job, self.parameters)
         self.schedule = Schedule(job.schedule, self.optimizer, steps)
-        self.random: bool | None = None  # found out with the first rows
+        self.random: bool | None = None  # not known before the first rows
 
     # ---- gradients ----
 
     def is_random(self, inputs: Any) -> bool:
-        """Whether training draws random numbers; tried once."""
+        """Whether a forward pass draws random numbers; tried once."""
         if self.random is None:
             self.random = draws_random_numbers(self.model, inputs)
         return self.random
 
     def replica(self) -> nn.Module:
-        """A model on the same weights, for another thread: what passes through it leaves this one alone."""
+        """A model with the same weights and its own buffers, for another thread."""
         other = copy.deepcopy(self.model)
         for mine, its in zip(self.model.parameters(), other.parameters(), strict=True):
             its.data = mine.data
         return other
 
     def new_vector(self, width: int) -> torch.Tensor:
-        """Zeros that can take a gradient: on its device, with as many digits as the finest parameter."""
-        return torch.zeros(width, device=self.finest.device, dtype=self.finest.dtype)
+        """Zeros on the model's device, in the precision of its most precise parameter."""
+        return torch.zeros(width, device=self.most_precise.device, dtype=self.most_precise.dtype)
 
     def gradient(self, inputs: Any, target: Any, share: float, key: int, out: torch.Tensor) -> None:
         """Write `share` times the gradient, the loss and the buffers into `out`."""
@@ -110,7 +113,7 @@ class Learner:
     def gradients(
         self, inputs: Any, target: Any, share: float, key: int, model: nn.Module | None = None
     ) -> list[torch.Tensor]:
-        """The same as a list of tensors that may be changed in place; from a replica, if one is given."""
+        """The same as a list of tensors that may be changed in place; computed by `model`, a replica, if given."""
         self.is_random(inputs)
         if model is not None:
             for mine, its in zip(self.model.buffers(), model.buffers(), strict=True):
@@ -118,15 +121,17 @@ class Learner:
         loss, grads, buffers = self._backward(model or self.model, inputs, target, share, key)
         own: list[torch.Tensor] = []
         seen: set[int] = set()
-        for grad in grads:  # two parameters may have been given one tensor, or one that repeats a number
+        for grad in grads:  # two parameters may share one tensor, or have one with repeated elements
             again = grad.data_ptr() in seen or not grad.is_contiguous()
             seen.add(grad.data_ptr())
             own.append(grad.clone(memory_format=torch.contiguous_format) if again else grad)
         parts = [*own, loss.reshape(1), *[buffer * share for buffer in buffers]]
-        return [part.to(self.finest.dtype) for part in parts]  # sums have the digits of the vector they end in
+        return [
+            part.to(self.most_precise.dtype) for part in parts
+        ]  # in the precision of the vector that they are summed in
 
     def pack(self, parts: list[torch.Tensor], out: torch.Tensor) -> None:
-        """One after the other into a vector."""
+        """Concatenate into a vector."""
         start = 0
         for part in parts:
             out[start : start + part.numel()].copy_(part.reshape(-1))
@@ -145,7 +150,7 @@ class Learner:
         return loss.detach(), grads, _averaged(model)
 
     def apply(self, vector: torch.Tensor, step: int) -> float:
-        """Take a step along a summed gradient; the loss comes back."""
+        """Take a step along a summed gradient; returns the loss."""
         start = 0
         for parameter in self.parameters:
             parameter.grad = vector[start : start + parameter.numel()].view_as(parameter).to(parameter.dtype)
@@ -162,7 +167,7 @@ class Learner:
     # ---- weights ----
 
     def weights(self) -> torch.Tensor:
-        """All parameters and averaging buffers, one after the other."""
+        """All parameters and averaged buffers, concatenated."""
         with torch.no_grad():
             return torch.cat([part.reshape(-1) for part in (*self.parameters, *self.buffers)])
 
@@ -185,16 +190,16 @@ class Learner:
 
 
 def _averaged(model: nn.Module) -> list[torch.Tensor]:
-    """Buffers that are numbers to be averaged over shards, such as running means; counters are not."""
+    """Buffers that are averaged over shards, such as running means; integers, such as counters, are not."""
     return [buffer for buffer in model.buffers() if buffer.is_floating_point()]
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, named: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The optimiser's memory of each parameter, by the parameter's name; whole tensors, also of those spread out."""
+    """The optimiser's state of each parameter, by name; sharded tensors are gathered."""
     saved: dict[str, dict[str, Any]] = {}
     for name, parameter in named.items():
-        memory = optimizer.state.get(parameter, {})
-        saved[name] = {key: _whole(value) for key, value in memory.items()}
+        state = optimizer.state.get(parameter, {})
+        saved[name] = {key: _whole(value) for key, value in state.items()}
     return saved
 
 
@@ -211,7 +216,7 @@ def _whole(value: Any) -> Any:
 
 
 def _like_parameter(value: Any, parameter: Any) -> Any:
-    """Onto the parameter's device, and spread out as it is; counters of steps stay where they are."""
+    """On the parameter's device, and sharded as it is; step counters stay as they are."""
     if not isinstance(value, torch.Tensor) or value.shape != parameter.shape:
         return copy.deepcopy(value)
     if hasattr(parameter, "device_mesh"):

@@ -1,20 +1,23 @@
-"""What a launcher hands to its workers: job, model and data, in files of a folder that only this user can read."""
+"""What a launcher sends to its workers: job, model and data, in files of a folder that only this user can read."""
 
 from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
-from shoal.parallel.job import Job
+from shoal.errors import WrongType
+
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
 
 
 def write(folder: Path, job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None) -> None:
-    """Classes and functions of the user's script travel by value: workers do not run that script again."""
+    """Classes and functions of the user's script are sent by value: workers do not run the script again."""
     import cloudpickle
 
     parts: dict[str, Any] = {"job": job, "model": model}
@@ -27,12 +30,14 @@ def write(folder: Path, job: Job, model: nn.Module, train: Dataset[Any], valid: 
     try:
         content = cloudpickle.dumps(parts)
     except Exception as error:
-        raise TypeError(f"model, data set, loss or optimizer cannot be sent to other processes: {error}") from None
+        raise WrongType(
+            f"model, data set, loss, optimizer or strategy cannot be sent to other processes: {error}"
+        ) from None
     (folder / "payload.pkl").write_bytes(content)
 
 
 def read(folder: Path) -> tuple[Job, nn.Module, Dataset[Any], Dataset[Any] | None]:
-    """Tensors are mapped, not copied: all workers look at the same pages."""
+    """Tensors are mapped into memory, not copied: all workers share the pages."""
     parts = pickle.loads((folder / "payload.pkl").read_bytes())
     data = []
     for name in ("train", "valid"):

@@ -1,7 +1,7 @@
-"""Random numbers that belong to a shard, not to whoever computes it.
+"""Random numbers that depend on the shard, not on the worker that computes it.
 
-Layers such as dropout draw from one generator of the process. Before a shard is computed that generator is set by the
-shard's own key; where several threads share the process, each gets a generator of its own instead.
+Layers such as dropout draw from the generator of the process. Before a shard is computed, that generator is seeded with
+the shard's key; where several threads share the process, each uses a generator of its own instead.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 LIKE = {torch.ops.aten.rand_like: "uniform_", torch.ops.aten.randn_like: "normal_"}
-LENDING = threading.Lock()
+GENERATOR_LOCK = threading.Lock()
 
 
 class OwnGenerator(TorchDispatchMode):
-    """Operations that would draw from the process's generator draw from this one; for the present thread only."""
+    """In this thread, operations that would draw from the process's generator draw from this one."""
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()
@@ -31,18 +31,18 @@ class OwnGenerator(TorchDispatchMode):
         if "generator" in named and kwargs.get("generator") is None and len(args) <= named.index("generator"):
             kwargs["generator"] = self.generator
         elif torch.Tag.nondeterministic_seeded in func.tags and "generator" not in named:
-            return self._otherwise(func, args, kwargs)
+            return self._without_argument(func, args, kwargs)
         return func(*args, **kwargs)
 
-    def _otherwise(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Operations that take no generator: by their sister that does, by hand, or with the process's, lent."""
+    def _without_argument(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Operations without a generator argument: use an overload that has one, or a fill, or set the process's."""
         packet, name = func.overloadpacket, func._overloadname
-        sister = "generator" if name == "default" else f"{name}_generator"
-        if sister in packet.overloads():
-            return getattr(packet, sister)(*args, generator=self.generator, **kwargs)
+        overload = "generator" if name == "default" else f"{name}_generator"
+        if overload in packet.overloads():
+            return getattr(packet, overload)(*args, generator=self.generator, **kwargs)
         if packet in LIKE:
             return getattr(torch.empty_like(args[0], **kwargs), LIKE[packet])(generator=self.generator)
-        with LENDING:
+        with GENERATOR_LOCK:
             before = torch.get_rng_state()
             torch.set_rng_state(self.generator.get_state())
             try:
@@ -54,7 +54,7 @@ class OwnGenerator(TorchDispatchMode):
 
 @contextmanager
 def keyed(key: int, threaded: bool) -> Iterator[None]:
-    """Random numbers drawn within come from this key."""
+    """Random numbers drawn inside are seeded with this key."""
     if threaded:
         with OwnGenerator(torch.Generator().manual_seed(key)):
             yield
@@ -64,7 +64,7 @@ def keyed(key: int, threaded: bool) -> Iterator[None]:
 
 
 def draws_random_numbers(model: torch.nn.Module, inputs: Any) -> bool:
-    """Whether a forward pass in training draws any; found by trying, on a copy, with a generator for the trial."""
+    """Whether a forward pass in training draws any; tried on a copy of the model."""
     import copy
 
     trial = copy.deepcopy(model).train()
@@ -76,13 +76,13 @@ def draws_random_numbers(model: torch.nn.Module, inputs: Any) -> bool:
 
 
 def _on_accelerator(model: torch.nn.Module) -> bool:
-    """Generators of other devices are not looked at: the answer there is a cautious yes."""
+    """Generators of other devices are not checked: there the answer is yes, to be safe."""
     return any(parameter.device.type != "cpu" for parameter in model.parameters())
 
 
 @contextmanager
 def torch_as_it_was() -> Iterator[None]:
-    """The caller's threads, generator and switches are the same afterwards."""
+    """Restore the caller's number of threads, generator and deterministic mode afterwards."""
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     deterministic = torch.are_deterministic_algorithms_enabled()
     try:

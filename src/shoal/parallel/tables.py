@@ -1,6 +1,6 @@
-"""A user's own table for one network: read as `shoal search` reads it, encoded by its training rows alone.
+"""Training on a user's own table: read as `shoal search` reads it, with an encoding fitted on the training rows.
 
-What was fitted is kept beside the weights, so that new rows can be predicted:
+The encoding is saved beside the weights, so that new rows can be predicted:
 
     from shoal.parallel.tables import load
     load("my-run").predict("new.csv")  # a file, a data frame, a dict of columns or an array
@@ -21,11 +21,13 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from shoal import atomic
 from shoal.encoders.encoder import Encoder
 from shoal.encoders.target import TargetScaling
+from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.parallel.data import Data
-from shoal.parallel.models import make_model
+from shoal.parallel.datasets import Data
+from shoal.parallel.networks import make_model
 from shoal.search.predictions import read_new_rows
 from shoal.tables.files import read_table
 from shoal.tables.inputs import new_table
@@ -40,7 +42,7 @@ FEWEST = 2  # rows to train on
 
 @dataclass(frozen=True)
 class Source:
-    """Which file, and how to read it; None means: guess."""
+    """Which file, and how to read it; what is None is guessed."""
 
     file: Path
     target: str
@@ -53,7 +55,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """How rows of the table become inputs, and outputs become answers: all that was fitted on training rows."""
+    """The encoding of inputs and target, fitted on the training rows."""
 
     kind: str
     target: str
@@ -70,7 +72,7 @@ class Prepared:
         return torch.from_numpy(self.encoder.transform(table, ("plain",))["plain"])
 
     def answers(self, output: torch.Tensor) -> np.ndarray:
-        """Classes, or numbers in the units of the target."""
+        """Predictions from a network's outputs: classes, or numbers in the units of the target."""
         raw = output.detach().cpu().numpy()
         if self.kind == CLASSIFICATION:
             return np.asarray(self.classes)[raw.argmax(axis=1)]
@@ -83,19 +85,20 @@ class Prepared:
         scaling = {name: getattr(self.scaling, name).tolist() for name in ("centre", "scale", "low", "high")}
         state = {"kind": self.kind, "target": self.target, "classes": self.classes,
                  "reading": self.reading.as_dict(), "encoder": described, "scaling": scaling}  # fmt: skip
-        (folder / STATE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS)
+        atomic.write_text(folder / STATE, json.dumps(state, indent=1) + "\n")
+        with atomic.new_file(folder / ARRAYS) as partial:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, partial)
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A network with what it needs to predict rows of a table."""
+    """A trained network with the encoding of its table."""
 
     model: nn.Module
     prepared: Prepared
 
     def predict(self, rows: Any) -> np.ndarray:
-        """Of a file, a data frame, a dict of columns or an array; the rules are those of `shoal.tables.inputs`."""
+        """Predict a file, a data frame, a dict of columns or an array; columns as in `shoal.tables.inputs`."""
         inputs = self.prepared.inputs(self._table(rows))
         with torch.no_grad():
             return self.prepared.answers(_by_rows(self.model(inputs), len(inputs)))
@@ -129,12 +132,12 @@ class Trained:
 
 
 def _fill(model: nn.Module, weights: dict[str, torch.Tensor], net: str, made: str) -> None:
-    """Weights of a run into a network, which has to be the one that was trained."""
+    """Load the weights of a run into a network, which must have the same layers."""
     mine = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     kept = {name: tuple(value.shape) for name, value in weights.items()}
     if mine != kept:
         name = next(name for name in (*kept, *mine) if mine.get(name) != kept.get(name))
-        raise ValueError(
+        raise UserError(
             f"the network is not that of the run, {net}: {name!r} is {kept.get(name, 'missing')} in the run and "
             f"{mine.get(name, 'missing')} in the network; give {made}"
         )
@@ -142,13 +145,13 @@ def _fill(model: nn.Module, weights: dict[str, torch.Tensor], net: str, made: st
 
 
 def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trained:
-    """What `shoal train FILE --target ... --out FOLDER` has saved. A network of your own file has to be given."""
+    """Load what `shoal train FILE --target ... --out FOLDER` has saved. A network from your own file must be given."""
     from safetensors.numpy import load_file
     from safetensors.torch import load_file as load_weights
 
     place = Path(folder)
     if not (place / STATE).is_file():
-        raise ValueError(f"{place} has no {STATE}: give the --out folder of a 'shoal train FILE --target COLUMN'")
+        raise UserError(f"{place} has no {STATE}: give the --out folder of a 'shoal train FILE --target COLUMN'")
     state = json.loads((place / STATE).read_text(encoding="utf-8"))
     net = json.loads((place / "settings.json").read_text(encoding="utf-8"))["network"]
     scaling = TargetScaling(**{name: np.array(values) for name, values in state["scaling"].items()})
@@ -158,7 +161,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trai
     function = net["net"].rpartition(":")[2] if ".py" in net["net"] else "make_network"
     made = f"{function}({len(encoder.feature_names)}, {prepared.task.n_outputs}), of inputs and outputs"
     if model is None and ".py" in net["net"]:
-        raise ValueError(
+        raise UserError(
             f"this run trained {net['net']}: give what that function makes, as load({str(place)!r}, model), where the "
             f"model is {made}"
         )
@@ -170,10 +173,10 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trai
 def load_table(
     source: Source, valid: float = 1 / 6, test: float = 0.2, rows: int | None = None, seed: int = 0
 ) -> tuple[Data, Prepared, list[str]]:
-    """The table as tensors for training, validation and test; how it was encoded; and what was understood, in words."""
+    """The table as tensors for training, validation and test; its encoding; and how it was read, line by line."""
     for name, share in (("validation", valid), ("the test", test)):
         if not 0 < share < 1:
-            raise ValueError(f"the share kept for {name} must be between 0 and 1; got {share!r}")
+            raise UserError(f"the share kept for {name} must be between 0 and 1; got {share!r}")
     table, found = read_table(source.file, sep=source.sep, header=source.header, missing=source.missing)
     question = find_target(table, source.target, source.task, source.drop, found.ambiguous(table))
     parts = _split(question, valid, test, rows, seed)
@@ -196,13 +199,13 @@ def load_table(
 
 
 def _split(question: LabelledTable, valid: float, test: float, rows: int | None, seed: int) -> list[np.ndarray]:
-    """Rows to train on, to validate and to test; classes in equal shares where each has rows enough."""
+    """Row numbers for training, validation and test; stratified by class where each has enough rows."""
     from sklearn.model_selection import train_test_split
 
     def held_back(among: np.ndarray, share: float) -> list[np.ndarray]:
         left = len(among) - math.ceil(share * len(among))
         if left < FEWEST:
-            raise ValueError(
+            raise UserError(
                 f"of {len(question.y):,} rows, {test:g} for the test and {valid:g} of the rest for validation leave "
                 f"fewer than {FEWEST} to train on: give a smaller --test or --valid"
             )
@@ -216,25 +219,25 @@ def _split(question: LabelledTable, valid: float, test: float, rows: int | None,
     learning, tested = held_back(np.arange(len(question.y)), test)
     if rows is not None:
         if not 2 <= rows <= len(learning):
-            raise ValueError(f"--rows must be from 2 to the {len(learning):,} that are not for the test; got {rows}")
+            raise UserError(f"--rows must be from 2 to the {len(learning):,} that are not for the test; got {rows}")
         learning = learning[:rows]
     trained, validated = held_back(learning, valid)
     return [trained, validated, tested]
 
 
 def check_sizes(net: str, data: Data, what: str) -> None:
-    """Sizes of an mlp against the data: the error names the right ones."""
+    """Check the sizes of an mlp against the data; the error names the right ones."""
     sizes: Sequence[str] = net.partition(":")[2].split("-")
     right = [str(data.features), *sizes[1:-1], str(data.classes)]
     if net.startswith("mlp:") and len(sizes) > 1 and all(map(str.isdigit, sizes)) and list(sizes) != right:
-        raise ValueError(
+        raise UserError(
             f"--net {net} has {sizes[0]} inputs and {sizes[-1]} outputs; the table has {data.features} inputs once "
             f"encoded and needs {data.classes} outputs ({what}): use --net mlp:{'-'.join(right)}"
         )
 
 
 def score(prepared: Prepared, model: nn.Module, test: TensorDataset) -> tuple[dict[str, float], str]:
-    """How good the answers are on rows held back: numbers, and a sentence."""
+    """Scores on the test rows, as numbers and as a sentence."""
     inputs, target = test.tensors
     with torch.no_grad():
         output = _by_rows(model(inputs), len(inputs))
@@ -248,14 +251,14 @@ def score(prepared: Prepared, model: nn.Module, test: TensorDataset) -> tuple[di
 
 
 def _by_rows(output: torch.Tensor, rows: int) -> torch.Tensor:
-    """(rows, outputs), also where a network returns one number a row, without a second dimension."""
+    """As (rows, outputs), also where a network returns a vector of one number for each row."""
     return output.reshape(rows, -1)
 
 
 def default_loss(kind: str, loss: str | None) -> str:
-    """What fits the kind of target, unless another was asked for that fits as well."""
+    """The loss that fits the kind of target, unless another one is asked for that fits, too."""
     if kind == REGRESSION and loss not in (None, "mse"):
-        raise ValueError(
+        raise UserError(
             f"--loss {loss} is for classes, and the target holds numbers; use mse, or --task classification"
         )
     return loss or ("mse" if kind == REGRESSION else "cross_entropy")

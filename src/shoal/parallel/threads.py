@@ -1,28 +1,40 @@
-"""Threads: how many a worker has, what they do, and how a thread is started so that its matrix products are the same.
-
-In exact mode a matrix product has one thread in every worker: over several it may be summed in another order.
-"""
+"""Threads: how many each worker has, and how a thread is started so that its matrix products give the same bits."""
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-import torch
+from shoal.machine import thread_count
 
-from shoal.parallel.job import Job, threads_per_worker
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+
+
+def threads_per_worker(job: Job, cores: int | None = None) -> int:
+    """A worker's share of the cores, at least one: workers x threads = cores.
+
+    >>> from shoal.parallel.job import Job
+    >>> threads_per_worker(Job(strategy="allreduce", workers=2), cores=8)
+    4
+    """
+    if job.blas_threads is not None:
+        return job.blas_threads
+    if job.method.one_thread:
+        return 1
+    local = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("MPI_LOCALNRANKS") or ""
+    ranks = min(int(local), job.ranks) if local.isdecimal() and int(local) else job.ranks  # on this machine
+    return max(1, (cores or thread_count()) // ranks)
 
 
 def blas_threads(job: Job) -> int:
-    """Threads of matrix operations in this worker."""
-    if job.exact or (job.strategy == "allreduce" and job.backend == "threads"):
-        return 1
-    if job.strategy == "pipeline" and job.exact is not False:
-        return 1
-    return threads_per_worker(job)
+    """Threads of matrix products in this worker."""
+    return job.method.blas_threads(job, threads_per_worker(job))
 
 
 def shard_threads(job: Job, workers: int) -> int:
-    """Threads that compute shards within one of so many workers: BLAS itself has one there."""
+    """Threads in which each of `workers` workers computes shards, with one BLAS thread each."""
     if workers == 1 and job.backend == "threads":
         return job.workers
     if not job.exact:
@@ -31,11 +43,13 @@ def shard_threads(job: Job, workers: int) -> int:
 
 
 def use_threads(count: int) -> None:
-    """Matrix operations of the present thread have so many threads, from the first one on.
+    """Set the number of BLAS threads; to be called at the start of every thread that computes.
 
-    To be called at the start of every thread that computes. MKL and OpenMP keep this number for each thread, a new
-    thread begins with the number of cores, and torch corrects that only after the first matrix products.
+    MKL and OpenMP keep this number for each thread, a new thread begins with the number of cores, and torch corrects
+    that only after the first matrix products.
     """
+    import torch
+
     torch.set_num_threads(count)
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
-import platform
 import re
 import shutil
 from pathlib import Path
 from types import TracebackType
 
+from shoal import atomic
+from shoal.errors import UserError
+from shoal.runs.lock import FolderLock, take, take_abandoned
+
 SETTINGS, MODEL, REPORT = "settings.json", "model", "report.html"
-OWNER = "running.json"  # which process writes into a folder; gone when it is finished
 RUNS = "shoal-runs"  # folder of runs that were given no name
-in_use: set[Path] = set()  # folders that this process writes into
 
 
 class RunFolder:
     """`with RunFolder(out, stem) as folder:` write into `folder.path`, then `folder.finish()`.
 
     Until then it has another, hidden name, and whatever ends the work removes it. What nothing can remove (after
-    `kill -9`) does not look like a run; it holds the number of its process, and the next run of that name removes it.
+    `kill -9`) does not look like a run, and the next run of that name removes it: nobody has locked it any more.
     """
 
     def __init__(self, out: Path | None, stem: str) -> None:
@@ -37,13 +38,10 @@ class RunFolder:
         try:
             self.made_parent = not self.parent.exists()
             self.parent.mkdir(parents=True, exist_ok=True)
-            sweep(self.parent, name)
-            self.path = _new_folder(self.parent / f".{name}.{os.getpid()}")
-            in_use.add(self.path)
-            owner = {"pid": os.getpid(), "host": platform.node()}
-            (self.path / OWNER).write_text(json.dumps(owner), encoding="utf-8")
+            _sweep(self.parent, name)
+            self.path, self._lock = _new_folder(self.parent / f".{name}.{os.getpid()}")
         except OSError as error:
-            raise ValueError(
+            raise UserError(
                 f"the results cannot be written to {self.parent} ({error.strerror}); give another folder with --out"
             ) from None
         return self
@@ -51,10 +49,10 @@ class RunFolder:
     def finish(self) -> Path:
         """Give the folder its name, at once; if somebody took that name meanwhile, the next free one."""
         target = self.out if self.out is not None else numbered(self.parent / self.stem)
-        (self.path / OWNER).unlink()
+        self._lock.release()
         while True:
             try:
-                os.rename(self.path, target)
+                atomic.rename(self.path, target)
                 break
             except OSError:
                 if not target.exists():
@@ -66,52 +64,36 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        in_use.discard(self.path)
         if self.finished:
             return
         shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.release()
         if self.made_parent and self.parent.is_dir() and not any(self.parent.iterdir()):
             self.parent.rmdir()
 
 
-def _new_folder(start: Path) -> Path:
+def _new_folder(start: Path) -> tuple[Path, FolderLock]:
     """`start.part`, or with a number where that is there: somebody else's, on another machine with the same disk."""
-    number = 1
-    while True:
+    for number in itertools.count(1):
         path = start.with_name(f"{start.name}{f'-{number}' * (number > 1)}.part")
         try:
             path.mkdir()
-            return path
         except FileExistsError:
-            number += 1
+            continue
+        lock = take(path)
+        if lock is not None:
+            return path, lock
+    raise AssertionError("numbers have no end")
 
 
-def sweep(parent: Path, name: str) -> None:
-    """Remove what runs of this name have left that could not clean up: those whose process is gone, on this machine."""
+def _sweep(parent: Path, name: str) -> None:
+    """Remove what runs of this name have left that were killed and could not clean up."""
     pattern = re.compile(rf"\.{re.escape(name)}\.\d+(-\d+)?\.part")
     for path in parent.iterdir():
-        if pattern.fullmatch(path.name) and abandoned(path):
+        lock = take_abandoned(path) if pattern.fullmatch(path.name) else None
+        if lock is not None:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def abandoned(path: Path) -> bool:
-    """Whether the process that made a folder is known to be gone; in doubt it is not."""
-    try:
-        owner = json.loads((path / OWNER).read_text(encoding="utf-8"))
-        process, host = int(owner["pid"]), owner["host"]
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
-    if host != platform.node() or os.name != "posix":  # os.kill asks nothing on Windows: it kills
-        return False
-    if process == os.getpid():  # an earlier process had our number, as the first one in a container always has
-        return path not in in_use
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # there, but not ours
-        return False
-    return False
+            lock.release()
 
 
 def numbered(path: Path) -> Path:
@@ -126,7 +108,7 @@ def refuse_taken(out: Path) -> None:
     if out.is_dir() and not any(out.iterdir()):
         return
     if (out / SETTINGS).exists():
-        raise ValueError(f"--out must be a new folder; {out} holds a finished run: give another name")
+        raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")
     if out.exists():
         what = "is not empty" if out.is_dir() else "is a file"
-        raise ValueError(f"--out must be a new folder; {out} {what}: give another name")
+        raise UserError(f"--out must be a new folder; {out} {what}: give another name")

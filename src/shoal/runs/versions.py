@@ -7,6 +7,8 @@ import importlib.metadata
 import platform
 from pathlib import Path
 
+from shoal.machine import instruction_set
+
 LIBRARIES = ("shoal", "numpy", "scikit-learn")
 
 
@@ -20,12 +22,10 @@ def file_hash(path: Path) -> str:
 
 def versions() -> dict[str, str]:
     """What the bits of a result depend on, beside the settings."""
-    from shoal import _native
-
     found = {name: importlib.metadata.version(name) for name in LIBRARIES}
     machine = f"{platform.system()} {platform.machine()}"
     return found | {
-        "python": platform.python_version(), "machine": machine, "instruction set": _native.instruction_set()
+        "python": platform.python_version(), "machine": machine, "instruction set": instruction_set()
     }  # fmt: skip
 
 

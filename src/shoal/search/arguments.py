@@ -1,36 +1,14 @@
-"""What users give to the estimators, checked: errors name the rule, the value received and the remedy."""
+"""Threads and seed, as scikit-learn's parameters give them."""
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.machine import MOST_THREADS, thread_count
-
-
-def positive(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be a number of seconds above zero, or None; got {value!r}")
-    return float(value)
-
-
-def whole(name: str, value: Any, least: int) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
-    return int(value)
-
-
-def yes_or_no(name: str, value: Any) -> bool:
-    """A word such as "no" would count as yes."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False; got {value!r}")
-    return bool(value)
 
 
 def threads_of(n_jobs: int | None) -> int:
@@ -38,7 +16,7 @@ def threads_of(n_jobs: int | None) -> int:
     if n_jobs is None:
         return thread_count()
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0 or n_jobs > MOST_THREADS:
-        raise ValueError(
+        raise UserError(
             f"n_jobs must be a number of threads from 1 to {MOST_THREADS}, -1 (all cores) or below, or None; got "
             f"{n_jobs!r}"
         )

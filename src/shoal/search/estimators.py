@@ -11,23 +11,24 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
-from shoal.search.arguments import positive, seed_of, threads_of, yes_or_no
+from shoal.search.arguments import seed_of, threads_of
 from shoal.search.callbacks import Callbacks, Progress, Started
 from shoal.search.cv_results import cv_results
 from shoal.search.data import TrainingData
 from shoal.search.fit import fit_search
 from shoal.search.leaderboard import variance_shares
-from shoal.search.options import SearchOptions
+from shoal.search.options import SearchOptions, parameter_names
 from shoal.search.result import Earlier, SearchResult
 from shoal.search.timing import Clock
-from shoal.tables.inputs import has_names, has_strings, new_table
+from shoal.tables.inputs import new_table, training_table
 from shoal.tables.labels import plain_name, refuse_extreme, target_array, target_name
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
-from shoal.tables.table import Table, rows_as_columns, with_unique_names
+from shoal.tables.table import Table
 
 
 class _ShoalEstimator(BaseEstimator):
@@ -53,7 +54,7 @@ class _ShoalEstimator(BaseEstimator):
     random_state  the same number gives the same bits, unless a budget ends the search
     verbose       show progress
     kinds         what columns are, where that should not be guessed: {"zip": "category"}; "number", "category", "date",
-                  "text"
+                  "text", "drop", or an encoder of your own (a `shoal.encoders.column.ColumnEncoder`)
     callbacks     told of progress, rungs and the end; may end the search (a list of `shoal.search.callbacks.Callback`)
 
     After fit: `leaderboard_`, `best_member_`, `best_score_`, `best_index_`, `cv_results_`, `honest_score_`, `luck_`,
@@ -118,33 +119,35 @@ class _ShoalEstimator(BaseEstimator):
         earlier  a run to be done again, to the bit
         report   files will be written after it, within the budget
         """
+        options = self._options()
         self.target_name_ = target_name
         data = self._data(table, y, None, None, schema)
         if reading is not None:
             self._reading = reading
-        return self._search(data, clock=clock, earlier=earlier, report=report)
+        return self._search(data, options, clock=clock, earlier=earlier, report=report)
 
     def repeat(
         self, X: Any, y: Any, earlier: SearchResult | Earlier, sample_weight: Any = None, groups: Any = None
     ) -> Any:
         """Fit by doing an earlier search on the same data again, to the bit, without looking at the clock."""
         earlier = earlier.as_earlier() if isinstance(earlier, SearchResult) else earlier
-        return self._search(self._data(X, y, sample_weight, groups), Clock(), earlier)
+        options = self._options()
+        return self._search(self._data(X, y, sample_weight, groups), options, Clock(), earlier)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
-        return self._search(
-            self._data(X, y, sample_weight, groups), Clock(positive("budget", self.budget)), stacklevel=4
-        )
+        options = self._options()
+        clock = Clock(options.budget)
+        return self._search(self._data(X, y, sample_weight, groups), options, clock, stacklevel=4)
 
     def _search(
         self,
         data: TrainingData,
+        options: SearchOptions,
         clock: Clock | None = None,
         earlier: Earlier | None = None,
         report: bool = False,
         stacklevel: int = 3,
     ) -> Any:
-        options = self._options()
         with self._watching(options) as callbacks:
             result = fit_search(
                 data, options, callbacks, clock=clock, earlier=earlier, report=report, stacklevel=stacklevel
@@ -153,16 +156,14 @@ class _ShoalEstimator(BaseEstimator):
         return self
 
     def _options(self) -> SearchOptions:
-        return SearchOptions(
-            space=self.space, strategy=self.strategy, recipes=self.recipes, budget=self.budget, cv=self.cv,
-            scoring=self.scoring, seeds=self.seeds, epochs=self.epochs, ensemble=self.ensemble, refit=self.refit,
-            threads=threads_of(self.n_jobs), seed=seed_of(self.random_state),
-        )  # fmt: skip
+        """The parameters, checked."""
+        given = {name: getattr(self, parameter) for name, parameter in parameter_names().items()}
+        return SearchOptions(**given | {"threads": threads_of(self.n_jobs), "seed": seed_of(self.random_state)})
 
     def _data(self, X: Any, y: Any, sample_weight: Any, groups: Any, schema: Schema | None = None) -> TrainingData:
         """What was given, checked."""
-        yes_or_no("ensemble", self.ensemble)
-        table, plain = self._table(X)
+        self.__dict__.pop("_reading", None)  # of the file of an earlier fit
+        table, plain = training_table(self, X)
         task, target = self._encode_target(y, len(table))
         weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)
         self._check_rows(task, target, weight)
@@ -221,7 +222,7 @@ class _ShoalEstimator(BaseEstimator):
         check_is_fitted(self)
         result: SearchResult | None = getattr(self, "result_", None)
         if result is None:
-            raise ValueError(
+            raise UserError(
                 "report needs what happened in the search, which files and pickles of a model do not hold; call it "
                 "after fit, before saving (`shoal search` writes report.html beside its model)"
             )
@@ -240,31 +241,12 @@ class _ShoalEstimator(BaseEstimator):
         check_is_fitted(self)
         return self.model_.predict(new_table(self, X), threads=threads_of(self.n_jobs))
 
-    def _table(self, X: Any) -> tuple[Table, bool]:
-        """Of training data. Frames keep their columns' types; arrays are numbers, checked as scikit-learn does."""
-        self.__dict__.pop("_reading", None)  # of the file of an earlier fit
-        X = rows_as_columns(X)
-        if isinstance(X, Table) or type(X) is dict:
-            table = Table.of(X)
-            self.n_features_in_ = len(table.names)
-            self.feature_names_in_ = np.array(table.names, dtype=object)
-            return table, False
-        X = with_unique_names(X)
-        if has_names(X) or has_strings(X):
-            validate_data(self, X, reset=True, skip_check_array=True)
-            table = Table.of(X)
-            if len(table) == 0:
-                raise ValueError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
-            return table, False
-        array = validate_data(self, X, reset=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
-        return Table.of(array), True
-
     def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
         raise NotImplementedError
 
     def _target(self, y: Any, n: int) -> np.ndarray:
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+            raise UserError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         return target_array(y, n, self._target_name(y))
 
     def _target_name(self, y: Any) -> str:
@@ -273,7 +255,7 @@ class _ShoalEstimator(BaseEstimator):
     def _check_rows(self, task: Task, target: np.ndarray, weight: np.ndarray) -> None:
         used = int((weight > 0).sum())
         if used < 2:
-            raise ValueError(f"a search needs at least 2 rows with a weight above zero; got n_samples={used}")
+            raise UserError(f"a search needs at least 2 rows with a weight above zero; got n_samples={used}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -357,14 +339,14 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
             self.classes_ = np.arange(y.shape[1])
             return Task(MULTILABEL, y.shape[1]), np.asarray(y, dtype=np.float32)
         if y.ndim != 1:
-            raise ValueError(f"y has the shape {y.shape}: give one class per row, or a 0/1 column for each label")
+            raise UserError(f"y has the shape {y.shape}: give one class per row, or a 0/1 column for each label")
         self.classes_, target = np.unique(y, return_inverse=True)
         return Task(CLASSIFICATION, len(self.classes_)), target.astype(np.int64)
 
     def _check_rows(self, task: Task, target: np.ndarray, weight: np.ndarray) -> None:
         super()._check_rows(task, target, weight)
         if task.kind == CLASSIFICATION and len(np.unique(target[weight > 0])) < 2:
-            raise ValueError(
+            raise UserError(
                 f"a classifier needs at least 2 classes; the target has 1 class: {self.classes_[target[0]]!s}"
             )
 

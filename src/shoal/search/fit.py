@@ -14,11 +14,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shoal.encoders.encoder import ENCODINGS
-from shoal.errors import UserError
 from shoal.metrics.find import find_metric
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION
-from shoal.search.arguments import positive, whole, yes_or_no
 from shoal.search.callbacks import Callbacks, RungEnded, Started
 from shoal.search.conclude import Ending, conclude
 from shoal.search.data import TrainingData
@@ -63,7 +61,7 @@ def fit_search(
     report      files will be written after it, within the budget
     stacklevel  of warnings: 2 is the line that calls this function
     """
-    fit = _Fit(data, options, callbacks or Callbacks(), clock or Clock(positive("budget", options.budget)), earlier)
+    fit = _Fit(data, options, callbacks or Callbacks(), clock or Clock(options.budget), earlier)
     fit.report = report
     effort = fit.plan(stacklevel + 1)
     return fit.run(effort)
@@ -79,7 +77,6 @@ class _Fit:
     ) -> None:
         self.data, self.options, self.callbacks, self.clock, self.earlier = data, options, callbacks, clock, earlier
         self.begun = clock.elapsed()
-        yes_or_no("ensemble", options.ensemble)
         self.metric: Metric = find_metric(options.scoring, data.task, data.classes)
         rows = len(data.target)
         self.folds = default_folds(rows, data.schema)
@@ -91,7 +88,7 @@ class _Fit:
             return Effort() if self.earlier is None else self.earlier.effort
         encodings = None if self.options.space is None else encodings_of(self.options.space)
         effort, words = what_to_leave_out(
-            self.data, self.options.cv, (self.folds, self.repeats), self.metric,
+            self.data, self.options.folds, (self.folds, self.repeats), self.metric,
             self._limits(default_epochs(len(self.data.target))), self.clock, self.report, encodings,
         )  # fmt: skip
         if words and self.callbacks.hear("note"):
@@ -108,7 +105,7 @@ class _Fit:
         if effort.folds is not None:
             self.folds, self.repeats = effort.folds, 1
         pairs, cv = make_folds(
-            options.cv, data.task, data.X, data.target, data.groups, seed % (1 << 32), self.folds, self.repeats
+            options.folds, data.task, data.X, data.target, data.groups, seed % (1 << 32), self.folds, self.repeats
         )
         self.metric.check(data.task, data.target, data.weight, [valid for _, valid in pairs])
         encodings = effort.encodings or (ENCODINGS if clock.budget is None else encodings_of(options.space))
@@ -134,8 +131,8 @@ class _Fit:
     def _limits(self, epochs: int) -> Limits:
         options = self.options
         return Limits(
-            recipes=whole("recipes", options.recipes, 1) or 1, seeds=whole("seeds", options.seeds, 1) or 1,
-            finalists=FINALISTS, default_epochs=epochs, threads=options.threads, seed=options.seed,
+            recipes=options.recipes or 1, seeds=options.seeds, finalists=FINALISTS,
+            default_epochs=epochs, threads=options.threads, seed=options.seed,
         )  # fmt: skip
 
     # ---- searching ----
@@ -143,7 +140,7 @@ class _Fit:
     def _search(self, problem: Problem, refits: bool) -> tuple[Search, dict[str, str]]:
         """Run the strategy, or an earlier run again; and the space in words."""
         options, clock = self.options, self.clock
-        epochs = whole("epochs", options.epochs, 1) or default_epochs(problem.n_rows)
+        epochs = options.epochs or default_epochs(problem.n_rows)
         search = Search(problem, self.metric, self._limits(epochs), clock, self.callbacks)
         self.callbacks.tell("started", Started(problem.n, len(problem.folds), self.metric.name, clock.budget))
         timed = clock.budget is not None and self.earlier is None
@@ -225,9 +222,7 @@ def _problem(data: TrainingData, pairs: list[Pair], encodings: Sequence[str]) ->
 
 def _wants_refit(refit: Any, pairs: list[Pair]) -> bool:
     """By default only where folds train on very different parts of the data, as those of time series do."""
-    if refit in (True, False):
-        return bool(refit)
     if refit != "auto":
-        raise UserError(f"refit must be True, False or 'auto'; got {refit!r}")
+        return bool(refit)
     sizes = [len(train) for train, _ in pairs]
     return min(sizes) < 0.5 * max(sizes)

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.encoders.texts import most_directions
+from shoal.errors import UserError
 from shoal.layout import Layout
+from shoal.machine import peak_memory, thread_count
 from shoal.metrics.find import find_metric
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.search.candidates import epoch_cost
 from shoal.search.loop import Search, drain
+from shoal.search.options import SearchOptions
 from shoal.search.problem import (
     LARGEST_INPUTS,
     Problem,
@@ -55,21 +58,6 @@ TYPICAL = 60  # recipes drawn to see what they cost
 
 
 @dataclass(frozen=True)
-class Wish:
-    """How much the user asked for."""
-
-    budget: float | None
-    recipes: int
-    strategy: str
-    folds: int | None
-    scoring: str | None
-    seeds: int
-    epochs: int | None
-    seed: int
-    threads: int
-
-
-@dataclass(frozen=True)
 class Forecast:
     """About what will happen."""
 
@@ -83,29 +71,29 @@ class Forecast:
     metric: str
 
 
-def forecast(question: LabelledTable, schema: Schema, wish: Wish) -> Forecast:
-    """Checks the wish on the way, so that a mistyped strategy does not wait for the data to be encoded."""
+def forecast(question: LabelledTable, schema: Schema, options: SearchOptions) -> Forecast:
+    """Checks the options on the way, so that a mistyped strategy does not wait for the data to be encoded."""
     task, y = encode(question)
-    metric = find_metric(wish.scoring, task)
-    problem, encoding = _trial_problem(question, schema, task, y, wish.seed)
-    folds, cv = _folds(y, task, wish, schema)
+    metric = find_metric(options.scoring, task)
+    problem, encoding = _trial_problem(question, schema, task, y, options.seed)
+    folds, cv = _folds(y, task, options, schema)
     rows = int(len(y) * (folds - 1) / folds)
-    epochs = wish.epochs or default_epochs(rows)
-    rate = _rate(problem, metric, wish)
+    epochs = options.epochs or default_epochs(rows)
+    rate = _rate(problem, metric, options)
     encoding *= folds / TRIAL_FOLDS * len(y) / problem.n
-    left = 0.0 if wish.budget is None else max(0.95 * wish.budget - 0.3 - encoding, 0.0)
-    if wish.budget is not None:
+    left = 0.0 if options.budget is None else max(0.95 * options.budget - 0.3 - encoding, 0.0)
+    if options.budget is not None:
         cost = float(np.mean([_cost(problem, recipe, rows) for recipe in _first(problem, epochs)]))
         epochs = shortened(epochs, HALVING, left / (rate * folds * cost))
-    recipes, work_share = _typical(problem, rows, epochs, wish)
+    recipes, work_share = _typical(problem, rows, epochs, options)
     full = rate * folds * _mean_cost(problem, recipes, rows)
-    if wish.budget is None:
-        count = wish.recipes
-        again = min(FINALISTS, count) * (wish.seeds - 1)
+    if options.budget is None:
+        count = options.recipes or 0
+        again = min(FINALISTS, count) * (options.seeds - 1)
         seconds = encoding + full * (work_share * count + again) + 1.0
     else:
-        seconds = wish.budget
-        kept = SEEDS_SHARE if wish.seeds > 1 else 0.0
+        seconds = options.budget
+        kept = SEEDS_SHARE if options.seeds > 1 else 0.0
         count = max(FEWEST_PER_ROUND, int(left * (1 - kept) / (work_share * full)))
     memory = _memory(problem, recipes, len(y), folds, count)
     return Forecast(count, folds, cv, epochs, count * folds, seconds, memory, metric.label)
@@ -119,14 +107,12 @@ def encode(question: LabelledTable) -> tuple[Task, np.ndarray]:
     return Task(CLASSIFICATION, len(names)), codes
 
 
-def _folds(y: np.ndarray, task: Task, wish: Wish, schema: Schema) -> tuple[int, str]:
-    if wish.folds is not None and wish.folds < 2:
-        raise ValueError(f"--folds must be at least 2; got {wish.folds}")
-    if wish.folds is not None and wish.folds > len(y):
-        raise ValueError(f"--folds must be at most the number of rows, {len(y)}; got {wish.folds}")
+def _folds(y: np.ndarray, task: Task, options: SearchOptions, schema: Schema) -> tuple[int, str]:
+    if options.folds is not None and options.folds > len(y):
+        raise UserError(f"--folds must be at most the number of rows, {len(y)}; got {options.folds}")
     pairs, name = make_folds(
-        wish.folds, task, np.empty((len(y), 0)), y, None, wish.seed, default_folds(len(y), schema),
-        default_repeats(len(y), wish.budget, schema),
+        options.folds, task, np.empty((len(y), 0)), y, None, options.seed, default_folds(len(y), schema),
+        default_repeats(len(y), options.budget, schema),
     )  # fmt: skip
     return len(pairs), name
 
@@ -145,17 +131,18 @@ def _trial_problem(
     return problem, time.monotonic() - begun
 
 
-def _typical(problem: Problem, rows: int, epochs: int, wish: Wish) -> tuple[list[Recipe], float]:
+def _typical(problem: Problem, rows: int, epochs: int, options: SearchOptions) -> tuple[list[Recipe], float]:
     """Recipes as the search draws them, and how much of a whole training the strategy gives one on average."""
     space = default_space(rows, problem.task.kind == CLASSIFICATION, list(problem.inputs), epochs)
-    rungs = find_strategy(wish.strategy, space, wish.seed, [], rows).rungs
+    rungs = find_strategy(options.strategy, space, options.seed, [], rows).rungs
     return space.sample(TYPICAL, np.random.default_rng(0)), work_share(rungs)
 
 
-def _rate(problem: Problem, metric: Metric, wish: Wish) -> float:
+def _rate(problem: Problem, metric: Metric, options: SearchOptions) -> float:
     """Seconds per unit of cost, measured on a few recipes."""
     limits = Limits(
-        recipes=1, seeds=1, finalists=1, default_epochs=TRIAL_EPOCHS, threads=wish.threads, seed=wish.seed
+        recipes=1, seeds=1, finalists=1, default_epochs=TRIAL_EPOCHS, threads=thread_count(options.threads),
+        seed=options.seed,
     )  # fmt: skip
     search = Search(problem, metric, limits, Clock(TRIAL_SECONDS))
     drain(search.run(Listed(_first(problem, TRIAL_EPOCHS))))
@@ -193,14 +180,3 @@ def _memory(problem: Problem, recipes: list[Recipe], rows: int, folds: int, coun
     sample = min(rows, most_sampled(outputs)) * outputs
     predictions = together * rows * outputs * 12 + count * sample * 12
     return int(peak_memory() + 2 * 8 * rows * len(problem.schema.columns) + matrices + networks + predictions)
-
-
-def peak_memory() -> int:
-    """The most memory that this process has had so far, in bytes; 0 where the system does not tell."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return 0
-    import sys
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from shoal import atomic
 from shoal.search.candidates import Candidate
 from shoal.search.space import Recipe
 
@@ -38,7 +40,7 @@ class Leaderboard:
         return pd.DataFrame(self.columns)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        with open(path, "w", newline="", encoding="utf-8") as file:
+        with atomic.new_file(Path(path)) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(self.columns)
             writer.writerows(

@@ -1,24 +1,66 @@
-"""What users may choose about a search."""
+"""The options of a search, each in one place (see `shoal.options`).
+
+A new one is a field here, a parameter of the same name and default in the constructors of `ShoalClassifier` and
+`ShoalRegressor` (scikit-learn reads these), and its use. The command line and settings.json have it then.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.errors import UserError
+from shoal.options import Options, option, options_of
+from shoal.tables.target import TASKS
+
+LARGEST_SEED = (1 << 32) - 1
+SCORING = (
+    "Score to rank by. For classes accuracy (default), balanced_accuracy, roc_auc, f1, f1_macro, neg_log_loss or "
+    "neg_brier_score; for numbers r2 (default), neg_mean_squared_error or neg_mean_absolute_error; or another name "
+    "that scikit-learn has (sklearn.metrics.get_scorer_names)."
+)
+
+
+def _when_to_refit(name: str, value: Any) -> bool | str:
+    if value == "auto" or value in (True, False):
+        return value if value == "auto" else bool(value)
+    raise UserError(f"{name} must be True, False or 'auto'; got {value!r}")
+
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """The options of a search; `ShoalClassifier` says what each one means."""
+class SearchOptions(Options):
+    """Options of a search, in the order of the help of `shoal search`. `ShoalClassifier` says more about each one."""
 
-    space: Any = None
-    strategy: Any = "halving"
-    recipes: int = 100
-    budget: float | None = None
-    cv: Any = None
-    scoring: Any = None
-    seeds: int = 3
-    epochs: int | None = None
-    ensemble: bool = True
-    refit: bool | str = "auto"
-    threads: int | None = None
-    seed: int = 0
+    task: str | None = option(None, "classification or regression. (default: guessed)", one_of=TASKS)
+    budget: float | None = option(
+        None, "Seconds to use. (default: 60)", above=0, what="a number of seconds", metavar="SECONDS"
+    )
+    recipes: int | None = option(100, "Try so many recipes, however long it takes.", least=1)
+    strategy: Any = option("halving", "halving, random or optuna.", typed=str)
+    folds: Any = option(None, "Folds that rows are held out in. (default: 8, 5 or 3)", typed=int, least=2)
+    scoring: Any = option(None, SCORING, typed=str)
+    seeds: int = option(3, "Train the best recipes with so many seeds each.", least=1)
+    epochs: int | None = option(None, "Passes over the rows, at most. (default: by rows)", least=1)
+    ensemble: bool = option(True, "The best single recipe is the model.", flags="--no-ensemble")
+    seed: int = option(0, "Seed of all that is drawn at random.", least=0, most=LARGEST_SEED)
+    threads: int | None = option(None, "Threads. (default: all cores)", least=1, changes_result=False, in_files=False)
+    space: Any = option(None, "Where recipes are drawn from.", on_command_line=False, in_files=False)
+    refit: bool | str = option(
+        "auto", "Train what was chosen on all rows again.", check=_when_to_refit, on_command_line=False, in_files=False
+    )
+
+
+# ---- the same options as parameters of estimators ----
+
+SCIKIT_LEARN_NAMES = {"folds": "cv", "threads": "n_jobs", "seed": "random_state"}  # where they are not ours
+NO_PARAMETERS = ("task",)  # the class of the estimator says it
+
+
+def parameter_names() -> dict[str, str]:
+    """The parameter of an estimator for each option that has one."""
+    return {name: SCIKIT_LEARN_NAMES.get(name, name) for name in options_of(SearchOptions) if name not in NO_PARAMETERS}
+
+
+def as_parameters(options: SearchOptions) -> dict[str, Any]:
+    """Options as an estimator takes them."""
+    return {parameter: getattr(options, name) for name, parameter in parameter_names().items()}

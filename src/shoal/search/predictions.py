@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal import atomic
+from shoal.errors import UserError
 from shoal.tables.files import read_table
 from shoal.tables.inputs import ignored
 from shoal.tables.reading import Reading
@@ -53,7 +54,7 @@ def _named(table: Table, known: Sequence[str], all_names: Sequence[str], path: P
     """Columns without names are known by their place: with the target and all others, or with the model's alone."""
     count = len(table.names)
     if all_names and count not in (len(known), len(all_names)):
-        raise ValueError(
+        raise UserError(
             f"a file without names must have the {len(all_names)} columns of the training file, or the {len(known)} "
             f"that the model knows; {path} has {count}: give it the same columns, or names"
         )
@@ -66,7 +67,7 @@ def answer(estimator: Any, table: Table, proba: bool) -> tuple[list[str], Iterab
     """Names of the answers, and a row of them for each row."""
     classes = getattr(estimator, "classes_", None)
     if proba and classes is None:
-        raise ValueError("--proba needs a model that tells classes apart; this one predicts numbers: leave it out")
+        raise UserError("--proba needs a model that tells classes apart; this one predicts numbers: leave it out")
     if classes is None:
         values = estimator.predict(table)
         columns = values.reshape(len(values), -1).T
@@ -87,16 +88,12 @@ def write_answers(head: Sequence[str], rows: Iterable[Sequence[Any]], out: Path 
         return
     if out.exists() and (out.is_dir() or out.samefile(source)):
         what = "a folder" if out.is_dir() else "the file with the new rows"
-        raise ValueError(f"--out must be a file for the answers; {out} is {what}: give another name")
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.part")
+        raise UserError(f"--out must be a file for the answers; {out} is {what}: give another name")
     try:
-        with open(temporary, "w", newline="", encoding="utf-8") as file:
+        with atomic.new_file(out) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
             _write(file, head, rows)
-        os.replace(temporary, out)
     except OSError as error:
-        raise ValueError(f"the answers cannot be written to {out} ({error.strerror}); give another --out") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+        raise UserError(f"the answers cannot be written to {out} ({error.strerror}); give another --out") from None
 
 
 def _write(file: Any, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from shoal.encoders.encoder import ENCODINGS, Encoder
 from shoal.encoders.target import TargetScaling
+from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.rows import Rows, Split
 from shoal.tables.schema import Schema
@@ -168,7 +169,7 @@ def _check_folds(weights: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> No
     for k, (train, valid, _) in enumerate(weights):
         for name, weight in (("train", train), ("score", valid)):
             if not (weight > 0).any():
-                raise ValueError(
+                raise UserError(
                     f"fold {k} has no rows to {name} on (weight zero does not count); use fewer folds or more rows"
                 )
 
@@ -220,7 +221,7 @@ def make_folds(
     from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 
     if isinstance(cv, (str, bytes, float, bool)):
-        raise ValueError(
+        raise UserError(
             f"cv must be a number of folds, a splitter of scikit-learn, or pairs of row numbers; got {cv!r}"
         )
 
@@ -232,7 +233,7 @@ def make_folds(
         common: dict[str, Any] = {"n_repeats": repeats if cv is None else 1, "random_state": seed}
         words = f", {repeats} times" if common["n_repeats"] > 1 else ""
         if k < 2:
-            raise ValueError(f"cv must be at least 2 folds; got {cv!r}")
+            raise UserError(f"cv must be at least 2 folds; got {cv!r}")
         if groups is not None:
             return _by_group(k, task, X, y, groups, seed)
         if task.kind == CLASSIFICATION:
@@ -256,7 +257,7 @@ def _by_group(
 
     k = min(k, len(np.unique(np.asarray(groups))))
     if k < 2:
-        raise ValueError("groups must name at least 2 different groups, or nothing could be held out; got 1")
+        raise UserError("groups must name at least 2 different groups, or nothing could be held out; got 1")
     if task.kind == CLASSIFICATION and k <= int(np.bincount(y).max()):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -290,7 +291,7 @@ def _pairs(cv: Any, X: Any, y: np.ndarray, groups: Any) -> list[tuple[np.ndarray
     pairs = cv.split(X, y, groups) if hasattr(cv, "split") else cv
     found = [(np.asarray(train), np.asarray(valid)) for train, valid in pairs]
     if not found:
-        raise ValueError("cv gave no folds; give a splitter, a number of folds, or pairs of row numbers")
+        raise UserError("cv gave no folds; give a splitter, a number of folds, or pairs of row numbers")
     return [tuple(np.flatnonzero(part) if part.dtype == bool else part for part in pair) for pair in found]  # type: ignore[misc]
 
 

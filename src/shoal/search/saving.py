@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from shoal.encoders.encoder import arrays_under
+from shoal.errors import UserError, WrongType
+from shoal.json_values import plain
 from shoal.members import Member
 from shoal.models import checks
 from shoal.models.saving import (
     DESCRIPTION,
     TIMINGS,
-    as_json,
     check_place,
     describe_model,
     model_folder,
     naming,
-    plain,
     read_folder,
     read_json,
     restore_model,
@@ -29,13 +29,13 @@ from shoal.search.cv_results import param_columns
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.honest import HonestScore
 from shoal.search.leaderboard import Leaderboard
+from shoal.search.options import parameter_names
 from shoal.tables.reading import Reading
+from shoal.validate import whole
 
 KINDS = {"classifier": ShoalClassifier, "regressor": ShoalRegressor}
-PARAMETERS = (
-    "strategy", "recipes", "budget", "scoring", "seeds", "epochs", "ensemble", "refit", "n_jobs", "random_state",
-    "class_weight",
-)  # fmt: skip
+OBJECTS = ("space", "cv")  # not saved: a loaded estimator has the defaults
+PARAMETERS = ("class_weight", *(name for name in parameter_names().values() if name not in OBJECTS))
 NUMBERS = ("score", "loss", "fold_spread", "seed_spread")  # of the leaderboard; infinite where networks diverged
 RESULTS = ("best_score_", "best_index_", "luck_", "n_networks_", "ensemble_gain_", "n_features_in_")
 
@@ -45,7 +45,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     if not isinstance(estimator, (ShoalClassifier, ShoalRegressor)):
-        raise TypeError(f"save takes a ShoalClassifier or a ShoalRegressor; got {type(estimator).__name__}")
+        raise WrongType(f"save takes a ShoalClassifier or a ShoalRegressor; got {type(estimator).__name__}")
     check_is_fitted(estimator)
     target = Path(path)
     check_place(target)
@@ -87,20 +87,22 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], di
         "cv_results": results | {"mean_fit_time": None},
         "best_member": estimator.best_member_.as_dict(),
         "honest_score": estimator.honest_score_.as_dict(),
-        "results": {name: plain(getattr(estimator, name)) for name in RESULTS},
+        "results": {name: getattr(estimator, name) for name in RESULTS},
     }
     timings = {
         "n_jobs": body["parameters"].pop("n_jobs", None),
         "seconds": estimator._board.columns["seconds"],
         "mean_fit_time": results["mean_fit_time"],
     }
-    return as_json(body), arrays, as_json(timings)
+    # JSON has no infinities: those of networks that diverged become words.
+    return plain(body, other=repr), arrays, plain(timings, other=repr)
 
 
 def _plain_parameters(estimator: Any) -> dict[str, Any]:
     """Those that fit into JSON. A space, a splitter or a generator does not: a loaded estimator has the defaults."""
-    found = {name: plain(value) for name, value in estimator.get_params(deep=False).items() if name in PARAMETERS}
-    return {name: value for name, value in found.items() if isinstance(value, (str, int, float, bool, type(None)))}
+    found = {name: value for name, value in estimator.get_params(deep=False).items() if name in PARAMETERS}
+    single = (str, int, float, bool, np.generic, type(None))
+    return {name: value for name, value in found.items() if isinstance(value, single)}
 
 
 def _plain_classes(classes: np.ndarray | None) -> dict[str, Any] | None:
@@ -170,9 +172,9 @@ def _read_timings(file: Path) -> dict[str, Any] | None:
     try:
         found = read_json(file)
         if not isinstance(found, dict):
-            raise ValueError(f"{file} must hold an object; got {type(found).__name__}")
+            raise UserError(f"{file} must hold an object; got {type(found).__name__}")
     except ValueError as error:
-        raise ValueError(f"{error}; the model does not need it: delete it") from None
+        raise UserError(f"{error}; the model does not need it: delete it") from None
     return found
 
 
@@ -183,13 +185,13 @@ def _restore_timings(estimator: Any, timings: dict[str, Any] | None, file: Path)
     try:
         jobs = None if timings is None else timings.get("n_jobs")
         if jobs is not None:
-            estimator.n_jobs = checks.whole("n_jobs", jobs, -checks.LARGEST)
+            estimator.n_jobs = whole("n_jobs", jobs, -checks.LARGEST, checks.LARGEST)
         for target, name in ((board, "seconds"), (results, "mean_fit_time")):
             if isinstance(target[name], np.ndarray) or target[name]:
                 continue  # it was in model.json
             values = np.full(rows, np.nan) if timings is None else checks.numbers(name, timings.get(name))
             if len(values) != rows:
-                raise ValueError(f"{name} must have {rows} rows, as the leaderboard; got {len(values)}")
+                raise UserError(f"{name} must have {rows} rows, as the leaderboard; got {len(values)}")
             target[name] = values.tolist() if target is board else values
     except ValueError as error:
-        raise ValueError(f"{file} was altered: {error}; the model does not need it: delete it") from None
+        raise UserError(f"{file} was altered: {error}; the model does not need it: delete it") from None

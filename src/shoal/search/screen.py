@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any
 
+from shoal.progress import Bar
 from shoal.search.callbacks import Progress
 from shoal.search.leaderboard import Leaderboard
 
@@ -22,22 +23,26 @@ class Screen:
         self.begun = time.monotonic()
         self.latest: Progress | None = None
         self.told = self.begun
-        self._bar: Any = None
         self._next_line = 0.0
         self._candidates = 0
-        if sys.stderr.isatty() if show_bar is None else show_bar:
-            self._bar = self._make_bar()
+        self.shows = sys.stderr.isatty() if show_bar is None else show_bar
+        self._console: Any = None
+        if self.shows:
+            from rich.console import Console
+
+            self._console = Console(stderr=True)
+        self._bar = Bar(1.0, words="encoding the table", console=self._console, transient=True, show=self.shows)
 
     def watch(self, progress: Progress) -> None:
         self.latest, self.told = progress, time.monotonic()
 
     def draw(self) -> None:
         progress, now = self.latest, time.monotonic()
-        if self._bar is not None:
+        if self.shows:
             share = 0.0 if progress is None else progress.share
             if self.budget is not None:
                 share = (now - self.begun) / self.budget
-            self._bar.update(0, completed=min(share, 1.0), words=self.words(now))
+            self._bar.update(min(share, 1.0), words=self.words(now))
         elif progress is not None and ((progress.candidates and not self._candidates) or now >= self._next_line):
             self._candidates = progress.candidates
             self._next_line = now + LINE_EVERY
@@ -62,29 +67,17 @@ class Screen:
 
     def say(self, text: str) -> None:
         """A line of its own, above the bar."""
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False)
+        if self.shows:
+            self._console.print(text, markup=False, highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)
 
     def __enter__(self) -> Screen:
-        if self._bar is not None:
-            self._bar.start()
+        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    @staticmethod
-    def _make_bar() -> Any:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bar
-
-        bar = Bar(BarColumn(30), TextColumn("{task.fields[words]}"), console=Console(stderr=True), transient=True)
-        bar.add_task("", total=1.0, words="encoding the table")
-        return bar
+        self._bar.stop()
 
 
 def clock(seconds: float) -> str:

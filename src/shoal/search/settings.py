@@ -6,14 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+from shoal import atomic
+from shoal.errors import MissingFile, UserError
 from shoal.models.saving import DESCRIPTION, TIMINGS, model_folder, read_json
 from shoal.models.saving import VERSION as MODEL_VERSION
 from shoal.runs.folder import MODEL, SETTINGS
+from shoal.search.options import SearchOptions
+from shoal.tables.options import DataOptions
 
 FORMAT, VERSION = "shoal-run", 1
 BOARD = "leaderboard.csv"
-DATA_KEYS = ("path", "sha256", "demo", "target", "sep", "header")
-SEARCH_KEYS = ("task", "seed", "repeats", "strategy", "folds", "scoring", "seeds", "epochs", "ensemble")
+KEYS = {  # that all runs have
+    "data": ("path", "sha256", "demo", *DataOptions.names_in_files()),
+    "search": ("repeats", *SearchOptions.names_in_files()),
+    "result": ("score",),
+}
 
 
 def write_settings(folder: Path, settings: dict[str, Any]) -> None:
@@ -21,7 +28,7 @@ def write_settings(folder: Path, settings: dict[str, Any]) -> None:
     log = settings.pop("log")
     text = json.dumps({"format": FORMAT, "version": VERSION} | settings, indent=1, ensure_ascii=False)
     rounds = ",\n".join("  " + json.dumps(entry, separators=(",", ":")) for entry in log)
-    (folder / SETTINGS).write_text(f'{text[:-2]},\n "log": [\n{rounds}\n ]\n}}\n', encoding="utf-8")
+    atomic.write_text(folder / SETTINGS, f'{text[:-2]},\n "log": [\n{rounds}\n ]\n}}\n')
     settings["log"] = log
 
 
@@ -34,24 +41,24 @@ def read_settings(path: Path) -> dict[str, Any]:
     """From settings.json or the folder of a run."""
     file = settings_file(path)
     if not file.is_file():
-        raise FileNotFoundError(f"there is no file {file}; --repeat takes the {SETTINGS} of an earlier run")
+        raise MissingFile(f"there is no file {file}; --repeat takes the {SETTINGS} of an earlier run")
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError, RecursionError):
-        raise ValueError(f"{file} is truncated or is no JSON; --repeat takes the {SETTINGS} of a run") from None
+        raise UserError(f"{file} is truncated or is no JSON; --repeat takes the {SETTINGS} of a run") from None
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
-        raise ValueError(f"{file} does not hold the settings of a run; --repeat takes the {SETTINGS} of one")
+        raise UserError(f"{file} does not hold the settings of a run; --repeat takes the {SETTINGS} of one")
     if settings.get("version") != VERSION:
-        raise ValueError(f"{file} has format version {settings.get('version')}; this Shoal reads version {VERSION}")
+        raise UserError(f"{file} has format version {settings.get('version')}; this Shoal reads version {VERSION}")
     missing = _missing_field(settings)
     if missing:
-        raise ValueError(f"{file} was altered: {missing} is missing; repeat from an unchanged copy")
+        raise UserError(f"{file} was altered: {missing} is missing; repeat from an unchanged copy")
     return settings
 
 
 def _missing_field(settings: dict[str, Any]) -> str:
     """The first part or field that all runs have and these settings have not; empty where there is none."""
-    for part, names in {"data": DATA_KEYS, "search": SEARCH_KEYS, "result": ("score",)}.items():
+    for part, names in KEYS.items():
         if not isinstance(settings.get(part), dict):
             return part
         for name in names:
@@ -79,11 +86,11 @@ def comparable_model(settings: Path) -> Path:
     model = (settings if settings.is_dir() else settings.parent) / MODEL
     file = model / DESCRIPTION
     if not file.is_file():
-        raise FileNotFoundError(f"--check needs the model of the earlier run, and there is no file {file}")
+        raise MissingFile(f"--check needs the model of the earlier run, and there is no file {file}")
     described = read_json(file)
     version = described.get("version") if isinstance(described, dict) else None
     if version != MODEL_VERSION:
-        raise ValueError(
+        raise UserError(
             f"--check needs a model of format version {MODEL_VERSION}, and {file} has {version}: repeat the run "
             "without --check, and compare with that"
         )

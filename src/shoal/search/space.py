@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.members import FIELDS, Member, alternatives, draw_value, nearest
+from shoal.errors import UserError, WrongType
+from shoal.members import FIELDS, Member, alternatives, draw_value
+from shoal.validate import nearest, one_of
 
 ENCODING = "encoding"  # a choice beside the fields of a member: which encoding of the numbers the network sees
 VIEWS = ("plain", "piecewise")
@@ -63,7 +65,7 @@ class Space:
 
         for name, value in self.choices.items():
             if hasattr(value, "rvs"):
-                raise ValueError(f"strategy 'grid' needs lists of values, but {name} is a distribution; use 'random'")
+                raise UserError(f"strategy 'grid' needs lists of values, but {name} is a distribution; use 'random'")
         options = [alternatives(name, value) for name, value in self.choices.items()]
         return [self.make(dict(zip(self.choices, values, strict=True))) for values in itertools.product(*options)]
 
@@ -98,14 +100,11 @@ def check_space(space: Any, encodings: Sequence[str]) -> Space | list[Recipe]:
         known = (*FIELDS, ENCODING)
         for name in space:
             if name not in known:
-                raise ValueError(
+                raise UserError(
                     f"the space has no choice {name!r}{nearest(name, known)} It may name {', '.join(known)}"
                 )
         for encoding in alternatives(ENCODING, space.get(ENCODING, "plain")):
-            if encoding not in VIEWS:
-                raise ValueError(
-                    f"{ENCODING} must be one of {', '.join(VIEWS)}; got {encoding!r}{nearest(encoding, VIEWS)}"
-                )
+            one_of(ENCODING, encoding, VIEWS)
         kept = {name: value if hasattr(value, "rvs") else alternatives(name, value) for name, value in space.items()}
         if ENCODING in kept:  # tables without numbers have no piecewise encoding
             kept[ENCODING] = [
@@ -115,16 +114,16 @@ def check_space(space: Any, encodings: Sequence[str]) -> Space | list[Recipe]:
     if isinstance(space, Member):
         space = [space]
     if isinstance(space, str) or not isinstance(space, Iterable):
-        raise TypeError(
+        raise WrongType(
             f"space must be a dict of choices, a shoal.Member or a list of them, or None; got {space!r}: a number of "
             "recipes is recipes=, a number of seconds budget=, a way to search strategy="
         )
     recipes = sorted(space, key=_set_order) if isinstance(space, Set) else list(space)
     for k, member in enumerate(recipes):
         if not isinstance(member, Member):
-            raise TypeError(f"space must be a dict of choices or a list of shoal.Member; number {k} is {member!r}")
+            raise WrongType(f"space must be a dict of choices or a list of shoal.Member; number {k} is {member!r}")
     if not recipes:
-        raise ValueError("space is an empty list; give at least one shoal.Member, or None for the default space")
+        raise UserError("space is an empty list; give at least one shoal.Member, or None for the default space")
     return [Recipe(member) for member in recipes]
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from shoal.errors import UserError
-from shoal.members import alternatives, nearest
+from shoal.errors import MissingPackage, UserError
+from shoal.members import alternatives
 from shoal.search.candidates import Candidate
 from shoal.search.space import Recipe, Space
+from shoal.validate import nearest
 
 TRUSTED_ROWS = 500  # at which half as many children are drawn as on very many rows
 Rung = tuple[
@@ -165,7 +166,7 @@ class Optuna(Strategy):
         try:
             import optuna
         except ModuleNotFoundError:
-            raise ModuleNotFoundError("strategy 'optuna' needs Optuna: pip install optuna") from None
+            raise MissingPackage("strategy 'optuna' needs Optuna: pip install optuna") from None
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler = optuna.samplers.TPESampler(seed=seed, multivariate=False, constant_liar=False)
         self.study = optuna.create_study(sampler=sampler)

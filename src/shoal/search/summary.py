@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from shoal.machine import processor, thread_count
+from shoal.machine import peak_memory, processor, thread_count
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.model import Model
 from shoal.search.candidates import Candidate
-from shoal.search.forecast import peak_memory
 from shoal.search.honest import HonestScore
 from shoal.search.problem import has_texts
 from shoal.search.result import Outcome, SearchResult, report_parts
@@ -91,7 +90,7 @@ def _search(estimator: Any, context: Context) -> dict[str, Any]:
         "cv": result.cv,
         "epochs": int(search.costs.network_epochs),
         "seconds": sum(phases.values()) if context.seconds is None else context.seconds,
-        "memory": peak_memory() or None,
+        "memory": peak_memory(),
         "budget": context.budget,
         "seed": result.options.seed,
         "threads": thread_count() if threads is None else threads,

@@ -9,6 +9,7 @@ import itertools
 import re
 from collections import Counter
 
+from shoal.errors import UserError
 from shoal.tables import parse
 from shoal.tables.missing import is_marker
 
@@ -40,7 +41,7 @@ def decode(content: bytes, path: str) -> tuple[str, str]:
         if len(CONTROL.findall(head)) > JUNK_SHARE * len(head):
             continue
         return text, encoding
-    raise ValueError(f"{path} is not a text file: give a CSV, TSV or Parquet file")
+    raise UserError(f"{path} is not a text file: give a CSV, TSV or Parquet file")
 
 
 def guess_quote(text: str) -> str:

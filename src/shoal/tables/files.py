@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from shoal.members import nearest
+from shoal.errors import MissingFile, MissingPackage, NotAFile, UserError
 from shoal.tables.csv_columns import UnexpectedRows, all_numbers, read_columns, typed
 from shoal.tables.dialect import decode, guess_header, guess_quote, guess_separator
 from shoal.tables.frames import refuse_infinite
 from shoal.tables.missing import is_missing, missing_cells
 from shoal.tables.reading import Reading
 from shoal.tables.table import Table, unique_names, without_infinities
+from shoal.validate import nearest
 
 SEPARATOR_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "blanks"}
 MAGIC = {b"\x1f\x8b": "gzip", b"PAR1": "parquet", b"PK\x03\x04": "zip", b"%PDF": "PDF", b"\x89PNG": "PNG image"}
@@ -130,29 +131,29 @@ def find_name(names: Sequence[str], target: str | int) -> int:
     except ValueError:
         known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         hint = nearest(name, names) or f": the columns are {known}"
-        raise ValueError(f"there is no column {name!r}{hint}") from None
+        raise UserError(f"there is no column {name!r}{hint}") from None
     count = len(names)
     if not -count <= position < count:
-        raise ValueError(f"a column's number must be from {-count} to {count - 1} (-1 is the last); got {position}")
+        raise UserError(f"a column's number must be from {-count} to {count - 1} (-1 is the last); got {position}")
     return position % count
 
 
 def _content(path: Path) -> bytes:
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: give a file in it")
+        raise NotAFile(f"{path} is a folder: give a file in it")
     if not path.exists():
         folder = path.parent
         others = [other.name for other in folder.iterdir()] if folder.is_dir() else []
         hint = nearest(path.name, others) or ("" if folder.is_dir() else f": there is no folder {folder} either")
-        raise FileNotFoundError(f"there is no file {path}{hint}")
+        raise MissingFile(f"there is no file {path}{hint}")
     content = path.read_bytes()
     if not content:
-        raise ValueError(f"{path} is empty: give a file with a table in it")
+        raise UserError(f"{path} is empty: give a file with a table in it")
     form = next((form for magic, form in MAGIC.items() if content.startswith(magic)), None)
     if form == "zip":
-        raise ValueError(f"{path} is a zip archive or a spreadsheet: unpack it, or save the sheet as CSV")
+        raise UserError(f"{path} is a zip archive or a spreadsheet: unpack it, or save the sheet as CSV")
     if form in ("PDF", "PNG image"):
-        raise ValueError(f"{path} is a {form}, not a table: give a CSV, TSV or Parquet file")
+        raise UserError(f"{path} is a {form}, not a table: give a CSV, TSV or Parquet file")
     return content
 
 
@@ -160,7 +161,7 @@ def _is_parquet(content: bytes, path: Path) -> bool:
     if content[:4] != b"PAR1" and path.suffix.lower() not in (".parquet", ".pq"):
         return False
     if not (content.startswith(b"PAR1") and content.endswith(b"PAR1") and len(content) > 12):
-        raise ValueError(f"{path} is not a Parquet file, or is cut off: write it again, or give a CSV file")
+        raise UserError(f"{path} is not a Parquet file, or is cut off: write it again, or give a CSV file")
     return True
 
 
@@ -168,7 +169,7 @@ def _unzip(content: bytes, path: Path) -> bytes:
     try:
         return gzip.decompress(content)
     except (EOFError, OSError, zlib.error):
-        raise ValueError(f"{path} is a damaged or cut off gzip file: fetch it again") from None
+        raise UserError(f"{path} is a damaged or cut off gzip file: fetch it again") from None
 
 
 def _read_parquet(path: Path, missing: Sequence[str] = ()) -> tuple[Table, FileSummary]:
@@ -193,8 +194,8 @@ def _parquet(path: Path) -> Any:
         try:
             return read(str(path))
         except Exception as error:  # each library has its own errors; the user needs one sentence
-            raise ValueError(f"{path} is a damaged Parquet file ({type(error).__name__}): write it again") from None
-    raise ModuleNotFoundError("reading Parquet needs one more library: pip install pyarrow")
+            raise UserError(f"{path} is a damaged Parquet file ({type(error).__name__}): write it again") from None
+    raise MissingPackage("reading Parquet needs one more library: pip install pyarrow")
 
 
 def _begin(content: bytes, path: Path, sep: str | None, quote: str | None) -> tuple[bytes, str, FileSummary]:
@@ -204,7 +205,7 @@ def _begin(content: bytes, path: Path, sep: str | None, quote: str | None) -> tu
         content, summary.compressed = _unzip(content, path), True
     text, summary.encoding = decode(content, str(path))
     if not text.strip():
-        raise ValueError(f"{path} is empty: give a file with a table in it")
+        raise UserError(f"{path} is empty: give a file with a table in it")
     sample = text[:SAMPLE]
     summary.quote = quote or guess_quote(sample)
     summary.separator = _separator(sep) if sep else guess_separator(sample, summary.quote)
@@ -257,7 +258,7 @@ def _read_rows(text: str, header: bool | None, summary: FileSummary) -> tuple[li
     names, rows = _header(rows, lines, header, summary)
     _refuse_ragged(rows, lines[len(lines) - len(rows) :], len(names), summary.path)
     if not rows:
-        raise ValueError(f"{summary.path} has a header line and no rows: give a file with data")
+        raise UserError(f"{summary.path} has a header line and no rows: give a file with data")
     return names, rows
 
 
@@ -265,7 +266,7 @@ def _separator(sep: str) -> str:
     named = {name: character for character, name in SEPARATOR_NAMES.items()}
     sep = {"\\t": "\t", "blank": " ", "space": " ", "pipe": "|"}.get(sep, named.get(sep, sep))
     if len(sep) != 1:
-        raise ValueError(f"sep must be one character or one of {', '.join(named)}; got {sep!r}")
+        raise UserError(f"sep must be one character or one of {', '.join(named)}; got {sep!r}")
     return sep
 
 
@@ -277,7 +278,7 @@ def _rows(text: str, summary: FileSummary) -> tuple[list[list[str]], list[int]]:
         try:
             return _real_rows(reader, reader)
         except csv.Error as error:
-            raise ValueError(f"{summary.path} is not a table: line {reader.line_num}: {error}") from None
+            raise UserError(f"{summary.path} is not a table: line {reader.line_num}: {error}") from None
 
 
 def _reader(lines: Iterator[str], summary: FileSummary) -> Any:
@@ -334,7 +335,7 @@ def _refuse_ragged(rows: list[list[str]], lines: list[int], width: int, path: st
     if set(map(len, rows)) <= {width}:
         return
     bad = next(j for j, row in enumerate(rows) if len(row) != width)
-    raise ValueError(
+    raise UserError(
         f"every line must have {width} cells, as the first; line {lines[bad]} of {path} has {len(rows[bad])}: "
         "correct it, or say the separator or quote character if they were guessed wrong"
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError, WrongType
 from shoal.tables.missing import MISSING_TYPES, is_missing
 
 DATE_TYPES = (datetime.date, np.datetime64)  # datetime.datetime and pandas.Timestamp are dates, too
@@ -27,7 +28,7 @@ def from_array(values: Any, name: str) -> np.ndarray:
     """
     array = values if isinstance(values, np.ndarray) else _array(values)
     if array.ndim != 1:
-        raise ValueError(f"a column must have one dimension; {name!r} has {array.ndim}: give each its own column")
+        raise UserError(f"a column must have one dimension; {name!r} has {array.ndim}: give each its own column")
     if isinstance(array, np.ma.MaskedArray):
         cells = np.array(array.data, dtype=object)
         cells[np.ma.getmaskarray(array)] = None
@@ -42,7 +43,7 @@ def from_array(values: Any, name: str) -> np.ndarray:
     if kind == "m":
         return _seconds(array)
     if kind == "c":
-        raise ValueError(f"Complex data not supported: column {name!r} is complex; give its real and imaginary parts")
+        raise UserError(f"Complex data not supported: column {name!r} is complex; give its real and imaginary parts")
     if kind == "U":
         return array.astype(object)
     return _from_objects(array.tolist() if kind == "S" else array, name)
@@ -115,7 +116,7 @@ def cell_text(value: Any) -> str | None:
 def refuse_infinite(column: np.ndarray, name: str) -> None:
     count = int(np.isinf(column).sum())
     if count:
-        raise ValueError(
+        raise UserError(
             f"numbers must be finite; column {name!r} has {count} infinite value{'s' * (count > 1)} (inf): "
             "take them for missing (on the command line with --missing inf --missing=-inf, in Python with "
             "X.replace([np.inf, -np.inf], np.nan) or np.where(np.isinf(X), np.nan, X)), or replace them by numbers"
@@ -155,12 +156,12 @@ def _refuse_cells(cells: np.ndarray, known: set[type], name: str) -> None:
     simple = (str, bytes, numbers.Number, np.generic, datetime.date, datetime.time, datetime.timedelta)
     for kind in known:
         if issubclass(kind, (complex, np.complexfloating)):
-            raise ValueError(f"Complex data not supported: column {name!r} is complex; give its parts as two columns")
+            raise UserError(f"Complex data not supported: column {name!r} is complex; give its parts as two columns")
         if issubclass(kind, (list, tuple, set, dict, np.ndarray)) or (
             not issubclass(kind, simple) and kind.__str__ is object.__str__
         ):
             row = next(i for i, cell in enumerate(cells) if type(cell) is kind)
-            raise TypeError(
+            raise WrongType(
                 f"a cell argument must be a string, a number, a boolean, a date or missing; "
                 f"column {name!r} has a {kind.__name__} in row {row}: spread it over columns of its own"
             )
@@ -170,7 +171,7 @@ def _floats(cells: np.ndarray, name: str) -> np.ndarray:
     try:
         return np.array([np.nan if is_missing(cell) else float(cell) for cell in cells], dtype=np.float64)
     except OverflowError:
-        raise ValueError(f"numbers must be below 1e308; column {name!r} has a larger one: scale the column") from None
+        raise UserError(f"numbers must be below 1e308; column {name!r} has a larger one: scale the column") from None
 
 
 def _moment(cell: Any) -> Any:

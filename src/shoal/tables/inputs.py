@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
+from shoal.errors import UserError
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema, listed
 from shoal.tables.table import Table, nested, rows_as_columns, with_unique_names
@@ -66,7 +67,7 @@ def new_table(estimator: Any, X: Any) -> Table:
         return reading.without_marks(_by_place(estimator, X, reading))
     table = Table.of(X, missing=reading.missing)
     if len(table) == 0:
-        raise ValueError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
+        raise UserError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
     if not hasattr(estimator, "feature_names_in_") and schema.missing(table):
         name = type(estimator).__name__
         warnings.warn(f"X has feature names, but {name} was fitted without feature names", UserWarning, stacklevel=4)
@@ -97,7 +98,7 @@ def _by_place(estimator: Any, X: Any, reading: Reading) -> Table:
 
 def _check_width(estimator: Any, width: int) -> None:
     if width != estimator.n_features_in_:
-        raise ValueError(
+        raise UserError(
             f"X has {width} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features "
             "as input: give all columns of the training data, in their order, or a table with names"
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.tables.missing import is_missing, missing_cells
 
 LARGEST_TARGET = 1e37  # predictions are kept in single precision, which ends at 3e38
@@ -20,7 +21,7 @@ def target_array(y: Any, n: int, name: str) -> np.ndarray:
         y = y.to_numpy()
     array = np.asarray(y)
     if array.ndim == 0 or len(array) != n:
-        raise ValueError(f"X and y must have as many rows: inconsistent numbers of samples, {n} and {np.size(array)}")
+        raise UserError(f"X and y must have as many rows: inconsistent numbers of samples, {n} and {np.size(array)}")
     _refuse_missing(array, name)
     if array.dtype == object and array.ndim == 1 and all(isinstance(cell, (bool, np.bool_)) for cell in array):
         array = array.astype(bool)
@@ -42,13 +43,13 @@ def _refuse_missing(y: np.ndarray, name: str) -> None:
     cells = y.ravel()  # a blank string may be a class
     missing = _rows(np.array([is_missing(c) for c in cells]) if y.dtype == object else missing_cells(cells), y)
     if missing:
-        raise ValueError(
+        raise UserError(
             f"Input y contains NaN: the {name} is missing in {missing:,} of {len(y):,} rows; leave those rows out, or "
             "fill the values in"
         )
     infinite = _rows(np.isinf(y), y) if y.dtype.kind == "f" else 0
     if infinite:
-        raise ValueError(
+        raise UserError(
             f"Input y contains infinity: the {name} is infinite in {infinite:,} of {len(y):,} rows; leave those rows "
             "out, or give their values as numbers"
         )
@@ -62,12 +63,12 @@ def refuse_extreme(values: np.ndarray, name: str) -> None:
     """Refuse numbers whose squares overflow or vanish: they would have neither a loss nor a score."""
     largest = float(np.abs(values).max(initial=0.0))
     if largest > LARGEST_TARGET:
-        raise ValueError(
+        raise UserError(
             f"numbers to predict must not be larger than {LARGEST_TARGET:g}, or their squares overflow; the {name} "
             f"goes up to {largest:g}: divide it by a constant, or predict its logarithm"
         )
     if 0 < largest < SMALLEST_TARGET:
-        raise ValueError(
+        raise UserError(
             f"numbers to predict must not all be smaller than {SMALLEST_TARGET:g}, or their squares vanish; the {name} "
             f"goes up to {largest:g}: multiply it by a constant, or predict its logarithm"
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.tables import parse
 from shoal.tables.table import Table
 
@@ -30,9 +31,9 @@ class Reading:
         missing, columns = (_strings(name, state.get(name, ())) for name in ("missing", "columns"))
         header, sep = state.get("header"), state.get("sep")
         if header not in (None, True, False):
-            raise ValueError(f"reading.header must be true, false or null; got {header!r}")
+            raise UserError(f"reading.header must be true, false or null; got {header!r}")
         if sep is not None and (not isinstance(sep, str) or len(sep) != 1):
-            raise ValueError(f"reading.sep must be one character or null; got {sep!r}")
+            raise UserError(f"reading.sep must be one character or null; got {sep!r}")
         return Reading(missing, columns, header, sep)
 
     def without_marks(self, table: Table) -> Table:
@@ -56,5 +57,5 @@ def _cleared(column: np.ndarray, marks: set[str], numbers: Sequence[float]) -> n
 
 def _strings(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
-        raise ValueError(f"reading.{name} must be a list of strings; got {value!r}")
+        raise UserError(f"reading.{name} must be a list of strings; got {value!r}")
     return tuple(value)

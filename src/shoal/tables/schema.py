@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from shoal.members import nearest
+from shoal.errors import UserError
 from shoal.tables import parse
 from shoal.tables.frames import cell_text
 from shoal.tables.kinds import KINDS, Column, UnfitCell
 from shoal.tables.missing import is_marker, missing_cells
 from shoal.tables.table import Table
+from shoal.validate import nearest
 
 DROPPED = ("constant", "identifier", "empty", "dropped")  # columns without anything to learn from, or not wanted
 DROP = "drop"  # how users ask for the last of these
@@ -118,17 +119,17 @@ class Schema:
         missing = self.missing(table)
         if len(missing) == 1:
             hint = nearest(missing[0], self.unknown(table))
-            raise ValueError(f"every column of the training data must be there; {missing[0]!r} is missing{hint}")
+            raise UserError(f"every column of the training data must be there; {missing[0]!r} is missing{hint}")
         if missing:
             others = self.unknown(table)
             hint = f"; the table has others: {listed(others)}" if others else ""
-            raise ValueError(f"every column of the training data must be there; {listed(missing)} are missing{hint}")
+            raise UserError(f"every column of the training data must be there; {listed(missing)} are missing{hint}")
 
     def refuse_own_encoders(self, done: str, reason: str) -> None:
         """Name the columns with an encoder of the user's own, for what cannot be done with them."""
         own = [f"{name!r} ({type(encoder).__name__})" for name, encoder in self.own_encoders.items()]
         if own:
-            raise ValueError(
+            raise UserError(
                 f"a model with encoders of your own cannot be {done}, since {reason}: {', '.join(own[:5])}; give these "
                 f"columns one of the kinds {', '.join(KINDS)}"
             )
@@ -153,19 +154,19 @@ def check_kinds(kinds: Any, names: Sequence[str]) -> dict[str, Any]:
     if kinds is None:
         return {}
     if not isinstance(kinds, Mapping):
-        raise ValueError(f"kinds must be a dict of columns and kinds, such as {{'zip': 'category'}}; got {kinds!r}")
+        raise UserError(f"kinds must be a dict of columns and kinds, such as {{'zip': 'category'}}; got {kinds!r}")
     for name, kind in kinds.items():
         if name not in names:
-            raise ValueError(f"kinds must name columns; there is no column {name!r}{nearest(str(name), names)}")
+            raise UserError(f"kinds must name columns; there is no column {name!r}{nearest(str(name), names)}")
         if isinstance(kind, str):
             if kind not in (*KINDS, DROP):
                 words = f"{', '.join(KINDS)} or {DROP}"
                 hint = nearest(kind, (*KINDS, DROP))
-                raise ValueError(f"a kind must be {words}; got {kind!r} for {name!r}{hint}")
+                raise UserError(f"a kind must be {words}; got {kind!r} for {name!r}{hint}")
         elif isinstance(kind, type) or not hasattr(kind, "fit"):
-            raise ValueError(f"a kind must be a word, or an object such as MyEncoder(); got {kind!r} for {name!r}")
+            raise UserError(f"a kind must be a word, or an object such as MyEncoder(); got {kind!r} for {name!r}")
         elif getattr(kind, "kind", None) not in KINDS:
-            raise ValueError(
+            raise UserError(
                 f"an encoder must say in `kind` how cells are read: {', '.join(KINDS)}; {type(kind).__name__} for "
                 f"{name!r} has {getattr(kind, 'kind', None)!r}"
             )
@@ -176,7 +177,7 @@ def _schema(table: Table, plain: bool, kinds: Mapping[str, Any]) -> Schema:
     columns = [_decide(table, j, plain, kinds.get(name)) for j, name in enumerate(table.names)]
     if not any(column.kind in KINDS for column in columns):
         reasons = "; ".join(f"{column.name!r} is dropped, {column.note}" for column in columns[:5])
-        raise ValueError(f"at least one column must hold something to learn from; {reasons}")
+        raise UserError(f"at least one column must hold something to learn from; {reasons}")
     return Schema(tuple(columns))
 
 
@@ -185,7 +186,7 @@ def _read(cells: np.ndarray, column: Column) -> np.ndarray:
     try:
         return KINDS[column.kind](cells, column)
     except UnfitCell as error:
-        raise ValueError(
+        raise UserError(
             f"column {column.name!r} must hold a {column.kind}, as in the training data; row {error.row}, counted from "
             f"0, has {error.value!r}: correct the cell, or leave it empty if the value is not known"
         ) from None
@@ -221,7 +222,7 @@ def _as_asked(name: str, wish: Any, column: np.ndarray) -> Column:
         KINDS[kind](column, decided)
     except UnfitCell as error:
         others = "number or category" if kind in ("boolean", "date") and column.dtype == np.float64 else "category"
-        raise ValueError(
+        raise UserError(
             f"column {name!r} cannot be a {kind}, as asked; row {error.row}, counted from 0, has {error.value!r}: "
             f"correct the cell, or ask for another kind, such as {others}"
         ) from None

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError, WrongType
 from shoal.tables import frames
 from shoal.tables.missing import missing_cells
 
@@ -52,10 +53,10 @@ class Table:
         shape = (len(table), len(table.names))
         if 0 in shape:
             what = "feature(s)" if shape[1] == 0 else "sample(s)"
-            raise ValueError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required.")
+            raise UserError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required.")
         if len(set(table.names)) < len(table.names):
             twice = next(name for name in table.names if table.names.count(name) > 1)
-            raise ValueError(f"columns must have different names; {twice!r} is there twice: rename one of them")
+            raise UserError(f"columns must have different names; {twice!r} is there twice: rename one of them")
         table = without_infinities(table, missing)
         _refuse_infinities(table)
         return table
@@ -181,7 +182,7 @@ def _convert(X: Any, names: Sequence[str] | None) -> Table:
         X = _as_columns(X)
         return _from_columns([(str(name), frames.from_array(c, str(name)), False) for name, c in X.items()], names)
     if hasattr(X, "nnz") and hasattr(X, "toarray"):
-        raise TypeError(f"a sparse matrix ({type(X).__name__}) is not supported: give X.toarray()")
+        raise WrongType(f"a sparse matrix ({type(X).__name__}) is not supported: give X.toarray()")
     return _from_array(X, names)
 
 
@@ -195,7 +196,7 @@ def rows_as_columns(X: Any) -> Any:
         return X
     other = next((row for row in X if not isinstance(row, dict)), None)
     if other is not None:
-        raise ValueError(f"a list of rows must hold dicts or lists, not both; got {type(other).__name__} beside dict")
+        raise UserError(f"a list of rows must hold dicts or lists, not both; got {type(other).__name__} beside dict")
     return {name: [row.get(name) for row in X] for name in dict.fromkeys(name for row in X for name in row)}
 
 
@@ -203,7 +204,7 @@ def _as_columns(cells: dict[Any, Any]) -> dict[Any, Any]:
     """A dict of columns; a dict of single values is a table of one row."""
     single = [name for name, cell in cells.items() if isinstance(cell, str) or np.ndim(cell) == 0]
     if single and len(single) < len(cells):
-        raise ValueError(
+        raise UserError(
             f"a dict holds columns (lists of values), or one value per column for a single row; got a single value "
             f"for {single[0]!r} beside columns: give it as a list too"
         )
@@ -224,7 +225,7 @@ def _from_columns(parts: list[tuple[str, np.ndarray, bool]], names: Sequence[str
     columns = [column for _, column, _ in parts]
     if len({len(column) for column in columns}) > 1:
         lengths = ", ".join(f"{name!r} {len(column)}" for name, column in zip(found, columns, strict=True))
-        raise ValueError(f"columns must have equally many rows; got {lengths}: cut them to one length")
+        raise UserError(f"columns must have equally many rows; got {lengths}: cut them to one length")
     declared = [name for name, (_, _, category) in zip(found, parts, strict=True) if category]
     if columns and all(column.dtype == np.float64 for column in columns):
         return Table(found, block=np.stack(columns, axis=1))
@@ -236,13 +237,13 @@ def _from_array(X: Any, names: Sequence[str] | None) -> Table:
     if isinstance(array, np.matrix):
         array = np.asarray(array)
     if array.ndim != 2:
-        raise ValueError(
+        raise UserError(
             f"Expected 2D array, got {array.ndim}D array of shape {array.shape} instead. "
             "Reshape your data with X.reshape(-1, 1) if it is one column, or X.reshape(1, -1) if it is one row."
         )
     found = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
     if len(found) != array.shape[1]:
-        raise ValueError(f"names must be as many as columns; got {len(found)} names for {array.shape[1]} columns")
+        raise UserError(f"names must be as many as columns; got {len(found)} names for {array.shape[1]} columns")
     if array.dtype.kind in "iuf":
         if isinstance(array, np.ma.MaskedArray):
             array = np.ma.filled(array.astype(np.float64), np.nan)
@@ -257,7 +258,7 @@ def nested(rows: Sequence[Any]) -> np.ndarray:
         array = np.array(rows)
     except ValueError:
         lengths = sorted({len(row) for row in rows if hasattr(row, "__len__")})
-        raise ValueError(f"rows must be equally long; got lengths {', '.join(map(str, lengths))}") from None
+        raise UserError(f"rows must be equally long; got lengths {', '.join(map(str, lengths))}") from None
     return np.array(rows, dtype=object) if array.dtype.kind in "USOMm" else array
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.members import nearest
+from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
 from shoal.tables import parse
 from shoal.tables.files import find_column
@@ -17,6 +17,7 @@ from shoal.tables.labels import refuse_extreme
 from shoal.tables.missing import missing_cells
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
+from shoal.validate import one_of
 
 TASKS = (CLASSIFICATION, REGRESSION)
 FEW_VALUES = 20  # whole numbers with more different values than this are quantities
@@ -73,17 +74,17 @@ def find_target(
 
     `ambiguous`: names that several columns of the file have. `kinds`: see `Schema.of`; of columns beside the target.
     """
-    if task is not None and task not in TASKS:
-        raise ValueError(f"--task must be one of {', '.join(TASKS)}; got {task!r}{nearest(task, TASKS)}")
+    if task is not None:
+        one_of("--task", task, TASKS)
     position = find_column(table, target)
     if target in ambiguous:
         places = [j for j, name in enumerate(table.names) if name == target or name.startswith(f"{target} (")]
         numbers = " or ".join(f"--target {j}" for j in places)
-        raise ValueError(f"the target {target!r} is the name of {len(places)} columns; give its number: {numbers}")
+        raise UserError(f"the target {target!r} is the name of {len(places)} columns; give its number: {numbers}")
     name, column = table.names[position], table.columns[position]
     left = _without(table, position, drop)
     if kinds and name in kinds:
-        raise ValueError(f"a kind is for a column to learn from; {name!r} is the target: --task says what it is")
+        raise UserError(f"a kind is for a column to learn from; {name!r} is the target: --task says what it is")
     known = ~missing_cells(column)
     _check_count(name, known)
     column, notes = column[known], []
@@ -99,10 +100,10 @@ def find_target(
 def _without(table: Table, target: int, drop: Sequence[str]) -> Table:
     gone = {find_column(table, name) for name in drop}
     if target in gone:
-        raise ValueError(f"--drop must not name the target; {table.names[target]!r} is both")
+        raise UserError(f"--drop must not name the target; {table.names[target]!r} is both")
     kept = [j for j in range(len(table.names)) if j != target and j not in gone]
     if not kept:
-        raise ValueError(
+        raise UserError(
             f"a search needs at least one column beside the target {table.names[target]!r}; there is none: is the "
             "separator right? (--sep says it)"
         )
@@ -111,30 +112,30 @@ def _without(table: Table, target: int, drop: Sequence[str]) -> Table:
 
 def _check_count(name: str, known: np.ndarray) -> None:
     if not known.any():
-        raise ValueError(f"the target {name!r} has no values: all {len(known):,} are missing; choose another --target")
+        raise UserError(f"the target {name!r} has no values: all {len(known):,} are missing; choose another --target")
     if known.sum() < FEWEST_LABELLED_ROWS:
-        raise ValueError(f"a search needs at least {FEWEST_LABELLED_ROWS} rows with a target; got {int(known.sum())}")
+        raise UserError(f"a search needs at least {FEWEST_LABELLED_ROWS} rows with a target; got {int(known.sum())}")
 
 
 def _understand(name: str, column: np.ndarray, task: str | None) -> tuple[str, str, np.ndarray]:
     """Kind, why, and the values in the form of that kind."""
     if column.dtype.kind == "M":
-        raise ValueError(f"the target {name!r} holds dates, which cannot be predicted; choose another --target")
+        raise UserError(f"the target {name!r} holds dates, which cannot be predicted; choose another --target")
     numbers = _numbers(column)
     kind, why = (task, "as asked") if task is not None else _guess(name, column, numbers)
     if kind == REGRESSION:
         if numbers is None:
             example = str(next(iter(column)))[:30]
-            raise ValueError(
+            raise UserError(
                 f"--task regression needs a target of numbers; {name!r} has {example!r}: use --task classification"
             )
         if (numbers == numbers[0]).all():
-            raise ValueError(f"the target {name!r} is always {numbers[0]:g}: there is nothing to predict")
+            raise UserError(f"the target {name!r} is always {numbers[0]:g}: there is nothing to predict")
         refuse_extreme(numbers, f"target {name!r}")
         return kind, why, numbers
     classes = _labels(column)
     if len(np.unique(classes)) < 2:
-        raise ValueError(f"a search needs at least 2 classes; the target {name!r} is always {str(classes[0])!r}")
+        raise UserError(f"a search needs at least 2 classes; the target {name!r} is always {str(classes[0])!r}")
     return kind, why, classes
 
 
@@ -160,7 +161,7 @@ def _guess(name: str, column: np.ndarray, numbers: np.ndarray | None) -> tuple[s
     if numbers is None:
         different = len(set(column))
         if different > max(FEW_VALUES, TEXT_SHARE * len(column)):
-            raise ValueError(
+            raise UserError(
                 f"the target {name!r} has {different:,} different strings in {len(column):,} rows: no classes; "
                 "choose another --target, or say --task classification"
             )

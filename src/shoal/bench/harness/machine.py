@@ -14,7 +14,8 @@ import sys
 import time
 from typing import Any
 
-from shoal.machine import processor, thread_count
+from shoal.errors import MissingPackage
+from shoal.machine import instruction_set, processor, thread_count
 
 EXTRAS = {"torch": "bench", "matplotlib": "bench", "jax": "jax"}
 
@@ -24,7 +25,7 @@ def require(*modules: str) -> None:
     for module in modules:
         if not installed(module):
             extra = EXTRAS[module]
-            raise ModuleNotFoundError(f"this benchmark needs {module}: pip install 'shoal[{extra}]'", name=module)
+            raise MissingPackage(f"this benchmark needs {module}: pip install 'shoal[{extra}]'", name=module)
 
 
 class Lazy:
@@ -43,13 +44,11 @@ def installed(module: str) -> bool:
 
 def describe() -> dict[str, Any]:
     """Facts that numbers are worth nothing without. No paths, no names of machines or people."""
-    from shoal import _native
-
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "cpu": processor(),
         "cores": thread_count(),
-        "instruction_set": _native.instruction_set(),
+        "instruction_set": instruction_set(),
         "system": f"{platform.system()} {platform.machine()}",
         "load_average_before": load_average(),
         "versions": {

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal.progress import Bar
+
 Tick = Callable[[str], None]  # told what comes next, once for each measurement
 FAR_BEHIND = 1.6  # times slower
 LONG = 8.0  # seconds
@@ -107,22 +109,20 @@ def _best(contenders: Sequence[Contender], raw: list[list[float]], idle: list[li
 def progress_bar(title: str, total: int) -> Iterator[Tick]:
     """A bar on the error stream that names what is being measured."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    bar = Progress(
-        TextColumn(title), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("{task.fields[now]}"), console=Console(stderr=True), transient=True,
-    )  # fmt: skip
+    bar = Bar(total, title=title, amount="count", clock="elapsed", console=Console(stderr=True), transient=True)
     done = -1
 
     def tick(label: str) -> None:
         nonlocal done
         done += 1  # what was announced before is finished now
-        bar.update(task, completed=done, now=label)
+        bar.update(done, words=label)
 
-    with bar:
-        task = bar.add_task("", total=total, now="")
+    bar.start()
+    try:
         yield tick
+    finally:
+        bar.stop()
 
 
 @dataclass(frozen=True)

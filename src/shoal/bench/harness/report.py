@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
 
+from shoal import atomic
 from shoal.bench.harness.tables import ResultTable
 from shoal.bench.harness.verdict import Target, verdict_table
+from shoal.json_values import plain
 
 
 @dataclass
@@ -45,9 +46,9 @@ def write(result: Result, folder: Path) -> list[Path]:
     """`<name>.json`, `<name>.md` and `<name>.png` in the folder, which is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{result.name}.{ending}" for ending in ("json", "md", "png")]
-    # Not-a-number is no JSON: null says the same.
-    paths[0].write_text(json.dumps(_clean(result.as_dict()), indent=1, allow_nan=False) + "\n")
-    paths[1].write_text(_markdown(result))
+    found = plain(result.as_dict(), digits=6)
+    atomic.write_text(paths[0], json.dumps(found, indent=1, allow_nan=False) + "\n")
+    atomic.write_text(paths[1], _markdown(result))
     result.draw().savefig(paths[2], dpi=130)
     return paths
 
@@ -73,13 +74,3 @@ def _markdown(result: Result) -> str:
     parts += [f"![{result.title}]({result.name}.png)"] + [table.markdown() for table in tables]
     parts += ["\n".join(f"- {note}" for note in result.notes)]
     return "\n\n".join(parts) + "\n"
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _clean(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_clean(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return value

@@ -14,12 +14,12 @@ from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.parallel import workers
 from shoal.bench.parallel.workers import Way, percent, performance_improvement
 from shoal.machine import thread_count
-from shoal.members import nearest
+from shoal.validate import one_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from shoal.parallel.data import Data
+    from shoal.parallel.datasets import Data
 
 # Sizes of the paper's perceptrons are not given; the convolutional network and its settings are.
 NETS: dict[str, dict[str, Any]] = {
@@ -53,8 +53,7 @@ QUICK = Settings(workers=(1, 2), folds=(5,), rows=1250, epochs=1, fold_rows=500,
 def run(settings: Settings) -> Result:
     require("matplotlib", "torch")
     for name in settings.nets:
-        if name not in NETS:
-            raise ValueError(f"--net must be one of {', '.join(NETS)}; got {name!r}{nearest(name, NETS)}")
+        one_of("--net", name, NETS)
     settings = replace(settings, workers=tuple(sorted({1, *settings.workers})))
     begun, machine = time.perf_counter(), describe()
     split, folded = _data(settings.rows), _data(settings.fold_rows)
@@ -79,7 +78,7 @@ def run(settings: Settings) -> Result:
 def _data(rows: int) -> Data:
     """Four fifths to train, a fifth to test."""
     from shoal.datasets import load_mnist
-    from shoal.parallel.data import load_data
+    from shoal.parallel.datasets import load_data
 
     return load_data("mnist", valid=0.2, rows=min(rows, len(load_mnist().X_train)))
 
@@ -94,7 +93,7 @@ def common(name: str, epochs: int) -> dict[str, Any]:
 
 def splits(settings: Settings, name: str, every: str, data: Data, tick: Tick) -> dict[str, Any]:
     """Each worker trains on rows of its own; weights are averaged after every epoch, or once at the end."""
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     measured = {}
     for count in settings.workers:
@@ -113,7 +112,7 @@ def splits(settings: Settings, name: str, every: str, data: Data, tick: Tick) ->
 
 def folds(settings: Settings, name: str, count: int, data: Data, tick: Tick) -> dict[str, Any]:
     """A network for each fold, as many at a time as there are workers."""
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     measured = {}
     for many in settings.workers:

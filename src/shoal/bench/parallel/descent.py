@@ -14,13 +14,13 @@ from shoal.bench.parallel import workers
 from shoal.bench.parallel.descent_report import draw, notes, tables, targets
 from shoal.bench.parallel.workers import PLAIN, Way
 from shoal.machine import thread_count
-from shoal.members import nearest
+from shoal.validate import one_of
 
 if TYPE_CHECKING:
     import torch
     from torch.utils.data import TensorDataset
 
-    from shoal.parallel.data import Data
+    from shoal.parallel.datasets import Data
 
 NETS = {"net-1h": "mlp:784-1024-10", "net-2h": "mlp:784-1024-1024-10"}
 BATCHES = (128, 256, 512, 1024, 2048, 4096)
@@ -56,7 +56,7 @@ def squared_error(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def network(name: str) -> torch.nn.Module:
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     return make_model(NETS[name], activation="sigmoid", output="sigmoid", init="glorot")
 
@@ -64,9 +64,8 @@ def network(name: str) -> torch.nn.Module:
 def run(settings: Settings) -> Result:
     require("matplotlib", "torch")
     for name in settings.nets:
-        if name not in NETS:
-            raise ValueError(f"--net must be one of {', '.join(NETS)}; got {name!r}{nearest(name, NETS)}")
-    from shoal.parallel.data import load_data
+        one_of("--net", name, NETS)
+    from shoal.parallel.datasets import load_data
 
     begun, machine = time.perf_counter(), describe()
     data = load_data("mnist", valid=1 / 6, scale="unit")
@@ -127,7 +126,7 @@ def common(rate: float, batch: int, epochs: int) -> dict[str, Any]:
 
 def search(settings: Settings, way: Way, model: torch.nn.Module, tick: Tick) -> dict[float, float]:
     """Accuracy on the rows held out, for each learning rate of the grid: five parts to train, one to choose."""
-    from shoal.parallel.data import load_data
+    from shoal.parallel.datasets import load_data
 
     data = load_data("mnist", valid=1 / 6, rows=_at_most(settings.search_rows), scale="unit")
     found = {}
@@ -181,7 +180,7 @@ def choose(
 
 def finish(settings: Settings, way: Way, model: torch.nn.Module, rate: float, tick: Tick) -> dict[str, Any]:
     """Train to the end, the way that auto chose; look at the test set once."""
-    from shoal.parallel.data import load_data
+    from shoal.parallel.datasets import load_data
 
     tick("training to the end")
     data = load_data("mnist", valid=1 / 6, rows=_at_most(settings.train_rows), scale="unit")
@@ -197,11 +196,11 @@ def flops(model: torch.nn.Module, train: TensorDataset) -> float:
     """Operations of a training step for one row, as torch counts them."""
     import torch
 
-    from shoal.parallel.feed import Feed
+    from shoal.parallel.evaluation import flops_per_row
     from shoal.parallel.job import Job
-    from shoal.parallel.worker import flops_per_row
+    from shoal.parallel.loader import Loader
 
-    return flops_per_row(model, Feed(train, torch.device("cpu")), Job(loss=squared_error))
+    return flops_per_row(model, Loader(train, torch.device("cpu")), Job(loss=squared_error))
 
 
 def complete(net: dict[str, Any], rows: int, epoch_rows: int) -> None:

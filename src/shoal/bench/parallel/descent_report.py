@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
-from shoal.bench.parallel.workers import PALETTE, PLAIN, PLANNER, percent
+from shoal.bench.parallel.workers import PALETTE, PLAIN, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +117,7 @@ def notes(data: dict[str, Any], cores: int) -> list[str]:
     if cores < PAPER_THREADS:
         found.append(
             f"The paper has {PAPER_THREADS} threads and reports about 10x over its own serial code, less over BLAS; "
-            f"this machine has {cores} core{'s' * (cores > 1)} and cannot show more than so many times. {PLANNER}"
+            f"this machine has {cores} core{'s' * (cores > 1)} and cannot show more than so many times."
         )
     return found
 

@@ -154,7 +154,7 @@ def measure(
     name: str, problem: Problem, ways: list[Way], epochs: int, settings: Settings, tick: Tick
 ) -> dict[str, Any]:
     """Seconds of the whole training, for every way in turn; of MNIST an epoch over a part, scaled."""
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     model = make_model(NETS[name])
     common = {"optimizer": "adam", "learning_rate": RATE, "batch_size": BATCH, "epochs": epochs}
@@ -177,7 +177,7 @@ def finish(
 ) -> None:
     """The network on MNIST, trained to the end the fastest way."""
     from shoal import parallel
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     tick("mnist: training to the end")
     best = min(found["ways"], key=lambda name: found["ways"][name]["seconds"])

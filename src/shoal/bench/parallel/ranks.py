@@ -18,7 +18,7 @@ from shoal.machine import thread_count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from shoal.parallel.data import Data
+    from shoal.parallel.datasets import Data
 
 NET = "mlp:784-256-128-10"
 OPTIMIZERS = {"sgd": 0.01, "adam": 0.001}
@@ -39,7 +39,7 @@ QUICK = Settings(ranks=(1, 2), iterations=3, rows=6000)
 def run(settings: Settings) -> Result:
     require("matplotlib", "torch")
     from shoal.datasets import load_mnist
-    from shoal.parallel.data import load_data
+    from shoal.parallel.datasets import load_data
 
     begun, machine = time.perf_counter(), describe()
     settings = replace(settings, rows=min(settings.rows, len(load_mnist("fashion-mnist").X_train)))
@@ -80,7 +80,7 @@ def all_ways(ranks: Sequence[int]) -> list[Way]:
 
 def measure(settings: Settings, way: Way, optimizer: str, data: Data) -> dict[str, Any]:
     """A whole training, scored on rows for validation and on the test set."""
-    from shoal.parallel.models import make_model
+    from shoal.parallel.networks import make_model
 
     model = make_model(NET, activation="sigmoid", init="glorot")
     trial = workers.train(

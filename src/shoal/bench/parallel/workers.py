@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset, TensorDataset
 
 PLAIN = "plain loop"
-PLANNER = "What more cores or machines would give is a question for the planner."
 PALETTE = (
     "#999999", "#E69F00", "#56B4E9", "#0072B2", "#009E73", "#117733", "#CC79A7", "#7A5195", "#D55E00", "#222222",
 )  # fmt: skip
@@ -110,7 +109,7 @@ def plain_loop(
     """
     import torch
 
-    from shoal.parallel.feed import epoch_order
+    from shoal.parallel.loader import epoch_order
 
     X, y = data.tensors
     torch.set_num_threads(thread_count())
@@ -223,5 +222,5 @@ def cores_note(workers: int, cores: int, what: str = "workers") -> list[str]:
         return []
     return [
         f"* This machine has {cores} core{'s' * (cores > 1)}: more {what} than that share them. Such rows show what "
-        f"working together costs; they cannot show a speed-up. {PLANNER}"
+        f"working together costs; they cannot show a speed-up."
     ]

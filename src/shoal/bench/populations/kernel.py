@@ -17,8 +17,9 @@ from shoal.bench.harness.measure import Contender, Tick, progress_bar, race, rou
 from shoal.bench.harness.problems import Problem, random_data
 from shoal.bench.harness.report import Result
 from shoal.bench.harness.tables import ResultTable, significant
-from shoal.members import ACTIVATIONS, Member, nearest
+from shoal.members import ACTIVATIONS, Member
 from shoal.population import Population
+from shoal.validate import one_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -178,8 +179,7 @@ def _instruction_sets(settings: Settings) -> list[str]:
 
 def _check(option: str, given: Sequence[str], known: Sequence[str]) -> None:
     for word in given:
-        if word not in known:
-            raise ValueError(f"{option} must be one of {', '.join(known)}; got {word!r}{nearest(word, known)}")
+        one_of(option, word, known)
 
 
 def tables(measured: list[dict[str, Any]], settings: Settings, sets: Sequence[str]) -> list[ResultTable]:

@@ -15,8 +15,9 @@ from shoal.bench.harness.report import Result
 from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target, at_worst
 from shoal.machine import thread_count
-from shoal.members import Member, nearest
+from shoal.members import Member
 from shoal.population import Population
+from shoal.validate import one_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -130,8 +131,7 @@ def _engines(settings: Settings) -> list[str]:
     if settings.engines is None:
         return [name for name in ENGINES if name != "jax" or installed("jax")]
     for name in settings.engines:
-        if name not in ENGINES:
-            raise ValueError(f"--engine must be one of {', '.join(ENGINES)}; got {name!r}{nearest(name, ENGINES)}")
+        one_of("--engine", name, ENGINES)
     return ["native", *(name for name in settings.engines if name != "native")]
 
 

@@ -16,8 +16,8 @@ from shoal.bench.harness.problems import PAPER_MEMBERS, Problem, paper_members, 
 from shoal.bench.harness.report import Result
 from shoal.bench.populations.table1_report import build_result
 from shoal.machine import thread_count
-from shoal.members import nearest
 from shoal.population import Population
+from shoal.validate import one_of
 
 ENGINES = ("native", "grouped", "reference", "vmap", "sequential")
 
@@ -67,8 +67,7 @@ def run(settings: Settings) -> Result:
     """Measure every cell, then the set-up and the memory of the largest one."""
     require("torch", "matplotlib")
     for name in settings.engines:
-        if name not in ENGINES:
-            raise ValueError(f"--engine must be one of {', '.join(ENGINES)}; got {name!r}{nearest(name, ENGINES)}")
+        one_of("--engine", name, ENGINES)
     settings = _with_native(settings)
     begun, machine = time.perf_counter(), describe()
     product = MatrixProduct(thread_count())

@@ -20,6 +20,7 @@ from shoal.bench.harness.measure import progress_bar
 from shoal.bench.harness.report import Result
 from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
+from shoal.validate import one_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,9 +64,8 @@ QUICK = Settings(share=0.05, budget=8.0)
 def run(settings: Settings) -> Result:
     require("matplotlib")
     begun, machine = time.perf_counter(), describe()
-    unknown = [name for name in settings.cases if name not in CASES]
-    if unknown:
-        raise ValueError(f"--case must be one of {', '.join(CASES)}; got {unknown[0]!r}")
+    for name in settings.cases:
+        one_of("--case", name, CASES)
     measured: dict[str, dict[str, Any]] = {}
     with progress_bar("budget", len(settings.cases)) as tick, tempfile.TemporaryDirectory() as folder:
         for name in settings.cases:

@@ -16,6 +16,7 @@ from shoal.bench.harness.measure import Contender, Timing, progress_bar, race, r
 from shoal.bench.harness.report import Result
 from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
+from shoal.errors import UserError
 from shoal.machine import thread_count
 from shoal.members import Member
 from shoal.population import Population
@@ -67,7 +68,7 @@ def run(settings: Settings) -> Result:
     """Everybody takes turns; the best of the repeats counts."""
     require("matplotlib")
     if not 0 < settings.share <= 1:
-        raise ValueError(f"--share must be above 0 and at most 1; got {settings.share:g}")
+        raise UserError(f"--share must be above 0 and at most 1; got {settings.share:g}")
     begun, machine = time.perf_counter(), describe()
     machine["versions"]["scikit-learn"] = version("scikit-learn")
     work = make_work(settings)
@@ -107,7 +108,7 @@ def spaced(items: list[Any], count: int) -> list[Any]:
     [0, 3, 6, 9]
     """
     if not 1 <= count <= len(items):
-        raise ValueError(f"--recipes must be from 1 to {len(items)}; got {count}")
+        raise UserError(f"--recipes must be from 1 to {len(items)}; got {count}")
     if count == len(items):
         return items
     step = max(3, len(items) // count)

@@ -10,7 +10,8 @@ import numpy as np
 
 from shoal.bench.harness.machine import installed
 from shoal.datasets import find
-from shoal.members import nearest
+from shoal.errors import MissingPackage
+from shoal.validate import one_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,10 +95,9 @@ SOURCES: dict[str, Bundled | File] = {
 
 def load(name: str) -> Dataset:
     """One of the sets by its name; FileNotFoundError where its file is nowhere to be found."""
-    if name not in SOURCES:
-        raise ValueError(f"--only must be one of {', '.join(SOURCES)}; got {name!r}{nearest(name, SOURCES)}")
+    one_of("--only", name, SOURCES)
     if not installed("pandas"):
-        raise ModuleNotFoundError("this benchmark needs pandas: pip install pandas", name="pandas")
+        raise MissingPackage("this benchmark needs pandas: pip install pandas", name="pandas")
     source = SOURCES[name]
     X, y = source.load()
     return Dataset(name, source.task, X, y if source.task == "classification" else y.astype(float))

@@ -13,7 +13,7 @@ import numpy as np
 
 from shoal.bench.harness.machine import installed
 from shoal.bench.tabular.search import Candidate, TimedSearch, outputs
-from shoal.members import nearest
+from shoal.validate import one_of
 
 CONTENDERS = ("shoal", "mlp", "forest", "boosting", "linear", "realmlp")
 TITLES = {
@@ -36,8 +36,7 @@ class Peer(Protocol):
 
 def missing(name: str) -> str | None:
     """Why a contender cannot take part, or None if it can."""
-    if name not in CONTENDERS:
-        raise ValueError(f"--contender must be one of {', '.join(CONTENDERS)}; got {name!r}{nearest(name, CONTENDERS)}")
+    one_of("--contender", name, CONTENDERS)
     if name == "realmlp" and not installed("pytabkit"):
         return "pytabkit is not installed: pip install 'shoal[peers]'"
     return None

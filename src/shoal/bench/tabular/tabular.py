@@ -16,6 +16,7 @@ from shoal.bench.tabular import data as tabular_data
 from shoal.bench.tabular import fit as tabular_fit
 from shoal.bench.tabular import peers as tabular_peers
 from shoal.bench.tabular.report import build_result
+from shoal.errors import MissingFile
 from shoal.machine import thread_count
 
 JOURNAL = "tabular.jsonl"
@@ -86,7 +87,7 @@ def _tables(names: Iterable[str]) -> tuple[list[dict[str, Any]], dict[str, str]]
             "classes": len(set(data.y.tolist())) if data.task == "classification" else None,
         })  # fmt: skip
     if not found:
-        raise FileNotFoundError(f"none of the tables asked for is here: {'; '.join(lacking)}")
+        raise MissingFile(f"none of the tables asked for is here: {'; '.join(lacking)}")
     return found, lacking
 
 

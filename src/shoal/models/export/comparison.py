@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from shoal.activations import TABLE
+from shoal.errors import UserError
 from shoal.metrics.tasks import REGRESSION
 from shoal.models.export.plan import NUMERIC, ExportPlan, category_encoders
 from shoal.models.export.registry import Exporter
@@ -46,14 +47,14 @@ def compare(model: Model, plan: ExportPlan, exporter: Exporter, path: Path, tabl
     inputs = runtime_inputs(model, plan, table)
     got = exporter.run(path, inputs)
     if got.shape != expected.shape:
-        raise ValueError(f"the export gives the shape {got.shape} where Shoal gives {expected.shape}; nothing was kept")
+        raise UserError(f"the export gives the shape {got.shape} where Shoal gives {expected.shape}; nothing was kept")
     difference = np.abs(got - expected)
     spread = plan.target["scale"].max(axis=0) if plan.task.kind == REGRESSION else 1.0
     relative = difference / spread
     beyond = int((~(relative <= TOLERANCE)).any(axis=1).sum())  # NaN is beyond as well
     jumps = any(TABLE[network.activation].jumps_at and len(network.layers) > 1 for network in plan.networks)
     if beyond > (MOST_JUMPS * len(table) if jumps else 0):
-        raise ValueError(
+        raise UserError(
             f"the export must agree with Shoal's own prediction to {TOLERANCE:g}; it differs by {relative.max():.2g} "
             f"in {beyond} of {len(table)} rows: nothing was kept, please report this"
         )

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from shoal.activations import TABLE
 from shoal.encoders.scaling import LARGEST_SCALED, SMOOTH_LIMIT
+from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, SMALLEST_PROBABILITY
 from shoal.models.export.plan import Category, ExportPlan, Network
 
@@ -205,7 +206,7 @@ def build(plan: ExportPlan, metadata: Mapping[str, Any]) -> Any:
 def write(plan: ExportPlan, metadata: Mapping[str, Any], path: Path) -> None:
     size = sum(array.nbytes for network in plan.networks for layer in network.layers for array in layer)
     if size > LARGEST_FILE:
-        raise ValueError(
+        raise UserError(
             f"an ONNX file holds at most 2 GB; the weights of this model take {size / 2**30:.1f} GB: "
             "export it with --to torch, or search with a smaller ensemble"
         )

@@ -15,6 +15,7 @@ import numpy as np
 from shoal.encoders.categories import CategoryEncoder
 from shoal.encoders.encoder import Encoder
 from shoal.encoders.numbers import NumberEncoder
+from shoal.errors import UserError
 from shoal.metrics.tasks import Task
 from shoal.models.model import Model
 
@@ -138,7 +139,7 @@ def refuse_columns(model: Model, kinds: tuple[str, ...], reason: str) -> None:
     found = [f"{column.name!r} ({column.kind})" for column in model.schema.used if column.kind in kinds]
     if found:
         named = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-        raise ValueError(
+        raise UserError(
             f"this model cannot be exported because of its column{'s' if len(found) > 1 else ''} {named}: {reason}; "
             "use `shoal predict`, which reads every column"
         )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shoal.members import nearest
+from shoal.errors import MissingPackage, UserError
+from shoal.validate import nearest
 
 if TYPE_CHECKING:
     from shoal.models.export.plan import ExportPlan
@@ -74,7 +75,7 @@ def find_exporter(to: str | Exporter) -> Exporter:
         return to
     if not isinstance(to, str) or to not in EXPORTERS:
         hint = nearest(to, tuple(EXPORTERS)) if isinstance(to, str) else ": give a name or an Exporter object"
-        raise ValueError(f"a model is exported to {' or '.join(EXPORTERS)}; got {to!r}{hint}")
+        raise UserError(f"a model is exported to {' or '.join(EXPORTERS)}; got {to!r}{hint}")
     return EXPORTERS[to]
 
 
@@ -91,7 +92,7 @@ def require_packages(exporter: Exporter) -> None:
         except ModuleNotFoundError as error:
             if error.name != package:
                 raise
-            raise ModuleNotFoundError(
+            raise MissingPackage(
                 f"exporting to {exporter.name} needs the package {package}, which is not installed: "
                 f"run `pip install {' '.join(exporter.packages)}`",
                 name=package,

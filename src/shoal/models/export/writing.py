@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from shoal import atomic
+from shoal.errors import UserError
 from shoal.models.export.comparison import MOST_ROWS, Comparison, compare, made_up_rows
 from shoal.models.export.plan import ExportPlan, make_plan, refuse_columns
 from shoal.models.export.registry import Exporter, find_exporter, require_packages
@@ -30,17 +32,13 @@ def export_model(estimator: Any, to: str | Exporter, path: str | os.PathLike[str
         refuse_columns(model, (kind,), reason)
     plan = make_plan(model)
     table = made_up_rows(model) if data is None else Table.of(data).take(slice(MOST_ROWS))
-    temporary = place.with_name(f".{place.stem}.{os.getpid()}{exporter.suffix}")
     _make_folder(place)
     try:
-        exporter.write(plan, metadata(estimator, plan), temporary)
-        compared = compare(model, plan, exporter, temporary, table, data is None)
-        os.replace(temporary, place)
+        with atomic.new_file(place) as partial:
+            exporter.write(plan, metadata(estimator, plan), partial)
+            return compare(model, plan, exporter, partial, table, data is None)
     except OSError as error:
         raise _unwritable(place, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return compared
 
 
 def default_place(folder: Path, to: str | Exporter) -> Path:
@@ -52,9 +50,9 @@ def default_place(folder: Path, to: str | Exporter) -> Path:
 def _checked_place(path: Path, exporter: Exporter) -> Path:
     """The place, if its name has the suffix of the exporter: a slip must not write over somebody's data."""
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the name of a file that ends in {exporter.suffix}")
+        raise UserError(f"{path} is a folder; give the name of a file that ends in {exporter.suffix}")
     if path.suffix != exporter.suffix:
-        raise ValueError(f"the file of an export to {exporter.name} must end in {exporter.suffix}; got {path}")
+        raise UserError(f"the file of an export to {exporter.name} must end in {exporter.suffix}; got {path}")
     return path
 
 
@@ -65,8 +63,8 @@ def _make_folder(place: Path) -> None:
         raise _unwritable(place, error) from error
 
 
-def _unwritable(place: Path, error: OSError) -> ValueError:
-    return ValueError(f"{place} cannot be written: {error.strerror or error}; give the name of another file")
+def _unwritable(place: Path, error: OSError) -> UserError:
+    return UserError(f"{place} cannot be written: {error.strerror or error}; give the name of another file")
 
 
 def metadata(estimator: Any, plan: ExportPlan) -> dict[str, Any]:

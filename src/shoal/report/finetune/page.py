@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from shoal.json_values import plain
 from shoal.report.finetune import result as finetune_result
 from shoal.report.finetune import sections
 from shoal.report.finetune.log import STOPS, Series, all_series, merged, script_series, stops
 from shoal.report.shell import glossary
 from shoal.report.shell.markup import Html, Section, tag
-from shoal.report.shell.prepare import plain
 from shoal.report.shell.shell import Page, write
 
 SCRIPTS = ("common.js", "cursor.js", "course.js")

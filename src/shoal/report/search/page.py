@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from shoal.json_values import plain
 from shoal.report.search import results, sections
 from shoal.report.shell import glossary
 from shoal.report.shell.markup import Html, Section, tag
-from shoal.report.shell.prepare import leaderboard_columns, plain, thinned
+from shoal.report.shell.prepare import leaderboard_columns, thinned
 from shoal.report.shell.shell import Page, scripts, write
 from shoal.report.shell.words import metric_name
 

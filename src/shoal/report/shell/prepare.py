@@ -14,21 +14,6 @@ FIRST = ["rank", "recipe", "score", "hidden", "activation", "stopped"]
 LONGEST_CURVE = 400
 
 
-def plain(value: Any) -> Any:
-    """Only what JSON knows: numpy scalars become Python's, numbers that are not finite become null."""
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    raise TypeError(f"A report is made of values that JSON knows, got {type(value).__name__}; convert it first.")
-
-
 def script_json(value: Any) -> str:
     """JSON for a script element: no `<`, so that neither `</script>` nor `<!--` in a user's string can end it.
 

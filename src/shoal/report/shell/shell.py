@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from shoal import atomic
 from shoal.report.shell.markup import Html, Section, escape, join, tag
 from shoal.report.shell.prepare import script_json
 
@@ -63,5 +64,5 @@ class Page:
 
 def write(page: str, path: str | Path) -> Path:
     path = Path(path)
-    path.write_text(page, encoding="utf-8", newline="\n")
+    atomic.write_text(path, page)
     return path

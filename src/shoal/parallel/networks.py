@@ -1,4 +1,4 @@
-"""Networks by a short name: `mlp:784-1024-10` and `cnn`, the ones the papers use."""
+"""Networks by name, such as `mlp:784-1024-10` and `cnn`, or from a function in a user's file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from shoal.members import nearest
-from shoal.parallel.job import one_of
+from shoal.errors import UserError
 from shoal.torch import ACTIVATIONS
+from shoal.validate import nearest, one_of
 
 KINDS = ("mlp", "cnn")
 INITS = ("torch", "glorot")
@@ -30,7 +30,7 @@ def make_model(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> nn.Sequential:
-    """A network from its name, its weights drawn from the seed and nothing else.
+    """A network by name, its weights drawn from the seed.
 
     >>> make_model("mlp:4-50-3")
     Sequential(
@@ -43,10 +43,10 @@ def make_model(
     one_of("output activation", output, tuple(ACTIVATIONS))
     one_of("init", init, INITS)
     if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be from 0 to below 1; got {dropout!r}")
+        raise UserError(f"dropout must be from 0 to below 1; got {dropout!r}")
     kind, _, sizes = net.partition(":")
     if kind not in KINDS:
-        raise ValueError(
+        raise UserError(
             f"a network is named mlp:784-256-10 or cnn; got {net!r}{nearest(kind, KINDS)} (one of your own: "
             "--net file.py:make_network, or shoal.parallel.fit in Python)"
         )
@@ -65,32 +65,30 @@ def make_model(
 
 
 def own_network(net: str, inputs: int, outputs: int, seed: int = 0) -> nn.Module:
-    """What a function in a file of the user's makes: `file.py:make_network`, with (inputs, outputs) if it takes two."""
+    """The network that `file.py:make_network` makes, called with (inputs, outputs) if it takes two arguments."""
     file, _, name = net.rpartition(":")
     if not file.endswith(".py"):
-        raise ValueError(
-            f"a network of your own is named by file and function, as in file.py:make_network; got {net!r}"
-        )
+        raise UserError(f"a network of your own is named by file and function, as in file.py:make_network; got {net!r}")
     with _folder_importable(Path(file)):
         function = getattr(_module(Path(file)), name, None)
         if not callable(function):
-            raise ValueError(f"--net {net}: {file} has no function {name!r}")
+            raise UserError(f"--net {net}: {file} has no function {name!r}")
         state = torch.get_rng_state()
         try:
             torch.manual_seed(seed)
             model = function(inputs, outputs) if _takes_two(function) else function()
         except (Exception, SystemExit) as error:
-            raise ValueError(f"--net {net}: {name} failed: {type(error).__name__}: {error}") from None
+            raise UserError(f"--net {net}: {name} failed: {type(error).__name__}: {error}") from None
         finally:
             torch.set_rng_state(state)
     if not isinstance(model, nn.Module):
-        raise ValueError(f"--net {net}: {name} must return a torch.nn.Module; it returned {type(model).__name__}")
+        raise UserError(f"--net {net}: {name} must return a torch.nn.Module; it returned {type(model).__name__}")
     return model
 
 
 @contextmanager
 def _folder_importable(file: Path) -> Iterator[None]:
-    """The modules beside the user's file can be imported, as in a script; they travel to workers by value, too."""
+    """Modules beside the user's file can be imported, as in a script; they are sent to workers by value."""
     import cloudpickle
 
     folder, before = file.absolute().parent, set(sys.modules)
@@ -105,17 +103,17 @@ def _folder_importable(file: Path) -> Iterator[None]:
 
 
 def _lies_in(module: Any, folder: Path) -> bool:
-    """Whether a module is a file or a package of the folder itself: not of an environment somewhere below."""
+    """Whether a module is a file or package directly in the folder, not in an environment below it."""
     places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
     return any(Path(place).parent == folder for place in places)
 
 
 def _module(file: Path) -> Any:
-    """The user's file as a module that travels to workers by value: they cannot import it."""
+    """The user's file as a module that is sent to workers by value, since they cannot import it."""
     import cloudpickle
 
     if not file.is_file():
-        raise ValueError(f"--net: there is no file {file}")
+        raise UserError(f"--net: there is no file {file}")
     name = f"_shoal_network_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
@@ -125,7 +123,7 @@ def _module(file: Path) -> Any:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise ValueError(f"--net: {file} cannot be run: {type(error).__name__}: {error}") from None
+        raise UserError(f"--net: {file} cannot be run: {type(error).__name__}: {error}") from None
     cloudpickle.register_pickle_by_value(module)
     return module
 
@@ -141,7 +139,7 @@ def _takes_two(function: Any) -> bool:
 def _sizes(text: str, net: str) -> list[int]:
     parts = text.split("-")
     if len(parts) < 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise ValueError(f"the layers of an mlp are whole numbers, as in mlp:784-256-10; got {net!r}")
+        raise UserError(f"the layers of an mlp are whole numbers, as in mlp:784-256-10; got {net!r}")
     return [int(part) for part in parts]
 
 
@@ -159,7 +157,7 @@ def _mlp(sizes: list[int], activation: str, dropout: float) -> list[nn.Module]:
 def _cnn(activation: str, dropout: float, sizes: str) -> list[nn.Module]:
     """Two convolutions of 32 and 64 channels with pooling, then 128-64-10; for rows of 784 pixels."""
     if sizes:
-        raise ValueError(f"cnn has no sizes to choose; got 'cnn:{sizes}'")
+        raise UserError(f"cnn has no sizes to choose; got 'cnn:{sizes}'")
     act = ACTIVATIONS[activation]
     body: list[nn.Module] = [
         nn.Unflatten(1, (1, 28, 28)),

@@ -1,4 +1,4 @@
-"""Data sets by name, as tensors: for training, for choosing, and for the one honest look at the end."""
+"""Data sets by name, as tensors for training, validation and test."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
-from shoal.members import nearest
-from shoal.parallel.feed import epoch_order
-from shoal.parallel.job import one_of
+from shoal.errors import UserError
+from shoal.parallel.loader import epoch_order
+from shoal.validate import nearest, one_of
 
 IMAGES = ("mnist", "fashion-mnist")
 TABLES = ("iris", "wine", "digits", "breast-cancer")  # of scikit-learn
@@ -19,7 +19,7 @@ SCALES = ("standard", "unit")
 
 
 class Data(NamedTuple):
-    """Rows are flat; classes are numbers from zero."""
+    """Inputs are matrices; classes are numbers from zero."""
 
     train: TensorDataset
     valid: TensorDataset
@@ -29,24 +29,24 @@ class Data(NamedTuple):
 
 
 def load_data(name: str, valid: float = 1 / 6, rows: int | None = None, scale: str = "standard", seed: int = 0) -> Data:
-    """A data set of this name, part of its training rows kept for validation.
+    """A data set by name; part of its training rows is kept for validation.
 
     scale    "standard": columns (images: all pixels) with mean 0 and deviation 1; "unit": pixels from 0 to 1
-    rows     use only so many of the training rows
+    rows     how many of the training rows to use; all, if not given
     """
     if name not in NAMES:
-        raise ValueError(
+        raise UserError(
             f"data must be one of {', '.join(NAMES)}; got {name!r}{nearest(name, NAMES)} (a table of your own: shoal "
             "train FILE --target COLUMN; any other data: shoal.parallel.fit in Python)"
         )
     one_of("scale", scale, SCALES)
     if not 0 < valid < 1:
-        raise ValueError(f"the share kept for validation must be between 0 and 1; got {valid!r}")
+        raise UserError(f"the share kept for validation must be between 0 and 1; got {valid!r}")
     X, y, X_test, y_test = _images(name, scale) if name in IMAGES else _table(name, seed)
     order = epoch_order(len(X), seed, -3, True)
     if rows is not None:
         if not 2 <= rows <= len(X):
-            raise ValueError(f"rows must be from 2 to the {len(X):,} that {name} has for training; got {rows}")
+            raise UserError(f"rows must be from 2 to the {len(X):,} that {name} has for training; got {rows}")
         order = order[:rows]
     kept = max(1, round(valid * len(order)))
     train, chosen = order[kept:], order[:kept]
@@ -68,7 +68,7 @@ def _images(name: str, scale: str) -> tuple[torch.Tensor, ...]:
 
 
 def _table(name: str, seed: int) -> tuple[torch.Tensor, ...]:
-    """A fifth is the test set; columns are scaled by the other rows."""
+    """A fifth of the rows is the test set; columns are scaled by mean and deviation of the others."""
     from sklearn import datasets
     from sklearn.model_selection import train_test_split
 

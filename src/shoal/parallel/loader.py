@@ -1,4 +1,4 @@
-"""From row numbers to tensors, ahead of time: the next rows are fetched in a thread while the present ones are used."""
+"""Loads rows of a data set as tensors, in a reproducible order, and the next ones ahead of time in a thread."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
+from shoal.errors import UserError
 from shoal.parallel.randomness import OwnGenerator
 from shoal.parallel.threads import use_threads
 
-AHEAD = 2  # batches fetched beforehand
-ALIGNMENT = 64  # bytes; torch allocates so
-WAIT = 0.2  # seconds between two looks at whether anybody still wants what was fetched
-Thing = TypeVar("Thing")
+AHEAD = 2  # batches that are loaded ahead
+ALIGNMENT = 64  # bytes; that of new tensors
+WAIT = 0.2  # seconds after which the thread looks whether its results are still wanted
+Item = TypeVar("Item")
 Pair = tuple[Any, Any]
 
 
 def epoch_order(rows: int, seed: int, epoch: int, shuffle: bool) -> torch.Tensor:
-    """Numbers of all rows in the order of an epoch: the same on every worker, and for any number of them."""
+    """All row numbers in the order of an epoch, which depends on seed and epoch only."""
     if not shuffle:
         return torch.arange(rows)
     return torch.randperm(rows, generator=torch.Generator().manual_seed(key(seed, epoch, 0)))
 
 
 def key(*numbers: int) -> int:
-    """A seed for random numbers from several whole numbers, well mixed.
+    """A seed for random numbers, hashed from several whole numbers.
 
     >>> key(0, 1, 2) == key(0, 1, 2), key(0, 1, 2) == key(0, 2, 1)
     (True, False)
@@ -41,16 +42,16 @@ def key(*numbers: int) -> int:
     return state >> 1
 
 
-class Feed:
+class Loader:
     """Rows of a map-style data set as (inputs, targets) on a device."""
 
     def __init__(self, data: Dataset[Any], device: torch.device, seed: int = 0) -> None:
         self.data, self.device, self.seed = data, device, seed
-        self.tensors = data.tensors if type(data) is TensorDataset else None  # a subclass may do more than that
+        self.tensors = data.tensors if type(data) is TensorDataset else None  # a subclass may change its rows
 
     @property
-    def at_hand(self) -> bool:
-        """Whether rows are only copied within memory: a thread for that takes more from training than it gives."""
+    def in_memory(self) -> bool:
+        """Whether loading is only a copy in memory: then a thread costs more time than it saves."""
         return self.tensors is not None and self.device.type == "cpu"
 
     def __len__(self) -> int:
@@ -62,17 +63,17 @@ class Feed:
         else:
             pair = default_collate([self._row(int(row), epoch) for row in rows])
         if len(pair) != 2:
-            raise ValueError(f"a data set must give pairs of input and target; this one gives {len(pair)} parts")
+            raise UserError(f"a data set must give pairs of input and target; this one gives {len(pair)} parts")
         return to_device(pair[0], self.device), to_device(pair[1], self.device)
 
     def _row(self, row: int, epoch: int) -> Any:
-        """Random numbers of torch drawn on the way, say for augmentation, belong to the row and the epoch."""
+        """Torch's random numbers, say for augmentation, depend on row and epoch only."""
         with OwnGenerator(torch.Generator().manual_seed(key(self.seed, epoch, row))):
             return self.data[row]
 
 
 def rows_in(value: Any) -> int:
-    """Rows of a batch, whatever it is made of."""
+    """The number of rows in a batch, which may be a tensor, or a list or dict of such."""
     while not isinstance(value, torch.Tensor):
         value = next(iter(value.values() if isinstance(value, dict) else value))
     return len(value)
@@ -89,31 +90,31 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 
 def aligned(value: torch.Tensor) -> torch.Tensor:
-    """The same numbers where a new tensor would have them: some matrix products depend on that in their last bit."""
+    """A copy at an aligned address, if need be: the last bits of some matrix products depend on the address."""
     return value.clone() if value.device.type == "cpu" and value.data_ptr() % ALIGNMENT else value
 
 
 def align(model: torch.nn.Module) -> None:
-    """Weights made elsewhere, say by numpy, lie as they would after a journey to another process."""
+    """Align all weights: those made by numpy, say, may not be; in another process they would be."""
     for value in (*model.parameters(), *model.buffers()):
         value.data = aligned(value.data)
 
 
-def take_all(feed: Feed, parts: Sequence[torch.Tensor], epoch: int = 0) -> list[Pair | None]:
-    """The rows of each part; None for a part without rows."""
-    return [feed.take(rows, epoch) if len(rows) else None for rows in parts]
+def take_all(loader: Loader, parts: Sequence[torch.Tensor], epoch: int = 0) -> list[Pair | None]:
+    """The data of each part; None for a part without rows."""
+    return [loader.take(rows, epoch) if len(rows) else None for rows in parts]
 
 
-def ahead(things: Iterable[Thing]) -> Iterator[Thing]:
-    """The same things, made in a thread a few steps ahead. An error there is raised here."""
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items, made ahead of time in a thread. An error in it is raised here."""
     made: queue.Queue[tuple[str, Any]] = queue.Queue(AHEAD)
-    unwanted = threading.Event()
-    threads = torch.get_num_threads()  # of whoever wants them: a data set may compute, too
+    cancelled = threading.Event()
+    threads = torch.get_num_threads()  # as in the calling thread: a data set may compute, too
 
-    def put(kind: str, thing: Any) -> bool:
-        while not unwanted.is_set():
+    def put(kind: str, item: Any) -> bool:
+        while not cancelled.is_set():
             try:
-                made.put((kind, thing), timeout=WAIT)
+                made.put((kind, item), timeout=WAIT)
                 return True
             except queue.Full:
                 continue
@@ -122,21 +123,21 @@ def ahead(things: Iterable[Thing]) -> Iterator[Thing]:
     def work() -> None:
         use_threads(threads)
         try:
-            for thing in things:
-                if not put("thing", thing):
+            for item in items:
+                if not put("item", item):
                     return
             put("end", None)
         except BaseException as error:
             put("error", error)
 
-    threading.Thread(target=work, name="shoal-feed", daemon=True).start()
+    threading.Thread(target=work, name="shoal-prefetch", daemon=True).start()
     try:
         while True:
-            kind, thing = made.get()
+            kind, item = made.get()
             if kind == "error":
-                raise thing
+                raise item
             if kind == "end":
                 return
-            yield thing
+            yield item
     finally:
-        unwanted.set()
+        cancelled.set()

@@ -1,8 +1,8 @@
-"""A fixed order of summation: the same bits, whoever holds which part.
+"""A fixed order of summation, which gives the same bits for any number of workers.
 
-The gradient of a batch is a sum over its shards. Floating-point sums depend on their order, so the order is a binary
-tree over the shards that never changes. A worker holds neighbouring shards; those of its sums that are whole nodes of
-the tree it can form alone, and the others wait for the rest.
+The gradient of a batch is a sum over its shards. Floating-point sums depend on their order, so shards are summed along
+a binary tree that never changes. A worker holds neighbouring shards, and sums those that form whole nodes of the tree;
+the rest of the tree is summed from the nodes of all workers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 
 def shares(count: int, parts: int) -> list[Node]:
-    """Cut `count` things into neighbouring parts of nearly equal size, the larger ones first.
+    """Cut `count` items into consecutive parts of nearly equal size, the larger ones first.
 
     >>> shares(8, 3)
     [(0, 3), (3, 6), (6, 8)]
@@ -27,13 +27,13 @@ def shares(count: int, parts: int) -> list[Node]:
 
 
 def middle(node: Node) -> int:
-    """Where a node of the tree is parted: after the largest power of two that leaves something over."""
+    """Where a node is divided: after the largest power of two of shards that leaves at least one."""
     start, end = node
     return start + (1 << ((end - start - 1).bit_length() - 1))
 
 
 def cover(mine: Node, root: Node) -> list[Node]:
-    """The largest nodes of the tree that make up a range of shards, in order.
+    """The largest nodes of the tree that together are a range of shards, in order.
 
     >>> cover((0, 3), (0, 8)), cover((3, 6), (0, 8)), cover((6, 8), (0, 8))
     ([(0, 2), (2, 3)], [(3, 4), (4, 6)], [(6, 8)])
@@ -48,7 +48,7 @@ def cover(mine: Node, root: Node) -> list[Node]:
 
 
 def fold(node: Node, leaf: Callable[[int], Value | None], add: Callable[[Value, Value], Value]) -> Value | None:
-    """The sum at a node from the values of its shards, made one after the other; None: a shard without rows."""
+    """The sum at a node, from `leaf(k)` for each of its shards; None is a shard without rows."""
     start, end = node
     if end - start == 1:
         return leaf(start)
@@ -57,7 +57,7 @@ def fold(node: Node, leaf: Callable[[int], Value | None], add: Callable[[Value, 
 
 
 def combine(root: Node, known: Mapping[Node, Value | None], add: Callable[[Value, Value], Value]) -> Value | None:
-    """The sum at a node, from sums known further down; None stands for shards without rows."""
+    """The sum at a node, from known sums further down; None stands for shards without rows."""
     if root in known:
         return known[root]
     cut = middle(root)

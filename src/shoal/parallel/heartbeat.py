@@ -1,8 +1,8 @@
-"""Who is alive: each worker has a line to one place and says every second that it is there.
+"""Heartbeats: a monitor finds out which workers are lost; each worker has a connection to it of its own.
 
-Libraries that workers compute and talk with are blind to much: a stopped process, a cable that was pulled, a dead
-rank of MPI. So liveness has a connection of its own. When a worker is silent for too long, or its line breaks, the
-hub tells all others to end, and workers that do not hear from the hub end themselves: nobody waits for ever.
+The libraries that workers compute and communicate with do not notice a stopped process, an unplugged cable or a dead
+MPI rank. Every worker sends a heartbeat each second, and gets one. When a worker is silent for too long, or its
+connection breaks, the monitor tells the others to end; workers that hear nothing from the monitor end themselves.
 """
 
 from __future__ import annotations
@@ -13,72 +13,72 @@ import json
 import os
 import queue
 import secrets
-import signal
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
-BEAT = 1.0  # seconds between two signs of life
-PATIENCE = 7.0  # seconds of silence after which somebody counts as lost
+BEAT = 1.0  # seconds between two heartbeats
+PATIENCE = 7.0  # seconds of silence after which a worker counts as lost
 STOPPED = 75  # exit code of a worker that was told to end
 
 
 @dataclass
 class Event:
-    """Something the hub has heard or noticed."""
+    """Something that the monitor has heard or noticed."""
 
-    kind: str  # "error", "lost", "done", "progress", "here"
+    kind: str  # "error", "lost", "done", "progress", "connected"
     rank: int
     content: dict[str, Any] = field(default_factory=dict)
 
 
-class Hub:
-    """Listens to all workers. `events` is what there is to react to."""
+class Monitor:
+    """Listens to all workers; its owner reads `events`."""
 
     def __init__(self, host: str = "127.0.0.1", patience: float = PATIENCE) -> None:
-        """Others reach it at `host`; it listens on all addresses unless that is this machine alone."""
+        """Workers connect to `host`; it listens on all addresses, unless that is 127.0.0.1."""
         self.token = secrets.token_hex(16)
         self.patience = patience
         self.events: queue.Queue[Event] = queue.Queue()
         self.heard: dict[int, float] = {}
         self.pids: dict[int, tuple[str, int]] = {}
-        self.lines: dict[int, socket.socket] = {}
+        self.connections: dict[int, socket.socket] = {}
         self.ended: set[int] = set()
         self.lock = threading.Lock()
         self.closed = threading.Event()
         self.server = socket.create_server((host if host == "127.0.0.1" else "", 0))
         self.address = f"{host}:{self.server.getsockname()[1]}:{self.token}"
-        threading.Thread(target=self._accept, name="shoal-hub", daemon=True).start()
+        threading.Thread(target=self._accept, name="shoal-monitor", daemon=True).start()
         threading.Thread(target=self._watch, name="shoal-watch", daemon=True).start()
 
     def _accept(self) -> None:
         while not self.closed.is_set():
             try:
-                line, _ = self.server.accept()
+                connection, _ = self.server.accept()
             except OSError:
                 return
-            threading.Thread(target=self._listen, args=(line,), daemon=True).start()
+            threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
 
-    def _listen(self, line: socket.socket) -> None:
+    def _listen(self, connection: socket.socket) -> None:
         rank = None
         try:
-            line.settimeout(30)
-            reader = line.makefile("r", encoding="utf-8")
+            connection.settimeout(30)
+            reader = connection.makefile("r", encoding="utf-8")
             hello = json.loads(reader.readline() or "{}")
             if not hmac.compare_digest(str(hello.get("token")), self.token):
-                line.close()
+                connection.close()
                 return
-            line.settimeout(None)
-            _limit_sending(line)
+            connection.settimeout(None)
+            _limit_sending(connection)
             rank = int(hello["rank"])
             with self.lock:
-                self.lines[rank], self.heard[rank] = line, time.monotonic()
+                self.connections[rank], self.heard[rank] = connection, time.monotonic()
                 self.pids[rank] = (hello["host"], hello["pid"])
-            self.events.put(Event("here", rank, hello))
+            self.events.put(Event("connected", rank, hello))
             for text in reader:
                 self._hear(rank, json.loads(text))
         except (OSError, ValueError, KeyError):
@@ -103,7 +103,7 @@ class Hub:
         self.events.put(Event("lost", rank, {"reason": reason}))
 
     def _watch(self) -> None:
-        """Answer every worker each second; notice those that are silent. If this process itself slept, start anew."""
+        """Send heartbeats and notice silent workers. If this process itself was stopped, silence counts from now."""
         last = time.monotonic()
         while not self.closed.wait(BEAT):
             now = time.monotonic()
@@ -118,80 +118,80 @@ class Hub:
 
     def _tell_all(self, message: dict[str, Any]) -> None:
         with self.lock:
-            lines = list(self.lines.values())
-        for line in lines:
+            connections = list(self.connections.values())
+        for connection in connections:
             with contextlib.suppress(OSError):
-                line.sendall((json.dumps(message) + "\n").encode())
+                connection.sendall((json.dumps(message) + "\n").encode())
 
     def pause(self) -> None:
-        """Ask all workers to save what they have and to end when they can."""
+        """Ask all workers to save a checkpoint and end."""
         self._tell_all({"kind": "pause"})
 
     def stop(self) -> None:
-        """Tell all workers to end; end those of this machine that are stopped and cannot hear it."""
+        """Tell all workers to end; kill those of this machine that are stopped and so cannot hear it."""
         self._tell_all({"kind": "stop"})
         self.kill_all(only_stopped=True)
 
     def kill_all(self, only_stopped: bool = False) -> None:
-        """End workers of this machine that are still there. They are ours: each has shown the token."""
+        """Kill workers of this machine that still run. They are ours: each has shown the token."""
         with self.lock:
             pids = list(self.pids.values())
         for host, pid in pids:
-            mine = host == socket.gethostname() and pid != os.getpid()
-            if mine and _state(pid) and (_state(pid) in "Tt" or not only_stopped):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+            if host == socket.gethostname() and pid != os.getpid():
+                _kill(pid, only_stopped)
 
     def close(self) -> None:
         self.closed.set()
         _close(self.server)
         with self.lock:
-            for line in self.lines.values():
-                _close(line)
+            for connection in self.connections.values():
+                _close(connection)
 
 
-def _close(line: socket.socket) -> None:
-    """Close a socket, and wake the thread that waits for something to come from it."""
+def _close(connection: socket.socket) -> None:
+    """Close a socket, and wake the thread that reads from it."""
     with contextlib.suppress(OSError):
-        line.shutdown(socket.SHUT_RDWR)
-    line.close()
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
-def _limit_sending(line: socket.socket) -> None:
-    """To somebody who does not read, a message waits for two seconds; reading may wait for ever, in its own thread."""
+def _limit_sending(connection: socket.socket) -> None:
+    """Sending to somebody who does not read waits for two seconds at most; reading has a thread of its own."""
     if os.name == "posix":
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 2, 0))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 2, 0))
 
 
-def _state(pid: int) -> str:
-    """The state of a worker's process, "T" if it is stopped; empty if there is none, or another program."""
-    try:
-        with open(f"/proc/{pid}/stat") as file, open(f"/proc/{pid}/cmdline") as command:
-            return file.read().rsplit(")", 1)[1].split()[0] if "shoal" in command.read() else ""
-    except OSError:
-        return ""
+def _kill(pid: int, only_stopped: bool) -> None:
+    """Kill a worker, unless its number now belongs to another program."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):  # it is gone
+        process = psutil.Process(pid)
+        stopped = process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        if "shoal" in " ".join(process.cmdline()) and (stopped or not only_stopped):
+            process.kill()
 
 
-class Line:
-    """A worker's line to the hub."""
+class Heartbeat:
+    """A worker's connection to the monitor."""
 
-    def __init__(self, address: str, rank: int, on_silence: Callable[[str], None] | None = None) -> None:
+    def __init__(self, address: str, rank: int, on_lost: Callable[[str], None] | None = None) -> None:
         host, port, token = address.rsplit(":", 2)
         self.socket = socket.create_connection((host, int(port)), timeout=30)
         self.socket.settimeout(None)
         _limit_sending(self.socket)
         self.rank = rank
-        self.on_silence = on_silence or end_now
+        self.on_lost = on_lost or end_worker
         self.lock = threading.Lock()
         self.closed = threading.Event()
-        self.paused = threading.Event()  # somebody wants the work to be saved and ended
+        self.paused = threading.Event()  # set when the work is to be saved and ended
         self.heard = time.monotonic()
         self.tell("hello", token=token, rank=rank, pid=os.getpid(), host=socket.gethostname())
-        threading.Thread(target=self._listen, name="shoal-line", daemon=True).start()
-        threading.Thread(target=self._beat, name="shoal-beat", daemon=True).start()
+        threading.Thread(target=self._listen, name="shoal-heartbeat-listen", daemon=True).start()
+        threading.Thread(target=self._beat, name="shoal-heartbeat", daemon=True).start()
 
     def tell(self, kind: str, **content: Any) -> None:
-        with self.lock, contextlib.suppress(OSError):  # the hub is gone: the listener ends this worker
+        with self.lock, contextlib.suppress(OSError):  # the monitor is gone: the listener ends this worker
             self.socket.sendall((json.dumps({"kind": kind, **content}) + "\n").encode())
 
     def _beat(self) -> None:
@@ -203,7 +203,7 @@ class Line:
             last = now
             self.tell("beat")
             if now - self.heard > PATIENCE:
-                self._end(f"nothing was heard from the others for {PATIENCE:g} s")
+                self._end(f"no heartbeat for {PATIENCE:g} s")
 
     def _listen(self) -> None:
         try:
@@ -216,18 +216,29 @@ class Line:
                     self.paused.set()
         except (OSError, ValueError):
             pass
-        self._end("the line to the others broke")
+        self._end("the connection to the monitor broke")
 
     def _end(self, reason: str) -> None:
         if not self.closed.is_set():
             self.closed.set()
-            self.on_silence(reason)
+            self.on_lost(reason)
 
     def close(self) -> None:
         self.closed.set()
         _close(self.socket)
 
 
-def end_now(reason: str) -> None:
-    """The main thread may be deep in a library that waits for somebody: only this helps."""
-    os._exit(STOPPED)
+def end_worker(reason: str) -> None:
+    """What a worker does by default when it is told to end, or has lost the monitor."""
+    end_process(STOPPED)
+
+
+def end_process(code: int) -> NoReturn:
+    """End this process at once, without Python's own shutdown.
+
+    There is no other way: the main thread may be inside a call of gloo or MPI that waits for a lost rank and that no
+    exception interrupts, and at shutdown Python and MPI would wait for threads of these libraries in the same way.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,38 +1,42 @@
 """A parameter server: one rank holds weights and optimiser, the others send gradients and get weights back.
 
 Synchronous, it waits for all workers and equals all-reduce. Asynchronous (Downpour), it applies each gradient when it
-comes, and notes how stale it is: how many others were applied since its worker last got weights. That is another
-algorithm, and its result depends on who happens to be faster.
+arrives and records its staleness: how many others were applied since its worker last got weights.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from shoal.parallel.feed import key, rows_in
-from shoal.parallel.groups import Group
-from shoal.parallel.job import Job
-from shoal.parallel.learner import Learner
-from shoal.parallel.strategies import Items, Strategy, batches, dealt, fewest_rows, given
+from shoal.parallel.loader import key, rows_in
+from shoal.parallel.updaters.base import Items, batches, given, split_rows
+from shoal.parallel.updaters.whole_model import WholeModelUpdater
+
+if TYPE_CHECKING:
+    from shoal.parallel.groups import Group
+    from shoal.parallel.job import Job
 
 SERVER = 0
 HEADER = 2  # numbers before a gradient: the version of the weights it was computed with, and how many rows
 
 
-class ParameterServer(Strategy):
+class ParameterServerUpdater(WholeModelUpdater):
     """Rank 0 is the server and has no rows."""
 
-    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int, threaded: bool) -> None:
+    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int) -> None:
         super().__init__(job, group, model, rows)
-        self.workers, self.least = group.size - 1, fewest_rows(model)
-        self.learner = Learner(model, job, self.total_steps(), threaded=threaded)
         self.message = self.learner.new_vector(HEADER + self.learner.width)
         self.reply = self.learner.new_vector(self.learner.width)  # the version, then weights and buffers
         self.version = 0
         self.serving = group.rank == SERVER
+
+    @property
+    def workers(self) -> int:
+        """Without the server."""
+        return self.group.size - 1
 
     def round_rows(self) -> int:
         return self.rows if self.job.asynchronous else self.job.batch_size
@@ -40,13 +44,13 @@ class ParameterServer(Strategy):
     def steps_in(self, rows: int) -> int:
         if not self.job.asynchronous:
             return super().steps_in(rows)
-        parts = [torch.arange(end - start) for start, end in dealt(rows, self.workers, self.least)]
+        parts = [torch.arange(end - start) for start, end in split_rows(rows, self.workers, self.least)]
         return sum(len(batches(part, self.job.batch_size, self.least)) for part in parts)
 
     def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
         if self.serving:
             return []
-        start, end = dealt(len(rows), self.workers, self.least)[self.group.rank - 1]
+        start, end = split_rows(len(rows), self.workers, self.least)[self.group.rank - 1]
         if self.job.asynchronous:
             return batches(rows[start:end], self.job.batch_size, self.least)
         return [rows[start:end]] if end > start else []
@@ -54,7 +58,7 @@ class ParameterServer(Strategy):
     def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
         if self.job.asynchronous:
             done = self._serve(rows, step) if self.serving else self._work(items, step)
-            self._settle()
+            self._synchronise()
             return done
         if self.serving:
             return self._serve_together(rows, step)
@@ -67,28 +71,29 @@ class ParameterServer(Strategy):
     # ---- the server ----
 
     def _serve_together(self, rows: int, step: int) -> tuple[float, int]:
-        """Sum in the order of the workers, step once, answer all."""
-        busy = [k + 1 for k, (start, end) in enumerate(dealt(rows, self.workers, self.least)) if end > start]
+        """Sum in the order of the workers, take one step, send the weights to all."""
+        busy = [k + 1 for k, (start, end) in enumerate(split_rows(rows, self.workers, self.least)) if end > start]
         total = torch.zeros_like(self.message[HEADER:])
         for worker in busy:
             self.group.receive(self.message, worker)
             total += self.message[HEADER:]
         loss = self.learner.apply(total, step)
-        self.see(loss, step)
+        self.report_loss(loss, step)
         self._write_reply()
         for worker in range(1, self.group.size):
             self.group.send(self.reply, worker)
         return loss * rows, rows
 
     def _serve(self, rows: int, step: int) -> tuple[float, int]:
+        """Asynchronous: apply each gradient as it arrives, answer its worker."""
         loss, seen = 0.0, 0
-        staleness = self.notes.setdefault("staleness", [])
+        staleness = self.extra.setdefault("staleness", [])
         for k in range(self.steps_in(rows)):
             worker = self.group.receive(self.message)
             version, count = int(self.message[0]), int(self.message[1])
             staleness.append(float(self.version - version))
             found = self.learner.apply(self.message[HEADER:].clone(), step + k)
-            self.see(found, step + k)
+            self.report_loss(found, step + k)
             loss += found * count
             seen += count
             self.version += 1
@@ -119,16 +124,10 @@ class ParameterServer(Strategy):
         self.version = int(self.reply[0])
         self.learner.set_weights(self.reply[1:])
 
-    def _settle(self) -> None:
-        """After an epoch of working asynchronously, all have the server's weights."""
+    def _synchronise(self) -> None:
+        """After an asynchronous epoch, all have the server's weights."""
         if self.serving:
             self._write_reply()
         self.group.broadcast(self.reply)
         self.version = int(self.reply[0])
         self.learner.set_weights(self.reply[1:])
-
-    def state(self) -> dict[str, Any]:
-        return self.learner.state()
-
-    def load(self, state: dict[str, Any]) -> None:
-        self.learner.load(state)

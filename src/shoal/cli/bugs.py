@@ -1,0 +1,66 @@
+"""Errors that are no mistake of the user's: where the traceback goes, and what is said about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import sysconfig
+import tempfile
+import traceback
+from pathlib import Path
+
+import shoal
+
+VARIABLE = "SHOAL_TRACEBACK"
+INSTALLED = {"site-packages", "dist-packages"}  # folders of libraries that are not Python's own
+
+
+def own_code(error: BaseException) -> str | None:
+    """Where in a file of the user's own, such as one given with --net, an error came up; None if in none."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if os.path.isfile(frame.filename) and not _of_a_library(Path(frame.filename)):
+            return f"{frame.filename}, line {frame.lineno}, in {frame.name}"
+    return None
+
+
+def _of_a_library(file: Path) -> bool:
+    folders = (Path(shoal.__file__).parent, sysconfig.get_path("stdlib"))
+    return bool(INSTALLED & set(file.parts)) or any(file.is_relative_to(folder) for folder in folders)
+
+
+def describe(error: BaseException) -> str:
+    """
+    >>> describe(KeyError("x"))
+    "KeyError: 'x'"
+    """
+    return " ".join("".join(traceback.format_exception_only(error)).split())
+
+
+def report(error: BaseException) -> str:
+    """One line: that this is a bug, where its traceback was written, and how to report it."""
+    trace = "".join(traceback.format_exception(error))
+    if os.environ.get(VARIABLE, "0") not in ("", "0"):
+        print(trace.rstrip(), file=sys.stderr)
+    try:
+        place = f"the traceback is in {_write(trace)}"
+        remedy = "please report it to the developers of Shoal with that file"
+    except OSError as failure:
+        place = f"the traceback could not be written ({failure.strerror})"
+        remedy = f"please report it to the developers of Shoal with what {VARIABLE}=1 shows"
+    return f"this is a bug in Shoal, not a mistake of yours: {describe(error)}; {place}; {remedy}"
+
+
+def _write(trace: str) -> str:
+    """A new file in the temporary folder, with the command and what it ran on."""
+    from shoal.version import __version__
+
+    handle, name = tempfile.mkstemp(prefix="shoal-traceback-", suffix=".txt")
+    head = [
+        f"shoal {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        f"command: {sys.argv}",
+        f"folder: {os.getcwd()}",
+    ]
+    with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write("\n".join([*head, "", trace]))
+    return name

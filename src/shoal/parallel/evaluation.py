@@ -1,0 +1,48 @@
+"""Loss and accuracy of a model on rows, and the floating-point operations of a training step."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from shoal.parallel.learner import IGNORED, make_loss
+from shoal.parallel.loader import Loader, rows_in
+from shoal.parallel.randomness import OwnGenerator
+
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+
+CHUNK = 1024  # rows evaluated at a time; fixed, so that sums do not depend on the number of workers
+
+
+def chunks_of(loader: Loader) -> tuple[torch.Tensor, ...]:
+    """Row numbers, in the chunks in which rows are evaluated."""
+    return torch.arange(len(loader)).split(CHUNK)
+
+
+def measures(model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], inputs: Any, target: Any) -> list[float]:
+    """Sum of the loss, number of right answers, and number of rows that have a right answer."""
+    output = model(inputs)
+    total = float(loss(output, target)) * rows_in(target)
+    if not isinstance(output, torch.Tensor):
+        return [total, 0.0, 0.0]
+    classes = isinstance(target, torch.Tensor) and not target.is_floating_point() and output.dim() == target.dim() + 1
+    if classes and output.shape[1] > 1:
+        return [total, float((output.argmax(1) == target).sum()), float((target != IGNORED).sum())]
+    return [total, 0.0, 0.0]
+
+
+def flops_per_row(model: nn.Module, loader: Loader, job: Job) -> float:
+    """Floating-point operations of a step for one row, forward and backward, as torch counts them."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    rows = torch.arange(min(4, len(loader)))
+    inputs, target = loader.take(rows)
+    trial = copy.deepcopy(model).train()
+    with FlopCounterMode(display=False) as counter, OwnGenerator(torch.Generator()):
+        make_loss(job.loss)(trial(inputs), target).backward()
+    return counter.get_total_flops() / len(rows)

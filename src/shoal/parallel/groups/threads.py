@@ -1,0 +1,87 @@
+"""Workers that are threads of one process."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from shoal.parallel.groups.base import Group, Lost
+
+
+class Rendezvous:
+    """What the threads of a group share."""
+
+    def __init__(self, size: int, timeout: float) -> None:
+        self.size, self.timeout = size, timeout
+        self.barrier = threading.Barrier(size)
+        self.slots: list[Any] = [None] * size
+        self.boxes: dict[tuple[int, int], queue.Queue[torch.Tensor]] = {}
+        self.arrived = [queue.Queue[int]() for _ in range(size)]
+        self.lock = threading.Lock()
+
+    def box(self, source: int, to: int) -> queue.Queue[torch.Tensor]:
+        with self.lock:
+            return self.boxes.setdefault((source, to), queue.Queue())
+
+
+class Threads(Group):
+    """Workers that are threads of this process."""
+
+    def __init__(self, rendezvous: Rendezvous, rank: int) -> None:
+        self.rendezvous, self.rank, self.size = rendezvous, rank, rendezvous.size
+
+    def _wait(self) -> None:
+        try:
+            self.rendezvous.barrier.wait(self.rendezvous.timeout)
+        except threading.BrokenBarrierError:
+            raise Lost("another worker has failed or has not answered in time") from None
+
+    def _exchange_objects(self, value: Any) -> list[Any]:
+        """Exchange objects: returns those of all. Nobody may change his before all have read it."""
+        with self.communication():
+            self.rendezvous.slots[self.rank] = value
+            self._wait()
+            seen = list(self.rendezvous.slots)
+            self._wait()
+            return seen
+
+    def exchange(self, parts: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
+        return [given[self.rank] for given in self._exchange_objects([part.clone() for part in parts])]
+
+    def all_gather(self, chunk: torch.Tensor) -> torch.Tensor:
+        return torch.cat(self._exchange_objects(chunk.clone()))
+
+    def all_reduce(self, vector: torch.Tensor) -> None:
+        vector.copy_(torch.stack(self._exchange_objects(vector.clone())).sum(0))
+
+    def broadcast(self, vector: torch.Tensor) -> None:
+        vector.copy_(self._exchange_objects(vector.clone())[0])
+
+    def send(self, vector: torch.Tensor, to: int) -> None:
+        self.rendezvous.box(self.rank, to).put(vector.clone())
+        self.rendezvous.arrived[to].put(self.rank)
+
+    def receive(self, vector: torch.Tensor, source: int | None = None) -> int:
+        with self.communication():
+            deadline = time.monotonic() + self.rendezvous.timeout
+            while time.monotonic() < deadline and not self.rendezvous.barrier.broken:
+                try:
+                    if source is None:
+                        source = self.rendezvous.arrived[self.rank].get(timeout=0.2)
+                    vector.copy_(self.rendezvous.box(source, self.rank).get(timeout=0.2))
+                    return source
+                except queue.Empty:
+                    continue
+            raise Lost("another worker has failed or has not answered in time")
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        return self._exchange_objects(value)
+
+    def close(self) -> None:
+        """After an error: workers that wait for this one stop waiting."""
+        self.rendezvous.barrier.abort()

@@ -1,0 +1,44 @@
+"""The table of strategies: names for `--strategy` and `fit(strategy=...)`, in the order that help and docs show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.errors import UserError
+from shoal.parallel.strategies.allreduce import AllReduce
+from shoal.parallel.strategies.auto import Auto
+from shoal.parallel.strategies.base import Strategy
+from shoal.parallel.strategies.kfold import KFold
+from shoal.parallel.strategies.local_sgd import LocalSgd
+from shoal.parallel.strategies.parameter_server import ParameterServer
+from shoal.parallel.strategies.pipeline import DataPipeline, Pipeline
+from shoal.parallel.strategies.serial import Blas, Serial
+from shoal.parallel.strategies.sharded import Sharded
+from shoal.parallel.strategies.tensor import DataTensor, Tensor
+from shoal.validate import one_of
+
+TABLE: dict[str, Strategy] = {
+    strategy.name: strategy
+    for strategy in (
+        Serial(), Blas(), AllReduce(), LocalSgd(), ParameterServer(), Tensor(), Pipeline(), DataTensor(),
+        DataPipeline(), Sharded(), KFold(), Auto(),
+    )
+}  # fmt: skip
+
+
+def register(strategy: Strategy) -> None:
+    """Make a strategy of your own known by its name, in this process."""
+    if not strategy.name:
+        raise UserError(f"a strategy needs a name; {type(strategy).__name__} has none: set its attribute `name`")
+    TABLE[strategy.name] = strategy
+
+
+def check_strategy(name: str, value: Any) -> str | Strategy:
+    """A name in the table, or an object of the user's own; `name` is what errors call the option."""
+    return value if isinstance(value, Strategy) else one_of(name, value, TABLE)
+
+
+def find_strategy(wanted: str | Strategy) -> Strategy:
+    """The strategy of a name; an object of the user's own is returned as it is."""
+    found = check_strategy("strategy", wanted)
+    return found if isinstance(found, Strategy) else TABLE[found]

@@ -1,0 +1,114 @@
+"""The contract of a strategy: its name, what it needs, and what each worker runs. Nothing here loads PyTorch.
+
+A strategy of your own is a subclass with a `name` and an `updater`; `fit(..., strategy=MyStrategy())` takes it:
+
+    class MyStrategy(parallel.Strategy):
+        name = "mine"
+
+        def updater(self, job, group, model, rows, device):
+            return MyUpdater(job, group, model, rows)  # a shoal.parallel.Updater
+
+One object serves all workers, and is copied to those in other processes: keep the state of a run in the updater.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from shoal.options import Options
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.utils.data import Dataset
+
+    from shoal.parallel.groups import Group
+    from shoal.parallel.job import Job
+    from shoal.parallel.updaters.base import Updater
+    from shoal.parallel.worker import Result
+
+Tell = Callable[[dict[str, Any]], None]
+Runner = Callable[..., Any]  # (job, model, train, valid, tell) -> Result
+
+
+class Strategy:
+    """How one network is trained over several workers. Attributes say what a strategy needs."""
+
+    name = ""
+    summary = ""  # one line, for --help and the docs
+    one_worker = False  # takes no more than one
+    one_thread = False  # unless the user asks for more
+    servers = 0  # ranks besides the workers
+    splits_model = False  # a worker holds a part of the model: needs processes, and torch.distributed between them
+    can_be_exact = False  # the same bits for any number of workers
+    pools_threads = False  # backend "threads": one worker with a pool of threads, instead of a thread for each worker
+    holds_out_rows = False  # makes validation sets of its own
+    options: type[Options] | None = None  # those that only this strategy has; `Job` inherits them
+    when_launched = ""  # the strategy to take instead under torchrun and mpiexec
+
+    # ---- checks, before anything is started ----
+
+    def check(self, job: Job) -> None:
+        """Refuse settings that this strategy cannot have."""
+
+    def check_model(self, job: Job, model: nn.Module) -> None:
+        """Refuse a model that this strategy cannot train."""
+
+    def fewest_rows(self, job: Job) -> int:
+        """Rows that a training set needs."""
+        return 1
+
+    # ---- workers and threads ----
+
+    def default_workers(self, cores: int) -> int:
+        """How many workers there are if the user does not say."""
+        return 1 if self.one_worker else cores
+
+    def possible_workers(self, workers: int) -> int:
+        """The largest possible number of workers up to this one."""
+        return workers
+
+    def can_lose_workers(self, job: Job) -> bool:
+        """Whether a run can go on from its checkpoint with fewer workers."""
+        return True
+
+    def mesh_shape(self, job: Job) -> tuple[int, int]:
+        """Workers along (data, model)."""
+        return job.mesh or (1, job.workers)
+
+    def blas_threads(self, job: Job, share: int) -> int:
+        """Threads of a worker's matrix products, of its `share` of the cores. In exact mode one: more change bits."""
+        return 1 if job.exact else share
+
+    # ---- the run ----
+
+    def exact_by_default(self, job: Job, tell: Tell) -> bool:
+        """Whether a run is exact if the user does not say. Depends on the settings alone, never on the clock."""
+        return False
+
+    def parts_of_batch(self, job: Job) -> int:
+        """Into how many parts a batch is cut at most; batch normalisation sees each part alone."""
+        return 1
+
+    def fingerprint(self, job: Job) -> dict[str, Any]:
+        """Entries that a checkpoint's fingerprint has instead of the job's."""
+        return {"strategy": self.name}
+
+    def resume(self, job: Job, earlier: dict[str, Any]) -> Job:
+        """Fill in what the user left open from the fingerprint of the run that is resumed."""
+        return job
+
+    def choose(self, job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
+        """Decide what is left open, say by measuring."""
+        return job
+
+    def run(
+        self, job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell, workers: Runner
+    ) -> Result:
+        """Train; `workers(job, model, train, valid, tell)` trains one model over all workers."""
+        return workers(job, model, train, valid, tell)
+
+    def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
+        """What each worker runs."""
+        raise NotImplementedError(f"strategy {self.name!r} has no updater")

@@ -1,0 +1,1 @@
+"""Updaters: what each worker does in a round, one file for each strategy."""

@@ -1,0 +1,125 @@
+"""The table of strategies: what is derived from it, and strategies of a user's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.parallel_cases import SETTINGS, data, far, network
+
+from shoal import parallel
+from shoal.options import options_of
+from shoal.parallel import strategies
+from shoal.parallel.checkpoint import peek
+from shoal.parallel.job import Job
+from shoal.parallel.loader import key, rows_in
+from shoal.parallel.strategies import TABLE
+from shoal.parallel.updaters.base import split_rows
+from shoal.parallel.updaters.whole_model import WholeModelUpdater
+
+README = (Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_docs_and_the_help_show_the_table():
+    rows = [line for line in (parallel.__doc__ or "").splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{name}` | {strategy.summary} |" for name, strategy in TABLE.items()]
+    assert list(TABLE) == list(parallel.STRATEGIES)
+    assert all(f"`{name}`" in README for name in TABLE)
+    named = options_of(Job)["strategy"].help.split(", or auto")[0].split(", ")
+    assert [*named, "auto"] == list(TABLE)
+
+
+@pytest.mark.parametrize("strategy", TABLE.values(), ids=TABLE)
+def test_a_job_has_the_options_of_every_strategy(strategy):
+    own = {} if strategy.options is None else options_of(strategy.options)
+    for name, declared in own.items():
+        assert options_of(Job)[name] == declared
+    assert TABLE[strategy.name] is strategy
+
+
+def my_strategy() -> type[parallel.Strategy]:
+    """Made in a function: other processes cannot import it, so it has to be sent by value."""
+
+    class DampedUpdater(WholeModelUpdater):
+        def __init__(self, *arguments, damping: float) -> None:
+            super().__init__(*arguments)
+            self.damping = damping
+
+        def parts(self, rows):
+            start, end = split_rows(len(rows), self.group.size, self.least)[self.group.rank]
+            return [rows[start:end]] if end > start else []
+
+        def round(self, items, rows, step):
+            total = self.learner.new_vector(self.learner.width)
+            for inputs, target in items:
+                share = rows_in(target) / rows
+                self.learner.gradient(inputs, target, share, key(self.job.seed, step, self.group.rank), total)
+            self.group.all_reduce(total)
+            loss = float(total[self.learner.count])
+            self.learner.apply(total * self.damping, step)
+            self.report_loss(loss, step)
+            return (loss * rows, rows) if self.group.rank == 0 else (0.0, 0)
+
+    class Damped(parallel.Strategy):
+        name = "damped"
+
+        def __init__(self, damping: float) -> None:
+            self.damping = damping
+
+        def updater(self, job, group, model, rows, device):
+            return DampedUpdater(job, group, model, rows, damping=self.damping)
+
+    return Damped
+
+
+@pytest.mark.parametrize("backend", ["threads", "processes"])
+def test_a_strategy_of_ones_own_trains_over_threads_and_processes(backend, tmp_path):
+    """Gradients times a half are the plain loop with half the learning rate."""
+    job = {**SETTINGS, "optimizer": "sgd", "workers": 2, "backend": backend, "checkpoint": str(tmp_path)}
+    result = parallel.fit(network(), data(), data(40, 2), strategy=my_strategy()(0.5), **{**job, "learning_rate": 0.2})
+    plain = parallel.fit(network(), data(), data(40, 2), strategy="serial", **{**SETTINGS, "optimizer": "sgd",
+                         "learning_rate": 0.1})  # fmt: skip
+    assert far(result.model, plain.model) < 1e-6
+    assert far(result.model, network()) > 1e-2
+    assert [record["train_loss"] for record in result.history] == pytest.approx(
+        [record["train_loss"] for record in plain.history], rel=1e-5
+    )
+    assert result.metrics["strategy"] == peek(tmp_path)["strategy"] == "damped"
+    with pytest.raises(ValueError, match=r"another run: .*strategy was 'damped' and is now 'local_sgd'"):
+        parallel.fit(network(), data(), strategy="local_sgd", **{**job, "backend": "threads", "learning_rate": 0.2})
+
+
+def test_a_registered_strategy_is_known_by_its_name(monkeypatch):
+    monkeypatch.setattr(strategies, "TABLE", {**TABLE})
+    strategies.register(my_strategy()(1.0))
+    job = {**SETTINGS, "backend": "threads", "workers": 2}
+    found = parallel.fit(network(), data(), strategy="damped", **job)
+    assert far(found.model, parallel.fit(network(), data(), strategy="serial", **SETTINGS).model) < 1e-6
+    with pytest.raises(ValueError, match=r"'damped' has no exact mode"):
+        parallel.fit(network(), data(), strategy="damped", exact=True, **job)
+    with pytest.raises(ValueError, match=r"got 'dammped'; did you mean 'damped'\?"):
+        parallel.fit(network(), data(), strategy="dammped", **job)
+
+
+class Nothing(parallel.Strategy):
+    name = "nothing"
+
+
+def test_what_is_no_strategy_is_refused():
+    with pytest.raises(ValueError, match=r"strategy must be one of serial, .*, auto; got <object object"):
+        parallel.fit(network(), data(), strategy=object())
+    with pytest.raises(ValueError, match=r"a strategy needs a name; Strategy has none"):
+        strategies.register(parallel.Strategy())
+    with pytest.raises(NotImplementedError, match="'nothing' has no updater"):
+        parallel.fit(
+            network(), data(), strategy=type("Nothing", (parallel.Strategy,), {"name": "nothing"})(), workers=1
+        )
+
+
+def test_jobs_and_strategies_load_without_torch():
+    code = "import sys, shoal.parallel; from shoal.parallel.job import Job; Job(strategy='pipeline', workers=2)"
+    code += "; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr

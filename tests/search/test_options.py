@@ -1,0 +1,37 @@
+"""The options of a search are the parameters of the estimators and the fields of settings.json."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from shoal.search.estimators import ShoalClassifier, ShoalRegressor
+from shoal.search.options import SearchOptions, as_parameters, parameter_names
+from shoal.search.saving import PARAMETERS
+from shoal.search.settings import KEYS
+
+BESIDE = {"verbose", "kinds", "callbacks"}  # parameters that are not about how to search
+
+
+@pytest.mark.parametrize(("kind", "more"), [(ShoalClassifier, {"class_weight"}), (ShoalRegressor, set())])
+def test_estimators_have_the_options_as_parameters_with_the_same_defaults(kind, more):
+    found = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
+    assert found.keys() == {*parameter_names().values(), *BESIDE, *more}
+    assert as_parameters(SearchOptions()) == {name: found[name] for name in parameter_names().values()}
+
+
+def test_what_an_estimator_is_given_arrives_as_options():
+    given = {"strategy": "random", "recipes": 7, "budget": 3.0, "cv": 4, "scoring": "f1", "seeds": 2, "epochs": 9,
+             "ensemble": False, "refit": True, "n_jobs": 1, "random_state": 5, "space": {"hidden": [3]}}  # fmt: skip
+    assert given.keys() == set(parameter_names().values()), "give the new one a value that is not its default"
+    options = ShoalRegressor(**given)._options()
+    assert as_parameters(options) == given
+
+
+def test_files_have_the_names_that_runs_on_disk_have():
+    assert KEYS["data"] == ("path", "sha256", "demo", "sep", "header", "missing", "drop", "target")
+    assert KEYS["search"] == ("repeats", "task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs",
+                              "ensemble", "seed")  # fmt: skip
+    assert set(PARAMETERS) == {"strategy", "recipes", "budget", "scoring", "seeds", "epochs", "ensemble", "refit",
+                               "n_jobs", "random_state", "class_weight"}  # fmt: skip
