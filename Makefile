@@ -6,10 +6,14 @@ SOURCES := $(shell find src CMakeLists.txt pyproject.toml constraints.txt -type 
 KERNEL := $(shell find src/shoal/native -type f -name '*.?pp')
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
-.PHONY: demo test lint bench bench-quick sanitize wheel clean
+.PHONY: demo check test lint bench bench-quick sanitize wheel clean
 
 demo: $(VENV)/.demo
 	$(BIN)/shoal search --demo
+
+# For everyday work: ruff, mypy and the tests of the core.
+check: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m core tests
 
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests --pyargs shoal

@@ -1,4 +1,4 @@
-"""What test files share: every engine, the native one on each instruction set that this machine runs."""
+"""What tests of several folders share."""
 
 from __future__ import annotations
 
@@ -25,19 +25,27 @@ if _data.is_dir():
     os.environ.setdefault("SHOAL_DATA", str(_data))
 
 import pytest  # noqa: E402
+from support.browser import Window, open_window  # noqa: E402
 
 from shoal import _native  # noqa: E402
 from shoal.cli import main  # noqa: E402
 
-ENGINES = [*(f"native-{isa}" for isa in _native.instruction_sets()), "grouped", "reference"]
+# What `make check` runs. Of the oracle: some cases, on one instruction set of the native engine and on the others.
+CORE = ("test_members", "test_rows", "test_layout", "test_population", "test_storage", "test_options", "test_imports")
+CORE += ("engines/test_native", "tables/", "encoders/", "metrics/")
+CORE += tuple(f"search/test_{part}" for part in ("loop", "training", "strategies", "space", "problem", "ensemble"))
+ORACLE_CASES = {"cross_entropy, options", "bce, options", "mse, options", "odd widths"}
+ORACLE_ENGINES = {f"native-{_native.instruction_set()}", "grouped", "reference"}
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    name, _, instruction_set = request.param.partition("-")
-    if instruction_set:
-        monkeypatch.setenv("SHOAL_ISA", instruction_set)
-    return name
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+    for item in items:
+        file = item.path.relative_to(tests).as_posix() if item.path.is_relative_to(tests) else ""
+        given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        oracle = file == "engines/test_oracle.py" and given.get("engine") in ORACLE_ENGINES
+        if file.startswith(CORE) or (oracle and given.get("name") in ORACLE_CASES):
+            item.add_marker("core")
 
 
 @pytest.fixture
@@ -65,3 +73,10 @@ def one_thread_and_seed() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Window]:
+    """A real browser."""
+    with open_window() as opened:
+        yield opened

@@ -1,7 +1,7 @@
 """Every row of `shoal.activations` in every part of the package that has to know it.
 
-A new row fails here until all of them do; the message names the file. Accuracy is the subject of
-`engines/test_native.py`, whole exported models that of `models/test_export.py`.
+A new row fails here until all of them do; the message names the file. Training is in
+`engines/test_every_activation.py`, accuracy in `engines/test_native.py`, whole exported models in `models/test_export.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from support.oracle import train_alone  # noqa: E402
 from torch import nn  # noqa: E402
 
 from shoal import ACTIVATIONS, Member, Population, _native  # noqa: E402
@@ -83,21 +82,6 @@ def test_the_kernel_agrees_with_pytorch(monkeypatch, isa, name):
     got = _native.activation(_native.CODES["activation"].index(name), INPUTS)
     for what, mine, truth in zip(("value", "derivative"), got, plain(name, INPUTS), strict=True):
         np.testing.assert_allclose(mine, truth, rtol=1e-5, atol=1e-6, err_msg=f"{what} in native/per_isa/math.hpp")
-
-
-@every_activation
-def test_engines_train_as_pytorch_does(engine, name):
-    random = np.random.default_rng(0)
-    X, y = random.normal(size=(24, 4)).astype(np.float32), random.integers(3, size=24)
-    member = Member(hidden=(7, 5), activation=name, optimizer="sgd", learning_rate=0.5, batch_size=8, seed=1)
-    population = Population([member], 4, 3)
-    start = population.weights(0)
-    population.fit(X, y, 3, engine=engine, threads=1)
-    alone = train_alone(member, 4, 3, X, y, "cross_entropy", 3)
-    for layer, expected, before in zip(population.weights(0), alone.weights, start, strict=True):
-        for mine, theirs in zip(layer, expected, strict=True):
-            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6, err_msg=f"{name} in engines/{engine}.py")
-        assert np.abs(layer[0] - before[0]).max() > 1e-3, "there was something to learn"
 
 
 @every_activation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Modules of the package that a file imports, wherever in it; what only a type checker reads is left out."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -99,6 +101,28 @@ def test_the_tests_of_directions_can_fail(tmp_path):
     bad.write_text("def f():\n    from shoal.population import Population\n    from shoal.search import loop\n")
     assert imported(bad) == {"population", "search.loop"}
     assert LAYER_OF["population"] < LAYER_OF["members"]
+
+
+TESTS = Path(__file__).parent
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
+def test_no_test_imports_a_test(path):
+    """What tests share is in `support`, and their fixtures are in conftest.py files, where pytest finds them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "tests are no package"
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    parts = {part for name in names for part in name.split(".")}
+    assert not {part for part in parts if part == "conftest" or part.startswith("test_")}
+
+
+def test_folders_of_tests_are_packages_of_the_source():
+    folders = {path.parent.relative_to(TESTS).parts[0] for path in TESTS.glob("*/test_*.py")}
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert folders == folders & packages
 
 
 HEAVY = {"torch", "pandas", "polars", "pyarrow", "plotly", "jax", "matplotlib", "sklearn", "scipy", "rich", "typer"}

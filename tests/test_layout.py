@@ -41,8 +41,11 @@ def test_views_cover_a_region_once_and_keep_the_bias_last():
     assert [view.shape for view in layout.views(2, buffer)] == [(5, 5), (6, 3), (4, 2)]
 
 
-def test_layout_is_a_pure_function_of_members_and_shape():
-    assert np.array_equal(Layout(MEMBERS, 4, 2).offsets, Layout(list(MEMBERS), 4, 2).offsets)
+def test_the_layout_depends_on_members_and_shape_alone():
+    offsets = Layout(MEMBERS, 4, 2).offsets.tolist()
+    wide, turned = Layout(MEMBERS, 40, 2).offsets.tolist(), Layout(MEMBERS[::-1], 4, 2).offsets.tolist()
+    assert offsets not in (wide, turned)
+    assert Layout(tuple(MEMBERS), 4, 2).offsets.tolist() == offsets
 
 
 def test_flops_count_forward_and_both_backward_products_but_no_input_gradient():

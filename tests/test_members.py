@@ -157,7 +157,7 @@ def test_replace_and_as_dict_round_trip():
         member.replace(lr=1)
 
 
-def test_public_names_are_those_of_the_design():
+def test_activations_and_the_first_fields_of_members_are_those_of_the_design():
     # More may follow; these stay, in this order.
     assert shoal.ACTIVATIONS[:10] == (
         "identity", "sigmoid", "tanh", "relu", "elu", "selu", "gelu", "leaky_relu", "hardshrink", "mish",

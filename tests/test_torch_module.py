@@ -14,6 +14,8 @@ from torch import nn  # noqa: E402
 
 from shoal.torch import ACTIVATIONS, MLP, ScatterNetwork  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread_and_seed")
+
 # The paper's class
 
 

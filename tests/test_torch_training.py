@@ -11,6 +11,8 @@ from torch import nn  # noqa: E402
 
 from shoal.torch import ACTIVATIONS, ScatterNetwork  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread_and_seed")
+
 STEPS, TOLERANCE = 40, 1e-5
 
 

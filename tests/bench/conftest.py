@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine that runs tests has other things to do."""
+    """Two threads of torch on two busy cores wait for each other a hundred times longer than they compute."""
     monkeypatch.setenv("SHOAL_THREADS", "1")

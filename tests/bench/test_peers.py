@@ -1,25 +1,28 @@
-"""The tables and the peers of the benchmark of searches: peers are strong and on time."""
+"""The tables of the benchmark of searches, and its peers: they are strong, and they end on time."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import signal
 import subprocess
 import sys
-import time
+import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
+from support.waiting import wait_until
 from threadpoolctl import threadpool_limits
 
 from shoal.bench.tabular import data as tabular_data
 from shoal.bench.tabular import fit as tabular_fit
 from shoal.bench.tabular import peers as tabular_peers
-from shoal.bench.tabular.search import TimedSearch, log_loss, outputs, r_squared
+from shoal.bench.tabular.search import FOLDS, TimedSearch, log_loss, outputs, r_squared
 
 pandas = pytest.importorskip("pandas")
 SEARCHES = ("mlp", "forest", "boosting", "linear")
@@ -111,13 +114,14 @@ def test_predictions_that_are_no_numbers_are_a_failure() -> None:
 
 
 class Constant(BaseEstimator):
-    """Predicts one value, after a while; or fails."""
+    """Predicts one value; or fails, or never ends."""
 
-    def __init__(self, value: float = 0.0, seconds: float = 0.0, fails: bool = False) -> None:
-        self.value, self.seconds, self.fails = value, seconds, fails
+    def __init__(self, value: float = 0.0, fails: bool = False, endless: bool = False) -> None:
+        self.value, self.fails, self.endless = value, fails, endless
 
     def fit(self, X: Any, y: np.ndarray) -> Constant:
-        time.sleep(self.seconds)
+        if self.endless:
+            threading.Event().wait()
         if self.fails:
             raise ValueError("diverged")
         self.fitted_rows_ = len(y)
@@ -127,43 +131,78 @@ class Constant(BaseEstimator):
         return np.full(len(X), self.value)
 
 
-def search(candidates: list[Constant], seconds: float, threads: int = 1) -> tuple[TimedSearch, float]:
-    X, y = pandas.DataFrame({"a": np.arange(40.0)}), np.random.default_rng(0).normal(5.0, 1.0, 40)
-    timed = TimedSearch(((model, {"value": model.value}) for model in candidates), "regression", seconds, threads)
-    timed.warm_up()
-    begun = time.perf_counter()
-    timed.fit(X, y)
-    return timed, time.perf_counter() - begun
+def timed_search(candidates: list[Constant], seconds: float, now: Callable[[], float]) -> TimedSearch:
+    listed = [(model, {"value": model.value}) for model in candidates]
+    return TimedSearch(listed, "regression", seconds, threads=1, now=now)
+
+
+def rows() -> tuple[Any, np.ndarray]:
+    return pandas.DataFrame({"a": np.arange(40.0)}), np.random.default_rng(0).normal(5.0, 1.0, 40)
+
+
+class Late:
+    """A clock on which the time is up once it has been looked at so often."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def __call__(self) -> float:
+        self.looks -= 1
+        return 0.0 if self.looks >= 0 else 1e9
 
 
 def test_the_search_of_peers_picks_the_best_and_fits_it_on_all_rows() -> None:
-    timed, seconds = search([Constant(0), Constant(9), Constant(5), Constant(5.0, fails=True), Constant(3)], 30)
+    candidates = [Constant(0), Constant(9), Constant(5), Constant(5.0, fails=True), Constant(3)]
+    timed = timed_search(candidates, 1000, lambda: 0.0).fit(*rows())  # it ends when there is nothing left to try
     assert timed.model_.value == 5
     assert timed.model_.fitted_rows_ == 40
     assert timed.details_["candidates"] == 5
     assert timed.details_["best_candidate"] == 2
     assert timed.details_["best_parameters"] == {"value": "5"}
     assert timed.details_["first_score"] < timed.details_["best_score"]
-    assert seconds < 15  # it ends when there is nothing left to try
 
 
-def test_a_slow_candidate_does_not_make_a_peer_late() -> None:
-    timed, seconds = search([Constant(0), Constant(4), Constant(5, seconds=60)], 2.0)
+def test_a_candidate_that_does_not_end_is_left_behind() -> None:
+    looks = 1 + 2 * FOLDS  # at the beginning, and before each answer of the first two
+    timed = timed_search([Constant(0), Constant(4), Constant(5, endless=True)], 1000, Late(looks)).fit(*rows())
     assert timed.model_.value == 4
-    assert 1.5 < seconds < 5
+    assert timed.details_["candidates"] == 2
 
 
-def test_a_default_that_is_too_slow_to_be_tried_is_fitted_all_the_same() -> None:
-    timed, seconds = search([Constant(1, seconds=1.5), Constant(5)], 1.0)
+class Worker:
+    """Does the tasks of a search in this process; each fit takes half a second on its clock."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def apply_async(self, work: Any, arguments: Any, callback: Any, error_callback: Any) -> None:
+        self.time += 0.5
+        trial, fold, score, _ = work(*arguments)
+        callback((trial, fold, score, 0.5))
+
+    def terminate(self) -> None:
+        """Nothing is left running."""
+
+    join = terminate
+
+
+def test_a_default_that_there_was_no_time_to_try_is_fitted_all_the_same() -> None:
+    timed = timed_search([Constant(1), Constant(5)], 1000, Late(1))
+    timed._pool = Worker()
+    timed.fit(*rows())
+    assert timed.model_.value == 1
     assert timed.model_.fitted_rows_ == 40
-    assert timed.details_["candidates"] in (0, 1)
-    assert seconds < 6
+    assert timed.details_["candidates"] == 0
 
 
-def test_the_refit_is_part_of_the_time() -> None:
-    timed, seconds = search([Constant(k, seconds=0.5) for k in range(100)], 4.0, threads=2)
-    assert timed.details_["candidates"] >= 1
-    assert 3.2 < seconds < 4.4
+@pytest.mark.parametrize(("seconds", "candidates"), [(3.0, 0), (5.0, 1), (20.0, 7)])
+def test_the_refit_is_part_of_the_time(seconds: float, candidates: int) -> None:
+    worker = Worker()
+    timed = timed_search([Constant(k) for k in range(100)], seconds, lambda: worker.time)
+    timed._pool = worker
+    timed.fit(*rows())
+    assert timed.details_["candidates"] == candidates
+    assert seconds - 1.5 <= worker.time + 0.5 <= seconds
 
 
 def mixed_table(rows: int = 90, seed: int = 0) -> tuple[Any, np.ndarray]:
@@ -229,24 +268,23 @@ def test_all_peers_but_the_threaded_ones_have_a_thread_for_each_process(monkeypa
 
 
 def test_a_fit_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabular_fit.sys, "executable", "/bin/sh")
-    monkeypatch.setattr(tabular_fit.json, "dumps", lambda job: "")
-    real = subprocess.Popen
-    monkeypatch.setattr(
-        tabular_fit.subprocess, "Popen", lambda command, **options: real(["sleep", "60"], **options)
-    )  # fmt: skip
-    begun = time.perf_counter()
+    real, started = subprocess.Popen, []
+
+    def sleeper(command: list[str], **options: Any) -> Any:
+        started.append(real(["sleep", "600"], **options))
+        return started[0]
+
+    monkeypatch.setattr(tabular_fit.subprocess, "Popen", sleeper)
     assert tabular_fit.run({"contender": "mlp", "threads": 1}, 0.2) == {"error": "did not end within 0 s"}
-    assert time.perf_counter() - begun < 5
+    assert started[0].returncode == -signal.SIGKILL
 
 
 def test_a_fit_ends_with_the_benchmark_that_started_it(tmp_path: Path) -> None:
     """The child of a process that is killed ends itself."""
-    child = "from shoal.bench.tabular.fit import end_with_parent; end_with_parent(); import time; "
-    child += f"open({str(tmp_path / 'started')!r}, 'w').close(); time.sleep(120)"
+    child = "from shoal.bench.tabular.fit import end_with_parent; end_with_parent(); import threading; "
+    child += f"open({str(tmp_path / 'started')!r}, 'w').close(); threading.Event().wait()"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], start_new_session=True)"
     process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE)
-    while not (tmp_path / "started").exists():
-        time.sleep(0.05)
+    wait_until((tmp_path / "started").exists)
     process.kill()
     process.communicate(timeout=30)  # ends when nobody holds the pipe any more: neither the parent nor the child

@@ -30,12 +30,6 @@ needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="
 STACKED: list[tuple[str, dict[str, Any]]] = [("vmap", {}), ("vmap", {"chunk": 2}), ("bmm", {}), ("bmm", {"chunk": 2})]
 
 
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads of torch on two busy cores wait for each other a hundred times longer than they compute."""
-    monkeypatch.setenv("SHOAL_THREADS", "1")
-
-
 # ---- nobody is fast by doing less ----
 
 

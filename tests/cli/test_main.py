@@ -21,8 +21,8 @@ def shoal(*arguments, **environment):
 def test_help_names_the_commands():
     result = shoal("--help")
     assert result.returncode == 0
-    for command in ("info", "bench"):
-        assert command in result.stdout
+    named = {words[1] for line in result.stdout.splitlines() if len(words := line.split()) > 2}
+    assert {"search", "predict", "export", "train", "finetune", "generate", "bench", "info"} <= named
 
 
 def test_version_is_that_of_the_package():
@@ -33,7 +33,7 @@ def test_info_tells_version_engines_instruction_set_and_threads():
     result = shoal("info", SHOAL_ISA="baseline", SHOAL_THREADS="3")
     assert result.returncode == 0, result.stderr
     lines = {line.split("  ")[0].strip(): line for line in result.stdout.splitlines()}
-    assert "0.1.0" in lines["shoal"]
+    assert lines["shoal"].split()[-1] == importlib.metadata.version("shoal")
     assert "baseline, set by SHOAL_ISA" in lines["instruction set"]
     assert lines["threads"].split()[-1] == "3"
     for engine in ("native", "grouped", "reference"):

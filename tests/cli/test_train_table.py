@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -37,13 +36,6 @@ def number():
 def broken():
     raise ZeroDivisionError("no")
 """
-
-
-@pytest.fixture(autouse=True)
-def _handler():
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 def write(path: Path, names: list[str], rows: list[list]) -> Path:

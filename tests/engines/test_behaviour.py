@@ -319,12 +319,12 @@ def test_predict_and_evaluate_agree_with_extracted_networks(engine: str, loss: s
     for k, i in enumerate(chosen):
         expected = population.extract(i).double()(torch.tensor(many).double()).detach()
         np.testing.assert_allclose(outputs[k], expected, rtol=1e-4, atol=1e-5)
-        wanted_loss, wanted_score = judged(loss, expected, torch.tensor(y))
+        wanted_loss, wanted_score = loss_and_score(loss, expected, torch.tensor(y))
         assert losses[k] == pytest.approx(wanted_loss, rel=1e-5)
         assert scores[k] == pytest.approx(wanted_score, abs=1.1 / 271)
 
 
-def judged(loss: str, outputs: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
+def loss_and_score(loss: str, outputs: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
     if loss == "cross_entropy":
         return float(torch.nn.functional.cross_entropy(outputs, y)), float((outputs.argmax(1) == y).double().mean())
     y = y.double()

@@ -7,22 +7,20 @@ import json
 import math
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support import browser
 from support.commands import run, start
 from support.finetune import problems
+from support.waiting import wait_until
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
 from safetensors.numpy import load_file
 
-window = browser.window  # pytest finds fixtures by their names here
 FOREIGN = [("Grüße auf Griechisch", 'print("Ελλάδα, Κύπρος €")'), ("数を足す", "合計 = 一 + 二  # naïve")]
 SMALL = ("--columns", "statement,solution", "--model", "tiny", "--context", 64, "--batch-size", 6, "--epochs", 4,
          "--lr", 3e-3, "--threads", 1, "--samples", 1, "--eval-every", 10)  # fmt: skip
@@ -86,16 +84,6 @@ def assert_close(first: Path, second: Path) -> None:
     one, other = losses(first), losses(second)
     assert [entry[:2] for entry in one] == [entry[:2] for entry in other]
     assert [entry[2] for entry in one] == pytest.approx([entry[2] for entry in other], rel=1e-4)
-
-
-def wait_until(condition: Any, seconds: float = 60.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.01)
-    return pytest.fail("it did not come to pass")
 
 
 def saved(folder: Path) -> list[Path]:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -140,20 +139,25 @@ def test_nothing_but_a_model_is_ever_replaced(iris_model, tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mine", "model"]
 
 
-def test_500_networks_save_and_load_fast(tmp_path):
+def test_500_networks_are_one_array_on_disk(tmp_path):
+    """An array for each network would make saving and loading slow."""
     X, y = load_iris(return_X_y=True)
     members = [Member(hidden=64, seed=k, epochs=1) for k in range(50)]
     model = ShoalClassifier(members, strategy="grid", cv=10, seeds=1).fit(X, y)
+    from safetensors.numpy import load_file
+
     from shoal.search.final_model import make_model
 
     search = model.result_.search
     candidates = search.best_candidates()
     model.model_ = make_model(search.problem, candidates, [1 / 50] * 50, {u.number: 0 for u in candidates}, 1.0)
     assert len(model.model_) == 500
-    begun = time.monotonic()
     shoal.save(model, tmp_path / "model")
+    arrays = load_file(tmp_path / "model" / "weights.safetensors")
+    networks = [array for name, array in arrays.items() if name.startswith("networks.")]
+    assert len(networks) == 1
+    assert networks[0].size >= 500 * (4 * 64 + 64 + 64 * 3 + 3)
     other = shoal.load(tmp_path / "model")
-    assert time.monotonic() - begun < 10, "a lax limit: it takes a tenth of a second on an idle machine"
     np.testing.assert_array_equal(other.predict_proba(X), model.predict_proba(X))
 
 

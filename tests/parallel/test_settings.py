@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import signal
+import statistics
 import subprocess
 import sys
 from collections import OrderedDict
@@ -12,6 +13,7 @@ from collections import OrderedDict
 import pytest
 import torch
 from support.parallel_cases import SETTINGS, data, far, flat, network
+from support.waiting import wait_until
 from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
@@ -51,7 +53,7 @@ from shoal.parallel.threads import threads_per_worker
         ({"average_every": "month", "strategy": "local_sgd"}, r"average_every must be a whole number .*; got 'month'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(settings, sentence):
+def test_impossible_settings_are_refused_in_one_sentence(settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         parallel.fit(network(), data(), **{**SETTINGS, "strategy": "serial", **settings})
 
@@ -186,7 +188,7 @@ class Shifted(TensorDataset):
         return inputs + torch.rand(()), target
 
 
-def test_what_a_data_set_does_to_its_rows_is_done_and_its_random_numbers_are_the_rows_own():
+def test_random_changes_of_a_data_set_are_the_same_for_any_number_of_workers():
     rows = Shifted(*data().tensors)
     job = {**SETTINGS, "backend": "threads", "exact": True, "strategy": "allreduce"}
     results = [parallel.fit(network("random"), rows, workers=workers, **job).model for workers in (1, 2)]
@@ -287,18 +289,33 @@ def test_a_result_tells_time_speed_and_the_share_of_talking():
     assert 0 < last["communicating"] <= 1
     metrics = result.metrics
     assert metrics["strategy"] == "parameter_server"
-    assert metrics["samples_per_second"] == pytest.approx(131 / metrics["seconds_per_epoch"], rel=0.5)
+    for record in result.history:
+        assert record["samples_per_second"] == pytest.approx(131 / record["seconds"])
+    middle = statistics.median(record["samples_per_second"] for record in result.history)
+    assert metrics["samples_per_second"] == middle
     weights = 12 * 16 + 3 * 16 * 16 + 16 * 4
     forward_and_backward = 2 * weights * 3 - 2 * 12 * 16  # no gradient for the inputs
-    speed = metrics["gflops"] * 1e9 / metrics["samples_per_second"]
-    assert speed == pytest.approx(forward_and_backward, rel=0.35)
+    assert last["gflops"] * 1e9 / last["samples_per_second"] == pytest.approx(forward_and_backward, rel=0.35)
 
 
 def test_a_cosine_schedule_ends_at_zero():
-    one = parallel.fit(network(), data(), strategy="serial", schedule="cosine", **SETTINGS)
-    other = parallel.fit(network(), data(), strategy="serial", **SETTINGS)
-    assert one.history[0]["train_loss"] == pytest.approx(other.history[0]["train_loss"], rel=0.2)
-    assert one.history[-1]["train_loss"] != other.history[-1]["train_loss"]
+    rates = []
+
+    class Recorded(torch.optim.SGD):
+        def step(self, closure=None):
+            rates.append(self.param_groups[0]["lr"])
+            return super().step(closure)
+
+    job = {**SETTINGS, "optimizer": lambda parameters: Recorded(parameters, 0.1)}
+    parallel.fit(network(), data(), strategy="serial", schedule="cosine", **job)
+    optimizer = torch.optim.SGD(network().parameters(), 0.1)
+    schedule, expected = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=20), []
+    for _ in range(20):
+        expected.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    assert rates == pytest.approx(expected)
+    assert schedule.get_last_lr() == [pytest.approx(0, abs=1e-9)], "the step after the last one"
 
 
 def test_rows_are_fetched_ahead_and_errors_come_through():
@@ -312,12 +329,7 @@ def test_rows_are_fetched_ahead_and_errors_come_through():
 
     stream = prefetch(numbers())
     assert next(stream) == 0
-    import time
-
-    deadline = time.monotonic() + 5
-    while len(made) < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(made) >= 3
+    wait_until(lambda: len(made) >= 3)
     with pytest.raises(RuntimeError, match="no more"):
         list(stream)
 

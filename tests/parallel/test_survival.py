@@ -11,13 +11,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from support.parallel_cases import BATCH, SETTINGS, data, far, flat, network
 from support.parallel_trap import Trap
+from support.waiting import wait_until
 
 from shoal import parallel
 from shoal.parallel import checkpoint
@@ -49,7 +49,6 @@ def undisturbed():
 )
 def test_a_lost_worker_is_noticed_and_the_run_ends_with_the_same_weights(backend, action, fewer, undisturbed, tmp_path):
     notes: list[dict] = []
-    begun = time.monotonic()
     result = parallel.fit(
         network("random"), Trap(tmp_path / "sprung", action), backend=backend, workers=2, allow_fewer=fewer,
         checkpoint=str(tmp_path / "run"), checkpoint_every=2, tell=notes.append, **EXACT,
@@ -58,7 +57,6 @@ def test_a_lost_worker_is_noticed_and_the_run_ends_with_the_same_weights(backend
     assert torch.equal(flat(result.model), flat(undisturbed))
     assert "restarting from the last checkpoint" in told(notes)
     assert f"with {1 if fewer else 2} worker" in told(notes)
-    assert time.monotonic() - begun < 100
     assert result.metrics["workers"] == (1 if fewer else 2)
 
 
@@ -73,10 +71,8 @@ def test_losses_without_end_are_given_up(tmp_path):
 
 @pytest.mark.parametrize("backend", ["processes", "mpi"])
 def test_an_error_in_one_worker_ends_all_with_that_error_once(backend, tmp_path, capfd):
-    begun = time.monotonic()
     with pytest.raises(parallel.WorkerError) as caught:
         parallel.fit(network(), Trap(tmp_path / "x", "error"), backend=backend, workers=2, **EXACT)
-    assert time.monotonic() - begun < 60
     assert str(caught.value).count("ZeroDivisionError: row 17 is cursed") == 2  # the summary, and its traceback's end
     assert "worker 1 of 2 failed" in str(caught.value)
     screen = capfd.readouterr()
@@ -98,10 +94,7 @@ def test_no_worker_is_left_behind_after_ctrl_c(tmp_path):
     assert len(children) == 2
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
 def _children(pid: int) -> list[int]:
@@ -133,10 +126,7 @@ def test_the_monitor_notices_silence_and_broken_connections_and_refuses_stranger
         assert kinds == {("connected", 3), ("connected", 5), ("progress", 5), ("lost", 3)}
         assert "silent" in next(event for event in events if event.kind == "lost").content["reason"]
         monitor.stop()
-        deadline = time.monotonic() + 5
-        while not ended and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert ended == [""]
+        assert wait_until(lambda: ended) == [""]
         assert stranger.recv(10) == b""
     finally:
         monitor.close()
@@ -152,10 +142,7 @@ def test_a_closed_monitor_leaves_no_thread_behind():
     assert monitor.events.get(timeout=10).kind == "connected"
     monitor.close()
     heartbeat.close()
-    deadline = time.monotonic() + 5
-    while set(threading.enumerate()) - before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not set(threading.enumerate()) - before
+    wait_until(lambda: not set(threading.enumerate()) - before)
 
 
 def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
@@ -163,7 +150,7 @@ def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
     monitor, ended = Monitor(patience=3.0), []
     _, port, token = monitor.address.split(":")
     server = socket.create_server(("127.0.0.1", 0))
-    cut = threading.Event()
+    cut, passed = threading.Event(), []
     ends: list[socket.socket] = []
 
     def forward(source: socket.socket, target: socket.socket) -> None:
@@ -171,6 +158,7 @@ def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
             while content := source.recv(4096):
                 if not cut.is_set():
                     target.sendall(content)
+                    passed.append(content)
 
     def proxy() -> None:
         worker, _ = server.accept()
@@ -183,16 +171,12 @@ def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
     heartbeat = Heartbeat(f"127.0.0.1:{server.getsockname()[1]}:{token}", 1, ended.append)
     try:
         assert monitor.events.get(timeout=10).kind == "connected"
-        time.sleep(2)
+        wait_until(lambda: len(passed) >= 8)  # signs of life of both
         assert monitor.events.empty()
         cut.set()
-        begun = time.monotonic()
-        event = monitor.events.get(timeout=10)
+        event = monitor.events.get(timeout=60)
         assert (event.kind, event.rank) == ("lost", 1)
-        while not ended and time.monotonic() - begun < 12:
-            time.sleep(0.1)
-        assert ended == ["no heartbeat for 7 s"]
-        assert time.monotonic() - begun < 10
+        assert wait_until(lambda: ended) == ["no heartbeat for 7 s"]
     finally:
         monitor.close()
         heartbeat.close()
@@ -338,9 +322,7 @@ def test_a_stopped_rank_under_mpiexec_ends_the_run_which_then_goes_on(tmp_path, 
     from shoal.parallel.launch import mpi_launcher
 
     prefix = [mpi_launcher(), "-n", "2", sys.executable]
-    begun = time.monotonic()
     done = started(tmp_path, prefix, str(tmp_path / "sprung"), "SIGSTOP")
-    assert time.monotonic() - begun < 60
     assert done.returncode != 0
     said = r"error: worker \d (has been silent|is gone).*; the same command resumes from the last checkpoint in "
     assert re.search(said, done.stderr), done.stderr[-2000:]
@@ -365,8 +347,12 @@ def test_the_first_rank_waits_for_those_who_are_a_little_later(monkeypatch):
     member.monitor = Monitor()
     member.heartbeat = Heartbeat(member.monitor.address, 0)
     late = Heartbeat(member.monitor.address, 1, broken.append)
-    threading.Timer(0.4, lambda: (late.tell("done"), late.close())).start()
-    member.finish()
-    time.sleep(0.1)
+    leaving = threading.Thread(target=member.finish)
+    leaving.start()
+    wait_until(lambda: 0 in member.monitor.ended)
+    assert leaving.is_alive(), "it waits for the other"
+    late.tell("done")
+    late.close()
+    leaving.join()
     assert broken == [], "its connection broke before it was done"
     assert member.monitor.ended == {0, 1}

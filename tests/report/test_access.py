@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from support import browser
 from support.browser import dot
 from support.pages import CONTRAST, STRUCTURE
 from support.report_data import column, search_data
-
-window, visit = browser.window, browser.visit  # pytest finds fixtures by their names here
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

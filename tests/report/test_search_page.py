@@ -10,7 +10,6 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from support import browser
 from support.browser import cells, dot, head, status
 from support.pages import NASTY, Outline
 from support.report_data import column, search_data
@@ -19,7 +18,6 @@ from shoal.report import search_page, write_search_page
 from shoal.report.search.page import SCRIPTS, script_text
 from shoal.report.shell.prepare import script_json
 
-window, visit = browser.window, browser.visit  # pytest finds fixtures by their names here
 # ---- the page as a file
 
 
@@ -418,7 +416,7 @@ def test_many_classes_and_columns_stay_readable(visit):
 # ---- sentences that agree with the numbers ----
 
 
-def test_the_page_agrees_with_its_leaderboard_about_the_first_and_says_why_others_come_last():
+def test_the_page_names_the_first_recipe_and_says_why_stopped_ones_come_last():
     data = search_data()
     board = data["leaderboard"]
     keys = [one["key"] for one in board["columns"]]

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_iris
 
 from shoal import Member, ShoalClassifier
 from shoal.errors import UserError
@@ -15,11 +14,6 @@ from shoal.search.schedule import Limits
 from shoal.search.space import Recipe, check_space
 from shoal.search.strategies import HALVING, STRATEGIES, Listed, Strategy, find_strategy
 from shoal.search.timing import Clock
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
 
 
 class Recorder(Callback):

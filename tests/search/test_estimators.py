@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 import sklearn
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_multilabel_classification
+from sklearn.datasets import load_breast_cancer, load_diabetes, make_multilabel_classification
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -43,11 +43,6 @@ def test_another_order_of_columns_is_no_error_as_it_is_in_scikit_learn():
     """A check that scikit-learn keeps for its own estimators; it holds up to where names come in another order."""
     with pytest.raises(AssertionError, match=r"^predict did not raise$"):
         check_dataframe_column_names_consistency("ShoalRegressor", ShoalRegressor(recipes=1, seeds=1, epochs=1))
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
 
 
 @pytest.fixture(scope="module")
@@ -141,16 +136,26 @@ def test_works_in_pipelines_and_searches_of_scikit_learn(iris):
 
 def test_metadata_routing_brings_weights_and_groups(iris):
     X, y = iris
+    given = []
+
+    class Recorded(ShoalClassifier):
+        def fit(self, X, y, sample_weight=None, groups=None):
+            given.append((X[:, 0], sample_weight, groups))
+            return super().fit(X, y, sample_weight, groups)
+
     with sklearn.config_context(enable_metadata_routing=True):
-        model = ShoalClassifier(**SMALL, cv=GroupKFold(3)).set_fit_request(groups=True, sample_weight=True)
+        model = Recorded(**SMALL, cv=GroupKFold(3)).set_fit_request(groups=True, sample_weight=True)
         model.set_score_request(sample_weight=False)
-        weight = np.where(y == 0, 1.0, 2.0)
         groups = np.arange(len(y)) % 10
-        scores = cross_val_score(model, X, y, cv=2, params={"groups": groups, "sample_weight": weight})
+        scores = cross_val_score(model, X, y, cv=2, params={"groups": groups, "sample_weight": X[:, 0]})
     assert scores.min() > 0.8
+    assert len(given) == 2
+    for sizes, weight, part in given:
+        np.testing.assert_array_equal(weight, sizes, "each row has its own weight")
+        assert sorted(set(part)) == list(range(10))
 
 
-def test_pickles_and_clones_predict_alike_and_are_small(fitted, iris):
+def test_pickles_predict_alike_without_the_search_and_clones_are_not_fitted(fitted, iris):
     copy = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copy.predict_proba(iris[0]), fitted.predict_proba(iris[0]))
     assert not hasattr(copy, "result_")

@@ -7,6 +7,7 @@ from sklearn.metrics import log_loss
 from shoal import ShoalClassifier, ShoalRegressor
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, Task
+from shoal.search import fit
 from shoal.search.honest import Evidence, correct
 
 SPACE = {
@@ -15,12 +16,19 @@ SPACE = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def fewer_samples(monkeypatch):
+    """A third of the usual bootstrap samples: means over many searches need no more, and they take most of the time."""
+    monkeypatch.setattr(fit, "BOOTSTRAPS", 66)
+
+
 def signal(generator, n):
     X = generator.normal(size=(n, 6))
     chance = 1 / (1 + np.exp(-1.5 * (1.2 * X[:, 0] + X[:, 1] * X[:, 2])))
     return X, (generator.random(n) < chance).astype(int)
 
 
+@pytest.mark.usefixtures("fewer_samples")
 @pytest.mark.parametrize("ensemble", [False, True])
 def test_on_random_labels_the_best_looks_good_and_the_honest_score_is_at_chance(ensemble):
     raw, corrected, covered = [], [], 0
@@ -40,6 +48,7 @@ def test_on_random_labels_the_best_looks_good_and_the_honest_score_is_at_chance(
     assert covered >= 4
 
 
+@pytest.mark.usefixtures("fewer_samples")
 @pytest.mark.parametrize("ensemble", [False, True])
 def test_with_real_signal_the_interval_covers_fresh_data_about_as_often_as_it_claims(ensemble):
     covered, errors = [], []

@@ -196,7 +196,7 @@ def test_fit_takes_a_list_of_dicts_as_predict_does():
 
 def test_kinds_say_what_a_column_is():
     codes = [float(k % 3) for k in range(60)]
-    X, y = {"code": codes, "size": [float(k) for k in range(60)]}, [int(k % 3 == 1) for k in range(60)]
+    X, y = {"code": codes, "size": [(k * 7 % 11) / 2 for k in range(60)]}, [int(k % 3 == 1) for k in range(60)]
     guessed = ShoalClassifier(recipes=2, seeds=1, epochs=2, cv=2).fit(X, y)
     told = ShoalClassifier(recipes=2, seeds=1, epochs=2, cv=2, kinds={"code": "category"}).fit(X, y)
     kinds = [{column.name: column.kind for column in model.schema_.columns} for model in (guessed, told)]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from shoal.report import write_finetune_page, write_search_page
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
@@ -40,8 +39,8 @@ class Window:
             self.complaints.append(f"request: {request.url}")
 
 
-@pytest.fixture(scope="module")
-def window() -> Iterator[Window]:
+@contextmanager
+def open_window() -> Iterator[Window]:
     if CHROMIUM is None:
         pytest.skip("the report is tested in Chromium, which is not installed here")
     playwright = pytest.importorskip("playwright.sync_api", reason="the report is tested with Playwright")
@@ -70,16 +69,6 @@ def visits(window: Window, file: Path, write: Callable[..., Path]) -> Iterator[V
     for page in opened:
         page.context.close()
     assert window.complaints == []
-
-
-@pytest.fixture
-def visit(window: Window, tmp_path: Path) -> Iterator[Visit]:
-    yield from visits(window, tmp_path / "report.html", write_search_page)
-
-
-@pytest.fixture
-def visit_run(window: Window, tmp_path: Path) -> Iterator[Visit]:
-    yield from visits(window, tmp_path / "finetune.html", write_finetune_page)
 
 
 def cells(page: Any, key: str) -> list[str]:

@@ -55,3 +55,10 @@ def worker(run: Path, start: Path, **changes: Any) -> Heartbeat:
         heartbeat.paused.set()
     rank.work(folder, 0, heartbeat)
     return heartbeat
+
+
+def write(path: Path, *rows: tuple[str, ...]) -> Path:
+    """A CSV file of these rows."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return path

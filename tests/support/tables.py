@@ -36,3 +36,9 @@ def columns(seed=0, n=ROWS):
         "day": [datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=7 * int(i)) for i in rng.integers(0, 999, n)],
         "told": [" ".join(rng.choice(words, 8)) for _ in range(n)],
     }
+
+
+def small_table(rows: int = 300, columns: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers, and two classes that depend on two of the columns."""
+    X = np.random.default_rng(0).normal(size=(rows, columns))
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int)

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-LAST_MOMENT = 1.0  # seconds
+LAST_MOMENT = 10.0  # seconds; the engines look several times a second whether they are to end
 
 
 def run(work: Callable[[], Any], meanwhile: Callable[[], None], every: float = 0.1) -> Any:
     """The result of `work`, done in another thread; the present one calls `meanwhile` now and then.
 
-    After KeyboardInterrupt the work gets a moment to end: whoever it asks has said so. It is not waited for longer.
+    After KeyboardInterrupt the work is waited for, at most a moment: Python must not shut down while the kernel trains.
     """
     results: list[Any] = []
     errors: list[BaseException] = []

@@ -30,6 +30,7 @@ SURE = 10  # classes keep so many rows, however few are drawn
 HASHED = 1 << 23  # bytes
 SAVED_PARTS = 30  # recipes in an ensemble, about
 FORWARD_ROWS = 500
+LEAST_SECONDS = 1e-9  # that anything takes
 
 
 def what_to_leave_out(
@@ -56,7 +57,7 @@ def what_to_leave_out(
     cheap = not has_texts(data.schema)  # texts take long, and are as long as they please
     if cheap and rows * len(data.schema.used) * folds[0] < CHEAP_CELLS * clock.time_left():
         return Effort(), ""
-    pace = measure_pace(data, metric, limits, report, encodings)
+    pace = measure_pace(data, metric, limits, report, encodings, clock.now)
     effort = begin(pace, clock.time_left(), rows, folds, ours and data.groups is None)
     words = effort.describe(rows)
     if words:
@@ -66,7 +67,12 @@ def what_to_leave_out(
 
 
 def measure_pace(
-    data: TrainingData, metric: Metric, limits: Limits, report: bool, encodings: Sequence[str] | None = None
+    data: TrainingData,
+    metric: Metric,
+    limits: Limits,
+    report: bool,
+    encodings: Sequence[str] | None = None,
+    now: Callable[[], float] = time.monotonic,
 ) -> Pace:
     """Encode some rows, and train the first recipes on them for an epoch; encode more, where there are more.
 
@@ -79,14 +85,14 @@ def measure_pace(
         rows = draw_rows(y, task, count, limits.seed)
         part, some, ones = data.table.take(rows), y[rows], np.ones(len(rows))
         pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((len(rows), 0)), some, None, limits.seed)
-        begun = time.monotonic()
+        begun = now()
         problems.append(make_problem(task, schema, schema.check(part), some, pairs, ones, ones, encodings or ENCODINGS))
-        seconds[len(rows)] = (time.monotonic() - begun) / TRIAL_FOLDS
+        seconds[len(rows)] = (now() - begun) / TRIAL_FOLDS
     problem = problems[0]
     few, many = min(seconds), max(seconds)
     row = max(seconds[many] - seconds[few], 0.0) / max(many - few, 1)
     fixed = max(seconds[many] - row * many, 0.0)
-    search = Search(problem, metric, limits, Clock())
+    search = Search(problem, metric, limits, Clock(start=now(), now=now))
     drain(search.warm_up(anchors(limits.default_epochs, min(32, max(8, problem.n_rows // 8)), list(problem.inputs))))
     passes = measure_passes(search, report=False)
     end = 0.0 if passes is None else passes.fixed(report) / problem.n
@@ -126,19 +132,19 @@ def measure_passes(search: Search, report: bool) -> Passes | None:
         weigh(task, loss_inputs, problem.y[rows], problem.loss_weight[rows], problem.loss_scale, TRIAL_STEPS)
 
     times = 1 if problem.n > WEIGHED_CELLS else 3
-    whole = _least_seconds(one_pass, times)
-    cell = _least_seconds(weighing, times) / (len(predictions) * len(rows) * TRIAL_STEPS)
+    whole = _least_seconds(one_pass, times, search.clock.now)
+    cell = _least_seconds(weighing, times, search.clock.now) / (len(predictions) * len(rows) * TRIAL_STEPS)
     return Passes(problem.n, whole, cell, _saving(search) if report else 0.0, _forward(search))
 
 
-def _least_seconds(work: Callable[[], None], times: int) -> float:
-    """Of several trials: whatever else the machine does can only lengthen them."""
+def _least_seconds(work: Callable[[], None], times: int, now: Callable[[], float]) -> float:
+    """Of several trials: whatever else the machine does can only lengthen them. Never zero: clocks may be coarse."""
     seconds = []
     for _ in range(times):
-        begun = time.monotonic()
+        begun = now()
         work()
-        seconds.append(time.monotonic() - begun)
-    return min(seconds)
+        seconds.append(now() - begun)
+    return max(min(seconds), LEAST_SECONDS)
 
 
 def refit_seconds(search: Search, encoding: float) -> float:
@@ -150,20 +156,20 @@ def refit_seconds(search: Search, encoding: float) -> float:
 def _forward(search: Search) -> float:
     """Seconds that all networks of an ensemble take for a row."""
     candidates, problem = search.best_candidates()[:4], search.problem
-    begun = time.monotonic()
+    begun = search.clock.now()
     rows = search.sample_rows[:FORWARD_ROWS]
     for candidate in candidates:
         assert candidate.pool is not None
         candidate.pool.predict(candidate, 0, problem.inputs[candidate.recipe.encoding][rows], search.limits.threads)
-    each = (time.monotonic() - begun) / len(candidates) / len(rows)
+    each = (search.clock.now() - begun) / len(candidates) / len(rows)
     return each * len(problem.folds) * min(len(search.best_candidates()), SAVED_PARTS)
 
 
 def _saving(search: Search) -> float:
     """Seconds to write the weights of an ensemble: about what it takes to add up their checksum three times."""
-    begun = time.monotonic()
+    begun = search.clock.now()
     hashlib.sha256(bytes(HASHED)).digest()
-    each = (time.monotonic() - begun) / HASHED
+    each = (search.clock.now() - begun) / HASHED
     candidates = search.best_candidates()[:SAVED_PARTS]
     widths = {encoding: matrix.shape[1] for encoding, matrix in search.problem.inputs.items()}
     outputs, folds = search.problem.task.n_outputs, len(search.problem.folds)

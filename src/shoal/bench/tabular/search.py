@@ -6,7 +6,7 @@ import multiprocessing
 import queue
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,17 @@ class TimedSearch:
     that is under way when time is up is ended: one slow candidate costs its own time, and no more.
     """
 
-    def __init__(self, candidates: Iterable[Candidate], task: str, seconds: float, threads: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        candidates: Iterable[Candidate],
+        task: str,
+        seconds: float,
+        threads: int,
+        seed: int = 0,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.candidates, self.task, self.seconds = candidates, task, seconds
-        self.threads, self.seed = threads, seed
+        self.threads, self.seed, self.now = threads, seed, now
         self._pool: Any = None
 
     def warm_up(self) -> None:
@@ -37,7 +45,7 @@ class TimedSearch:
         self._pool.map(time.sleep, [0.05] * 4 * self.threads, chunksize=1)  # until every process is there
 
     def fit(self, X: Any, y: np.ndarray) -> TimedSearch:
-        begun = time.perf_counter()
+        begun = self.now()
         if self._pool is None:
             self.warm_up()
         try:
@@ -77,7 +85,7 @@ class TimedSearch:
                 work = (trials[at[0]].model, X, y, *inner[at[1]], classes)
                 self._pool.apply_async(_evaluate, (at, *work), callback=answers.put, error_callback=answers.put)
                 under_way += 1
-            left = begun + self.seconds - _refit_seconds(trials) - time.perf_counter()
+            left = begun + self.seconds - _refit_seconds(trials) - self.now()
             if under_way == 0 or left <= 0:
                 return trials
             try:

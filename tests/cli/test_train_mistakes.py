@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -51,13 +50,6 @@ def nothing(inputs, outputs): return nn.Identity()
 def quits(inputs, outputs): sys.exit(4)
 """
 SERIAL = ("--strategy", "serial", "--epochs", "1")
-
-
-@pytest.fixture(autouse=True)
-def _handler():
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 def points(folder: Path, count: int = 120) -> None:

@@ -1,0 +1,31 @@
+"""Numbers, scaled and in pieces."""
+
+import numpy as np
+
+from shoal.encoders.scaling import NumberScaling
+
+
+def test_numbers_know_no_rows_of_weight_zero_and_bend_outliers():
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(100, 3))
+    weight = np.ones(100)
+    weight[50:] = 0
+    before = NumberScaling.fit(values, weight).state()
+    values[50:] = 1e9
+    after = NumberScaling.fit(values, weight).state()
+    for name in before:
+        np.testing.assert_array_equal(before[name], after[name])
+    scaled = NumberScaling.from_state(after).plain(values)
+    assert np.abs(scaled).max() <= 3.0
+    pieces = NumberScaling.from_state(after).piecewise(values[:50])
+    np.testing.assert_allclose(pieces.mean(axis=0), 0, atol=1e-6)
+
+
+def test_piecewise_encoding_is_monotone_and_exact_between_edges():
+    values = np.linspace(0, 1, 101)[:, None]
+    numbers = NumberScaling.fit(values, np.ones(101))
+    pieces = numbers.piecewise(values)
+    assert pieces.shape[1] == 12
+    assert np.all(np.diff(pieces, axis=0) >= 0)
+    lengths = np.diff(numbers.edges[0])
+    np.testing.assert_allclose((pieces + numbers.offset[0]) @ lengths, values[:, 0], atol=1e-6)

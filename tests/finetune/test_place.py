@@ -1,0 +1,90 @@
+"""Folders of runs: when a run goes on, and where a new one begins."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from shoal.finetune import checkpoints, place, session, texts
+from shoal.finetune.options import FinetuneOptions
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
+
+
+def test_a_run_goes_on_only_where_it_is_the_same_run(tmp_path, monkeypatch, tiny):
+    monkeypatch.chdir(tmp_path)
+    marks = {"data": "x", "epochs": 3}
+    assert place.choose(None, "a-tiny", marks) == (Path("shoal-runs/a-tiny-1"), False)
+    for number in (1, 2, 10):
+        folder = Path(f"shoal-runs/a-tiny-{number}")
+        folder.mkdir(parents=True)
+        checkpoints.write_json(folder / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": marks})
+    assert place.choose(None, "a-tiny", marks) == (Path("shoal-runs/a-tiny-10"), True)
+    assert place.choose(None, "a-tiny", marks, fresh=True) == (Path("shoal-runs/a-tiny-3"), False)
+    assert place.choose(None, "a-tiny", {**marks, "epochs": 4}) == (Path("shoal-runs/a-tiny-3"), False)
+    Path("shoal-runs/a-tiny-10/model").mkdir()
+    with place.opened(None, "a-tiny", marks) as second, place.opened(None, "a-tiny", marks) as first:
+        assert (second, first) == ((Path("shoal-runs/a-tiny-2"), True), (Path("shoal-runs/a-tiny-1"), True))
+        with place.opened(None, "a-tiny", marks) as third:
+            assert third == (Path("shoal-runs/a-tiny-3"), False), "nobody works in a folder of another"
+        with pytest.raises(ValueError, match="is in use by another process"), place.opened(second[0], "", marks):
+            pass
+    assert not Path("shoal-runs/a-tiny-3").exists()
+    assert Path("shoal-runs/a-tiny-2/settings.json").exists(), "what was there before stays"
+    with pytest.raises(ValueError, match="holds a finished run"):
+        place.choose(Path("shoal-runs/a-tiny-10"), "", marks)
+    with pytest.raises(ValueError, match=r"another run: epochs differs \(it was 3 and is now 4\)"):
+        place.choose(Path("shoal-runs/a-tiny-1"), "", {**marks, "epochs": 4})
+    with pytest.raises(ValueError, match="is not empty"):
+        place.choose(Path("shoal-runs"), "", marks)
+
+
+def test_fresh_begins_anew_in_the_folder_that_was_named(tmp_path):
+    marks = {"data": "x"}
+    out = tmp_path / "out"
+    (out / "checkpoints").mkdir(parents=True)
+    checkpoints.write_json(out / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": {"data": "y"}})
+    with place.opened(out, "", marks, fresh=True) as (path, resumes):
+        assert (path, resumes) == (out, False)
+        assert not (out / "checkpoints").exists()
+        (out / place.METRICS).write_text("")
+    assert out.is_dir()
+
+
+def test_names_with_brackets_are_found_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with place.opened(None, "t[1]-tiny", {}) as (path, _):
+        (path / place.METRICS).write_text("")
+        checkpoints.write_json(path / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": {}})
+    assert place.choose(None, "t[1]-tiny", {}) == (path, True)
+
+
+def test_a_folder_in_which_nothing_was_trained_is_removed(tmp_path):
+    with place.opened(tmp_path / "runs" / "one", "", {}) as (path, _):
+        (path / "settings.json").write_text("{}")
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "mine").mkdir()
+    with place.opened(tmp_path / "mine", "", {}) as (path, _):
+        (path / "start").mkdir()
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine"], "what was there before stays"
+    assert not any((tmp_path / "mine").iterdir())
+
+
+def test_a_changed_model_is_another_run(tmp_path, tiny):
+    shutil.copytree(tiny, tmp_path / "model")
+    found = texts.Texts("a.csv", ("a",), [("x",), ("y",)], 2)
+    marks = [session.fingerprint(FinetuneOptions(model="model"), found, tmp_path / "model")]
+    others = FinetuneOptions(model="model", workers=2, eval_every=3)
+    marks.append(session.fingerprint(others, found, tmp_path / "model"))
+    assert marks[0] == marks[1], "who computes is not what is computed"
+    assert marks[0].keys() - {"data", "start"} == {
+        "columns", "model", "epochs", "batch_size", "learning_rate", "schedule", "warmup", "weight_decay", "dropout",
+        "context", "lora", "test", "seed",
+    }, "runs on disk could not go on"  # fmt: skip
+    config = (tmp_path / "model" / "config.json").read_text()
+    (tmp_path / "model" / "config.json").write_text(config.replace("gelu_pytorch_tanh", "relu"))
+    assert session.fingerprint(FinetuneOptions(model="model"), found, tmp_path / "model") != marks[0]

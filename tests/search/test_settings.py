@@ -1,0 +1,14 @@
+"""settings.json of a search."""
+
+import pytest
+
+from shoal.search import settings as run_settings
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"format": "shoal-run", "version": 9}', '{"format": "shoal-run", "version": 1}']
+)
+def test_settings_that_are_not_whole_are_refused(tmp_path, text):
+    (tmp_path / "settings.json").write_text(text)
+    with pytest.raises(ValueError, match=r"settings\.json"):
+        run_settings.read_settings(tmp_path)

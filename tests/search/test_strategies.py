@@ -1,0 +1,64 @@
+"""What strategies propose: no recipe twice, until the space is exhausted."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from shoal.search.candidates import Candidate
+from shoal.search.space import Space
+from shoal.search.strategies import Halving, Random
+
+FEW = {"hidden": [(), (4,), (4,), (8,)], "activation": ["relu", "relu", "tanh"], "optimizer": ["adam"]}  # 5 recipes
+
+
+def drawn(strategy, count=3, known=()):
+    """All that a strategy proposes, some at a time."""
+    recipes = []
+    while more := strategy.propose(count, known):
+        assert len(more) <= count
+        recipes += more
+        assert len(recipes) < 500
+    return recipes
+
+
+@pytest.mark.parametrize("kind", [Random, Halving])
+@pytest.mark.parametrize("tries", [0, 1, 200])
+def test_a_small_space_is_drawn_from_without_repetition_until_it_is_exhausted(kind, tries, monkeypatch):
+    monkeypatch.setattr("shoal.search.strategies.TRIES", tries)
+    expected = {recipe.key for recipe in Space(FEW).grid()}
+    assert len(expected) == 5
+    orders = [drawn(kind(Space(FEW), seed)) for seed in (0, 0, 1, 2)]
+    for order in orders:
+        assert len(order) == 5
+        assert {recipe.key for recipe in order} == expected
+    assert orders[0] == orders[1], "seeds of the networks included"
+    assert len({tuple(recipe.key for recipe in order) for order in orders}) > 1
+    assert len({recipe.member.seed for recipe in orders[0]}) == 5
+
+
+def test_seeds_are_recipes_where_they_are_to_choose_from():
+    recipes = drawn(Random(Space({"hidden": [(4,)], "seed": [1, 2, 3]}), 0))
+    assert sorted(recipe.member.seed for recipe in recipes) == [1, 2, 3]
+
+
+def test_a_distribution_of_few_values_is_exhausted_too():
+    recipes = drawn(Random(Space({"hidden": scipy.stats.randint(1, 6)}), 0))
+    assert sorted(recipe.member.hidden for recipe in recipes) == [(k,) for k in range(1, 6)]
+
+
+def test_an_endless_space_is_drawn_from_as_ever():
+    space = Space({"hidden": [(4,), (8,)], "learning_rate": scipy.stats.loguniform(1e-3, 1e-1)})
+    assert Random(space, 3).propose(50, ()) == space.sample(50, np.random.default_rng(3))
+
+
+def test_children_of_the_best_are_new_recipes():
+    space = Space({"hidden": [(k,) for k in range(1, 7)], "activation": ["relu", "tanh"], "optimizer": ["adam"]})
+    strategy = Halving(space, 0)
+    candidates = [
+        Candidate(k, recipe, finished=True, loss=float(k)) for k, recipe in enumerate(strategy.propose(6, ()))
+    ]
+    rest = drawn(strategy, 2, candidates)
+    assert len(rest) == 6
+    assert {recipe.key for recipe in rest} | {candidate.key for candidate in candidates} == {
+        recipe.key for recipe in space.grid()
+    }

@@ -1,0 +1,68 @@
+"""What the report of a search is told, and the honest score in words."""
+
+import json
+
+import numpy as np
+import pytest
+
+import shoal
+from shoal.metrics.metric import METRICS
+from shoal.search.honest import HonestScore
+from shoal.search.summary import honest_words
+from shoal.tables.table import Table
+
+
+def fitted(kind, y, X, **settings):
+    estimator = kind(recipes=3, seeds=2, epochs=4, cv=3, n_jobs=1, **settings)
+    return estimator.fit(X, y)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression", "multilabel"])
+def test_report_data_are_complete_and_agree_with_the_estimator(task):
+    from sklearn.datasets import load_iris
+
+    from shoal.report import search_page
+    from shoal.search.summary import Context, chance, report_data
+
+    found = load_iris()
+    X = Table.of(found.data, [f"x{k}" for k in range(4)])
+    y = {
+        "classification": found.target,
+        "regression": found.data[:, 0] + found.data[:, 2] ** 2,
+        "multilabel": np.column_stack([found.target > 0, found.target == 1]).astype(int),
+    }[task]
+    kind = shoal.ShoalRegressor if task == "regression" else shoal.ShoalClassifier
+    estimator = fitted(kind, y, X)
+    data = report_data(estimator, X, Context("iris", "species", ["a note"], None, 3.0, {"reading": 0.1}))
+    assert data["task"] == task
+    assert data["search"]["networks"] == estimator.n_networks_
+    assert data["score"]["corrected"] == estimator.honest_score_.corrected
+    assert sum(part["weight"] for part in data["ensemble"]["parts"]) == pytest.approx(1)
+    assert len(data["leaderboard"]["rows"]) == len(estimator.leaderboard_)
+    assert data["curves"][0]["label"] == "best"
+    assert len(data["curves"][0]["train"]) == len(data["curves"][0]["valid"]) == 4
+    if task == "classification":
+        counts = np.array(data["confusion"]["counts"])
+        assert counts.sum(axis=1).tolist() == [50, 50, 50]  # every row once, equal ones too
+        assert counts.trace() / 150 == pytest.approx(data["score"]["raw"], abs=1e-6)
+        assert data["score"]["chance"] == pytest.approx(1 / 3)
+        always = chance(estimator.result_.search.problem, METRICS["neg_log_loss"])
+        assert always == pytest.approx(-np.log(3), abs=1e-3)
+    if task == "regression":
+        assert data["score"]["chance"] == pytest.approx(0, abs=1e-9)
+        true, predicted = (np.array(data["residuals"][name]) for name in ("true", "predicted"))
+        assert 1 - ((true - predicted) ** 2).mean() / true.var() > 0.5
+        assert data["calibration"] is None
+    else:
+        bins = data["calibration"]["bins"]
+        assert sum(one["count"] for one in bins) == (300 if task == "multilabel" else 150)
+        assert all(0 <= one["observed"] <= 1 for one in bins)
+    json.dumps(data, allow_nan=True)
+    assert "iris" in search_page(data)
+
+
+def test_one_time_is_not_one_times():
+    honest = HonestScore("accuracy", 0.012, 0.01, 0.005, 0.02, 0.95, 200)
+    said = honest_words(honest, 0.01, "y", 10)
+    assert "about 1 right answer in 100" in said[0]
+    assert "is right 1 time in 100" in said[1]

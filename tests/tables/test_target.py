@@ -1,0 +1,46 @@
+"""The column to predict: classes or numbers, and rows without it."""
+
+import numpy as np
+import pytest
+
+from shoal.tables.table import Table
+from shoal.tables.target import find_target
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        ([0, 1] * 30, "classification"),
+        ([0, 1] * 5, "classification"),
+        ([1, 2, 3] * 40, "classification"),
+        ([1, 2, 3] * 4, "regression"),  # three values in twelve rows may be anything
+        ([0.5, 1.5] * 50, "regression"),
+        (list(range(30)) * 30, "regression"),
+        (["good", "bad"] * 20, "classification"),
+        ([True, False] * 10, "classification"),
+        (["$1,200", "$950"] * 20, "classification"),
+        ([f"${k},{k}00" for k in range(100, 140)], "regression"),
+    ],
+)
+def test_the_task_is_guessed_from_the_target(cells, kind):
+    table = Table.of({"x": list(range(len(cells))), "y": cells})
+    assert find_target(table, "y").kind == kind
+
+
+def test_rows_without_a_target_are_left_out_and_said_so():
+    table = Table.of({"x": list(range(20)), "y": ["a", "b", None, "a"] * 5})
+    question = find_target(table, "y")
+    assert len(question.y) == len(question.X) == 15
+    assert "5 rows left out: the target is missing there" in question.notes
+    assert 2.0 not in question.X["x"]
+
+
+def test_whole_numbers_as_classes_are_written_without_a_point():
+    table = Table.of({"x": list(range(20)), "y": [1.0, 2.0] * 10})
+    assert find_target(table, "y").y.dtype == np.int64
+
+
+def test_free_text_is_no_target():
+    table = Table.of({"x": list(range(40)), "y": [f"remark {k}" for k in range(40)]})
+    with pytest.raises(ValueError, match="40 different strings in 40 rows"):
+        find_target(table, "y")

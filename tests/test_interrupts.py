@@ -1,0 +1,38 @@
+"""Ctrl-C and SIGTERM, heard at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.commands import command
+
+
+def test_sigterm_is_heard_where_ctrl_c_is_ignored():
+    """As in a command that a script has put into the background."""
+    from shoal.interrupts import interruptible
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with interruptible() as interrupt:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not interrupt.requested
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert interrupt.requested == "SIGTERM"
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_an_interrupt_while_libraries_are_loaded_says_so(tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()\n")
+    done = subprocess.run(command("--version"), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    # The signal's default action has ended it, for which a shell shows the exit code 130.
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "interrupted\n")
