@@ -1,7 +1,8 @@
 """Every row of `shoal.activations` in every part of the package that has to know it.
 
 A new row fails here until all of them do; the message names the file. Training is in
-`engines/test_every_activation.py`, accuracy in `engines/test_native.py`, exported models in `models/test_export.py`.
+`engines/test_every_activation.py`, accuracy in `engines/test_native.py`, whole exported models in
+`models/test_export.py`.
 """
 
 from __future__ import annotations
