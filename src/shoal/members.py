@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from shoal.activations import TABLE
 from shoal.errors import UserError, WrongType
 from shoal.validate import nearest, number, one_of, whole
 
-ACTIVATIONS = ("identity", "sigmoid", "tanh", "relu", "elu", "selu", "gelu", "leaky_relu", "hardshrink", "mish")
+ACTIVATIONS = tuple(TABLE)
+OWN_ACTIVATION = "; members are trained by compiled code: for an activation of your own use shoal.torch.ParallelMLPs"
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
 INITS = ("torch", "glorot")
@@ -65,7 +67,8 @@ class Member:
         # A frozen dataclass can only be normalised through object.__setattr__.
         put = object.__setattr__
         put(self, "hidden", _widths(self.hidden))
-        put(self, "activation", one_of("activation", self.activation, ACTIVATIONS))
+        hint = OWN_ACTIVATION if callable(self.activation) else None
+        put(self, "activation", one_of("activation", self.activation, ACTIVATIONS, hint))
         hint = "; use optimizer='sgd' with momentum=0.9" if self.optimizer == "momentum" else None
         put(self, "optimizer", one_of("optimizer", self.optimizer, OPTIMIZERS, hint))
         put(self, "init", one_of("init", self.init, INITS))

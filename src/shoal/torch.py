@@ -18,23 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from shoal.activations import TABLE
 from shoal.errors import UserError, WrongType
 from shoal.validate import nearest, whole
 
 __all__ = ["ACTIVATIONS", "MLP", "ParallelMLPs", "ScatterNetwork"]
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "identity": nn.Identity,
-    "sigmoid": nn.Sigmoid,
-    "tanh": nn.Tanh,
-    "relu": nn.ReLU,
-    "elu": nn.ELU,
-    "selu": nn.SELU,
-    "gelu": nn.GELU,
-    "leaky_relu": nn.LeakyReLU,
-    "hardshrink": nn.Hardshrink,
-    "mish": nn.Mish,
-}
+ACTIVATIONS: dict[str, type[nn.Module]] = {row.name: row.module() for row in TABLE.values()}
 
 Activation = nn.Module | Callable[[Tensor], Tensor]
 Layers = list[tuple[Tensor, Tensor | None]]

@@ -6,6 +6,8 @@ import importlib.util
 import math
 import subprocess
 import sys
+from collections import Counter
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,7 @@ def assert_same_training(name: str, members: list[Member], **options: Any) -> No
 def test_peers_of_table1_do_the_same_work(name: str) -> None:
     members = [
         Member(width, activation, "sgd", 0.1, batch_size=8, seed=seed)
-        for width, activation in zip((1, 3, 4, 5, 7, 2, 6, 9, 8, 5), ACTIVATIONS, strict=True)
+        for width, activation in zip(cycle((1, 3, 4, 5, 7, 2, 6, 9, 8, 5)), ACTIVATIONS, strict=False)
         for seed in range(2)
     ]
     assert_same_training(name, members)
@@ -102,7 +104,7 @@ def test_the_paper_s_population() -> None:
     assert len(set(members)) == 10_000
     widths = np.array([member.hidden[0] for member in members])
     assert np.bincount(widths)[1:].tolist() == [100] * 100
-    assert {member.activation for member in members} == set(ACTIVATIONS)
+    assert Counter(member.activation for member in members) == dict.fromkeys(ACTIVATIONS[:10], 1000)
     assert {member.optimizer for member in members} == {"sgd"}
 
 
@@ -429,7 +431,7 @@ def test_all_runs_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     from shoal.cli import bench as cli
 
     ran: list[str] = []
-    monkeypatch.setattr(cli, "_finish", lambda context, run, out: ran.append(cli.command_line(context)))
+    monkeypatch.setattr(cli, "_measure", lambda context, *rest: ran.append(cli.command_line(context)))
     outcome = CliRunner().invoke(app, ["all", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
     assert outcome.exit_code == 0
     assert ran == [f"shoal bench {name} --quick" for name in ("table1", "shapes", "scaling", "mnist")]

@@ -150,7 +150,7 @@ def truth(name: str) -> tuple[Case, list[Trained], list[Trained]]:
     members, exact = [], []
     for i, member in enumerate(case.members):
         found = case.alone(i, member, torch.float64)
-        # Hardshrink jumps: a member that comes too near to that is trained from another seed.
+        # Some activations jump: a member that comes too near to that is trained from another seed.
         while found.closest_jump < 1e-5:
             member = member.replace(seed=member.seed + 1000)
             found = case.alone(i, member, torch.float64)

@@ -32,6 +32,7 @@ from shoal.models.export import torch as export_torch  # noqa: E402  (they need 
 
 CLOSE = 5e-6  # of a probability, or of the spread of the target: rounding of float32
 QUICK = {"recipes": 6, "epochs": 6, "seeds": 1, "cv": 3, "n_jobs": 1}
+RECIPE_OF = dict.fromkeys(range(len(shoal.ACTIVATIONS)), 0)  # of each candidate of `every_activation`
 
 
 def with_gaps(X, seed=0, share=0.1):
@@ -155,7 +156,7 @@ def test_torch_runs_without_shoal(iris, exported, tmp_path):
 @pytest.mark.parametrize("activation", shoal.ACTIVATIONS)
 def test_every_activation(every_activation, tmp_path, activation):
     problem, candidates, X = every_activation
-    model = make_model(problem, [candidates[activation]], [1.0], dict.fromkeys(range(10), 0), 1.0)
+    model = make_model(problem, [candidates[activation]], [1.0], RECIPE_OF, 1.0)
     alone = shoal.ShoalRegressor()
     alone.model_ = model
     agrees(alone, "onnx", tmp_path / "m.onnx", X)
@@ -164,10 +165,11 @@ def test_every_activation(every_activation, tmp_path, activation):
 
 def test_all_activations_in_one_file(every_activation, tmp_path):
     problem, candidates, X = every_activation
-    weights = np.arange(1, 11) / 55
+    weights = np.arange(1.0, 1 + len(candidates))
+    weights /= weights.sum()
     ensemble = shoal.ShoalRegressor()
-    ensemble.model_ = make_model(problem, list(candidates.values()), weights, dict.fromkeys(range(10), 0), 1.0)
-    assert len(ensemble.model_) == 20
+    ensemble.model_ = make_model(problem, list(candidates.values()), weights, RECIPE_OF, 1.0)
+    assert len(ensemble.model_) == 2 * len(shoal.ACTIVATIONS)
     agrees(ensemble, "torch", tmp_path / "m.pt2", X)
     agrees(ensemble, "onnx", tmp_path / "m.onnx", X)
 
@@ -403,7 +405,7 @@ def test_rare_jumps_are_forgiven_in_hardshrink_only(every_activation):
             return prediction
 
     def compared(activation, wrong):
-        model = make_model(problem, [candidates[activation]], [1.0], dict.fromkeys(range(10), 0), 1.0)
+        model = make_model(problem, [candidates[activation]], [1.0], RECIPE_OF, 1.0)
         return compare(model, make_plan(model), Runner(model, wrong), None, Table.of(X), False)
 
     found = compared("hardshrink", 2)
@@ -416,7 +418,7 @@ def test_rare_jumps_are_forgiven_in_hardshrink_only(every_activation):
 
 def test_a_prediction_that_is_not_a_number_is_a_difference(every_activation):
     problem, candidates, X = every_activation
-    model = make_model(problem, [candidates["relu"]], [1.0], dict.fromkeys(range(10), 0), 1.0)
+    model = make_model(problem, [candidates["relu"]], [1.0], RECIPE_OF, 1.0)
 
     class Runner:
         @staticmethod

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from shoal import Member, _native
+from shoal.activations import TABLE
 from shoal.rows import Split
 from shoal.torch import ACTIVATIONS as MODULES
 
@@ -28,7 +29,7 @@ class Trained:
     valid_scores: list[float]
     status: str
     best_epoch: int
-    closest_jump: float  # how near an input of hardshrink came to +-0.5, where the function jumps
+    closest_jump: float  # how near an input of an activation came to a place where the function jumps
 
 
 @contextmanager
@@ -211,8 +212,8 @@ def forward(
     activation = MODULES[member.activation]()
     for number, layer in enumerate(layers[:-1]):
         sums = layer(x)
-        if member.activation == "hardshrink" and result is not None:
-            result.closest_jump = min(result.closest_jump, float((sums.detach().abs() - 0.5).abs().min()))
+        for place in TABLE[member.activation].jumps_at if result is not None else ():
+            result.closest_jump = min(result.closest_jump, float((sums.detach() - place).abs().min()))
         x = activation(sums)
         if member.dropout > 0 and step is not None:
             kept = _native.dropout_mask(member.seed, step, number, *x.shape, member.dropout)

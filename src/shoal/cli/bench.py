@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,16 +43,13 @@ def table1(
     out: Out = None,
 ) -> None:
     """The paper's Table 1: 10,000 networks on samples x features x batch sizes, seconds per epoch."""
-    from dataclasses import replace
-
     from shoal.bench.populations import table1 as bench
 
     given = {
         "samples": samples, "features": features, "batches": batch, "engines": engine, "epochs": epochs,
         "repeats": repeats, "members": members,
     }  # fmt: skip
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -70,15 +67,12 @@ def shapes(
     out: Out = None,
 ) -> None:
     """Networks of one shape, where stacking them is easy: against torch.func.vmap, JAX and torch.bmm by hand."""
-    from dataclasses import replace
-
     from shoal.bench.populations import shapes as bench
 
     given = {
         "engines": engine, "members": members, "rows": rows, "features": features, "epochs": epochs, "repeats": repeats,
     }  # fmt: skip
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -92,13 +86,10 @@ def scaling(
     out: Out = None,
 ) -> None:
     """Time per epoch against threads, members, rows and features."""
-    from dataclasses import replace
-
     from shoal.bench.populations import scaling as bench
 
     given = {"members": members, "rows": rows, "features": features, "repeats": repeats}
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -118,16 +109,13 @@ def kernel(
     out: Out = None,
 ) -> None:
     """The compiled kernel on one thread: GFLOPS per shape, activation and optimiser, per instruction set."""
-    from dataclasses import replace
-
     from shoal.bench.populations import kernel as bench
 
     given = {
         "instruction_sets": isa, "activations": activation, "optimizers": optimizer, "members": members, "rows": rows,
         "repeats": repeats,
     }  # fmt: skip
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -145,16 +133,13 @@ def mnist(
     out: Out = None,
 ) -> None:
     """MNIST: the speed of the paper's 10,000 networks, and the accuracy of a few trained to the end."""
-    from dataclasses import replace
-
     from shoal.bench.populations import mnist as bench
 
     given = {
         "sample": sample, "rows": rows, "train_members": train_members, "train_rows": train_rows, "epochs": epochs,
         "repeats": repeats,
     }  # fmt: skip
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -177,14 +162,10 @@ def tabular(
 
     Takes hours. Every fit is written down when it ends, in tabular.jsonl: a run that was stopped goes on from there.
     """
-    from dataclasses import replace
-
-    from shoal.bench.harness.report import default_folder
     from shoal.bench.tabular import tabular as bench
 
     given = {"only": only, "contenders": contender, "seconds": seconds, "folds": folds, "first": first, "again": again}
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings, out or default_folder()), out)
+    _measure(context, bench, given, quick, out, resumes=True)
 
 
 @app.command()
@@ -201,13 +182,10 @@ def gridsearch(
     out: Out = None,
 ) -> None:
     """A cross-validated grid search on digits: 1,000 networks, against scikit-learn's GridSearchCV(MLPClassifier)."""
-    from dataclasses import replace
-
     from shoal.bench.search import gridsearch as bench
 
     given = {"recipes": recipes, "share": share, "folds": folds, "epochs": epochs, "repeats": repeats}
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -219,13 +197,10 @@ def report(
     out: Out = None,
 ) -> None:
     """What one waits for besides training: `import shoal`, `shoal --help`, the report of 10,000 members."""
-    from dataclasses import replace
-
     from shoal.bench.search import startup as bench
 
     given = {"members": members, "repeats": repeats}
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -242,16 +217,13 @@ def honest(
     out: Out = None,
 ) -> None:
     """Whether honest scores hold: the 95% intervals of about 230 searches against rows set aside; random labels."""
-    from dataclasses import replace
-
     from shoal.bench.search import honest as bench
 
     given = {
         "only": only, "splits": splits, "recipes": recipes, "rows": rows, "seeds": seeds, "seconds": seconds,
         "chance": chance,
     }  # fmt: skip
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -267,16 +239,13 @@ def descent(
     out: Out = None,
 ) -> None:
     """How much faster is gradient descent over threads, BLAS, processes and MPI, for which batch sizes? (MNIST)"""
-    from dataclasses import replace
-
     from shoal.bench.parallel import descent as bench
 
     given = {
         "nets": net, "batches": batch, "rows": rows, "train_rows": train_rows, "train_epochs": train_epochs,
         "repeats": repeats,
     }  # fmt: skip
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -294,14 +263,10 @@ def pays(
 
     A run that was stopped while it trains to the end goes on from its last epoch.
     """
-    from dataclasses import replace
-
-    from shoal.bench.harness.report import default_folder
     from shoal.bench.parallel import pays as bench
 
     given = {"rows": rows, "train_rows": train_rows, "epochs": epochs, "schedule": schedule, "repeats": repeats}
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings, out or default_folder()), out)
+    _measure(context, bench, given, quick, out, resumes=True)
 
 
 @app.command()
@@ -319,16 +284,13 @@ def averaging(
     out: Out = None,
 ) -> None:
     """What do data split over workers, averaged weights and folds over workers save, and what do they cost?"""
-    from dataclasses import replace
-
     from shoal.bench.parallel import averaging as bench
 
     given = {
         "nets": net, "workers": workers, "folds": folds, "rows": rows, "epochs": epochs, "fold_rows": fold_rows,
         "fold_epochs": fold_epochs, "backend": backend,
     }  # fmt: skip
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -342,13 +304,10 @@ def ranks(
     out: Out = None,
 ) -> None:
     """How much faster than a sequential program is one over MPI ranks, and is it as accurate? (Fashion-MNIST)"""
-    from dataclasses import replace
-
     from shoal.bench.parallel import ranks as bench
 
     given = {"ranks": ranks, "iterations": iterations, "rows": rows, "batch": batch}
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -360,13 +319,10 @@ def budget(
     out: Out = None,
 ) -> None:
     """Is a budget a budget? `shoal search` on tables that are hard to fit into it, whole commands."""
-    from dataclasses import replace
-
     from shoal.bench.search import budget as bench
 
     given = {"cases": case, "budget": seconds}
-    settings = replace(bench.QUICK if quick else bench.Settings(), **_given(given))
-    _finish(context, lambda: bench.run(settings), out)
+    _measure(context, bench, given, quick, out)
 
 
 @app.command(name="all")
@@ -377,12 +333,13 @@ def everything(context: typer.Context, repeats: Repeats = None, quick: Quick = F
         command(context, repeats=repeats, quick=quick, out=out)
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items() if value}
+def _measure(
+    context: typer.Context, bench: Any, given: dict[str, Any], quick: bool, out: Path | None, resumes: bool = False
+) -> None:
+    """Run a benchmark with the settings given, show and write what it found.
 
-
-def _finish(context: typer.Context, run: Callable[[], Result], out: Path | None) -> None:
-    """Run, show, write."""
+    `resumes`: its `run` takes the folder of results as well, and goes on from what an earlier run left there.
+    """
     from rich.console import Console
 
     from shoal.bench.harness.report import default_folder, show, write
@@ -391,9 +348,11 @@ def _finish(context: typer.Context, run: Callable[[], Result], out: Path | None)
     if not console.is_terminal:  # a file or a pipe has no width to keep to
         console = Console(width=150)
     console.rule(f"shoal bench {context.info_name}")
-    result = run()
-    result.command = command_line(context)
+    chosen = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if value}
+    settings = replace(bench.QUICK if quick else bench.Settings(), **chosen)
     folder = out or default_folder()
+    result: Result = bench.run(settings, folder) if resumes else bench.run(settings)
+    result.command = command_line(context)
     paths = write(result, folder)
     show(result, console)
     names = ", ".join(path.name for path in paths)

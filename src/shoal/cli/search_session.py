@@ -147,6 +147,7 @@ class Session:
             )
         self._understand()
         self._check_effort()
+        self._prepare()
         self._plan()
         if dry_run:
             return True
@@ -244,7 +245,7 @@ class Session:
         if self.earlier is not None:
             print(f"plan: the earlier run again, {self._logged():,} recipes and seeds")
             return
-        plan = forecast(self.question, self.schema, options)
+        plan = forecast(self.data, options)
         amount = f"{plan.recipes:,} recipes" if options.budget is None else f"about {plan.recipes:,} recipes"
         print(
             f"plan: {amount} x {plan.folds} folds ({plan.cv}) = {plan.networks:,} networks, up to {plan.epochs} epochs"
@@ -305,23 +306,28 @@ class Session:
         """Candidates that the run to be repeated has trained."""
         return 0 if self.earlier is None else sum(len(entry["recipes"]) for entry in self.earlier["log"])
 
-    def _fit(self, screen: Screen) -> Any:
-        """A fitted estimator. KeyboardInterrupt: the user ended the search before there was anything to keep."""
-        from shoal.errors import NothingTrained
-        from shoal.search import background
+    def _prepare(self) -> None:
+        """The estimator, and the data as it takes them."""
         from shoal.search.estimators import ShoalClassifier, ShoalRegressor
         from shoal.search.options import as_parameters
 
         options, question = self.request.search, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
         parameters = as_parameters(replace(options, recipes=options.recipes or 1))
-        estimator = kind(**parameters, kinds=question.kinds, callbacks=[_Watching(screen, self.stop)])
+        self.estimator = kind(**parameters, kinds=question.kinds)
+        self.data = self.estimator.training_data(question.X, question.y, question.target, self.schema)
+
+    def _fit(self, screen: Screen) -> Any:
+        """A fitted estimator. KeyboardInterrupt: the user ended the search before there was anything to keep."""
+        from shoal.errors import NothingTrained
+        from shoal.search import background
+
+        self.estimator.set_params(callbacks=[_Watching(screen, self.stop)])
 
         def fit() -> Any:
-            return estimator.fit_table(
-                question.X, question.y, question.target, schema=self.schema, reading=self._reading(),
-                clock=self.clock, earlier=self._earlier(), report=True,
-            )  # fmt: skip
+            return self.estimator.fit_data(
+                self.data, reading=self._reading(), clock=self.clock, earlier=self._earlier(), report=True
+            )
 
         try:
             return background.run(fit, screen.draw)

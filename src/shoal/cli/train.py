@@ -14,6 +14,7 @@ from shoal.atomic import new_file, write_text
 from shoal.cli.parameters import given, with_options
 from shoal.errors import MissingPackage, UserError
 from shoal.json_values import plain
+from shoal.members import ACTIVATIONS
 from shoal.parallel.job import Job
 from shoal.progress import Screen
 
@@ -63,7 +64,7 @@ def train(
             "called with (inputs, outputs) if it takes two. (default: an mlp that fits the data)"
         ),
     ] = None,
-    activation: Annotated[str, typer.Option(help="Of hidden layers: relu, sigmoid, tanh, ...")] = "relu",
+    activation: Annotated[str, typer.Option(help=f"Of hidden layers: {', '.join(ACTIVATIONS)}.")] = "relu",
     output: Annotated[str, typer.Option("--output-activation", help="Of the last layer.")] = "identity",
     init: Annotated[str, typer.Option(help="torch or glorot.")] = "torch",
     dropout: Annotated[float, typer.Option(help="Share of hidden units left out in training.")] = 0.0,

@@ -17,11 +17,13 @@ import math
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from shoal.activations import TABLE, check_complete
 from shoal.engines import Resources
 from shoal.engines.program import Program, State
 from shoal.engines.torch_common import Networks, TorchEngine
@@ -246,8 +248,8 @@ class GroupedNetworks(Networks):
             torch.bmm(weight, signal, out=sums)
             for name, members in self.runs:
                 active = signals[members, : weight.shape[1]]
-                ACTIVATE[name](sums[members], active)
-                if name == "sigmoid":  # the only activation that is not zero at zero
+                ARITHMETIC[name].activate(sums[members], active)
+                if not TABLE[name].zero_at_zero:
                     active.mul_(self.real[layer][members])
             if kept:
                 signals[:, : weight.shape[1]].mul_(kept[layer])
@@ -282,7 +284,7 @@ class GroupedNetworks(Networks):
             if kept:
                 slope.mul_(kept[layer - 1])
             for name, members in self.runs:
-                SLOPE[name](slope[members], sums[members])
+                ARITHMETIC[name].slope(slope[members], sums[members])
         torch.bmm(slope, x, out=self.gradients[0])
 
     def _update(self, rates: Rates) -> None:
@@ -323,8 +325,13 @@ def _layers(flat: np.ndarray, widths: Widths) -> list[np.ndarray]:
 
 
 # ---- activations ----
-# ACTIVATE[name](sums, out) writes the activation of `sums` to `out` and leaves in `sums` what SLOPE needs.
-# SLOPE[name](slope, sums) turns the slope of the activation's value into that of its argument, in place.
+
+
+class Arithmetic(NamedTuple):
+    """An activation and its derivative, in place."""
+
+    activate: Callable[[Tensor, Tensor], object]  # (sums, out): writes to `out`, leaves in `sums` what `slope` needs
+    slope: Callable[[Tensor, Tensor], object]  # (slope, sums): turns the slope of the value into that of the argument
 
 
 def _tanh(sums: Tensor, out: Tensor) -> None:
@@ -361,29 +368,33 @@ def _normal_distribution(sums: Tensor) -> Tensor:
     return (sums * math.sqrt(0.5)).erf_().add_(1).mul_(0.5)
 
 
-ACTIVATE: dict[str, Callable[[Tensor, Tensor], object]] = {
-    "identity": lambda sums, out: out.copy_(sums),
-    "sigmoid": _sigmoid,
-    "tanh": _tanh,
-    "relu": _relu,
-    "elu": _elu,
-    "selu": _selu,
-    "gelu": _gelu,
-    "leaky_relu": lambda sums, out: aten.leaky_relu.out(sums, 0.01, out=out),
-    "hardshrink": lambda sums, out: aten.hardshrink.out(sums, 0.5, out=out),
-    "mish": lambda sums, out: aten.mish.out(sums, out=out),
-}
-SLOPE: dict[str, Callable[[Tensor, Tensor], object]] = {
-    "identity": lambda slope, sums: slope,
-    "sigmoid": lambda slope, sums: aten.sigmoid_backward.grad_input(slope, sums, grad_input=slope),
-    "tanh": lambda slope, sums: aten.tanh_backward.grad_input(slope, sums, grad_input=slope),
-    "relu": lambda slope, sums: aten.threshold_backward.grad_input(slope, sums, 0, grad_input=slope),
-    "elu": lambda slope, sums: aten.elu_backward.grad_input(slope, 1, 1, 1, True, sums, grad_input=slope),
-    "selu": lambda slope, sums: aten.elu_backward.grad_input(
-        slope, SELU_ALPHA, SELU_SCALE, 1, True, sums, grad_input=slope
+ARITHMETIC = {
+    "identity": Arithmetic(lambda sums, out: out.copy_(sums), lambda slope, sums: slope),
+    "sigmoid": Arithmetic(
+        _sigmoid, lambda slope, sums: aten.sigmoid_backward.grad_input(slope, sums, grad_input=slope)
     ),
-    "gelu": _gelu_slope,
-    "leaky_relu": lambda slope, sums: aten.leaky_relu_backward.grad_input(slope, sums, 0.01, False, grad_input=slope),
-    "hardshrink": lambda slope, sums: aten.hardshrink_backward.grad_input(slope, sums, 0.5, grad_input=slope),
-    "mish": lambda slope, sums: slope.copy_(aten.mish_backward(slope, sums)),
+    "tanh": Arithmetic(_tanh, lambda slope, sums: aten.tanh_backward.grad_input(slope, sums, grad_input=slope)),
+    "relu": Arithmetic(_relu, lambda slope, sums: aten.threshold_backward.grad_input(slope, sums, 0, grad_input=slope)),
+    "elu": Arithmetic(
+        _elu, lambda slope, sums: aten.elu_backward.grad_input(slope, 1, 1, 1, True, sums, grad_input=slope)
+    ),
+    "selu": Arithmetic(
+        _selu,
+        lambda slope, sums: aten.elu_backward.grad_input(
+            slope, SELU_ALPHA, SELU_SCALE, 1, True, sums, grad_input=slope
+        ),
+    ),
+    "gelu": Arithmetic(_gelu, _gelu_slope),
+    "leaky_relu": Arithmetic(
+        lambda sums, out: aten.leaky_relu.out(sums, 0.01, out=out),
+        lambda slope, sums: aten.leaky_relu_backward.grad_input(slope, sums, 0.01, False, grad_input=slope),
+    ),
+    "hardshrink": Arithmetic(
+        lambda sums, out: aten.hardshrink.out(sums, 0.5, out=out),
+        lambda slope, sums: aten.hardshrink_backward.grad_input(slope, sums, 0.5, grad_input=slope),
+    ),
+    "mish": Arithmetic(
+        lambda sums, out: aten.mish.out(sums, out=out), lambda slope, sums: slope.copy_(aten.mish_backward(slope, sums))
+    ),
 }
+check_complete(ARITHMETIC, "ARITHMETIC in engines/grouped.py")

@@ -99,32 +99,34 @@ class _ShoalEstimator(BaseEstimator):
 
     # ---- fitting ----
 
-    def fit_table(
+    def fit_table(self, table: Table, y: Any, target_name: str, **how: Any) -> Any:
+        """Fit to a table of `shoal.tables`; `how`: see `fit_data`."""
+        return self.fit_data(self.training_data(table, y, target_name), **how)
+
+    def training_data(self, table: Table, y: Any, target_name: str, schema: Schema | None = None) -> TrainingData:
+        """A table with its target, checked; `schema`: if it is known already."""
+        self.target_name_ = target_name
+        return self._data(table, y, None, None, schema)
+
+    def fit_data(
         self,
-        table: Table,
-        y: Any,
-        target_name: str,
+        data: TrainingData,
         *,
-        schema: Schema | None = None,
         reading: Reading | None = None,
         clock: Clock | None = None,
         earlier: Earlier | None = None,
         report: bool = False,
     ) -> Any:
-        """Fit to a table of `shoal.tables`, as `shoal search` does.
+        """Fit to what `training_data` gave, as `shoal search` does.
 
-        schema   of the table, if it is known already
         reading  how the file was read, for new rows
         clock    that began with the command; its budget counts
         earlier  a run to be done again, to the bit
         report   files will be written after it, within the budget
         """
-        options = self._options()
-        self.target_name_ = target_name
-        data = self._data(table, y, None, None, schema)
         if reading is not None:
             self._reading = reading
-        return self._search(data, options, clock=clock, earlier=earlier, report=report)
+        return self._search(data, self._options(), clock=clock, earlier=earlier, report=report)
 
     def repeat(
         self, X: Any, y: Any, earlier: SearchResult | Earlier, sample_weight: Any = None, groups: Any = None

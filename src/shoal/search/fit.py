@@ -35,8 +35,8 @@ from shoal.search.problem import (
 )
 from shoal.search.result import Earlier, Outcome, SearchResult
 from shoal.search.schedule import FINALISTS, Limits
-from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of
-from shoal.search.strategies import HALVING, anchors, find_strategy
+from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of, first_recipes
+from shoal.search.strategies import HALVING, find_strategy
 from shoal.search.timing import Clock, Effort, finish
 
 Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
@@ -185,12 +185,11 @@ class _Fit:
         problem, encodings = search.problem, list(search.problem.inputs)
         if self.options.space is not None:
             return check_space(self.options.space, encodings), []
-        batch_size = min(32, max(8, problem.n_rows // 8))
         if warm_up:
-            self._drain(search, search.warm_up(anchors(epochs, batch_size, encodings)))
+            self._drain(search, search.warm_up(first_recipes(problem.n_rows, encodings, epochs)))
             epochs = search.fitting_epochs(epochs, HALVING)
         space = default_space(problem.n_rows, problem.task.kind == CLASSIFICATION, encodings, epochs)
-        return space, anchors(epochs, batch_size, encodings)
+        return space, first_recipes(problem.n_rows, encodings, epochs)
 
     # ---- combining ----
 

@@ -18,9 +18,11 @@ from shoal.layout import Layout
 from shoal.machine import peak_memory, thread_count
 from shoal.metrics.find import find_metric
 from shoal.metrics.metric import Metric
-from shoal.metrics.tasks import CLASSIFICATION, Task
+from shoal.metrics.tasks import CLASSIFICATION
 from shoal.search.candidates import epoch_cost
+from shoal.search.data import TrainingData
 from shoal.search.loop import Search, drain
+from shoal.search.measuring import TRIAL_FOLDS, TRIAL_TEXTS, draw_rows, trial_problem
 from shoal.search.options import SearchOptions
 from shoal.search.problem import (
     LARGEST_INPUTS,
@@ -30,7 +32,6 @@ from shoal.search.problem import (
     default_repeats,
     has_texts,
     make_folds,
-    make_problem,
 )
 from shoal.search.schedule import (
     FEWEST_PER_ROUND,
@@ -43,17 +44,13 @@ from shoal.search.schedule import (
     shortened,
     work_share,
 )
-from shoal.search.space import Recipe, default_space
-from shoal.search.strategies import HALVING, Listed, anchors, find_strategy
+from shoal.search.space import Recipe, default_space, first_recipes
+from shoal.search.strategies import HALVING, Listed, find_strategy
 from shoal.search.timing import Clock
-from shoal.tables.schema import Schema
-from shoal.tables.target import LabelledTable
 
 TRIAL_ROWS = 1_000
-TRIAL_TEXTS = 400  # rows, where there are texts: they take long
 TRIAL_SECONDS = 0.4
 TRIAL_EPOCHS = 60
-TRIAL_FOLDS = 2
 TYPICAL = 60  # recipes drawn to see what they cost
 
 
@@ -71,12 +68,12 @@ class Forecast:
     metric: str
 
 
-def forecast(question: LabelledTable, schema: Schema, options: SearchOptions) -> Forecast:
+def forecast(data: TrainingData, options: SearchOptions) -> Forecast:
     """Checks the options on the way, so that a mistyped strategy does not wait for the data to be encoded."""
-    task, y = encode(question)
-    metric = find_metric(options.scoring, task)
-    problem, encoding = _trial_problem(question, schema, task, y, options.seed)
-    folds, cv = _folds(y, task, options, schema)
+    task, y = data.task, data.target
+    metric = find_metric(options.scoring, task, data.classes)
+    problem, encoding = _trial(data, options.seed)
+    folds, cv = _folds(data, options)
     rows = int(len(y) * (folds - 1) / folds)
     epochs = options.epochs or default_epochs(rows)
     rate = _rate(problem, metric, options)
@@ -99,36 +96,23 @@ def forecast(question: LabelledTable, schema: Schema, options: SearchOptions) ->
     return Forecast(count, folds, cv, epochs, count * folds, seconds, memory, metric.label)
 
 
-def encode(question: LabelledTable) -> tuple[Task, np.ndarray]:
-    """The task, and classes as numbers."""
-    if question.kind != CLASSIFICATION:
-        return Task(question.kind, 1), question.y.reshape(-1, 1)
-    names, codes = np.unique(question.y, return_inverse=True)
-    return Task(CLASSIFICATION, len(names)), codes
-
-
-def _folds(y: np.ndarray, task: Task, options: SearchOptions, schema: Schema) -> tuple[int, str]:
-    if options.folds is not None and options.folds > len(y):
-        raise UserError(f"--folds must be at most the number of rows, {len(y)}; got {options.folds}")
+def _folds(data: TrainingData, options: SearchOptions) -> tuple[int, str]:
+    rows = len(data.target)
+    if options.folds is not None and options.folds > rows:
+        raise UserError(f"--folds must be at most the number of rows, {rows}; got {options.folds}")
     pairs, name = make_folds(
-        options.folds, task, np.empty((len(y), 0)), y, None, options.seed, default_folds(len(y), schema),
-        default_repeats(len(y), options.budget, schema),
+        options.folds, data.task, np.empty((rows, 0)), data.target, None, options.seed,
+        default_folds(rows, data.schema), default_repeats(rows, options.budget, data.schema),
     )  # fmt: skip
     return len(pairs), name
 
 
-def _trial_problem(
-    question: LabelledTable, schema: Schema, task: Task, y: np.ndarray, seed: int
-) -> tuple[Problem, float]:
-    """Some rows, evenly taken, in two folds; and the seconds that encoding them took."""
-    count = TRIAL_TEXTS if has_texts(schema) else TRIAL_ROWS
-    rows = np.unique(np.linspace(0, len(y) - 1, count).astype(np.int64))
-    table, some = question.X.take(rows), y[rows]
+def _trial(data: TrainingData, seed: int) -> tuple[Problem, float]:
+    """Some rows, and the seconds that encoding them took."""
+    count = min(TRIAL_TEXTS if has_texts(data.schema) else TRIAL_ROWS, len(data.target))
+    part = data.take(draw_rows(data.target, data.task, count, seed))
     begun = time.monotonic()
-    ones = np.ones(len(rows))
-    pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((len(rows), 0)), some, None, seed)
-    problem = make_problem(task, schema, schema.check(table), some, pairs, ones, ones)
-    return problem, time.monotonic() - begun
+    return trial_problem(part, seed), time.monotonic() - begun
 
 
 def _typical(problem: Problem, rows: int, epochs: int, options: SearchOptions) -> tuple[list[Recipe], float]:
@@ -150,7 +134,7 @@ def _rate(problem: Problem, metric: Metric, options: SearchOptions) -> float:
 
 
 def _first(problem: Problem, epochs: int) -> list[Recipe]:
-    return anchors(epochs, min(32, max(8, problem.n_rows // 8)), list(problem.inputs))
+    return first_recipes(problem.n_rows, list(problem.inputs), epochs)
 
 
 def _cost(problem: Problem, recipe: Recipe, rows: int) -> float:

@@ -16,9 +16,10 @@ from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.search.data import TrainingData
 from shoal.search.ensemble import weigh
 from shoal.search.loop import Search, drain
-from shoal.search.problem import has_texts, make_folds, make_problem
+from shoal.search.problem import Problem, has_texts, make_folds, make_problem
 from shoal.search.schedule import Limits
-from shoal.search.strategies import TO_THE_END, anchors
+from shoal.search.space import first_recipes
+from shoal.search.strategies import TO_THE_END
 from shoal.search.timing import SURPRISES, Clock, Effort, Pace, Passes, begin, needed
 
 TRIAL_ROWS, TRIAL_TEXTS = 2_000, 400
@@ -78,26 +79,32 @@ def measure_pace(
 
     `encodings` that the user has chosen.
     """
-    schema, task, y = data.schema, data.task, data.target
-    most = TRIAL_TEXTS if has_texts(schema) else TRIAL_ROWS
+    task, y = data.task, data.target
+    most = TRIAL_TEXTS if has_texts(data.schema) else TRIAL_ROWS
     seconds, problems = {}, []
     for count in (most // 4, most) if len(y) > most else (len(y),):
         rows = draw_rows(y, task, count, limits.seed)
-        part, some, ones = data.table.take(rows), y[rows], np.ones(len(rows))
-        pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((len(rows), 0)), some, None, limits.seed)
         begun = now()
-        problems.append(make_problem(task, schema, schema.check(part), some, pairs, ones, ones, encodings or ENCODINGS))
+        problems.append(trial_problem(data.take(rows), limits.seed, encodings or ENCODINGS))
         seconds[len(rows)] = (now() - begun) / TRIAL_FOLDS
     problem = problems[0]
     few, many = min(seconds), max(seconds)
     row = max(seconds[many] - seconds[few], 0.0) / max(many - few, 1)
     fixed = max(seconds[many] - row * many, 0.0)
     search = Search(problem, metric, limits, Clock(start=now(), now=now))
-    drain(search.warm_up(anchors(limits.default_epochs, min(32, max(8, problem.n_rows // 8)), list(problem.inputs))))
+    drain(search.warm_up(first_recipes(problem.n_rows, list(problem.inputs), limits.default_epochs)))
     passes = measure_passes(search, report=False)
     end = 0.0 if passes is None else passes.fixed(report) / problem.n
     spare = encodings is None and len(problem.inputs) > 1
     return Pace(fixed, row, search.costs.training_seconds / (TRIAL_FOLDS * problem.n), end, spare)
+
+
+def trial_problem(data: TrainingData, seed: int, encodings: Sequence[str] = ENCODINGS) -> Problem:
+    """Some rows in two folds: what encoding and training take is measured on them."""
+    rows = len(data.target)
+    pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((rows, 0)), data.target, None, seed)
+    ones = np.ones(rows)
+    return make_problem(data.task, data.schema, data.table, data.target, pairs, ones, ones, encodings)
 
 
 def draw_rows(y: np.ndarray, task: Task, count: int, seed: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any
 
 from shoal.errors import UserError
 from shoal.options import Options, option, options_of
+from shoal.search.strategies import strategies_of_default_space
 from shoal.tables.target import TASKS
 
 LARGEST_SEED = (1 << 32) - 1
@@ -36,7 +37,7 @@ class SearchOptions(Options):
         None, "Seconds to use. (default: 60)", above=0, what="a number of seconds", metavar="SECONDS"
     )
     recipes: int | None = option(100, "Try so many recipes, however long it takes.", least=1)
-    strategy: Any = option("halving", "halving, random or optuna.", typed=str)
+    strategy: Any = option("halving", f"One of {', '.join(strategies_of_default_space())}.", typed=str)
     folds: Any = option(None, "Folds that rows are held out in. (default: 8, 5 or 3)", typed=int, least=2)
     scoring: Any = option(None, SCORING, typed=str)
     seeds: int = option(3, "Train the best recipes with so many seeds each.", least=1)

@@ -13,7 +13,7 @@ from shoal.members import FIELDS, Member, alternatives, draw_value
 from shoal.validate import nearest, one_of
 
 ENCODING = "encoding"  # a choice beside the fields of a member: which encoding of the numbers the network sees
-VIEWS = ("plain", "piecewise")
+ENCODINGS = ("plain", "piecewise")
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ def tidy(member: Member) -> Member:
 
 
 def encodings_of(space: Any) -> tuple[str, ...]:
-    """Views that recipes of a space may ask for; the plain one is always there."""
+    """Encodings that recipes of a space may ask for; the plain one is always there."""
     if space is None:
-        return VIEWS
+        return ENCODINGS
     named = alternatives(ENCODING, space.get(ENCODING, "plain")) if isinstance(space, Mapping) else []
-    return VIEWS if VIEWS[1] in named else VIEWS[:1]
+    return ENCODINGS if ENCODINGS[1] in named else ENCODINGS[:1]
 
 
 def check_space(space: Any, encodings: Sequence[str]) -> Space | list[Recipe]:
@@ -104,7 +104,7 @@ def check_space(space: Any, encodings: Sequence[str]) -> Space | list[Recipe]:
                     f"the space has no choice {name!r}{nearest(name, known)} It may name {', '.join(known)}"
                 )
         for encoding in alternatives(ENCODING, space.get(ENCODING, "plain")):
-            one_of(ENCODING, encoding, VIEWS)
+            one_of(ENCODING, encoding, ENCODINGS)
         kept = {name: value if hasattr(value, "rvs") else alternatives(name, value) for name, value in space.items()}
         if ENCODING in kept:  # tables without numbers have no piecewise encoding
             kept[ENCODING] = [
@@ -164,6 +164,20 @@ def default_space(n_rows: int, classes: bool, encodings: Sequence[str], epochs: 
     if len(encodings) > 1:
         choices[ENCODING] = list(encodings)
     return Space(choices)
+
+
+def first_recipes(n_rows: int, encodings: Sequence[str], epochs: int) -> list[Recipe]:
+    """A few recipes that are rarely bad, so that even the shortest search has something to give."""
+    common: dict[str, Any] = {
+        "optimizer": "adamw", "schedule": "cosine", "epochs": epochs, "batch_size": min(32, max(8, n_rows // 8)),
+        "weight_decay": 0.1,
+    }  # fmt: skip
+    members = [
+        Member(hidden=(), activation="identity", learning_rate=1e-2, **common),
+        Member(hidden=(128,), activation="relu", learning_rate=3e-3, dropout=0.1, **common),
+        Member(hidden=(64, 64), activation="mish", learning_rate=3e-3, dropout=0.2, **common),
+    ]
+    return [Recipe(member, encoding) for member in members for encoding in encodings]
 
 
 def _text(name: str, value: Any, tried: Sequence[Any] = ()) -> str:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from shoal.errors import MissingPackage, UserError
 from shoal.members import alternatives
-from shoal.search.candidates import Candidate
 from shoal.search.space import Recipe, Space
 from shoal.validate import nearest
+
+if TYPE_CHECKING:
+    from shoal.search.candidates import Candidate
 
 TRUSTED_ROWS = 500  # at which half as many children are drawn as on very many rows
 Rung = tuple[
@@ -227,7 +229,27 @@ def _optuna(space: Space | list[Recipe], seed: int, first: Sequence[Recipe], row
 
 
 Maker = Callable[[Space | list[Recipe], int, Sequence[Recipe], int], Strategy]
-STRATEGIES: dict[str, Maker] = {"halving": _halving, "random": _random, "grid": _grid, "optuna": _optuna}
+
+
+class Known(NamedTuple):
+    """A strategy that has a name."""
+
+    make: Maker
+    help: str
+    needs_lists: bool = False  # of values; it cannot draw from distributions, as those of the default space
+
+
+STRATEGIES: dict[str, Known] = {
+    "halving": Known(_halving, "the better third goes on from where it stands"),
+    "random": Known(_random, "draws, all trained to the end"),
+    "grid": Known(_grid, "every combination", needs_lists=True),
+    "optuna": Known(_optuna, "Optuna's sampler"),
+}
+
+
+def strategies_of_default_space() -> tuple[str, ...]:
+    """Names that work where the user gives no space, as on the command line."""
+    return tuple(name for name, known in STRATEGIES.items() if not known.needs_lists)
 
 
 def find_strategy(
@@ -235,7 +257,7 @@ def find_strategy(
 ) -> Strategy:
     """The strategy of that name, or a copy of the user's own, over a space. A list of members is tried in order."""
     if isinstance(wanted, str) and wanted in STRATEGIES:
-        return STRATEGIES[wanted](space, seed, first, rows)
+        return STRATEGIES[wanted].make(space, seed, first, rows)
     if isinstance(wanted, Strategy):
         own = copy.deepcopy(wanted)  # what the user gave stays as it is, for the next fit
         own.begin(space, seed, first, rows)
@@ -245,18 +267,3 @@ def find_strategy(
         f"strategy must be one of {', '.join(names)}, or an object of a class of your own derived from "
         f"shoal.search.strategies.Strategy; got {wanted!r}{nearest(wanted, names)}"
     )
-
-
-def anchors(epochs: int, batch_size: int, encodings: Sequence[str]) -> list[Recipe]:
-    """A few recipes that are rarely bad, so that even the shortest search has something to give."""
-    from shoal.members import Member
-
-    common: dict[str, Any] = {
-        "optimizer": "adamw", "schedule": "cosine", "epochs": epochs, "batch_size": batch_size, "weight_decay": 0.1,
-    }  # fmt: skip
-    members = [
-        Member(hidden=(), activation="identity", learning_rate=1e-2, **common),
-        Member(hidden=(128,), activation="relu", learning_rate=3e-3, dropout=0.1, **common),
-        Member(hidden=(64, 64), activation="mish", learning_rate=3e-3, dropout=0.2, **common),
-    ]
-    return [Recipe(member, encoding) for member in members for encoding in encodings]

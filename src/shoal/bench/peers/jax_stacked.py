@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.activations import check_complete
 from shoal.bench.harness.machine import Lazy
 from shoal.bench.harness.problems import Problem, group
 from shoal.bench.peers import Weights
@@ -35,6 +36,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "hardshrink": lambda x: jnp.where(jnp.abs(x) > 0.5, x, 0.0),
     "mish": lambda x: jax.nn.mish(x),
 }
+check_complete(ACTIVATIONS, "ACTIVATIONS in bench/peers/jax_stacked.py")
 Layers = list[tuple[Any, Any]]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shoal.activations import TABLE
 from shoal.errors import UserError
 from shoal.metrics.tasks import REGRESSION
 from shoal.models.export.plan import NUMERIC, ExportPlan, category_encoders
@@ -36,7 +37,7 @@ class Comparison:
             f"checked on {self.rows:,} {kind}: the largest difference to Shoal's own prediction is {self.largest:.2g}"
         )
         if self.beyond:
-            text += f" (in {self.beyond} of the rows, where hardshrink jumps and rounding decides the side)"
+            text += f" (in {self.beyond} of the rows, where an activation jumps and rounding decides the side)"
         return text
 
 
@@ -51,7 +52,7 @@ def compare(model: Model, plan: ExportPlan, exporter: Exporter, path: Path, tabl
     spread = plan.target["scale"].max(axis=0) if plan.task.kind == REGRESSION else 1.0
     relative = difference / spread
     beyond = int((~(relative <= TOLERANCE)).any(axis=1).sum())  # NaN is beyond as well
-    jumps = any(network.activation == "hardshrink" and len(network.layers) > 1 for network in plan.networks)
+    jumps = any(TABLE[network.activation].jumps_at and len(network.layers) > 1 for network in plan.networks)
     if beyond > (MOST_JUMPS * len(table) if jumps else 0):
         raise UserError(
             f"the export must agree with Shoal's own prediction to {TOLERANCE:g}; it differs by {relative.max():.2g} "

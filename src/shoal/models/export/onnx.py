@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from shoal.activations import TABLE
 from shoal.encoders.scaling import LARGEST_SCALED, SMOOTH_LIMIT
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, SMALLEST_PROBABILITY
@@ -43,33 +43,6 @@ class Graph:
 
     def cast(self, value: str, dtype: int) -> str:
         return self.add("Cast", value, to=dtype)
-
-
-# ---- activations, on float32 ----
-
-
-def activate(graph: Graph, name: str, value: str) -> str:
-    if name == "identity":
-        return value
-    if name == "gelu":
-        half = graph.add("Mul", value, graph.constant(0.5, np.float32))
-        tail = graph.add("Erf", graph.add("Mul", value, graph.constant(math.sqrt(0.5), np.float32)))
-        return graph.add("Mul", half, graph.add("Add", tail, graph.constant(1.0, np.float32)))
-    if name == "mish":
-        return graph.add("Mul", value, graph.add("Tanh", graph.add("Softplus", value)))
-    operator, attributes = SIMPLE[name]
-    return graph.add(operator, value, **attributes)
-
-
-SIMPLE: dict[str, tuple[str, dict[str, Any]]] = {
-    "sigmoid": ("Sigmoid", {}),
-    "tanh": ("Tanh", {}),
-    "relu": ("Relu", {}),
-    "elu": ("Elu", {"alpha": 1.0}),
-    "selu": ("Selu", {}),
-    "leaky_relu": ("LeakyRelu", {"alpha": 0.01}),
-    "hardshrink": ("Shrink", {"lambd": 0.5, "bias": 0.0}),
-}
 
 
 # ---- preprocessing ----
@@ -158,7 +131,7 @@ def _raw(graph: Graph, network: Network, value: str) -> str:
         product = graph.add("MatMul", value, graph.constant(weight, np.float32))
         value = graph.add("Add", product, graph.constant(bias, np.float32))
         if k < len(network.layers) - 1:
-            value = activate(graph, network.activation, value)
+            value = TABLE[network.activation].onnx(graph, value)
     return value
 
 
