@@ -59,6 +59,26 @@ def test_a_callback_may_end_the_search_after_a_rung(iris):
     np.testing.assert_array_equal(again.predict_proba(iris[0]), model.predict_proba(iris[0]))
 
 
+def test_a_callback_may_end_the_search_with_a_truth_value_of_numpy(iris):
+    class GoodEnough(Callback):
+        def rung_ended(self, rung):
+            return np.float64(0.9) > 0.5
+
+    model = ShoalClassifier(recipes=9, seeds=1, cv=3, callbacks=[GoodEnough()]).fit(*iris)
+    assert model.result_.ended == "interrupted"
+
+
+def test_a_class_in_place_of_a_callback_is_refused(iris):
+    with pytest.raises(UserError, match=r"a callback must be an object, such as Recorder\(\); got <class"):
+        ShoalClassifier(recipes=3, callbacks=[Recorder]).fit(*iris)
+
+
+@pytest.mark.parametrize("earlier", [None, ShoalClassifier()])
+def test_what_is_no_result_cannot_be_repeated(iris, earlier):
+    with pytest.raises(UserError, match=r"repeat needs the result of a search, such as model\.result_; got"):
+        ShoalClassifier(recipes=3).repeat(*iris, earlier)
+
+
 @pytest.mark.parametrize(
     ("given", "words"), [(Recorder(), "put it into a list"), (["x"], "at least one of the methods")]
 )

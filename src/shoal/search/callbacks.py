@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from shoal.errors import UserError
 from shoal.search.candidates import Candidate
 
@@ -73,6 +75,8 @@ class Callbacks:
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise UserError(f"callbacks must be a list of callbacks, or None; got {callbacks!r}: put it into a list")
         for callback in given:
+            if isinstance(callback, type):
+                raise UserError(f"a callback must be an object, such as {callback.__name__}(); got {callback!r}")
             if not any(hasattr(callback, event) for event in EVENTS):
                 raise UserError(f"a callback has at least one of the methods {', '.join(EVENTS)}; got {callback!r}")
         self.callbacks = list(given)
@@ -80,7 +84,7 @@ class Callbacks:
     def tell(self, event: str, content: Any) -> bool:
         """Call all who listen; whether one of them wants the search to end."""
         answers = [getattr(callback, event)(content) for callback in self.callbacks if hasattr(callback, event)]
-        return any(answer is True for answer in answers)
+        return any(isinstance(answer, (bool, np.bool_)) and bool(answer) for answer in answers)
 
     def hear(self, event: str) -> bool:
         """Whether anybody listens."""

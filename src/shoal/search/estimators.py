@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from shoal.errors import UserError
+from shoal.errors import UserError, WrongType
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.arguments import seed_of, threads_of
 from shoal.search.callbacks import Callbacks, Progress, Started
@@ -29,6 +29,7 @@ from shoal.tables.labels import plain_name, refuse_extreme, target_array, target
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
+from shoal.validate import shown
 
 
 class _ShoalEstimator(BaseEstimator):
@@ -133,6 +134,8 @@ class _ShoalEstimator(BaseEstimator):
     ) -> Any:
         """Fit by doing an earlier search on the same data again, to the bit, without looking at the clock."""
         earlier = earlier.as_earlier() if isinstance(earlier, SearchResult) else earlier
+        if not isinstance(earlier, Earlier):
+            raise WrongType(f"repeat needs the result of a search, such as model.result_; got {shown(earlier)}")
         options = self._options()
         return self._search(self._data(X, y, sample_weight, groups), options, Clock(), earlier)
 
