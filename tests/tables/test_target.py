@@ -44,3 +44,14 @@ def test_free_text_is_no_target():
     table = Table.of({"x": list(range(40)), "y": [f"remark {k}" for k in range(40)]})
     with pytest.raises(ValueError, match="40 different strings in 40 rows"):
         find_target(table, "y")
+
+
+def test_columns_that_a_user_says_the_kind_of_are_named_or_numbered_as_the_target_is():
+    table = Table(["a", "b", "y"], [np.arange(60.0) % 4, np.arange(60.0) % 5, np.arange(60.0)])
+    assert [column.kind for column in find_target(table, "y", kinds={"1": "category"}).schema.columns] == [
+        "number", "category",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="there is no column 'c': the columns are a, b, y"):
+        find_target(table, "y", kinds={"c": "category"})
+    with pytest.raises(ValueError, match="'y' is the target"):
+        find_target(table, "y", kinds={"-1": "category"})

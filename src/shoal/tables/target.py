@@ -72,7 +72,8 @@ def find_target(
 ) -> LabelledTable:
     """The target, and whether it holds classes or numbers.
 
-    `ambiguous`: names that several columns of the file have. `kinds`: see `Schema.of`; of columns beside the target.
+    `ambiguous`: names that several columns of the file have. `kinds`: see `Schema.of`; of columns beside
+    the target, which are named or numbered as the target is.
     """
     if task is not None:
         one_of("--task", task, TASKS)
@@ -83,6 +84,7 @@ def find_target(
         raise UserError(f"the target {target!r} is the name of {len(places)} columns; give its number: {numbers}")
     name, column = table.names[position], table.columns[position]
     left = _without(table, position, drop)
+    kinds = {table.names[find_column(table, column)]: kind for column, kind in kinds.items()} if kinds else None
     if kinds and name in kinds:
         raise UserError(f"a kind is for a column to learn from; {name!r} is the target: --task says what it is")
     known = ~missing_cells(column)
