@@ -116,6 +116,22 @@ def test_a_strategy_of_the_users_own_is_as_good_as_a_name(iris):
     assert clone(model).strategy is not mine
 
 
+@pytest.mark.parametrize(
+    ("proposal", "words"),
+    [
+        (Member(hidden=2), r"must propose .*Recipe\(member"),
+        (Recipe(Member(hidden=2), "round"), "one of plain.*'round'"),
+    ],
+)
+def test_what_a_strategy_must_not_propose_is_refused_in_a_sentence(iris, proposal, words):
+    class Wrong(Strategy):
+        def propose(self, count, known):
+            return [proposal]
+
+    with pytest.raises(UserError, match=words):
+        ShoalClassifier(strategy=Wrong(), recipes=2, cv=2).fit(*iris)
+
+
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_of_the_table_proposes_no_more_than_it_is_asked_for(name):
     space = {"hidden": [4, 8, 16], "learning_rate": [1e-3, 1e-2]}

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.metrics.metric import Metric
 from shoal.search.callbacks import Callbacks, Progress, RungEnded
 from shoal.search.candidates import Candidate, Pool
@@ -67,6 +68,7 @@ class Search:
             return
         with self._early_end():
             for recipes in self._proposals(strategy):
+                self._check_proposal(recipes)
                 known = self.clock.budget is None or self.costs.rate > 0
                 rungs = strategy.rungs if known else (*ONE_EPOCH, *strategy.rungs)
                 tried = yield from self._round(recipes, rungs, SEARCHING, must=not known)
@@ -124,6 +126,15 @@ class Search:
     def _proposals(self, strategy: Strategy) -> Iterator[list[Recipe]]:
         """The recipes of each round."""
         return self._by_count(strategy) if self.clock.budget is None else self._by_time(strategy)
+
+    def _check_proposal(self, recipes: Sequence[Recipe]) -> None:
+        """Strategies may be the user's own."""
+        for recipe in recipes:
+            if not isinstance(recipe, Recipe):
+                raise UserError(f"a strategy must propose shoal.search.space.Recipe(member, encoding); got {recipe!r}")
+            if recipe.encoding not in self.problem.inputs:
+                names = ", ".join(self.problem.inputs)
+                raise UserError(f"a recipe's encoding must be one of {names} for this table; got {recipe.encoding!r}")
 
     def _by_count(self, strategy: Strategy) -> Iterator[list[Recipe]]:
         """So many recipes as were asked for; all that there are, where the strategy tries everything."""
