@@ -183,11 +183,16 @@ def _honest(
     """The honest score of a pick: of an ensemble, or of the `best` candidate alone; `share` of the time for it."""
     rows = search.sample_rows[_sampled_places(search, ending.effort)]
     gain = averaging_gain(pick.folds, evidence.metric, pick.temperature, search.limits.seed)
-    timed = ending.bootstraps is None
+    clock, timed = search.clock, ending.bootstraps is None
+    deadline = clock.now() + share * ending.seconds
+
+    def enough() -> bool:
+        return ending.hurry() or (timed and clock.now() >= deadline)
+
     return correct(
         evidence, pick.prediction[rows], ensemble=best is None, raw=None if best is None else best.score,
-        seconds=share * ending.seconds if timed else np.inf, bootstraps=ending.bootstraps or BOOTSTRAPS,
-        temperature=pick.temperature, gain=gain, seed=search.limits.seed, hurry=ending.hurry,
+        bootstraps=ending.bootstraps or BOOTSTRAPS, temperature=pick.temperature, gain=gain, seed=search.limits.seed,
+        enough=enough,
     )  # fmt: skip
 
 
@@ -222,8 +227,8 @@ def _parameter_counts(search: Search) -> dict[int, int]:
     for encoding, matrix in search.problem.inputs.items():
         mine = [candidate for candidate in search.candidates if candidate.recipe.encoding == encoding]
         if mine:
-            layout = Layout([u.recipe.member for u in mine], matrix.shape[1], search.problem.task.n_outputs)
-            counts |= dict(zip([u.number for u in mine], layout.counts.tolist(), strict=True))
+            layout = Layout([one.recipe.member for one in mine], matrix.shape[1], search.problem.task.n_outputs)
+            counts |= dict(zip([one.number for one in mine], layout.counts.tolist(), strict=True))
     return counts
 
 

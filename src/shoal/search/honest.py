@@ -11,7 +11,6 @@ that is delivered.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
@@ -91,53 +90,70 @@ def correct(
     ensemble: bool = False,
     seed: int = 0,
     bootstraps: int = BOOTSTRAPS,
-    seconds: float = np.inf,
     raw: float | None = None,
     gain: float = 0.0,
     temperature: float = 1.0,
-    hurry: Callable[[], bool] = lambda: False,
+    enough: Callable[[], bool] = lambda: False,
 ) -> HonestScore:
     """Score of the final model, corrected for how it was picked; `final` are its out-of-fold predictions.
 
     With `ensemble` the picking is the weighing of an ensemble, without it is taking the best candidate by
     score. `gain` is what averaging over folds adds to it; `temperature` is that of the final model.
-    After `seconds`, or once `hurry()` is true, no more samples are drawn than must be.
+    Once `enough()` is true, no more samples are drawn than must be.
     """
-    pick = _EnsemblePick(evidence) if ensemble else _BestPick(evidence)
-    generator = np.random.default_rng(seed)
     task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
+    pick = _EnsemblePick(evidence) if ensemble else _BestPick(evidence)
     rows = metric.rows(task, final, y, weight)
     whole = float(metric.score(task, final, y, weight))
-    outside: list[float] = []
-    wobble: list[float] = []
-    deadline = time.monotonic() + seconds
-    for _ in range(10 * bootstraps):  # a draw that leaves no row out does not count
-        if len(outside) >= bootstraps or (
-            len(outside) >= FEWEST_BOOTSTRAPS and (time.monotonic() >= deadline or hurry())
-        ):
-            break
-        counts = evidence.counts(generator)
-        out = np.flatnonzero((counts == 0) & (weight > 0))
-        inside = counts * weight
-        if not len(out) or not inside.any():
-            continue
-        picked = task.temper(pick(counts)[out], temperature)
-        outside.append(float(metric.score(task, picked, y[out], weight[out])))
-        wobble.append(float(rows @ inside / inside.sum()))
+    outside, inside = _bootstrap(evidence, pick, rows, seed, bootstraps, temperature, enough)
+    shown = whole if raw is None else raw
     if not outside:  # one row, or one group: nothing can be left out
-        return HonestScore(metric.name, whole if raw is None else raw, whole, metric.least, metric.most, CONFIDENCE, 0)
+        return HonestScore(metric.name, shown, whole, metric.least, metric.most, CONFIDENCE, 0)
     # A bootstrap sample may pick a candidate that the search had dropped, or the clock cut off; what is delivered
     # is never better than it measures.
     before = min(float(np.mean(outside)), whole)
     corrected = float(np.clip(before + gain, metric.least, metric.most))
+    low, high = _interval(evidence, corrected, np.array(inside), gain)
+    return HonestScore(metric.name, shown, corrected, low, high, CONFIDENCE, len(outside), corrected - before)
+
+
+def _bootstrap(
+    evidence: Evidence, pick: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, seed: int, bootstraps: int,
+    temperature: float, enough: Callable[[], bool],
+) -> tuple[list[float], list[float]]:  # fmt: skip
+    """For each sample: the score of what it picks on the rows left out of it, and of the final model inside of it.
+
+    `rows` are the scores of the final model row by row.
+    """
+    generator = np.random.default_rng(seed)
+    weight = evidence.weight
+    outside: list[float] = []
+    inside: list[float] = []
+    for _ in range(10 * bootstraps):  # a draw that leaves no row out does not count
+        if len(outside) >= bootstraps or (len(outside) >= FEWEST_BOOTSTRAPS and enough()):
+            break
+        counts = evidence.counts(generator)
+        out = np.flatnonzero((counts == 0) & (weight > 0))
+        drawn = counts * weight
+        if not len(out) or not drawn.any():
+            continue
+        picked = evidence.task.temper(pick(counts)[out], temperature)
+        outside.append(float(evidence.metric.score(evidence.task, picked, evidence.y[out], weight[out])))
+        inside.append(float(rows @ drawn / drawn.sum()))
+    return outside, inside
+
+
+def _interval(evidence: Evidence, corrected: float, inside: np.ndarray, gain: float) -> tuple[float, float]:
+    """Where the score on new rows will be, by how much the scores of bootstrap samples differ."""
+    metric = evidence.metric
     # Which rows there were to score on, and how well the gain is known. That other rows would have led to another
     # choice adds next to nothing to the error: the choices are about equally good.
-    spread = np.array(wobble) - np.mean(wobble)
+    spread = inside - np.mean(inside)
     spread = spread * np.sqrt(1 + (GAIN_ERROR * gain / max(float(spread.std()), 1e-12)) ** 2)
     tail = (1 - CONFIDENCE) / 2
     low, high = corrected + np.quantile(spread, [tail, 1 - tail])
     if metric.name == "accuracy":  # a hundred right answers do not prove that there are no wrong ones
-        least, most = wilson(corrected, int((weight > 0).sum()))
+        least, most = wilson(corrected, int((evidence.weight > 0).sum()))
         low, high = min(low, least), max(high, most)
     # Networks of one fold err together, and folds share training rows: out-of-fold errors are not independent, and
     # vary more than independent ones would (Bates, Hastie and Tibshirani, 2024). By how much was measured
@@ -145,9 +161,7 @@ def correct(
     if np.isfinite([low, high]).all():
         low, high = corrected + WIDER * (low - corrected), corrected + WIDER * (high - corrected)
     low, high = np.clip([low, high], metric.least, metric.most).tolist()
-    return HonestScore(
-        metric.name, whole if raw is None else raw, corrected, low, high, CONFIDENCE, len(outside), corrected - before
-    )
+    return low, high
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
