@@ -127,7 +127,7 @@ class Trained:
         return self.prepared.target
 
     @property
-    def _reading(self) -> Reading:
+    def reading_(self) -> Reading:
         return self.prepared.reading
 
 

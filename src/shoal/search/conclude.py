@@ -115,7 +115,7 @@ def _choose(problem: Problem, candidates: Sequence[Candidate], effort: Effort) -
     few = candidates[: effort.candidates or ENSEMBLE_CANDIDATES]
     weight = problem.loss_weight
     scored = spread(np.flatnonzero(weight > 0), effort.ensemble_rows)
-    loss_inputs = np.array([problem.task.loss_inputs(_prediction(u)[scored], problem.y[scored]) for u in few])
+    loss_inputs = np.array([problem.task.loss_inputs(_prediction(one)[scored], problem.y[scored]) for one in few])
     shares = weigh(problem.task, loss_inputs, problem.y[scored], weight[scored], problem.loss_scale)
     taken = np.flatnonzero(shares).tolist()
     return [few[k] for k in taken], shares[taken]
@@ -147,7 +147,7 @@ def _fold_predictions(
     for k in range(len(problem.folds)):
         inputs = {
             encoding: problem.inputs[encoding][rows + k * problem.n]
-            for encoding in {u.recipe.encoding for u in candidates}
+            for encoding in {one.recipe.encoding for one in candidates}
         }
         for candidate, share in zip(candidates, shares, strict=True):
             assert candidate.pool is not None

@@ -8,7 +8,7 @@ import pytest
 import shoal
 from shoal.metrics.metric import METRICS
 from shoal.search.honest import HonestScore
-from shoal.search.summary import honest_words
+from shoal.search.report_data import honest_words
 from shoal.tables.table import Table
 
 
@@ -22,7 +22,7 @@ def test_report_data_are_complete_and_agree_with_the_estimator(task):
     from sklearn.datasets import load_iris
 
     from shoal.report import search_page
-    from shoal.search.summary import Context, chance, report_data
+    from shoal.search.report_data import Context, chance, report_data
 
     found = load_iris()
     X = Table.of(found.data, [f"x{k}" for k in range(4)])
