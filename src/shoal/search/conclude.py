@@ -17,7 +17,7 @@ from shoal.search.ensemble import weigh
 from shoal.search.final_model import make_model
 from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, Evidence, HonestScore, correct
 from shoal.search.leaderboard import make_leaderboard
-from shoal.search.loop import Search
+from shoal.search.loop import INTERRUPTED, Search
 from shoal.search.problem import Problem
 from shoal.search.result import Outcome
 from shoal.search.timing import Effort
@@ -238,7 +238,7 @@ def _prediction(candidate: Candidate) -> np.ndarray:
 
 
 def _nothing(search: Search) -> UserError:
-    if search.ended == "interrupted":
+    if search.ended == INTERRUPTED:
         return NothingTrained(
             "the search was interrupted before any network had been trained for an epoch; give it more time"
         )
