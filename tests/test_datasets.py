@@ -1,4 +1,4 @@
-"""Data sets are found where they are, read correctly, and refused with a reason when they are broken."""
+"""Data sets are found in every documented place, read correctly, and refused with a reason if they are broken."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shoal import datasets
 
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No data set anywhere but in the folder given back, and no network."""
+    """An empty folder that is the only place for data sets, without network access."""
 
     def refuse(*_: object, **__: object) -> None:
         raise urllib.error.URLError("no network in tests")
@@ -31,7 +31,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("kind", ["mnist", "fashion-mnist"])
-def test_what_is_written_is_read(alone: Path, kind: str, zipped: bool) -> None:
+def test_a_written_data_set_is_read_back(alone: Path, kind: str, zipped: bool) -> None:
     expected = write_mnist(alone / "data" / kind, zipped=zipped)
     for found, wanted in zip(datasets.load_mnist(kind), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
@@ -45,7 +45,7 @@ def test_the_layout_of_torchvision_is_known(alone: Path) -> None:
     assert len(datasets.load_mnist().X_test) == 20
 
 
-def test_the_real_data_if_it_is_here() -> None:
+def test_the_real_data_if_present() -> None:
     try:
         images = datasets.load_mnist(download=False)
     except FileNotFoundError as missing:

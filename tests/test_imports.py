@@ -40,7 +40,7 @@ LAYERS = [
     {"activations", "errors", "_native"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-# The package's top level offers `save`, `load` and the estimators of `search`, and loads them when first asked for.
+# The package's top level offers `save`, `load` and the estimators of `search`, and loads them at first use.
 ALLOWED = {("__init__", "search")}
 
 
@@ -54,7 +54,7 @@ MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 @cache
 def imported(path: Path) -> set[str]:
-    """Modules of the package that a file imports, wherever in it; what only a type checker reads is left out."""
+    """Modules of the package that a file imports anywhere, except imports for type checkers only."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     checking = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
     ignored = {id(inner) for block in checking for inner in ast.walk(block)}
@@ -70,7 +70,7 @@ def imported(path: Path) -> set[str]:
 
 
 def _longest(name: str) -> str:
-    """The module in which a name stands: the longest beginning that is one."""
+    """The module of a dotted name: its longest prefix that is a module."""
     parts = name.split(".")[1:]
     for count in range(len(parts), 0, -1):
         if ".".join(parts[:count]) in MODULES or parts[:count] == ["_native"]:

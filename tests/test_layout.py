@@ -1,4 +1,4 @@
-"""The layout: where numbers live, and how many there are."""
+"""The layout: offsets and counts of parameters."""
 
 from itertools import pairwise
 

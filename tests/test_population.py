@@ -1,4 +1,4 @@
-"""Populations as users meet them: bad input, odd arrays, stopping, memory, what comes out."""
+"""`Population`: bad input, kinds of arrays, stopping, memory, results."""
 
 import signal
 import subprocess
@@ -86,7 +86,7 @@ def bad_X(row, column, value):
         ({"seed": -1}, ValueError, "seed must be a whole number from 0"),
         ({"seed": 1.5}, ValueError, "seed must be a whole number"),
         ({"device": "gpu"}, ValueError, "device must be one of cpu, cuda, mps; got 'gpu'"),
-        ({"device": "mps"}, ValueError, "device 'mps' was asked for, but PyTorch finds none here"),
+        ({"device": "mps"}, ValueError, "PyTorch finds no device 'mps' here"),
         ({"X": scipy.sparse.csr_matrix(X)}, TypeError, r"sparse matrix; give X\.toarray"),
         ({"X": pd.DataFrame(X).astype("Float32").mask(X[3, 2] == X)}, ValueError, r"column 2 \('2'\) is nan in row 3"),
         ({"X": [*X.astype(object).tolist()[:-1], ["a"] * 5]}, TypeError, "X must hold numbers"),
@@ -257,7 +257,7 @@ def test_history_has_a_row_per_member_and_nan_where_nothing_happened():
     assert population.fit(X, Y, epochs=1).loss.shape == (2, 5)
 
 
-def test_repr_tells_what_a_population_is():
+def test_repr_describes_the_population():
     text = repr(trained())
     assert text == (
         "Population(2 members, 5 features, 2 outputs, cross_entropy, 46 parameters, 3 epochs done: 2 active)"
@@ -268,7 +268,7 @@ def test_repr_tells_what_a_population_is():
 # ---- rungs ----
 
 
-def test_the_generator_yields_after_each_rung_and_stopped_members_stay_put():
+def test_the_generator_yields_after_every_step_and_stopped_members_do_not_change():
     population = Population(shoal.grid(hidden=[2, 3, 4]), 5, 2)
     seen = []
     for history in population.iter_fit(X, Y, epochs=6, every=2):
@@ -291,7 +291,7 @@ def test_a_generator_left_early_leaves_a_usable_population():
     assert weights_equal(population, other)
 
 
-def test_select_goes_on_exactly_where_members_stood():
+def test_selected_members_train_on_exactly_as_in_the_old_population():
     members = shoal.grid(hidden=[2, 5, ()], optimizer=["adam", "sgd"], momentum=0.9)
     whole = Population(members, 5, 2)
     whole.fit(X, Y, epochs=2)
@@ -373,7 +373,7 @@ def test_fit_works_outside_the_main_thread():
 # ---- memory ----
 
 
-def test_predictions_over_the_limit_are_refused_with_a_way_out():
+def test_predictions_over_the_limit_are_refused_with_a_remedy():
     population = Population([Member(hidden=4)], 5, 2, memory_limit=4000)
     assert population.predict(X).shape == (1, 60, 2)
     with pytest.raises(MemoryError, match=r"take 4\.8 kB, but the memory limit is 4\.0 kB; name fewer members or rows"):
@@ -387,7 +387,7 @@ def test_a_fit_of_very_many_epochs_needs_no_log_of_that_length():
     assert history.n_epochs == population.epochs.max() < 10_000
 
 
-def test_memory_is_told_beforehand_part_by_part():
+def test_memory_is_estimated_part_by_part():
     population = Population(shoal.grid(hidden=list(range(1, 101)), activation=["relu", "tanh"]), 100, 2)
     memory = population.memory(np.zeros((1000, 100)))
     assert memory.parameters == population.state.parameters.nbytes
@@ -397,7 +397,7 @@ def test_memory_is_told_beforehand_part_by_part():
     assert str(memory).startswith("estimated peak memory ")
 
 
-def test_a_population_over_the_limit_lives_in_a_file_with_the_same_result():
+def test_a_population_over_the_limit_is_kept_in_a_file_with_the_same_result():
     members = shoal.grid(hidden=[3, 4], repeats=4)
     small = Population(members, 5, 2, memory_limit=1000)
     assert small.memory().on_disk

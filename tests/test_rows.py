@@ -1,4 +1,4 @@
-"""Rows: splits, who uses them, and the usual ways of making them."""
+"""Rows: splits, their assignment to members, and functions that make them."""
 
 import numpy as np
 import pytest
@@ -85,7 +85,7 @@ def test_bootstrap_weights_are_draws_with_replacement_and_the_rest_is_out_of_bag
         assert sorted(np.concatenate([split.train, split.valid])) == list(range(50))
 
 
-def test_shards_deal_every_row_to_one_owner():
+def test_shards_put_every_row_into_exactly_one_split():
     parts = rows.shards(11, 3)
     assert sorted(np.concatenate([p.train for p in parts])) == list(range(11))
     assert [len(p.train) for p in parts] == [4, 4, 3]

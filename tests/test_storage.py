@@ -27,7 +27,7 @@ def saved(tmp_path):
     return population, path
 
 
-def test_a_loaded_population_goes_on_bit_for_bit(saved):
+def test_a_loaded_population_trains_on_to_the_same_bits(saved):
     population, path = saved
     loaded = Population.load(path)
     assert loaded.members == population.members
@@ -57,14 +57,14 @@ def test_truncated_files_are_refused(saved, keep):
         Population.load(path)
 
 
-def test_files_that_are_no_population_are_refused(tmp_path):
+def test_files_that_are_not_populations_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no file"):
         Population.load(tmp_path / "nothing")
     (tmp_path / "junk").write_bytes(np.random.default_rng(0).bytes(5000))
     with pytest.raises(ValueError, match="not a complete safetensors file"):
         Population.load(tmp_path / "junk")
     save_file({"a": np.zeros(3)}, tmp_path / "other")
-    with pytest.raises(ValueError, match="holds no Shoal population"):
+    with pytest.raises(ValueError, match="is not a Shoal population"):
         Population.load(tmp_path / "other")
 
 

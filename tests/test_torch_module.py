@@ -1,4 +1,4 @@
-"""The classes of `shoal.torch` as users meet them: the paper's interface, losses, checkpoints, errors."""
+"""The classes of `shoal.torch`: the paper's interface, losses, checkpoints, errors."""
 
 import copy
 import functools

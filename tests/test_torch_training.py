@@ -273,7 +273,7 @@ def test_every_layer_of_every_network_is_drawn_within_its_own_bounds():
             assert bias.std() > 0
 
 
-def test_reset_parameters_draws_again_only_what_it_is_told_to():
+def test_reset_parameters_draws_only_the_given_networks():
     packed = make(hidden_layers=2)
     before = [flat_parameters(packed, i) for i in packed.unique_model_ids]
 

@@ -14,7 +14,7 @@ def sequential(member: Member, layers: list[tuple[np.ndarray, np.ndarray]]) -> n
     """Linear, activation (and dropout, if the member has any) for each hidden layer, then Linear; for evaluation."""
     modules: list[nn.Module] = []
     for k, (weight, bias) in enumerate(layers):
-        # Made on the meta device, so that no random numbers are drawn from the user's generator.
+        # Made on the meta device, so that no numbers are drawn from the user's random generator.
         linear = nn.Linear(weight.shape[0], weight.shape[1], device="meta").to_empty(device="cpu")
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(weight).T)

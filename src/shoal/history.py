@@ -1,4 +1,4 @@
-"""What happened, per member and epoch."""
+"""Training curves per member."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class History:
         return np.asarray(values[np.arange(len(values)), position])
 
     def record(self, which: np.ndarray, start: np.ndarray, **curves: np.ndarray) -> None:
-        """Put rows of a run into place: member which[k] had done start[k] epochs when the run began."""
+        """Add the curves of one run of an engine: member which[k] had done start[k] epochs when the run began."""
         span = next(iter(curves.values())).shape[1]
         needed = int(start.max(initial=0)) + span
         columns = start[:, None] + np.arange(span)
@@ -59,7 +59,7 @@ class History:
             old[which[:, None], columns] = curves[name]
 
     def trim(self, n_epochs: int) -> None:
-        """Forget columns after `n_epochs`: a run that was stopped reserved more than it used."""
+        """Drop the epochs after `n_epochs`: a stopped run has reserved more than it used."""
         for name in CURVES:
             setattr(self, name, getattr(self, name)[:, :n_epochs])
 

@@ -1,4 +1,4 @@
-"""Where each member's numbers live in one flat buffer. A pure function of the members and the data's shape."""
+"""The position of each member's parameters in one flat buffer: a pure function of the members and the data's shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.errors import UserError
 from shoal.members import Member
 
 ALIGNMENT = 16  # floats: every member starts on a 64-byte boundary, so that copies into the kernel are aligned
-LARGEST_BUFFER = 1 << 46  # floats; beyond this, sizes are nonsense and int64 products could overflow
+LARGEST_BUFFER = 1 << 46  # floats; larger layouts are refused, also because int64 products could overflow
 
 
 class Layout:
@@ -52,7 +52,7 @@ class Layout:
             return np.zeros(0, dtype=np.int64)
         products = np.zeros(len(self.dims), dtype=np.int64)
         products[1:] = (self.dims[:-1] + 1) * self.dims[1:]
-        products[self.dims_start] = 0  # the pair of one member's outputs and the next one's inputs is no layer
+        products[self.dims_start] = 0  # outputs of one member, inputs of the next: no layer
         return np.add.reduceat(products, self.dims_start)
 
     def __len__(self) -> int:

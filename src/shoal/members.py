@@ -1,4 +1,4 @@
-"""The recipe of one network, and ways to write down many of them at once."""
+"""`Member`, the recipe of one network, and `grid` and `sample`, which make many of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
 INITS = ("torch", "glorot")
 
-LARGEST_WIDTH = 1 << 20  # a layer wider than this is a typing error, and its square would not fit in memory anyway
+LARGEST_WIDTH = 1 << 20  # a wider layer is a typing error: a square matrix of that width would not fit in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Member:
     >>> Member(hidden=(), optimizer="sgd", learning_rate=0.1)
     Member(linear, sgd lr=0.1)
 
-    The first ten fields are the ones most people set. What is not obvious:
+    Most users need only the first ten fields. Notes on some:
 
     momentum         of sgd; the other optimisers do not use it
     schedule         "constant", or "cosine": the learning rate falls along half a cosine to zero
@@ -41,8 +41,8 @@ class Member:
     clip             largest norm of the whole gradient; 0 leaves it alone
     label_smoothing  share of the target spread evenly over all classes (cross-entropy only)
     features         the columns this network sees; None means all of them
-    epochs           stop after so many epochs in all, over every `fit`; also the length of the schedule
-    patience         stop after so many epochs without a better validation loss, and keep the best weights; 0: never
+    epochs           stop after this many epochs in total, over all calls of `fit`; also the length of the schedule
+    patience         stop after this many epochs without a better validation loss and keep the best weights; 0: never
     """
 
     hidden: tuple[int, ...] = (64,)
@@ -115,7 +115,7 @@ class Member:
 
     @staticmethod
     def from_dict(fields: dict[str, Any]) -> Member:
-        """A member from `as_dict`, also after a way through JSON, which has lists where members have tuples."""
+        """The member from `as_dict`, also after a round trip through JSON, which turns tuples into lists."""
         plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
         return Member(**plain)
 
@@ -125,10 +125,10 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Member))
 
 
 def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
-    """Every combination of the values given. A list, tuple, set, range, array or Series holds alternatives.
+    """Every combination of the given values. A list, tuple, set, range, array or Series holds alternatives.
 
-    Only for `hidden` and `features` a tuple is one value: (32, 32) is a network of two layers. The last keyword
-    varies fastest; with `repeats`, each recipe comes with so many consecutive seeds.
+    For `hidden` and `features` only, a tuple is one value: (32, 32) is a network of two layers. The last keyword
+    varies fastest; with `repeats`, each recipe is repeated with that many consecutive seeds.
 
     >>> len(grid(hidden=[8, 16, (32, 32)], activation=["relu", "tanh"], repeats=10))
     60
@@ -149,8 +149,8 @@ def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
 def sample(count: int, *, seed: int = 0, **space: Any) -> list[Member]:
     """Draw recipes at random. Each value of the space holds alternatives, as in `grid`, or is a scipy distribution.
 
-    Every member gets a seed of its own, drawn from `seed`. Integers are wanted for some fields: a float drawn for
-    one of them is rounded, so that `scipy.stats.loguniform(16, 256)` works for `batch_size` or `hidden`.
+    Every member gets its own seed, drawn from `seed`. A float drawn for a field of integers is rounded, so that
+    `scipy.stats.loguniform(16, 256)` works for `batch_size` or `hidden`.
 
     >>> len(sample(5, seed=1, hidden=[8, 16], learning_rate=0.01))
     5
@@ -167,7 +167,7 @@ def sample(count: int, *, seed: int = 0, **space: Any) -> list[Member]:
 
 
 def _with_seed(recipe: Member, seed: int) -> Member:
-    """A copy with another seed. Its values have been checked already; ten thousand checks would take a while."""
+    """A copy with another seed, without checking the other values again, which would be slow for many members."""
     copy = object.__new__(Member)
     for name in FIELDS:
         object.__setattr__(copy, name, getattr(recipe, name))
@@ -185,7 +185,7 @@ def draw_value(name: str, value: Any, generator: np.random.Generator) -> Any:
 
 
 def alternatives(name: str, value: Any) -> list[Any]:
-    """The values to choose from, as a list; a single one stands for itself.
+    """The alternatives as a list; a single value becomes a list of one.
 
     >>> alternatives("dropout", (0.0, 0.5)), alternatives("hidden", (8, 8)), alternatives("init", {"torch", "glorot"})
     ([0.0, 0.5], [(8, 8)], ['glorot', 'torch'])
@@ -204,7 +204,7 @@ def alternatives(name: str, value: Any) -> list[Any]:
 
 
 def _set_order(option: Any) -> tuple[int, Any]:
-    """Sets are ordered anew in every process. Here: numbers by size, words by letters, all else by its text."""
+    """A sort key for sets, whose order differs between processes: numbers, then strings, then others by their repr."""
     if isinstance(option, Real):
         return 0, option
     return (1, option) if isinstance(option, str) else (2, repr(option))

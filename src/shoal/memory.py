@@ -1,4 +1,4 @@
-"""How much memory training takes, told beforehand; and what to do when it does not fit."""
+"""An estimate of the memory that training takes, and buffers in a temporary file where it does not fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.machine import size_text
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of each part. `on_disk`: parameters and optimiser state live in a temporary file, paged in as needed."""
+    """Bytes of each part. `on_disk`: parameters and optimiser state are in a temporary file, paged in as needed."""
 
     parameters: int
     slots: int
@@ -40,7 +40,7 @@ class Memory:
 
 
 def new_state(program: Program, limit: int) -> State:
-    """Zeroed buffers: in memory if they fit into the limit, else in a temporary file that vanishes with them."""
+    """Zeroed buffers: in memory if they fit into the limit, else in a temporary file that is deleted with them."""
     state_bytes = 4 * (program.layout.total + program.n_slot_floats)
     if state_bytes <= limit:
         return empty_state(program)

@@ -1,4 +1,4 @@
-"""Members, layout and parameters as one thing that fits, predicts and gives its members back."""
+"""`Population`: many members with their parameters, which are trained together, predict, and can be extracted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import torch
 
 
-LARGEST_LOG = 64 << 20  # bytes that one run of an engine may write down
+LARGEST_LOG = 64 << 20  # bytes of the log of one run of an engine
 
 
 class Evaluation(NamedTuple):
@@ -59,9 +59,9 @@ class Population:
     >>> [W.shape for W, b in population.weights(0)]
     [(2, 4), (4, 3)]
 
-    A population is drawn when it is made: `init="torch"` gives each member the very numbers that
-    `torch.manual_seed(seed)` and `nn.Linear` would. `memory_limit` (bytes) is what training may take; parameters
-    beyond it live in a temporary file, with the same results.
+    Weights are drawn when the population is made: `init="torch"` gives each member exactly the numbers that
+    `torch.manual_seed(seed)` and `nn.Linear` give. `memory_limit` (bytes) limits the memory of training; parameters
+    beyond it are kept in a temporary file, with the same results.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Population:
         class_weight: np.ndarray,
         memory_limit: int | None,
     ) -> Population:
-        """A population whose weights are all zero, for someone who fills in its state: no weights are drawn."""
+        """A population with zero weights; the caller fills in its state."""
         population = cls.__new__(cls)
         weight = class_weight if len(class_weight) else None
         population._prepare(members, n_features, n_outputs, loss, weight, memory_limit)
@@ -114,7 +114,7 @@ class Population:
         self.state: State = new_state(self.program, self.memory_limit)
         self.history = History.empty(len(members))
 
-    # ---- what it is ----
+    # ---- properties ----
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -139,7 +139,7 @@ class Population:
 
     @property
     def status(self) -> list[str]:
-        """Of each member: active, finished (its own `epochs` reached), stopped early, or diverged."""
+        """The status of each member: active, finished (its own `epochs` reached), stopped early, or diverged."""
         return [STATUS_NAMES[code] for code in self.state.status]
 
     def __len__(self) -> int:
@@ -156,7 +156,7 @@ class Population:
         )
 
     def memory(self, X: Any = None, engine: str = "auto", threads: int | None = None, device: str = "cpu") -> Memory:
-        """Peak memory of a fit, estimated beforehand. Without X, of the population alone."""
+        """Estimated peak memory of a fit; without X, of the population alone."""
         if X is None:
             return Memory.of(self.program, self.state, np.empty((0, self.n_features), np.float32), 0, self.memory_limit)
         features = check_features(X, self.n_features)
@@ -186,20 +186,20 @@ class Population:
         progress: bool = False,
         stop_when: Callable[[], bool] | None = None,
     ) -> History:
-        """Train every active member for `epochs` more epochs (10 unless told), from its present weights and moments.
+        """Train every active member for `epochs` more epochs (10 by default), from its present weights and moments.
 
         shuffle   True: a new order of rows each epoch, the same for all members that share their rows, like one data
-                  loader for all; "each": an order of its own for each member, from its seed; False: rows in order
+                  loader for all; "each": each member has its own order, from its seed; False: rows in order
         rows      which rows each member trains on and is scored on; None: all on all rows; 0.2: a fifth is held out
-        until     instead of `epochs`: train each member until it has done so many in all; one number, or one per member
+        until     instead of `epochs`: total epochs to which to train each member; one number, or one per member
         seed      of the order of rows
         device    "cpu", "cuda" or "mps"
         progress  print the plan and show a progress bar
-        stop_when asked several times a second; once it says True, training ends like after Ctrl-C, without the error
+        stop_when called several times a second; once it returns True, training ends as after Ctrl-C, without the error
 
-        After Ctrl-C every member stands at the end of an epoch; `fit(..., until=n)` goes on from there.
+        After Ctrl-C every member is at the end of an epoch; `fit(..., until=n)` resumes there.
         """
-        # As many epochs at a time as a log of moderate size holds: an engine keeps members in cache while it runs.
+        # Few runs of many epochs are fastest, as an engine keeps members in cache; LARGEST_LOG limits them.
         every = max(1, LARGEST_LOG // (24 * len(self)))
         for _ in self.iter_fit(
             X, y, epochs, every=every, engine=engine, threads=threads, shuffle=shuffle, rows=rows, until=until,
@@ -225,11 +225,11 @@ class Population:
         progress: bool = False,
         stop_when: Callable[[], bool] | None = None,
     ) -> Iterator[History]:
-        """`fit` as a generator: yields the history after every `every` epochs, so that anyone can watch or stop it.
+        """`fit` as a generator: yields the history after every `every` epochs, to watch or stop training.
 
-        Members may be stopped with `stop` between two steps; stopped members cost nothing from then on.
+        Members may be stopped with `stop` between two steps; stopped members take no more time.
         """
-        # Everything is checked here and now; only the work waits for the first `next`.
+        # Arguments are checked at once; training starts at the first `next`.
         data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
         targets = self._targets(epochs, until)
         plan = self._assign(as_rows(rows, len(self), len(data.X)), shuffle, seed, targets)
@@ -252,7 +252,7 @@ class Population:
             workspace = chosen.workspace(self.program, data, plan, resources)
             print(Memory.of(self.program, self.state, data.X, workspace, self.memory_limit))
         with Reporter(progress, self._remaining(targets)) as reporter:
-            stopped = _Latch(stop_when)
+            stopped = _StopFlag(stop_when)
             while self._remaining(targets) and not stopped():
                 until = np.minimum(targets, self.state.epochs + every)
                 self._run(chosen, data, plan, until, resources, lambda done: reporter.update(done) or stopped())
@@ -268,7 +268,7 @@ class Population:
         resources: Resources,
         watch: Callable[[int], bool],
     ) -> None:
-        """One call of an engine, and its place in the history."""
+        """Run an engine once and record the result in the history."""
         which = np.flatnonzero((self.state.status == ACTIVE) & (self.state.epochs < until))
         start = self.state.epochs[which].copy()
         log = Log.empty(len(which), int((until[which] - start).max(initial=0)))
@@ -287,12 +287,12 @@ class Population:
             raise KeyboardInterrupt
 
     def stop(self, members: Sequence[int] | np.ndarray) -> None:
-        """Train these members no further. They keep their weights and cost nothing from now on."""
+        """Stop training these members. They keep their weights and take no more time."""
         chosen = self._indices(members)
         self.state.status[chosen[self.state.status[chosen] == ACTIVE]] = STOPPED
 
     def select(self, members: Sequence[int] | np.ndarray) -> Population:
-        """A new population of some of the members, which goes on exactly where they stand."""
+        """A new population of some of the members, with their weights, moments and counters."""
         chosen = self._indices(members)
         if not len(chosen):
             raise UserError("select at least one member; got none")
@@ -316,7 +316,7 @@ class Population:
         device: str = "cpu",
         out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Raw outputs, shape (n_members, n_rows, n_outputs). With `out` they are written there, e.g. to a memmap."""
+        """Raw outputs, shape (n_members, n_rows, n_outputs); written to `out` if given, e.g. a memmap."""
         features = check_features(X, self.n_features)
         chosen = self._indices(members)
         shape = (len(chosen), len(features), self.n_outputs)
@@ -335,7 +335,7 @@ class Population:
         threads: int | None = None,
         device: str = "cpu",
     ) -> Evaluation:
-        """Loss and score of each member on these rows, without ever holding all predictions in memory."""
+        """Loss and score of each member on these rows, without holding all predictions in memory."""
         data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
         chosen = self._indices(members)
         resources = Resources(thread_count(threads), device, self.memory_limit)
@@ -364,15 +364,15 @@ class Population:
         return sequential(self.members[index], self.weights(index))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Everything, optimiser state and history included, in one safetensors file. No code is stored."""
+        """Save everything, including optimiser state and history, in one safetensors file. No code is stored."""
         storage.save_population(self, path)
 
     @staticmethod
     def load(path: str | os.PathLike[str], memory_limit: int | None = None) -> Population:
-        """A population from `save`, which goes on exactly where it stood."""
+        """A population from `save`, which can be trained further as if it had never been saved."""
         return storage.load_population(path, Population._blank, memory_limit)
 
-    # ---- inside ----
+    # ---- internal ----
 
     def _indices(self, members: Sequence[int] | np.ndarray | None) -> np.ndarray:
         if members is None:
@@ -394,7 +394,7 @@ class Population:
         if epochs is not None and until is not None:
             raise UserError(f"give `epochs` or `until`, not both; got {epochs=}, {until=}")
         number = np.asarray((10 if epochs is None else epochs) if until is None else until)
-        least = 1 if number.ndim == 0 else 0  # one per member: zero leaves a member as it is
+        least = 1 if number.ndim == 0 else 0  # with one number per member, zero leaves a member unchanged
         if number.dtype.kind not in "iu" or np.any(number < least) or np.any(number >= 1 << 30):
             raise UserError(
                 f"epochs must be a whole number of at least {least}; got {epochs if until is None else until!r}"
@@ -412,14 +412,14 @@ class Population:
             raise UserError(f"shuffle must be True, False or 'each'; got {shuffle!r}")
         records = self.program.records
         scored = np.array([len(split.valid) > 0 for split in rows.splits])
-        impatient = np.flatnonzero((records["patience"] > 0) & ~scored[rows.member])
-        if len(impatient):
+        unscored = np.flatnonzero((records["patience"] > 0) & ~scored[rows.member])
+        if len(unscored):
             raise UserError(
-                f"member {impatient[0]} has patience={records['patience'][impatient[0]]} but no validation rows; "
+                f"member {unscored[0]} has patience={records['patience'][unscored[0]]} but no validation rows; "
                 "give rows=, e.g. shoal.rows.holdout(len(X)), or set patience=0"
             )
         order = np.full(len(self), whole("seed", seed, 0, (1 << 64) - 1), dtype=np.uint64)
-        if shuffle == "each":  # multiplied apart, so that neighbouring seeds give unrelated orders
+        if shuffle == "each":  # multiplied, so that consecutive seeds give unrelated orders
             order = order + (records["seed"] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         horizon = np.where(records["epochs"] >= 0, records["epochs"], targets)
         return flatten_rows(rows, bool(shuffle), order, horizon)
@@ -430,17 +430,17 @@ class Population:
         return int(left[self.state.status == ACTIVE].sum())
 
 
-class _Latch:
-    """Asks a question until it was answered with yes, then never again."""
+class _StopFlag:
+    """Calls a condition until it is true once, then stays true."""
 
-    def __init__(self, question: Callable[[], bool] | None) -> None:
-        self.question = question
-        self.answer = False
+    def __init__(self, condition: Callable[[], bool] | None) -> None:
+        self.condition = condition
+        self.stopped = False
 
     def __call__(self) -> bool:
-        if not self.answer and self.question is not None:
-            self.answer = bool(self.question())
-        return self.answer
+        if not self.stopped and self.condition is not None:
+            self.stopped = bool(self.condition())
+        return self.stopped
 
 
 def _check_limit(limit: int | None) -> int:
@@ -448,7 +448,7 @@ def _check_limit(limit: int | None) -> int:
 
 
 def _check_out(out: np.ndarray | None, shape: tuple[int, ...], limit: int) -> np.ndarray:
-    """A place for predictions: the given one if it fits, else a new one if there is memory for it."""
+    """The array for predictions: `out` if it has the right shape and type, else a new one if memory allows."""
     if out is None:
         size = 4 * math.prod(shape)
         if size > limit:

@@ -42,7 +42,7 @@ class Split:
             used = weight > 0
             if not used.any():
                 raise UserError("at least one row weight must be above zero")
-            if not used.all():  # a row of weight zero is a row that is not there
+            if not used.all():  # drop rows of weight zero
                 train, weight = train[used], weight[used]
             if np.all(weight == 1):
                 weight = None
@@ -57,7 +57,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Splits, and which of them each member uses. Splits are shared, so ten thousand members cost ten index lists."""
+    """Splits, and which of them each member uses. Members share splits: ten thousand members need ten index lists."""
 
     splits: tuple[Split, ...]
     member: np.ndarray  # (n_members,), index into splits
@@ -76,7 +76,7 @@ class Rows:
         return f"Rows({len(self.member)} members over {len(self.splits)} splits: {self.splits[0]!r}, ...)"
 
     def select(self, members: np.ndarray) -> Rows:
-        """The rows of some of the members."""
+        """The `Rows` of some of the members."""
         return Rows(self.splits, self.member[members])
 
     def check(self, n_members: int, n_rows: int) -> None:
@@ -93,7 +93,7 @@ class Rows:
 def as_rows(rows: Rows | Split | Sequence[Split] | float | None, n_members: int, n_rows: int) -> Rows:
     """None: every member trains on all rows. One split: all members share it. A list: one split per member.
 
-    A share, such as 0.2: so much is held out, as `holdout` does it.
+    A share, such as 0.2: that share of the rows is held out, as by `holdout`.
     """
     if rows is None:
         rows = Split(np.arange(n_rows))
@@ -125,7 +125,7 @@ def cross(members: Sequence[Member], splits: Sequence[Split]) -> tuple[list[Memb
 
 
 def holdout(n_rows: Any, fraction: float = 0.2, seed: int = 0) -> Split:
-    """A random share of the rows kept for scoring. Here and below, for the number of rows the table itself will do.
+    """A random share of the rows held out for scoring. Here and below, `n_rows` may also be the table itself.
 
     >>> holdout(10, 0.3)
     Split(train=7 rows, valid=3 rows)
@@ -140,7 +140,7 @@ def holdout(n_rows: Any, fraction: float = 0.2, seed: int = 0) -> Split:
 
 
 def kfold(n_rows: Any, folds: int = 5, seed: int = 0) -> list[Split]:
-    """Each row is scored once, by the members that did not train on it."""
+    """K-fold cross-validation: each row is held out in exactly one split."""
     n_rows, folds = _row_count(n_rows), whole("folds", folds)
     if not 2 <= folds <= n_rows:
         raise UserError(f"folds must be from 2 to the number of rows, {n_rows}; got {folds}")
@@ -150,7 +150,7 @@ def kfold(n_rows: Any, folds: int = 5, seed: int = 0) -> list[Split]:
 
 
 def bootstrap(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
-    """Rows drawn with replacement, as weights; the rows never drawn are there for scoring."""
+    """Bootstrap samples: rows drawn with replacement, as weights; the rows not drawn are held out for scoring."""
     n_rows, count = _row_count(n_rows), whole("count", count)
     generator = np.random.default_rng(seed)
     splits = []
@@ -161,7 +161,7 @@ def bootstrap(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
 
 
 def shards(n_rows: Any, count: int, seed: int = 0) -> list[Split]:
-    """The rows dealt out to `count` owners, each row to one of them."""
+    """The rows divided at random into `count` disjoint parts, one per split, with nothing held out."""
     n_rows, count = _row_count(n_rows), whole("count", count)
     if not 1 <= count <= n_rows:
         raise UserError(f"count must be from 1 to the number of rows, {n_rows}; got {count}")
@@ -176,7 +176,7 @@ def from_splitter(splitter: Any, X: Any, y: Any = None, groups: Any = None) -> l
 
 
 def _row_count(given: Any) -> int:
-    """A number of rows, or that of an array, a frame, a list of rows or a dict of columns."""
+    """The number of rows, given as a number or as an array, a frame, a list of rows or a dict of columns."""
     if isinstance(given, Integral) and not isinstance(given, bool):
         return int(given)
     if isinstance(given, Mapping) and given:

@@ -1,4 +1,4 @@
-"""Populations on disk: one safetensors file, with what the members are as JSON in its header. No code, no pickle."""
+"""Populations on disk: one safetensors file with the members as JSON in its header. No code, no pickle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PER_MEMBER = ("steps", "epochs", "best_epoch", "best_loss", "status")
 
 
 def copy_state(source: Program, old: State, chosen: np.ndarray, target: Program, new: State) -> None:
-    """Copy the chosen members' numbers into a state whose member k is chosen[k]."""
+    """Copy parameters, slots and counters of the chosen members into a state whose member k is chosen[k]."""
     for k, i in enumerate(chosen):
         size = int(source.layout.sizes[i])
         begin, end = int(source.records["parameters"][i]), int(target.records["parameters"][k])
@@ -38,7 +38,7 @@ def copy_state(source: Program, old: State, chosen: np.ndarray, target: Program,
 
 
 def save_population(population: Population, path: str | os.PathLike[str]) -> None:
-    """A crash leaves the old file or the new one."""
+    """Write a file; a crash leaves either the old file or the new one."""
     from safetensors.numpy import save_file
 
     state, history = population.state, population.history
@@ -65,7 +65,7 @@ def save_population(population: Population, path: str | os.PathLike[str]) -> Non
 def load_population(
     path: str | os.PathLike[str], make: Callable[..., Population], memory_limit: int | None
 ) -> Population:
-    """Read and check a file from `save_population`; `make` gives a population whose state is to be filled in."""
+    """Read and check a file from `save_population`; `make` returns an empty population to fill in."""
     header, arrays = _read(path)
     try:
         members = [Member.from_dict(recipe) for recipe in header["members"]]
@@ -97,7 +97,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nd
     except (SafetensorError, ValueError, RecursionError) as error:
         raise UserError(f"{os.fspath(path)} is not a complete safetensors file: {error}") from error
     if header.get("format") != FORMAT:
-        raise UserError(f"{os.fspath(path)} holds no Shoal population; save one with Population.save")
+        raise UserError(f"{os.fspath(path)} is not a Shoal population; save one with Population.save")
     if header.get("version") != VERSION:
         raise UserError(f"{os.fspath(path)} has format version {header.get('version')}; this Shoal reads {VERSION}")
     return header, arrays

@@ -2,8 +2,8 @@
 and Bastos-Filho, "Embarrassingly Parallel Independent Training of Multi-Layer Perceptrons with Heterogeneous
 Architectures", AI 2023, 4, 16-27.
 
-`ScatterNetwork` takes any widths, depths and activations, and does the arithmetic. `ParallelMLPs` is the paper's class
-built on it: the same constructor, attributes and methods, so that scripts written for the paper's code run.
+`ScatterNetwork` does the arithmetic for any widths, depths and activations. `ParallelMLPs` is the paper's class built
+on it: the same constructor, attributes and methods, so that scripts written for the paper's code run.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ScatterNetwork(nn.Module):
     """Independent networks of any widths and depths (of 1 or more hidden layers) packed into one.
 
     `hidden[i]` holds the hidden widths of network i and `activations[i]` its activation, a function of single elements.
-    Networks keep the order in which they are given. In memory those that share an activation lie side by side, so that
-    each activation is called once per layer.
+    Networks keep the order in which they are given. In memory, networks with the same activation are contiguous, so
+    that each activation is called once per layer.
 
     >>> network = ScatterNetwork(4, 2, hidden=[(3,), (5, 6)], activations=[nn.Tanh(), nn.ReLU()])
     >>> network(torch.zeros(7, 4)).shape  # [batch, networks, out_features]
@@ -102,7 +102,7 @@ class ScatterNetwork(nn.Module):
         fan_in, fan_out = widths[:, layer - 1], widths[:, layer]
         edges = fan_in * fan_out
         place, own_fan_in = _places(edges), fan_in.repeat_interleave(edges)
-        # As in nn.Linear, weights that lead to the same target are neighbours.
+        # As in nn.Linear, the weights of one target neuron are contiguous.
         self._add_map(f"sources_{layer}", starts[:, layer - 1].repeat_interleave(edges) + place % own_fan_in)
         self._add_map(f"targets_{layer}", starts[:, layer].repeat_interleave(edges) + place // own_fan_in)
         return edges
@@ -163,7 +163,7 @@ class ScatterNetwork(nn.Module):
         return summed if self.bias is None else summed + self.bias
 
     def network_ids(self, layer: int) -> Tensor:
-        """The network to which each neuron of a hidden layer belongs; a network's neurons lie side by side."""
+        """The network of each neuron of a hidden layer; the neurons of a network are contiguous."""
         return self.get_buffer(f"owners_{layer}")
 
     def layers(self, i: int) -> Layers:
@@ -235,7 +235,7 @@ class ScatterNetwork(nn.Module):
 
 
 class MLP(nn.Module):
-    """One network taken out of `ParallelMLPs`. With more than one hidden layer, `hidden_layers` lists them all."""
+    """One network extracted from `ParallelMLPs`. With more than one hidden layer, `hidden_layers` lists them all."""
 
     def __init__(self, hidden_layers: list[nn.Linear], activation: nn.Module, out_layer: nn.Linear, model_id: int):
         super().__init__()
@@ -340,7 +340,7 @@ class ParallelMLPs(ScatterNetwork):
             return self.calculate_loss(loss_func, preds[:, None], target)[:, 0]
         if preds.ndim != 3:
             raise UserError(f"preds must have the shape [batch, models, out_features], got {list(preds.shape)}")
-        # One row per sample and model is a form that every loss understands.
+        # One row per sample and model is a shape that every loss accepts.
         loss = loss_func(preds.flatten(0, 1), _target_rows(loss_func, preds, target))
         if loss.shape[:1] != (preds.shape[0] * preds.shape[1],):
             raise UserError(f"the loss must keep samples and models apart, got {list(loss.shape)}: do not reduce it")
@@ -395,7 +395,7 @@ class ParallelMLPs(ScatterNetwork):
 
 
 class _Function(nn.Module):
-    """A plain function as a module, so that all activations can stand in one nn.ModuleList."""
+    """A plain function as a module, so that all activations fit in one nn.ModuleList."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -420,7 +420,7 @@ def _distinct(activations: Sequence[Activation]) -> tuple[list[nn.Module], list[
 
 
 def _activation_key(activation: Activation) -> Hashable:
-    """Equal for one and the same object, and for modules of torch that hold nothing but what they print."""
+    """A key that is equal for the same object, and for torch modules whose repr shows all their settings."""
     if isinstance(activation, type) or not callable(activation):
         raise WrongType(f"an activation is a module or a function, such as nn.Tanh(), got {activation!r}")
     if isinstance(activation, _MIXING_ACTIVATIONS):

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A model to begin with. Two test processes on two cores would only be in each other's way with more threads."""
+    """The tiny model as initial model. One thread, as two test processes share two cores."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""What `shoal finetune` and `shoal generate` are given: bad input ends in one sentence."""
+"""Arguments of `shoal finetune` and `shoal generate`: bad input gives an error of one sentence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not o
         (["a.csv", "--model", "tiny", "--out", "empty.csv"], "--out must be a new folder"),
     ],
 )
-def test_bad_input_ends_in_one_sentence(tmp_path, call, arguments, words):
+def test_bad_input_gives_an_error_of_one_sentence(tmp_path, call, arguments, words):
     write(tmp_path / "a.csv", ("q", "answer"), ("one", "1"), ("two", "2"))
     write(tmp_path / "one.csv", ("q", "answer"), ("one", "1"))
     write(tmp_path / "blank.csv", ("q", "answer"), (" ", ""), ("", " "))
@@ -44,12 +44,12 @@ def test_bad_input_ends_in_one_sentence(tmp_path, call, arguments, words):
     assert not (tmp_path / "shoal-runs").exists()
 
 
-def test_generate_refuses_before_it_loads(tmp_path, call, tiny):
+def test_generate_checks_its_input_before_loading_the_model(tmp_path, call, tiny):
     checkpoints.write_json(tmp_path / "settings.json", {
         "format": place.FORMAT, "version": 1, "fingerprint": {}, "settings": {"columns": ["q", "a"]}
     })  # fmt: skip
     said = call(tmp_path, "generate", ".", "text", code=2)
-    assert "has not come to its end; give its shoal finetune command again" in said.stderr
+    assert "is not finished; repeat its shoal finetune command to resume it" in said.stderr
     shutil.copytree(tiny, tmp_path / "model")
     assert "give at most 1 of them" in call(tmp_path, "generate", ".", "one", "two", code=2).stderr
     assert "would all be the same" in call(tmp_path, "generate", ".", "one", "--samples", 2, code=2).stderr
@@ -67,4 +67,4 @@ def test_generate_reads_standard_input_draws_by_its_seed_and_cuts_what_is_too_lo
     assert one != other
     assert call(tmp_path, "generate", tiny, "数を足す", *flags, "--seed", 9).stdout != first
     said = call(tmp_path, "generate", tiny, "word " * 100, "--tokens", 5)
-    assert "the model looks at 64: its beginning is cut" in said.stderr
+    assert "the model takes 64: its beginning is cut" in said.stderr

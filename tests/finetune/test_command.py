@@ -1,4 +1,4 @@
-"""Fine-tuning as a user sees it: real runs of the command, ended in every way, and its model used in another one."""
+"""The command `shoal finetune`: real runs, interrupted in several ways, and their models in `shoal generate`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed(place: Path) -> Path:
-    """One worker, from the beginning to the end."""
+    """An uninterrupted run with one worker."""
     said = run(place, "finetune", "texts.csv", *SMALL, "--out", "one", "--tensorboard")
     (place / "said.txt").write_text(said.stdout + said.stderr, encoding="utf-8")
     return place / "one"
@@ -52,7 +52,7 @@ def undisturbed(place: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def shared_out(place: Path) -> Path:
-    """Two workers, likewise."""
+    """An uninterrupted run with two workers."""
     run(place, "finetune", "texts.csv", *SMALL, "--workers", 2, "--out", "two")
     return place / "two"
 
@@ -71,7 +71,7 @@ def losses(folder: Path) -> list[tuple[int, str, float]]:
 
 
 def assert_same(first: Path, second: Path) -> None:
-    """Bit for bit: the weights, and the losses on the way."""
+    """Assert that weights and logged losses are equal to the bit."""
     a, b = weights(first), weights(second)
     assert a.keys() == b.keys()
     for name in a:
@@ -92,7 +92,7 @@ def saved(folder: Path) -> list[Path]:
     return list(folder.glob("checkpoints/*/complete.json"))
 
 
-# ---- what comes of a run ----
+# ---- results of a run ----
 
 
 def test_the_demo_halves_the_loss_and_its_model_writes_in_a_new_process(tmp_path):
@@ -101,7 +101,7 @@ def test_the_demo_halves_the_loss_and_its_model_writes_in_a_new_process(tmp_path
     tested = [record for record in log(folder) if "eval_loss" in record]
     assert tested[0]["step"] == 0
     assert tested[-1]["step"] == log(folder)[-1]["step"] == 216
-    assert tested[0]["eval_loss"] == pytest.approx(math.log(512), rel=0.02)  # random weights know nothing
+    assert tested[0]["eval_loss"] == pytest.approx(math.log(512), rel=0.02)  # random weights: all tokens equally likely
     assert tested[-1]["eval_loss"] <= tested[0]["eval_loss"] / 2
     assert said.rstrip().endswith("report: shoal-runs/problems-tiny-1/report.html")
     sample = json.loads((folder / "samples.json").read_text(encoding="utf-8"))[0]
@@ -176,7 +176,7 @@ def test_tensorboard_finds_the_same_numbers(undisturbed):
     assert len(events.Scalars("eval/loss")) == 4
 
 
-def test_texts_of_other_scripts_come_back_whole(undisturbed):
+def test_texts_of_other_scripts_are_generated_without_broken_characters(undisturbed):
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(undisturbed / "model")
@@ -188,7 +188,7 @@ def test_texts_of_other_scripts_come_back_whole(undisturbed):
 # ---- workers ----
 
 
-def test_two_workers_end_where_one_does(undisturbed, shared_out):
+def test_two_workers_give_the_weights_of_one(undisturbed, shared_out):
     assert_close(undisturbed, shared_out)
 
 
@@ -203,7 +203,7 @@ def test_a_killed_worker_is_replaced_and_the_weights_are_the_same(place, shared_
     assert not (place / "hurt" / "checkpoints").exists()
 
 
-def test_killed_and_started_again_it_ends_with_the_same_weights(place, undisturbed):
+def test_a_killed_and_resumed_run_gives_the_same_weights(place, undisturbed):
     process = start(place, "finetune", "texts.csv", *SMALL, "--save-every", 3, "--out", "dead")
     wait_until(lambda: saved(place / "dead"))
     workers = children_of(process.pid, "shoal.finetune.rank")
@@ -217,7 +217,7 @@ def test_killed_and_started_again_it_ends_with_the_same_weights(place, undisturb
     assert json.loads((place / "dead" / "settings.json").read_text())["run"]["resumed_at"][0] % 3 == 0
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on_with_any_number_of_workers(tmp_path, place, undisturbed):
+def test_ctrl_c_saves_and_the_same_command_resumes_with_any_number_of_workers(tmp_path, place, undisturbed):
     arguments = ("finetune", place / "texts.csv", *SMALL)
     process = start(tmp_path, *arguments, "--workers", 2)
     folder = tmp_path / "shoal-runs" / "texts-tiny-1"

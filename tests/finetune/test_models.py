@@ -14,9 +14,9 @@ pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
 
 
-def test_a_folder_that_is_no_model(tmp_path, tiny):
+def test_a_folder_that_is_not_a_model(tmp_path, tiny):
     def refused(folder: Path) -> str:
-        with pytest.raises(ValueError, match="is no model") as caught:
+        with pytest.raises(ValueError, match="is not a model") as caught:
             models.find(str(folder))
         return str(caught.value)
 
@@ -41,10 +41,10 @@ def test_models_that_cannot_be_read(tmp_path, tiny):
     with pytest.raises(ValueError, match="damaged or cut off"):
         models.count_parameters(tmp_path / "cut")
     (tmp_path / "cut" / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="is not the configuration of a model"):
+    with pytest.raises(ValueError, match="is not a model configuration"):
         models.load_config(tmp_path / "cut")
     (tmp_path / "cut" / "config.json").write_text('{"model_type": "t5"}')
-    with pytest.raises(ValueError, match="of type 't5', which does not write text on its own"):
+    with pytest.raises(ValueError, match="of type 't5', which is not a causal language model"):
         models.load_config(tmp_path / "cut")
     (tmp_path / "cut" / "tokenizer.json").write_text("{")
     with pytest.raises(ValueError, match=r"the tokenizer in .* cannot be read"):

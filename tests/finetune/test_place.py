@@ -1,4 +1,4 @@
-"""Folders of runs: when a run goes on, and where a new one begins."""
+"""Folders of runs: when a run is resumed, and where a new one starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
 
 
-def test_a_run_goes_on_only_where_it_is_the_same_run(tmp_path, monkeypatch, tiny):
+def test_only_the_same_run_is_resumed(tmp_path, monkeypatch, tiny):
     monkeypatch.chdir(tmp_path)
     marks = {"data": "x", "epochs": 3}
     assert place.choose(None, "a-tiny", marks) == (Path("shoal-runs/a-tiny-1"), False)
@@ -30,7 +30,7 @@ def test_a_run_goes_on_only_where_it_is_the_same_run(tmp_path, monkeypatch, tiny
     with place.opened(None, "a-tiny", marks) as second, place.opened(None, "a-tiny", marks) as first:
         assert (second, first) == ((Path("shoal-runs/a-tiny-2"), True), (Path("shoal-runs/a-tiny-1"), True))
         with place.opened(None, "a-tiny", marks) as third:
-            assert third == (Path("shoal-runs/a-tiny-3"), False), "nobody works in a folder of another"
+            assert third == (Path("shoal-runs/a-tiny-3"), False), "a folder in use is not shared"
         with pytest.raises(ValueError, match="is in use by another process"), place.opened(second[0], "", marks):
             pass
     assert not Path("shoal-runs/a-tiny-3").exists()
@@ -43,7 +43,7 @@ def test_a_run_goes_on_only_where_it_is_the_same_run(tmp_path, monkeypatch, tiny
         place.choose(Path("shoal-runs"), "", marks)
 
 
-def test_fresh_begins_anew_in_the_folder_that_was_named(tmp_path):
+def test_fresh_starts_over_in_the_named_folder(tmp_path):
     marks = {"data": "x"}
     out = tmp_path / "out"
     (out / "checkpoints").mkdir(parents=True)

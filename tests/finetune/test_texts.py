@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
 
 
-def test_blank_cells_and_repeated_rows_are_left_out_and_said(tmp_path):
+def test_blank_cells_and_repeated_rows_are_left_out_with_a_note(tmp_path):
     path = write(tmp_path / "a.csv", ("q", "n", "a"), ("one", "1", "  x = 1\n"), ("one", "2", "  x = 1\n"),
                  ("", "3", " "), ("two", "4", ""), ("none", "5", "NA"))  # fmt: skip
     found = texts.read(path, ["q,a"])
@@ -24,7 +24,7 @@ def test_blank_cells_and_repeated_rows_are_left_out_and_said(tmp_path):
     assert found.read == 5
     assert found.notes == [
         "1 row left out: all cells are empty",
-        "1 row left out: the same text is there already",
+        "1 row left out: duplicate text",
         "1 row with an empty cell: that part is left out of the text",
     ]
     assert texts.prompt(["q", "hint", "a"], ["one", ""]) == "q:\none\n\na:\n", "as a text with that cell empty looks"

@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
 
 
-def test_what_is_cut_is_counted(tiny):
+def test_cut_texts_are_counted(tiny):
     tokenizer = models.load_tokenizer(tiny)
     whole = tokens.encode(ROWS, tokenizer, 1000)
     lengths = [len(whole[row]) for row in range(len(ROWS))]
@@ -27,11 +27,11 @@ def test_what_is_cut_is_counted(tiny):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_workers_share_out_the_same_batches(size):
-    from shoal.finetune.trainer import Order
+def test_batches_do_not_depend_on_the_number_of_workers(size):
+    from shoal.finetune.trainer import WorkerBatches
 
-    orders = [Order(11, 4, seed=3, rank=rank, size=size) for rank in range(size)]
-    whole = list(Order(11, 4, seed=3, rank=0, size=1))
+    orders = [WorkerBatches(11, 4, seed=3, rank=rank, size=size) for rank in range(size)]
+    whole = list(WorkerBatches(11, 4, seed=3, rank=0, size=1))
     shares = list(zip(*orders, strict=True))
     assert [sorted(chain(*parts)) for parts in shares] == [sorted(batch) for batch in whole]
     assert sorted(chain(*whole)) == list(range(11)), "every row once"

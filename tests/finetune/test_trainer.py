@@ -1,4 +1,4 @@
-"""The trainer against plain PyTorch, its checkpoints and its log, in this process; and disks that are full."""
+"""The trainer against plain PyTorch, its checkpoints and log, in this process; full disks."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def plain_steps(start: Path, settings: FinetuneOptions, count: int) -> tuple[dic
     optimizer = torch.optim.AdamW(
         [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}], lr=1.0, eps=1e-6
     )
-    from shoal.finetune.trainer import Order
+    from shoal.finetune.trainer import WorkerBatches
 
-    order, losses = Order(14, 5, settings.seed, 0, 1), []
+    order, losses = WorkerBatches(14, 5, settings.seed, 0, 1), []
     for step in range(count):
         order.epoch = step // len(order)
         rows = list(order)[step % len(order)]
@@ -80,7 +80,7 @@ def test_the_test_loss_is_a_mean_over_tokens(tmp_path, tiny):
     assert session.records(tmp_path / "run")[-1]["eval_loss"] == pytest.approx(total / count, rel=1e-6)
 
 
-def test_a_run_that_goes_on_draws_the_dropout_it_would_have_drawn(tmp_path, tiny):
+def test_a_resumed_run_draws_the_same_dropout(tmp_path, tiny):
     worker(tmp_path / "whole", tiny, dropout=0.3)
     worker(tmp_path / "parts", tiny, dropout=0.3, save_every=99)
     assert checkpoints.last_checkpoint(tmp_path / "parts").name == "checkpoint-1"
@@ -114,7 +114,7 @@ def test_lora_trains_little_and_saves_a_whole_model(tmp_path, tiny):
     assert records[-1]["eval_loss"] < records[0]["eval_loss"]
 
 
-def test_a_loss_that_is_no_number_ends_the_run_with_a_remedy(tmp_path, tiny):
+def test_a_loss_that_is_not_finite_ends_the_run_with_a_remedy(tmp_path, tiny):
     with pytest.raises(ValueError, match=r"no longer a number at step \d+.*smaller --learning-rate than 1e\+06"):
         worker(tmp_path / "run", tiny, learning_rate=1e6, epochs=30, warmup=0.0)
     with pytest.raises(ValueError, match=r"no longer a number at step \d+"):  # found by the test at the end
@@ -123,8 +123,8 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_remedy(tmp_path, tiny):
     assert checkpoints.last_checkpoint(tmp_path / "unseen") is None
 
 
-def test_a_checkpoint_of_nonsense_does_not_replace_the_last_good_one(tmp_path, tiny):
-    """Weights that are none, in a step without a record: no loss is looked at before it is time to save."""
+def test_weights_that_are_not_finite_do_not_replace_the_last_good_checkpoint(tmp_path, tiny):
+    """NaN weights in a step without a record: no loss is checked before the checkpoint is due."""
     rare = {"log_every": 1000, "eval_every": 1000}
     worker(tmp_path / "run", tiny, save_every=99, **rare)  # pauses after its first step
     earlier = checkpoints.last_checkpoint(tmp_path / "run")
@@ -142,12 +142,12 @@ def test_one_step_is_not_lost_to_the_warm_up(tmp_path, tiny):
     assert [record["learning_rate"] for record in session.records(tmp_path / "run") if "loss" in record] == [3e-3]
 
 
-def test_the_last_step_is_recorded_however_rare_records_are(tmp_path, tiny):
+def test_the_last_step_is_always_recorded(tmp_path, tiny):
     worker(tmp_path / "run", tiny, log_every=4)
     assert [record["step"] for record in session.records(tmp_path / "run") if "loss" in record] == [1, 4, 6]
 
 
-def test_without_a_checkpoint_the_log_begins_anew(tmp_path, tiny):
+def test_without_a_checkpoint_the_log_starts_empty(tmp_path, tiny):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / place.METRICS).write_text('{"step": 0, "eval_loss": 9.0}\n{"step": 1, "lo')
     worker(tmp_path / "run", tiny)
@@ -157,19 +157,19 @@ def test_without_a_checkpoint_the_log_begins_anew(tmp_path, tiny):
     ]
 
 
-def test_samples_go_on_with_their_own_prompts_in_a_small_context(tiny):
-    from shoal.finetune.writing import go_on
+def test_samples_continue_their_own_prompts_in_a_small_context(tiny):
+    from shoal.finetune.writing import continue_text
 
     model, tokenizer = models.load_model(tiny), models.load_tokenizer(tiny)
     looked_at = []
     model.generate = lambda input_ids, **_: looked_at.append(input_ids) or input_ids
     for prompt in ("one two three", "four five six " * 40):
-        go_on(model, tokenizer, prompt, 120, 64)
+        continue_text(model, tokenizer, prompt, 120, 64)
     assert tokenizer.decode(looked_at[0][0]) == "one two three"
     assert len(looked_at[1][0]) == 48, "a quarter is left to write"
 
 
-def test_a_checkpoint_that_is_cut_off_does_not_count(tmp_path, tiny):
+def test_an_incomplete_checkpoint_is_ignored(tmp_path, tiny):
     worker(tmp_path / "run", tiny, save_every=99)
     checkpoint = checkpoints.last_checkpoint(tmp_path / "run")
     assert checkpoint is not None
@@ -177,12 +177,12 @@ def test_a_checkpoint_that_is_cut_off_does_not_count(tmp_path, tiny):
     assert checkpoints.last_checkpoint(tmp_path / "run") is None
 
 
-def test_the_log_ends_at_a_line_that_was_cut_off(tmp_path):
+def test_an_incomplete_last_line_of_the_log_is_ignored(tmp_path):
     (tmp_path / place.METRICS).write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo')
     assert session.records(tmp_path) == [{"step": 1, "loss": 2.0}]
 
 
-# ---- room on the disk ----
+# ---- disk space ----
 
 
 @pytest.fixture
@@ -196,15 +196,15 @@ def small_disk(tmp_path: Path) -> Any:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_disk_that_is_too_small_is_found_out_before(small_disk):
+def test_too_little_disk_space_is_reported_before_training(small_disk):
     with pytest.raises(OSError, match=r"needs about 15.* in .*run .*the model and two checkpoints.*free"):
         checkpoints.check_space(small_disk / "run", 500_000, 0)
     checkpoints.check_space(small_disk / "run", 10_000, 0)
 
 
-def test_a_disk_that_fills_up_ends_the_run_in_one_sentence(small_disk, tiny):
+def test_a_disk_that_fills_up_gives_an_error_of_one_sentence(small_disk, tiny):
     with pytest.raises(
-        OSError, match=r"no space is left in .*checkpoints; make some, and the same command goes on"
+        OSError, match=r"no space is left in .*checkpoints; free some, then repeat the command: it resumes"
     ) as caught:
         worker(small_disk / "run", tiny, save_every=2)
     assert "\n" not in str(caught.value)

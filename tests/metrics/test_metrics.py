@@ -306,9 +306,9 @@ def looks_at_all(estimator, X, y):
     [
         (
             looks_at_columns,
-            "'looks_at_columns' gives no number .* it looks at X, and scores here are computed from pred",
+            "'looks_at_columns' gives no number .* it reads X, but scores are computed from pred",
         ),
-        (looks_at_all, "it looks at X"),
+        (looks_at_all, "it reads X"),
         (sklearn_metrics.f1_score, r"f1_score takes y_true, y_pred: give sklearn.metrics.make_scorer\(f1_score\)"),
         (lambda estimator, X, y: np.nan, "it is nan"),
         ({"a": "f1"}, "scoring must be one score: .*; got dict"),
@@ -378,7 +378,7 @@ def test_sums_over_rows_are_refused_and_scores_of_any_number_of_rows_are_not(kin
 def test_scores_without_weights_refuse_rows_with_weights():
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
     weight = np.random.default_rng(0).random(40)
-    with pytest.raises(ValueError, match="it takes no sample_weight, and rows have weights here; fit without weights"):
+    with pytest.raises(ValueError, match="it takes no sample_weight, but rows have weights; fit without weights"):
         ShoalClassifier(MEMBERS, scoring=lambda e, X, y: 1.0, cv=2).fit(X, y, sample_weight=weight)
 
 

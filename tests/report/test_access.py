@@ -1,4 +1,4 @@
-"""The report for everybody: on a phone, in the dark, on paper, by keyboard, by ear, without JavaScript."""
+"""Accessibility of the report: phones, dark mode, print, keyboard, screen readers, no JavaScript."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_contrast_in_both_themes(visit, scheme):
     assert red < 40 if scheme == "dark" else red > 240
 
 
-def test_paper_is_light_and_free_of_controls(visit):
+def test_print_is_light_and_without_controls(visit):
     page = visit(search_data(rows=30), color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 34, 38)"
@@ -59,7 +59,7 @@ def test_paper_is_light_and_free_of_controls(visit):
 
 
 @pytest.mark.parametrize("task", ["classification", "regression", "multilabel"])
-def test_a_screen_reader_finds_its_way(visit, task):
+def test_headings_landmarks_and_labels_for_screen_readers(visit, task):
     page = visit(search_data(task, rows=40))
     found = page.evaluate(STRUCTURE)
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
@@ -79,7 +79,7 @@ def test_the_skip_link_comes_first_and_leads_to_the_content(visit):
     assert page.evaluate("document.activeElement.id") == "main"
 
 
-def test_without_javascript_the_page_still_tells_everything_but_the_dots(visit):
+def test_without_javascript_only_the_scatter_plot_is_missing(visit):
     data = search_data()
     page = visit(data, java_script_enabled=False)
     assert page.locator("#leaderboard tbody tr").count() == 25

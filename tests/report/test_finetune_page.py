@@ -1,4 +1,4 @@
-"""The page of a fine-tuning run, as a file and in a real browser: its words, its one slider, its gaps, its readers."""
+"""The page of a fine-tuning run, as a file and in a real browser: texts, slider, missing values, accessibility."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ SMALL = [key for key in KINDS if key not in ("loss", "eval_loss")]
 
 
 def of_step(data, step):
-    """All that the log says of a step."""
+    """The values of all records of a step."""
     return {key: value for record in data["log"] if record["step"] == step for key, value in record.items()}
 
 
 def without(data, *keys):
-    """The data with some numbers gone from every record of the log."""
+    """The data without some keys in every record of the log."""
     log = [{key: value for key, value in record.items() if key not in keys} for record in data["log"]]
     return {**data, "log": log}
 
 
 def text_of(page):
-    """The words of a page that was not opened in a browser."""
+    """The text of a page, without a browser."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", page.split('<main id="main"')[1].split("</main>")[0]))
 
 
@@ -42,13 +42,13 @@ def words_of(page):
 
 
 def move_to(page, place):
-    """The slider, without a key press for every stop on the way."""
+    """Move the slider at once, without a key press per stop."""
     script = "(slider, place) => { slider.value = place; slider.dispatchEvent(new Event('input')); }"
     page.locator(".slider input").evaluate(script, place)
 
 
 def cursors(page):
-    """Where each figure's cursor stands, as a number of its axis, and whether it can be seen."""
+    """The position of each figure's cursor on its axis, and whether it is visible."""
     return page.eval_on_selector_all(
         ".course svg[data-plot]",
         """all => all.map(image => {
@@ -80,53 +80,53 @@ def test_the_page_is_one_small_file_with_its_own_scripts_only(tmp_path):
     assert all(files("shoal.report").joinpath("assets", name).is_file() for name in (*SCRIPTS, *STYLES))
 
 
-def test_the_headline_is_the_loss_after_beside_before_and_in_words():
+def test_the_headline_shows_loss_and_perplexity_after_and_before():
     data = finetune_data()
     data["result"] |= {"loss_before": 6.93, "loss_after": 2.41}
     page = finetune_page(data)
     assert '<span class="figure">2.41</span>' in page
     assert "on 24 test rows that it did not learn from; before, it was 6.93." in text_of(page)
-    assert "had to pick from 11.1 equally likely tokens; before training, from 1,022" in text_of(page)
+    assert "had to choose among 11.1 equally likely tokens; before training, among 1,022" in text_of(page)
 
 
 @pytest.mark.parametrize(
     ("losses", "said", "unsaid"),
     [
-        ([6.9, 4.0, 2.5, 2.4, 2.9], "lowest, 2.4, at step 90 (after 2.3 epochs) and has turned up since", "falling"),
-        ([6.9, 5.9, 4.9, 3.9, 3.0], "still falling at the end: more epochs", "turned up"),
-        ([6.9, 4.0, 2.42, 2.4, 2.41], "levelled off by the end", "turned up"),
+        ([6.9, 4.0, 2.5, 2.4, 2.9], "lowest, 2.4, at step 90 (after 2.3 epochs) and has risen since", "falling"),
+        ([6.9, 5.9, 4.9, 3.9, 3.0], "still falling at the end: more epochs", "risen"),
+        ([6.9, 4.0, 2.42, 2.4, 2.41], "levelled off by the end", "risen"),
         ([2.0, 2.4, 3.0, 3.5, 4.0], "no lower than before training", "falling"),
         ([6.9, 2.4], "evaluation loss after training", "levelled off"),
     ],
 )
-def test_whether_to_train_longer_or_shorter_is_said(losses, said, unsaid):
+def test_advice_to_train_longer_or_shorter(losses, said, unsaid):
     data = without(finetune_data(), "eval_loss")
     steps = [round(120 * place / (len(losses) - 1)) for place in range(len(losses))]
     data["log"] += [{"step": step, "eval_loss": loss} for step, loss in zip(steps, losses, strict=True)]
     data["result"] = {"loss_before": losses[0], "loss_after": losses[-1], "loss_lowest": min(losses)}
     data["result"]["step_lowest"] = steps[losses.index(min(losses))]
-    told = text_of(finetune_page(data)).split("Step by step")[0]
-    assert said in told
-    assert unsaid not in told
-    assert ("too good to be true" in told) == ("turned up" in said)
+    text = text_of(finetune_page(data)).split("Step by step")[0]
+    assert said in text
+    assert unsaid not in text
+    assert ("too optimistic" in text) == ("risen" in said)
 
 
-def test_without_test_rows_the_training_loss_does_not_pass_for_more():
+def test_without_test_rows_the_training_loss_comes_with_a_warning():
     data = without(finetune_data(), *(key for key in KINDS if key.startswith("eval_")))
     page = finetune_page({**data, "result": None})
     assert f'<span class="figure">{of_step(data, 120)["loss"]:.3g}</span>' in page
-    assert "nothing here says how the model does on texts it has not seen" in page
+    assert "this page does not show how the model does on new texts" in page
     assert 'class="valid"' not in page
-    assert "perplexity" not in text_of(page).split("Words")[0]
+    assert "perplexity" not in text_of(page).split("Glossary")[0]
 
 
 def test_an_interrupted_run_says_so_and_shows_what_it_last_measured():
     data = finetune_data()
     data["log"] = [record for record in data["log"] if record["step"] <= 84]
     data["run"] |= {"interrupted": True, "steps": 84}
-    told = text_of(finetune_page({**data, "result": None}))
-    assert "The run was interrupted at step 84 of 120." in told
-    assert "evaluation loss at step 80, where it was last measured" in told
+    text = text_of(finetune_page({**data, "result": None}))
+    assert "The run was interrupted at step 84 of 120." in text
+    assert "evaluation loss at step 80, where it was last measured" in text
     assert "interrupted" not in text_of(finetune_page(finetune_data()))
 
 
@@ -136,7 +136,7 @@ def test_a_resumed_run_is_marked_and_the_later_record_of_a_step_counts():
     data["log"].insert(0, {**of_step(data, 40), "loss": 98765.0})
     page = finetune_page(data)
     assert page.count('class="resumed"') == 2
-    assert "had ended at steps 40 and 80 and went on" in text_of(page)
+    assert "was resumed at steps 40 and 80" in text_of(page)
     assert "98,765" not in page
     assert "98765" not in page
     assert 'class="resumed"' not in finetune_page(finetune_data())
@@ -152,7 +152,7 @@ def test_a_hundred_thousand_records_make_a_small_page():
     assert "92,000" in page
 
 
-def test_thinned_lines_lose_no_peak():
+def test_grouped_points_keep_every_peak():
     data = finetune_data(steps=2000)
     before = finetune_page(data)
     next(record for record in data["log"] if record["step"] == 1007)["loss"] += 3
@@ -189,18 +189,18 @@ def test_numbers_of_numpy_are_taken_and_others_left_out():
 def test_the_share_of_weights_that_lora_trains():
     data = finetune_data()
     data["run"] |= {"trained": 294912, "lora": {"rank": 8, "alpha": 16}}
-    told = text_of(finetune_page(data))
-    assert "124 million weights, of which 294,912 (0.237%) were trained (LoRA)" in told
-    assert "rank 8, alpha 16" in told
+    text = text_of(finetune_page(data))
+    assert "124 million weights, of which 294,912 (0.237%) were trained (LoRA)" in text
+    assert "rank 8, alpha 16" in text
 
 
-def test_very_long_samples_are_cut_and_that_is_said():
+def test_very_long_samples_are_cut_with_a_note():
     data = finetune_data()
     data["samples"] = [{"after": "x" * 10_000}] * 30
     page = finetune_page(data)
     assert len(page) < 300_000
-    assert "4,000 characters more are not shown." in page
-    assert "10 samples more are not shown." in page
+    assert "4,000 more characters are not shown." in page
+    assert "10 more samples are not shown." in page
 
 
 # ---- one slider for all figures
@@ -228,7 +228,7 @@ def test_the_slider_moves_the_cursor_in_all_figures_and_the_words_match_the_data
         assert number == pytest.approx(found[key], rel=6e-3), key
 
 
-def test_the_pointer_over_any_figure_moves_all_and_old_evaluations_say_their_step(visit_run):
+def test_the_pointer_over_any_figure_moves_all_and_older_evaluations_name_their_step(visit_run):
     data = finetune_data()
     page = visit_run(data)
     image = page.locator("#figure-grad-norm")
@@ -269,7 +269,7 @@ def test_a_long_run_stops_at_real_steps_with_their_exact_numbers(visit_run):
 # ---- gaps, missing parts, hostile texts
 
 
-def test_gaps_are_gaps_and_dashes(visit_run):
+def test_missing_values_are_gaps_in_lines_and_dashes_in_text(visit_run):
     data = finetune_data()
     for record in data["log"]:
         if 50 <= record["step"] < 60:
@@ -308,7 +308,7 @@ def test_any_part_may_be_missing(visit_run):
     assert not {"None", "nan", "null", "undefined"} & words_of(visit_run(data))
 
 
-def test_hostile_strings_are_text_and_nothing_more(visit_run):
+def test_hostile_strings_are_shown_as_text(visit_run):
     data = finetune_data()
     data |= {"title": NASTY, "created": NASTY, "version": NASTY, "samples": [dict.fromkeys(data["samples"][0], NASTY)]}
     data["run"] |= {"model": NASTY, "processor": NASTY, "schedule": NASTY, "device": NASTY, "lora": {NASTY: NASTY}}
@@ -324,7 +324,7 @@ def test_hostile_strings_are_text_and_nothing_more(visit_run):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_samples_keep_their_lines_and_show_what_has_no_picture(visit_run):
+def test_samples_keep_line_breaks_and_show_control_characters(visit_run):
     data = finetune_data()
     data["samples"][0]["before"] = "\n\n  two lines down\x00\x1b\tend"
     page = visit_run(data)
@@ -334,10 +334,10 @@ def test_samples_keep_their_lines_and_show_what_has_no_picture(visit_run):
     assert page.locator(".after").nth(1).locator(".empty").inner_text() == "nothing"
 
 
-# ---- for everybody
+# ---- accessibility
 
 
-def test_a_phone_never_scrolls_sideways_and_a_finger_moves_the_cursor(visit_run):
+def test_a_phone_never_scrolls_sideways_and_touch_moves_the_cursor(visit_run):
     data = finetune_data(steps=2000, every=100)
     data["title"] = data["run"]["model"] = "a_very_long_name_without_any_break_that_goes_on_and_on_and_on.csv"
     data["samples"][0]["after"] = "x = " + "very_long_name" * 40
@@ -376,7 +376,7 @@ def test_contrast_in_both_themes(visit_run, scheme):
     assert len(set(tops)) == 1  # side by side on a desk
 
 
-def test_paper_has_all_figures_and_no_slider(visit_run):
+def test_print_has_all_figures_and_no_slider(visit_run):
     page = visit_run(finetune_data(), color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 690, "height": 980})  # A4 between its margins
@@ -387,7 +387,7 @@ def test_paper_has_all_figures_and_no_slider(visit_run):
     assert page.evaluate("document.documentElement.scrollWidth") == 690
 
 
-def test_a_screen_reader_finds_its_way(visit_run):
+def test_headings_landmarks_and_labels_for_screen_readers(visit_run):
     page = visit_run(finetune_data())
     assert {name: wrong for name, wrong in page.evaluate(STRUCTURE).items() if wrong} == {}
     assert [page.get_by_role(role).count() for role in ("banner", "main", "contentinfo", "slider")] == [1, 1, 1, 1]
@@ -398,15 +398,15 @@ def test_a_screen_reader_finds_its_way(visit_run):
     assert links == ["#result", "#course", "#samples", "#training", "#data", "#words"]
 
 
-def test_without_javascript_everything_is_told(visit_run):
+def test_without_javascript_the_content_is_complete(visit_run):
     data = finetune_data()
     page = visit_run(data, java_script_enabled=False)
     assert page.locator(".course svg:visible").count() == 10
     assert page.locator("input, button").count() == 0
-    told = [page.locator(f"[data-series={key}]").inner_text() for key in SMALL]
+    text = [page.locator(f"[data-series={key}]").inner_text() for key in SMALL]
     page.locator("summary").click()
     assert page.locator("#log tbody tr").count() == 50
     awake = visit_run(data)
     awake.locator(".slider input").press("Home")
     awake.locator(".slider input").press("End")
-    assert [awake.locator(f"[data-series={key}]").inner_text() for key in SMALL] == told
+    assert [awake.locator(f"[data-series={key}]").inner_text() for key in SMALL] == text

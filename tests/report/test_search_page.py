@@ -1,4 +1,4 @@
-"""The report as a file and in a real browser: its words, the leaderboard, the figures, missing parts, hostile names."""
+"""The search report as a file and in a real browser: texts, leaderboard, figures, missing parts, hostile names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_page_is_one_small_file_that_refers_to_nothing_outside():
     assert per_row < 120  # bytes: ten thousand recipes stay near a megabyte
 
 
-def test_pages_equal_and_the_data_is_left_alone(tmp_path):
+def test_pages_are_reproducible_and_the_data_is_not_changed(tmp_path):
     data = search_data(rows=30)
     before = copy.deepcopy(data)
     assert search_page(data) == search_page(data)
@@ -50,14 +50,14 @@ def test_every_file_of_the_page_is_part_of_the_package():
     assert "</script" not in script_text().lower()
 
 
-def test_json_in_a_script_cannot_end_it_and_comes_back_whole():
+def test_json_in_a_script_cannot_end_it_and_round_trips():
     value = {"name": NASTY, "other": ["<!--", "]]>"]}
     text = script_json(value)
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == value
 
 
-def test_numpy_numbers_and_infinities_are_taken_and_other_things_refused():
+def test_numpy_numbers_and_infinities_are_accepted_and_other_types_refused():
     data = search_data(rows=5)
     data["leaderboard"]["rows"][0][5] = math.inf
     data["score"]["raw"] = np.float32(0.5)
@@ -85,18 +85,18 @@ def test_the_headline_is_the_corrected_score_with_its_interval():
     assert '<span class="figure">75.2%</span>' in page
     assert "<strong>73.0%</strong> and <strong>77.8%</strong>" in page
     assert "lowers the score by 1.8 points" in page
-    assert "Even the cautious end of the estimate is above that." in page
+    assert "The whole interval is above that." in page
 
 
-def test_a_score_that_may_be_guessing_is_called_that():
+def test_a_score_that_may_be_guessing_gets_a_warning():
     data = search_data()
     data["score"] |= {"corrected": 0.71, "low": 0.69, "high": 0.73}
     page = search_page(data)
-    assert "does not rule out guessing" in page
-    assert "Even the cautious end" not in page
+    assert "may be no better than guessing" in page
+    assert "The whole interval" not in page
 
 
-def test_an_uncorrected_score_is_called_that():
+def test_an_uncorrected_score_is_marked():
     data = search_data()
     data["score"] |= {"corrected": None, "low": None, "high": None}
     assert "as measured, not corrected" in search_page(data)
@@ -105,7 +105,7 @@ def test_an_uncorrected_score_is_called_that():
 # ---- the leaderboard
 
 
-def test_sorting_by_click_puts_the_unknown_last_both_ways(visit):
+def test_sorting_by_click_puts_missing_values_last_in_both_directions(visit):
     data = search_data()
     page = visit(data)
     assert head(page, "rank").get_attribute("aria-sort") == "ascending"
@@ -156,7 +156,7 @@ FILTERS = [
 ]
 
 
-def test_filters_keep_what_they_say(visit):
+def test_filters_keep_the_matching_rows(visit):
     data = search_data()
     keys = [one["key"] for one in data["leaderboard"]["columns"]]
     rows = [dict(zip(keys, row, strict=True)) for row in data["leaderboard"]["rows"]]
@@ -187,7 +187,7 @@ NONSENSE = {
 }
 
 
-def test_a_filter_that_makes_no_sense_says_so_and_keeps_the_rows(visit):
+def test_an_invalid_filter_shows_an_error_and_keeps_the_rows(visit):
     page = visit(search_data(rows=40))
     for text, said in NONSENSE.items():
         page.fill("#filter", text)
@@ -198,7 +198,7 @@ def test_a_filter_that_makes_no_sense_says_so_and_keeps_the_rows(visit):
     assert page.locator("#filter").get_attribute("aria-invalid") == "false"
 
 
-def test_ten_thousand_recipes_never_fill_the_document(visit):
+def test_of_ten_thousand_recipes_only_one_page_is_in_the_document(visit):
     page = visit(search_data(rows=10_000))
     assert page.evaluate("document.querySelectorAll('*').length") < 2500
     assert status(page).startswith("10,000 recipes; showing 1 to 25")
@@ -260,7 +260,7 @@ def test_hovering_a_dot_shows_its_recipe_and_a_click_finds_it(visit):
     assert not page.locator(".tip").is_visible()
 
 
-def test_the_legend_hides_an_activation_from_eye_and_pointer(visit):
+def test_the_legend_hides_the_dots_of_an_activation(visit):
     data = search_data(rows=40)
     page = visit(data)
     name = sorted(set(column(data, "activation")))[0]
@@ -298,7 +298,7 @@ def test_the_scatter_plot_by_keyboard(visit):
     assert page.evaluate("document.activeElement.id") == "filter"
 
 
-def test_curves_tell_their_numbers_by_slider_and_pointer(visit):
+def test_curves_show_values_by_slider_and_pointer(visit):
     data = search_data(rows=10)
     page = visit(data)
     figure = page.locator("figure[data-curve='0']")
@@ -372,7 +372,7 @@ def test_nulls_inside_the_parts(visit):
     assert "are luck" in page.locator("#luck").inner_text()
 
 
-def test_hostile_names_are_names_and_nothing_more(visit):
+def test_hostile_names_are_shown_as_text(visit):
     data = search_data(rows=30)
     data |= {"title": NASTY, "created": NASTY, "version": NASTY}
     data["data"] |= {"target": NASTY, "classes": [NASTY, "b"], "notes": [NASTY]}
@@ -410,10 +410,10 @@ def test_many_classes_and_columns_stay_readable(visit):
     page = visit(data)
     assert page.locator("#confusion tbody tr").count() == 15
     assert page.locator("#columns tbody tr").count() == 25
-    assert "2,000 columns more are not listed" in page.locator("#data").inner_text()
+    assert "2,000 more columns are not listed" in page.locator("#data").inner_text()
 
 
-# ---- sentences that agree with the numbers ----
+# ---- texts that depend on the values ----
 
 
 def test_the_page_names_the_first_recipe_and_says_why_stopped_ones_come_last():
@@ -441,22 +441,22 @@ def test_the_page_names_the_first_recipe_and_says_why_stopped_ones_come_last():
     assert "come last" not in search_page(data)
 
 
-def test_an_ensemble_that_measured_less_than_the_best_recipe_is_explained():
+def test_an_ensemble_that_scored_less_than_the_best_recipe_is_explained():
     data = search_data()
     data["ensemble"] |= {"used": True, "best_single": 0.8, "score": 0.79, "gain": -0.01}
-    assert "The ensemble is delivered all the same" in search_page(data)
+    assert "The final model is the ensemble nevertheless" in search_page(data)
     data["ensemble"] |= {"score": 0.81, "gain": 0.01}
-    assert "The ensemble is delivered all the same" not in search_page(data)
+    assert "The final model is the ensemble nevertheless" not in search_page(data)
 
 
 @pytest.mark.parametrize(
     ("gain", "said"),
     [(0.0123, "that raises the score by 1.2 points"), (-0.004, "that lowers the score by 0.4 points"), (0.0001, None)],
 )
-def test_what_averaging_over_folds_adds_is_said_where_it_shows(gain, said):
+def test_the_gain_of_averaging_over_folds_is_mentioned_unless_negligible(gain, said):
     from shoal.report.search.sections import correction_words
 
     score = {"metric": "accuracy", "raw": 0.9, "corrected": 0.89 + gain, "averaging": gain}
     text = str(correction_words(score, 100))
-    assert "Taking that luck out lowers the score by 1.0 points" in text
+    assert "Removing that luck lowers the score by 1.0 points" in text
     assert (said in text) if said else ("one fold at a time" not in text)

@@ -1,7 +1,7 @@
-"""The contract that every engine keeps, the registry of engines, and the choice among them.
+"""The interface of engines, their registry, and the choice of an engine.
 
-An engine is stateless arithmetic. `train` takes the members named in `which` to the epoch counts in `until`,
-writes what happened into `log`, and leaves every member of `state` at the end of an epoch, whatever happens.
+An engine is stateless arithmetic. `train` trains the members in `which` up to the epoch counts in `until`, writes
+losses and scores to `log`, and leaves every member of `state` at the end of an epoch, also after an error.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from shoal.errors import MissingPackage, UserError
 from shoal.machine import instruction_set
 from shoal.validate import nearest, one_of
 
-Progress = Callable[[int], bool]  # told how many member-epochs are done; answers whether to stop
+Progress = Callable[[int], bool]  # called with the number of member-epochs done; returns whether to stop
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What an engine may use."""
+    """Threads, device and memory that an engine may use."""
 
     threads: int = 1
     device: str = "cpu"
-    memory: int = 1 << 33  # bytes an engine may allocate for itself; members beyond that are trained in parts
+    memory: int = 1 << 33  # bytes that an engine may allocate; it trains members in parts to stay below
 
 
 class Engine(Protocol):
@@ -46,7 +46,7 @@ class Engine(Protocol):
         resources: Resources,
         progress: Progress,
     ) -> bool:
-        """Train; answer whether all members got where they should (False: told to stop)."""
+        """Train. Returns whether all members reached their epochs (False: stopped by the callback)."""
         ...
 
     def predict(
@@ -77,7 +77,7 @@ class Engine(Protocol):
         ...
 
 
-# name -> (module, class): torch is imported when one of its engines is first asked for, not before.
+# name -> (module, class): torch is imported only when one of its engines is used.
 DEVICES = ("cpu", "cuda", "mps")
 REGISTRY = {
     "native": ("shoal.engines.native", "NativeEngine"),
@@ -109,7 +109,7 @@ def get_engine(name: str, device: str = "cpu") -> Engine:
 
 
 def _check_device(device: str) -> None:
-    """Raise unless PyTorch is there and has such a device."""
+    """Raise unless PyTorch is installed and has such a device."""
     kind = one_of("device", str(device).partition(":")[0], DEVICES)
     if importlib.util.find_spec("torch") is None:
         raise MissingPackage(f"device {device!r} needs PyTorch: pip install 'shoal[torch]'", name="torch")
@@ -117,7 +117,7 @@ def _check_device(device: str) -> None:
 
     there = torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()
     if not there:
-        raise UserError(f"device {device!r} was asked for, but PyTorch finds none here; use device='cpu'")
+        raise UserError(f"PyTorch finds no device {device!r} here; use device='cpu'")
 
 
 def available_engines() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Arrays as people have them -> arrays as engines want them, or an error that says what is wrong and where."""
+"""Conversion of users' arrays to the arrays that engines take, with errors that name what is wrong and where."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _as_array(X: Any) -> np.ndarray:
 
 
 def _check_finite(X: np.ndarray, names: list[str]) -> None:
-    for start in range(0, len(X), 4096):  # in pieces: a mask as large as the data is never made
+    for start in range(0, len(X), 4096):  # in pieces, to avoid a mask as large as the data
         bad = ~np.isfinite(X[start : start + 4096])
         if bad.any():
             row, column = (int(k) for k in np.argwhere(bad)[0])

@@ -1,14 +1,14 @@
 """Members of similar shape as one batch of matrices: three `bmm` calls per layer train them all.
 
-Neurons stand before rows: a layer's signal is [members, columns, rows], whose last line is one, and its weights are
-[members, fan_out, columns], whose last column is the bias. So bias and weights are one matrix for the forward product,
-for the gradient and for the optimiser, and the rows of a batch lie in the lanes of the vector unit.
+The neuron dimension comes before the row dimension: a layer's signal is [members, columns, rows] with ones in the last
+column, and its weights are [members, fan_out, columns] with the bias in the last column. So bias and weights are one
+matrix for the forward product, the gradient and the optimiser, and the rows of a batch fill the vector lanes.
 
-Widths are rounded up to a few buckets. Padding never leaks: its weights are zero on both sides, so its gradients are
-zero too. A member's bits do not depend on its neighbours: its bucket, and every call made for it, follow
-from its own recipe; and a batched product treats each matrix alike, however many there are, if they are aligned alike.
-So each member's part of every tensor is a multiple of 64 bytes. That also leaves no remainder to torch's vector loops,
-which they would round differently: rows come in multiples of 16, neurons in multiples of 4.
+Widths are rounded up to a few buckets. Padding has no effect: its weights are zero on both sides, so its gradients are
+zero too. A member's bits do not depend on the other members: its bucket and every call made for it follow from its own
+recipe, and a batched product computes each matrix in the same way, however many there are, if all are aligned alike.
+So each member's part of every tensor is a multiple of 64 bytes. Then torch's vector loops have no remainder, which they
+would round differently: rows come in multiples of 16, neurons in multiples of 4.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from shoal.engines import Resources
 from shoal.engines.program import Program, State
 from shoal.engines.torch_common import Networks, TorchEngine
 from shoal.engines.torch_numbers import (
+    DeviceData,
     Goal,
     Rates,
-    Table,
-    Tuning,
+    UpdateSettings,
     clip_factors,
     dropout_kept,
     dropout_keys,
@@ -43,7 +43,7 @@ from shoal.engines.torch_numbers import (
 )
 from shoal.members import ACTIVATIONS
 
-CACHE = 8 << 20  # bytes of one part on a CPU. Measured: 6 to 12 MB are alike; smaller parts are mostly calls
+CACHE = 8 << 20  # bytes of one part on a CPU. Measured: 6 to 12 MB are equally fast, smaller parts are slower
 DEVICE_MEMORY = 1 << 30  # bytes of one part on a GPU
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
@@ -51,7 +51,7 @@ aten = torch.ops.aten
 
 
 def bucket(width: int, depth: int) -> int:
-    """A width rounded up: finely when there is one hidden layer, coarsely when the widths of several combine.
+    """A width rounded up: finely for one hidden layer, coarsely for several, whose widths would combine to many shapes.
 
     >>> [bucket(width, 1) for width in (1, 4, 5, 50, 100)], [bucket(width, 2) for width in (5, 50, 100)]
     ([4, 4, 8, 52, 104], [8, 64, 128])
@@ -65,8 +65,10 @@ class GroupedEngine(TorchEngine):
 
     name = "grouped"
 
-    def pack(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> Networks:
-        return GroupedNetworks(program, table, state, members, training)
+    def pack(
+        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
+    ) -> Networks:
+        return GroupedNetworks(program, device_data, state, members, training)
 
     def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
         records = program.records[members]
@@ -115,17 +117,19 @@ def _padded(widths: Widths, masked: bool) -> Widths:
 
 
 def matrix_columns(fan_in: int, fan_out: int) -> int:
-    """Columns of a weight matrix: so many that it takes a multiple of 64 bytes, bias included."""
+    """Columns of a weight matrix, bias included, padded so that it takes a multiple of 64 bytes."""
     return round_up(fan_in + 1, 16 // math.gcd(fan_out, 16))
 
 
 class GroupedNetworks(Networks):
-    """Members that share their padded widths, optimiser and what else decides which calls are made."""
+    """Members that share their padded widths, optimiser and everything else that determines the calls."""
 
     multiple = 16
 
-    def __init__(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> None:
-        super().__init__(program, table, state, members)
+    def __init__(
+        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
+    ) -> None:
+        super().__init__(program, device_data, state, members)
         (self.widths,) = padded_shapes(program, members[:1])
         self.n_layers = len(self.widths) - 1
         self.columns = [matrix_columns(fan_in, fan_out) for fan_in, fan_out in pairwise(self.widths)]
@@ -147,10 +151,10 @@ class GroupedNetworks(Networks):
         self.real = [self._real_neurons(layer) for layer in range(1, self.n_layers)]
         self._prepare_features()
         self._signals: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        self._tuning: Tuning
+        self._update_settings: UpdateSettings
         self._keys: Tensor
 
-    # ---- in and out ----
+    # ---- loading and storing ----
 
     def _load(self, k: int, training: bool) -> list[Tensor]:
         shapes = zip(self.widths[1:], self.columns, strict=True)
@@ -165,7 +169,7 @@ class GroupedNetworks(Networks):
                 fan_in, fan_out = layer.shape[1] - 1, layer.shape[2]
                 weight.numpy()[alike, :fan_out, :fan_in] = layer[:, :-1].transpose(0, 2, 1)
                 weight.numpy()[alike, :fan_out, -1] = layer[:, -1]
-        return [weight.to(self.table.device) for weight in block]
+        return [weight.to(self.device_data.device) for weight in block]
 
     def store(self) -> None:
         for k, block in enumerate(self.blocks):
@@ -189,18 +193,18 @@ class GroupedNetworks(Networks):
 
     def keep_best(self, better: np.ndarray) -> None:
         if better.any():
-            chosen = torch.from_numpy(better).to(self.table.device)
+            chosen = torch.from_numpy(better).to(self.device_data.device)
             for best, weight in zip(self.blocks[-1], self.weights, strict=True):
                 best[chosen] = weight[chosen]
 
     def _real_neurons(self, layer: int) -> Tensor:
-        """One for each neuron that a member has, zero for padding: [members, width, 1]."""
+        """One for each neuron of a member, zero for padding: [members, width, 1]."""
         widths = self.program.layout.dims[self.records["dims_start"] + layer]
         real = np.arange(self.widths[layer]) < widths[:, None]
         return self.vector(real)[:, :, None]
 
     def _prepare_features(self) -> None:
-        """For members that see some of the columns: which, filled up with columns that count as zero."""
+        """The columns that members with `features` see, padded with columns that count as zero."""
         self.features: Tensor | None = None
         if self.records["features_start"][0] < 0:
             return
@@ -209,7 +213,7 @@ class GroupedNetworks(Networks):
         place = np.arange(self.widths[0])
         self.own_inputs = True
         features = self.program.features[starts + np.minimum(place, counts - 1)]
-        self.features = torch.from_numpy(features).to(self.table.device)
+        self.features = torch.from_numpy(features).to(self.device_data.device)
         self.seen = self.vector(place < counts)[:, None, :]
 
     # ---- forward ----
@@ -217,9 +221,9 @@ class GroupedNetworks(Networks):
     def inputs(self, rows: Tensor) -> Tensor:
         """[members, rows, columns], one in the last column. Members that share their rows share the memory."""
         if self.features is None:
-            x = self.table.X[rows]
+            x = self.device_data.X[rows]
         else:
-            x = self.table.X[rows[:, :, None], self.features[:, None, :]] * self.seen
+            x = self.device_data.X[rows[:, :, None], self.features[:, None, :]] * self.seen
         filled = x.new_zeros(*x.shape[:2], self.columns[0])
         filled[:, :, : x.shape[2]] = x
         filled[:, :, -1] = 1
@@ -230,7 +234,7 @@ class GroupedNetworks(Networks):
         if rows not in self._signals:
             made = []
             for width, columns in zip(self.widths[1:-1], self.columns[1:], strict=True):
-                signals = torch.zeros(len(self.members), columns, rows, device=self.table.device)
+                signals = torch.zeros(len(self.members), columns, rows, device=self.device_data.device)
                 signals[:, -1] = 1
                 made.append((torch.empty_like(signals[:, :width], memory_format=torch.contiguous_format), signals))
             self._signals[rows] = made
@@ -258,17 +262,17 @@ class GroupedNetworks(Networks):
     # ---- training ----
 
     def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
-        self._tuning = Tuning(self.records, steps, rates, self.table.device)
+        self._update_settings = UpdateSettings(self.records, steps, rates, self.device_data.device)
         if self.dropout:
             keys = dropout_keys(self.records, steps, len(rates), self.n_layers - 1)
-            self._keys = torch.from_numpy(keys).to(self.table.device)[..., None, None]
+            self._keys = torch.from_numpy(keys).to(self.device_data.device)[..., None, None]
 
     def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
         kept = self._kept(k, x.shape[1]) if self.dropout else []
         outputs = self._forward(x, kept)
-        losses = loss_terms(self.table.loss, outputs, goal, 1).flatten(1).sum(1)
-        self._backward(x, loss_slopes(self.table.loss, outputs, goal, 1), kept)
-        self._update(self._tuning.at(k, lambda vector: vector[:, None, None]))
+        losses = loss_terms(self.device_data.loss, outputs, goal, 1).flatten(1).sum(1)
+        self._backward(x, loss_slopes(self.device_data.loss, outputs, goal, 1), kept)
+        self._update(self._update_settings.at(k, lambda vector: vector[:, None, None]))
         return losses
 
     def _backward(self, x: Tensor, slope: Tensor, kept: list[Tensor]) -> None:
@@ -284,7 +288,7 @@ class GroupedNetworks(Networks):
         torch.bmm(slope, x, out=self.gradients[0])
 
     def _update(self, rates: Rates) -> None:
-        # Not baddbmm into the weights: that adds row after row to them, with ten times the rounding error.
+        # Not baddbmm into the weights, which adds row after row, with ten times the rounding error.
         if self.clip is not None:
             # Not vector_norm, which sums in another order when there is one member.
             squares = torch.stack([gradient.square().flatten(1).sum(1) for gradient in self.gradients], 1)
@@ -297,7 +301,7 @@ class GroupedNetworks(Networks):
 
     def _kept(self, k: int, rows: int) -> list[Tensor]:
         """For each hidden layer 1 / (1 - rate) where a neuron is kept, else 0: [members, neurons, rows]."""
-        device = self.table.device
+        device = self.device_data.device
         threshold = torch.from_numpy(dropout_thresholds(self.records)).to(device)[:, None, None]
         scale = self.vector(1.0 / (1.0 - self.records["dropout"]))[:, None, None]
         row = torch.arange(rows, device=device)
@@ -351,7 +355,7 @@ def _selu(sums: Tensor, out: Tensor) -> None:
 
 
 def _gelu(sums: Tensor, out: Tensor) -> None:
-    # By hand: torch takes one of two routines, which round differently, depending on how its argument lies in memory.
+    # Not torch's own, which uses one of two routines that round differently, depending on its argument's memory layout.
     torch.mul(sums, _normal_distribution(sums), out=out)
 
 

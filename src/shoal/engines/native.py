@@ -12,7 +12,7 @@ from shoal.engines import Progress, Resources
 from shoal.engines.program import LOSSES, MEMBER_RECORD, STATUS_NAMES, Assignment, Data, Log, Program, State
 from shoal.members import ACTIVATIONS, INITS, OPTIMIZERS, SCHEDULES
 
-# Words that stand for numbers in records and calls: the number of a word is its position.
+# Names that are passed to the kernel as numbers: the number of a name is its position.
 CODES = {
     "activation": ACTIVATIONS, "optimizer": OPTIMIZERS, "schedule": SCHEDULES, "init": INITS, "loss": LOSSES,
     "status": STATUS_NAMES,
@@ -45,7 +45,7 @@ check_kernel(MEMBER_RECORD, CODES)
 
 
 class NativeEngine:
-    """Members are trained where they are; nothing of size batch x all neurons ever exists."""
+    """Trains members in place, without any array of size batch x all neurons."""
 
     name = "native"
 
@@ -115,7 +115,7 @@ class NativeEngine:
 
 
 def networks(program: Program) -> dict[str, Any]:
-    """What every entry point of the kernel wants to know of the networks."""
+    """The arguments that describe the networks to every entry point of the kernel."""
     return {
         "records": program.records.view(np.uint8).reshape(len(program), MEMBER_RECORD.itemsize),
         "dims": program.layout.dims,

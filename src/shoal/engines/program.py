@@ -1,6 +1,6 @@
-"""Compile, then run: members become one array of records, and engines know nothing of `Member`.
+"""The form of a population that engines take: members become one array of records, so engines do not use `Member`.
 
-`Program` says what the networks are, `Data` what they are trained on, `State` is all that training changes.
+`Program` describes the networks, `Data` is what they are trained on, `State` is all that training changes.
 The record type is the kernel's `struct MemberRecord`, field for field; `engines.native` compares them on import.
 """
 
@@ -75,7 +75,7 @@ class Program:
 
 
 def compile_program(layout: Layout, loss: str, class_weight: np.ndarray) -> Program:
-    """Turn members into records. Everything an engine needs to know of a member is in its record."""
+    """Turn members into records, which hold everything that an engine needs."""
     members = layout.members
     records = np.zeros(len(members), dtype=MEMBER_RECORD)
     records["dims_start"] = layout.dims_start
@@ -107,7 +107,7 @@ def compile_program(layout: Layout, loss: str, class_weight: np.ndarray) -> Prog
 
 @dataclass(eq=False)
 class State:
-    """All that training changes. Every member stands at the end of an epoch whenever an engine returns."""
+    """All that training changes. Every member is at the end of an epoch when an engine returns."""
 
     parameters: np.ndarray  # float32, flat
     slots: np.ndarray  # float32, flat
@@ -161,9 +161,9 @@ def flatten_rows(rows: Rows, shuffle: bool, order: np.ndarray, horizon: np.ndarr
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """What an engine writes down for the members it trains: one row a member, one column an epoch of this run.
+    """Losses and scores that an engine writes: one row per trained member, one column per epoch of this run.
 
-    NaN where nothing was measured, and for epochs that were not kept because the run was stopped.
+    NaN where nothing was measured, and for epochs that were discarded because the run was stopped.
     `valid_score` is accuracy (cross_entropy, bce) or R2 (mse).
     """
 
@@ -197,7 +197,7 @@ def empty_state(program: Program, zeros: Callable[[int], np.ndarray] = aligned_z
 
 
 def delivered(program: Program, state: State, i: int) -> tuple[np.ndarray, int]:
-    """The buffer and offset of the weights that member `i` gives to the outside: its best ones, if it keeps them."""
+    """Buffer and offset of the weights with which member `i` predicts: its best ones, if it keeps them."""
     record = program.records[i]
     if record["patience"] > 0 and state.best_epoch[i] > 0:
         return state.slots, int(record["slots"] + record["optimizer_slots"] * record["slot_size"])

@@ -1,9 +1,9 @@
 """The scatter-add method (M3) of the ParallelMLPs paper, as published: one wide layer, autograd, one update for all.
 
-The networks are `shoal.torch.ScatterNetwork`. What this engine adds is that members have hyper-parameters of their own:
-a vector over members is spread over the parameters by the owner of each. Products and sums run over tensors that all
-networks share, and torch rounds an element differently depending on where in a tensor it stands: the last bits of a
-member may depend on its neighbours and on the number of threads here. On the other engines they do not.
+The networks are `shoal.torch.ScatterNetwork`. This engine adds hyper-parameters per member: a vector over members is
+expanded to the parameters of each. Products and sums run over tensors that all networks share, and torch rounds an
+element differently depending on its position in a tensor: here the last bits of a member may depend on the other
+members and on the number of threads. In the other engines they do not.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from shoal.engines import Resources
 from shoal.engines.program import Program, State
 from shoal.engines.torch_common import Networks, TorchEngine
 from shoal.engines.torch_numbers import (
+    DeviceData,
     Goal,
-    Table,
-    Tuning,
+    UpdateSettings,
     clip_factors,
     dropout_kept,
     dropout_keys,
@@ -41,8 +41,10 @@ class ReferenceEngine(TorchEngine):
     name = "reference"
     shares_rows = True
 
-    def pack(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> Networks:
-        return ReferenceNetworks(program, table, state, members, training)
+    def pack(
+        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
+    ) -> Networks:
+        return ReferenceNetworks(program, device_data, state, members, training)
 
     def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
         records = program.records[members]
@@ -55,7 +57,7 @@ class ReferenceEngine(TorchEngine):
         per_row = np.empty(len(members))
         for k, i in enumerate(members.tolist()):
             _, *hidden = program.layout.shapes(i)
-            edges = sum(fan_in * fan_out for fan_in, fan_out in hidden)  # the products that scatter-add sums up
+            edges = sum(fan_in * fan_out for fan_in, fan_out in hidden)  # the products that scatter-add sums
             per_row[k] = 3 * edges + 5 * sum(fan_in for fan_in, _ in hidden) + 6 * program.n_outputs
         copies = 3 + records["optimizer_slots"] + (records["patience"] > 0) if training else 1
         return 4 * (rows * per_row + copies * program.layout.counts[members]).astype(np.int64)
@@ -75,7 +77,7 @@ class PackedNetwork(ScatterNetwork):
     """A `ScatterNetwork` whose parameters are loaded, never drawn."""
 
     def reset_parameters(self, layer_ids: Iterable[int] | None = None) -> None:
-        """Nothing: the population has drawn the weights, and the user's random generator is left alone."""
+        """Draws nothing: the weights come from the population, and the user's random generator is not changed."""
 
     def owned(self) -> list[Owned]:
         found: list[Owned] = [(parameter, 0, self.network_ids(0)) for parameter in self.hidden_layer.parameters()]
@@ -120,10 +122,12 @@ class LinearNetwork(nn.Module):
 
 
 class ReferenceNetworks(Networks):
-    """Members that share rows, optimiser and what else decides which calls are made."""
+    """Members that share rows, optimiser and everything else that determines the calls."""
 
-    def __init__(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> None:
-        super().__init__(program, table, state, members)
+    def __init__(
+        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
+    ) -> None:
+        super().__init__(program, device_data, state, members)
         first = self.records[0]
         self.network = self._build()
         self.parameters = [parameter for parameter, *_ in self.network.owned()]
@@ -131,8 +135,8 @@ class ReferenceNetworks(Networks):
         # The last block to be loaded is the weights, which stay in the network.
         self.slots = [self._load(self.places(k)) for k in range(1, 1 + n_slots)]
         self._load(self.places(0) if training else self.delivered_places())
-        self.network.to(table.device)
-        self.slots = [[tensor.to(table.device) for tensor in slot] for slot in self.slots]
+        self.network.to(device_data.device)
+        self.slots = [[tensor.to(device_data.device) for tensor in slot] for slot in self.slots]
         self.parameters = [parameter for parameter, *_ in self.network.owned()]
         self.owners = [(owners, axis) for _, axis, owners in self.network.owned()]
         self.spread = [_spread(owners, parameter.ndim, axis) for parameter, axis, owners in self.network.owned()]
@@ -141,7 +145,7 @@ class ReferenceNetworks(Networks):
         self.clip = self.vector(self.records["clip"]) if first["clip"] > 0 else None
         self.dropout = training and bool(first["dropout"] > 0)
         self.mask = self._mask() if training and (self.records["features_start"] >= 0).any() else None
-        self._tuning: Tuning
+        self._update_settings: UpdateSettings
         self._keys: Tensor
 
     def _build(self) -> PackedNetwork | LinearNetwork:
@@ -153,14 +157,14 @@ class ReferenceNetworks(Networks):
         activations = [modules[code] for code in self.records["activation"]]
         return PackedNetwork(program.n_features, program.n_outputs, hidden, activations)
 
-    # ---- in and out ----
+    # ---- loading and storing ----
 
     def _columns(self, i: int) -> list[int] | slice:
         features = self.program.layout.members[i].features
         return list(features) if features else slice(None)
 
     def _load(self, places: list[tuple[np.ndarray, int]]) -> list[Tensor]:
-        """Put numbers from the population into the network, zeros for columns a member does not see; and copies."""
+        """Load blocks of the population into the network, with zeros for columns a member does not see; keep copies."""
         for k, (i, (buffer, start)) in enumerate(zip(self.members.tolist(), places, strict=True)):
             views = map(torch.from_numpy, self.program.layout.views(i, buffer, start))
             layers: Layers = [(view[:-1], view[-1]) for view in views]
@@ -187,14 +191,14 @@ class ReferenceNetworks(Networks):
             for number, (view, (weight, bias)) in enumerate(zip(views, self.network.layers(k), strict=True)):
                 view[:-1] = weight.numpy() if number else weight.numpy()[self._columns(i)]
                 view[-1] = bias
-        self.network.to(self.table.device)
+        self.network.to(self.device_data.device)
 
     def tensors(self) -> list[Tensor]:
         return [*self.parameters, *(tensor for slot in self.slots for tensor in slot)]
 
     @torch.no_grad()
     def finite(self) -> np.ndarray:
-        good = torch.ones(len(self.members), dtype=torch.bool, device=self.table.device)
+        good = torch.ones(len(self.members), dtype=torch.bool, device=self.device_data.device)
         for parameter, axis, owners in self.network.owned():
             broken = ~torch.isfinite(parameter.movedim(axis, 0)).flatten(1 if parameter.ndim > 1 else 0)
             good[owners[broken.any(1) if parameter.ndim > 1 else broken]] = False
@@ -203,7 +207,7 @@ class ReferenceNetworks(Networks):
     @torch.no_grad()
     def keep_best(self, better: np.ndarray) -> None:
         if better.any():
-            chosen = torch.from_numpy(better).to(self.table.device)
+            chosen = torch.from_numpy(better).to(self.device_data.device)
             for best, parameter, spread in zip(self.slots[-1], self.parameters, self.spread, strict=True):
                 best.copy_(torch.where(spread(chosen), parameter, best))
 
@@ -218,22 +222,22 @@ class ReferenceNetworks(Networks):
     # ---- arithmetic ----
 
     def inputs(self, rows: Tensor) -> Tensor:
-        return self.table.X[rows]  # one line: all members share their rows
+        return self.device_data.X[rows]  # one line: all members share their rows
 
     def outputs(self, x: Tensor) -> Tensor:
         return self.network(x[0]).permute(1, 2, 0)
 
     def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
-        self._tuning = Tuning(self.records, steps, rates, self.table.device)
+        self._update_settings = UpdateSettings(self.records, steps, rates, self.device_data.device)
         if self.dropout:
             keys = dropout_keys(self.records, steps, len(rates), int(self.records["n_layers"].max()) - 1)
-            self._keys = torch.from_numpy(keys).to(self.table.device)
+            self._keys = torch.from_numpy(keys).to(self.device_data.device)
 
     def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
         transform = self._dropout(k) if self.dropout else None
         outputs = self.network(x[0], transform)  # [rows, members, outputs]
         goal = Goal(*(values.permute(2, 0, 1) for values in goal))
-        losses = loss_terms(self.table.loss, outputs, goal, 2).sum((0, 2))
+        losses = loss_terms(self.device_data.loss, outputs, goal, 2).sum((0, 2))
         self._update(k, torch.autograd.grad(losses.sum(), self.parameters))
         return losses.detach()
 
@@ -242,7 +246,7 @@ class ReferenceNetworks(Networks):
         if self.mask is not None:
             gradients[0].mul_(self.mask)
         if self.clip is not None:
-            squares = torch.zeros(len(self.members), device=self.table.device)
+            squares = torch.zeros(len(self.members), device=self.device_data.device)
             for gradient, (owners, axis) in zip(gradients, self.owners, strict=True):
                 squares.index_add_(0, owners, gradient.square().movedim(axis, 0).reshape(len(owners), -1).sum(1))
             factors = clip_factors(squares.sqrt(), self.clip)
@@ -251,10 +255,10 @@ class ReferenceNetworks(Networks):
         n_slots = int(self.records["optimizer_slots"][0])
         for place, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
             slots = [slot[place] for slot in self.slots[:n_slots]]
-            update(parameter, gradient, slots, self._tuning.at(k, self.spread[place]))
+            update(parameter, gradient, slots, self._update_settings.at(k, self.spread[place]))
 
     def _dropout(self, k: int) -> Callable[[int, Tensor, Tensor], Tensor]:
-        threshold = torch.from_numpy(dropout_thresholds(self.records)).to(self.table.device)
+        threshold = torch.from_numpy(dropout_thresholds(self.records)).to(self.device_data.device)
         scale = self.vector(1.0 / (1.0 - self.records["dropout"]))
 
         def drop(layer: int, signal: Tensor, owners: Tensor) -> Tensor:
@@ -274,7 +278,7 @@ def _spread(owners: Tensor, ndim: int, axis: int) -> Callable[[Tensor], Tensor]:
 
 
 def _places_of(owners: Tensor) -> Tensor:
-    """The number of each neuron within its network, whose neurons lie side by side."""
+    """The index of each neuron within its network; the neurons of a network are contiguous."""
     position = torch.arange(len(owners), device=owners.device)
     begins = torch.ones_like(owners, dtype=torch.bool)
     begins[1:] = owners[1:] != owners[:-1]

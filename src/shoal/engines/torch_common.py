@@ -1,8 +1,8 @@
-"""What the two PyTorch engines share: all of training but the arithmetic of the networks.
+"""Shared by the two PyTorch engines: all of training except the arithmetic of the networks.
 
-Members that can be trained by the same calls form a part. A part becomes `Networks`, tensors that know how to do one
-update and one forward pass. `train_part` runs epochs over them, a `Ledger` keeps the books, `run` gives parts to
-threads.
+Members that can be trained by the same calls form a part. A part becomes `Networks`: tensors, with one update and one
+forward pass as methods. `train_part` runs epochs over them, `PartProgress` holds their counters and status, `run`
+distributes parts over threads.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from torch import Tensor
 
 from shoal.engines import Progress, Resources
 from shoal.engines.program import ACTIVE, DIVERGED, FINISHED, STOPPED, Assignment, Data, Log, Program, State, delivered
-from shoal.engines.torch_numbers import Batches, Goal, Table, learning_rates, loss_terms, training_rows, valid_rows
+from shoal.engines.torch_numbers import Batches, DeviceData, Goal, learning_rates, loss_terms, training_rows, valid_rows
 
 BLOCK = 128  # rows of one forward pass outside training; fixed, so that a member's bits depend on nothing else
-STRETCH = 1 << 20  # bytes of inputs that are gathered at a time
+CHUNK_BYTES = 1 << 20  # bytes of inputs that are gathered at a time
 
 
 class Networks(ABC):
-    """Some members of a population as tensors. A subclass is the arithmetic of an engine."""
+    """Some members of a population as tensors. Each engine has its subclass."""
 
-    multiple = 1  # batches are filled up to a multiple of so many rows
+    multiple = 1  # batches are padded to a multiple of this many rows
     smoothing: Tensor | None = None  # label smoothing of each member, if there is any
-    own_inputs = False  # whether members that share their rows still have inputs of their own
+    own_inputs = False  # whether members that share their rows still need their own inputs
 
-    def __init__(self, program: Program, table: Table, state: State, members: np.ndarray) -> None:
-        self.program, self.table, self.state, self.members = program, table, state, members
+    def __init__(self, program: Program, device_data: DeviceData, state: State, members: np.ndarray) -> None:
+        self.program, self.device_data, self.state, self.members = program, device_data, state, members
         self.records = program.records[members]
 
     def vector(self, values: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(self.table.device)
+        return torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(self.device_data.device)
 
     def places(self, k: int) -> list[tuple[np.ndarray, int]]:
         """Buffer and offset of block k of each member: its weights, then its slots."""
@@ -47,20 +47,20 @@ class Networks(ABC):
         return [(self.state.slots, start) for start in starts.tolist()]
 
     def delivered_places(self) -> list[tuple[np.ndarray, int]]:
-        """Buffer and offset of the weights that each member gives to the outside."""
+        """Buffer and offset of the weights with which each member predicts."""
         return [delivered(self.program, self.state, i) for i in self.members.tolist()]
 
     @abstractmethod
     def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
-        """Get ready for updates with these learning rates [updates, members]; `steps` updates were done before."""
+        """Prepare an epoch with these learning rates [updates, members], after `steps` earlier updates."""
 
     @abstractmethod
     def inputs(self, rows: Tensor) -> Tensor:
-        """What the networks take in, [members, rows, columns], for row numbers [1 or members, rows]."""
+        """The inputs of the networks, [members, rows, columns], for row numbers [1 or members, rows]."""
 
     @abstractmethod
     def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
-        """Do update k of the epoch on some inputs; the loss before it, [members]."""
+        """Do update k of the epoch on some inputs; returns the loss before it, [members]."""
 
     @abstractmethod
     def outputs(self, x: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class Job:
     """One call of `train`."""
 
     program: Program
-    table: Table
+    device_data: DeviceData
     rows: Assignment
     state: State
     which: np.ndarray
@@ -97,8 +97,10 @@ class Job:
     log: Log
 
 
-class Ledger:
-    """Where the members of a part stand. It changes only at the end of an epoch, so it may be written at any time."""
+class PartProgress:
+    """Counters and status of the members of a part. They change only at the end of an epoch, so they may be written
+    to the state at any time.
+    """
 
     def __init__(self, job: Job, places: np.ndarray) -> None:
         self.job = job
@@ -110,16 +112,16 @@ class Ledger:
         self.best_epoch, self.best_loss = state.best_epoch[self.members], state.best_loss[self.members]
         self.status = state.status[self.members]
 
-    def going(self) -> np.ndarray:
+    def active(self) -> np.ndarray:
         return (self.status == ACTIVE) & (self.epochs < self.job.until[self.places])
 
     def finish_epoch(
         self, updates: int, loss: np.ndarray, valid: tuple[np.ndarray, np.ndarray] | None, finite: np.ndarray
     ) -> np.ndarray:
-        """Log an epoch and see who stops. The answer is a mask of the members that were never better."""
+        """Log an epoch and update the status of members. Returns a mask of the members with a new best loss."""
         valid_loss, valid_score = valid or (np.full(len(loss), np.nan), np.full(len(loss), np.nan))
         diverged = ~np.isfinite(loss) | ~finite
-        if valid is not None:  # infinitely bad, so that nobody takes it for the best; NaN: nothing was measured
+        if valid is not None:  # infinite loss, so that it is never the best; NaN means not measured
             diverged |= ~np.isfinite(valid_loss)
             valid_loss, valid_score = np.where(diverged, np.inf, valid_loss), np.where(diverged, -np.inf, valid_score)
         place = self.places, self.epochs - self.job.start[self.places]
@@ -145,11 +147,11 @@ class Ledger:
 
 
 class Stopped(Exception):
-    """Raised inside a part when training has been told to stop."""
+    """Raised inside a part when training is to stop."""
 
 
 class Monitor:
-    """Between the caller's progress function and the threads that train."""
+    """Connects the caller's progress function with the training threads."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -166,51 +168,55 @@ class Monitor:
 
 
 def train_part(job: Job, pack: Callable[[np.ndarray], Networks], places: np.ndarray, monitor: Monitor) -> None:
-    """Train members until each is where it should be. They are packed anew whenever some of them leave."""
+    """Train members until each has done its epochs. The rest is packed again whenever some of them are done."""
     while len(places):
         monitor.check()
-        ledger = Ledger(job, places)
-        networks = pack(ledger.members)
+        part_progress = PartProgress(job, places)
+        networks = pack(part_progress.members)
         try:
-            while ledger.going().all():
-                _train_epoch(job, networks, ledger, monitor)
+            while part_progress.active().all():
+                _train_epoch(job, networks, part_progress, monitor)
                 monitor.add(len(places))
         finally:
             networks.store()
-            ledger.write()
-        places = places[ledger.going()]
+            part_progress.write()
+        places = places[part_progress.active()]
 
 
-def _train_epoch(job: Job, networks: Networks, ledger: Ledger, monitor: Monitor) -> None:
-    """One epoch, or none: whatever ends it before it is complete, the networks are as they were."""
-    order, weight = training_rows(job.rows, ledger.members, ledger.epochs)
-    batches = Batches(job.table, order, weight, int(ledger.records["batch_size"][0]), networks.multiple)
-    rates = learning_rates(ledger.records, ledger.steps, len(batches), job.rows.horizon[ledger.members])
-    networks.begin_epoch(ledger.steps, rates)
+def _train_epoch(job: Job, networks: Networks, part_progress: PartProgress, monitor: Monitor) -> None:
+    """Train one epoch. If it ends before it is complete, the networks are restored."""
+    order, weight = training_rows(job.rows, part_progress.members, part_progress.epochs)
+    batches = Batches(job.device_data, order, weight, int(part_progress.records["batch_size"][0]), networks.multiple)
+    rates = learning_rates(
+        part_progress.records, part_progress.steps, len(batches), job.rows.horizon[part_progress.members]
+    )
+    networks.begin_epoch(part_progress.steps, rates)
     before = [tensor.clone() for tensor in networks.tensors()]
     try:
-        losses = _update_with_each(batches, job.table, networks, len(ledger.members), monitor)
-        with np.errstate(all="ignore"):  # a diverging member overflows; that is seen in its loss
+        losses = _update_with_each(batches, job.device_data, networks, len(part_progress.members), monitor)
+        with np.errstate(all="ignore"):  # a diverging member overflows, which its loss shows
             loss = (losses * batches.mass).sum(1) / batches.mass.sum(1)
-        scored = valid_rows(job.rows, ledger.members)
-        valid = measure(job.table, networks, scored, len(ledger.members), monitor) if scored.shape[1] else None
+        scored = valid_rows(job.rows, part_progress.members)
+        valid = (
+            measure(job.device_data, networks, scored, len(part_progress.members), monitor) if scored.shape[1] else None
+        )
     except BaseException:
         with torch.no_grad():
             for tensor, old in zip(networks.tensors(), before, strict=True):
                 tensor.copy_(old)
         raise
-    networks.keep_best(ledger.finish_epoch(len(batches), loss, valid, networks.finite()))
+    networks.keep_best(part_progress.finish_epoch(len(batches), loss, valid, networks.finite()))
 
 
 def _update_with_each(
-    batches: Batches, table: Table, networks: Networks, n_members: int, monitor: Monitor
+    batches: Batches, device_data: DeviceData, networks: Networks, n_members: int, monitor: Monitor
 ) -> np.ndarray:
     """One update for each batch. Returns the losses, float64 [members, batches]."""
     losses: list[Tensor] = []
     lines = n_members if networks.own_inputs or networks.smoothing is not None else len(batches.order)
-    for stretch in batches.stretches(STRETCH // (4 * lines * (table.X.shape[1] + table.n_outputs))):
-        x, goal = networks.inputs(stretch.rows), table.goal(stretch, networks.smoothing)
-        for span in stretch.spans:
+    for chunk in batches.chunks(CHUNK_BYTES // (4 * lines * (device_data.X.shape[1] + device_data.n_outputs))):
+        x, goal = networks.inputs(chunk.rows), device_data.goal(chunk, networks.smoothing)
+        for span in chunk.spans:
             monitor.check()
             losses.append(networks.step(len(losses), x[:, span], goal.at(span)))
     return torch.stack(losses, 1).cpu().double().numpy()
@@ -218,24 +224,24 @@ def _update_with_each(
 
 @torch.no_grad()
 def measure(
-    table: Table, networks: Networks, order: np.ndarray, n_members: int, monitor: Monitor
+    device_data: DeviceData, networks: Networks, order: np.ndarray, n_members: int, monitor: Monitor
 ) -> tuple[np.ndarray, np.ndarray]:
     """Loss and score of each member over the rows in `order`, [1 or members, rows]."""
     n = order.shape[1]
-    batches = Batches(table, order, np.ones(order.shape, np.float32), BLOCK, networks.multiple, whole=True)
-    losses, hits = [], torch.zeros(n_members, dtype=torch.int64, device=table.device)
-    for stretch in batches.stretches(BLOCK):
+    batches = Batches(device_data, order, np.ones(order.shape, np.float32), BLOCK, networks.multiple, whole=True)
+    losses, hits = [], torch.zeros(n_members, dtype=torch.int64, device=device_data.device)
+    for chunk in batches.chunks(BLOCK):
         monitor.check()
-        outputs = networks.outputs(networks.inputs(stretch.rows))
-        losses.append(loss_terms(table.loss, outputs, table.goal(stretch), 1).flatten(1).sum(1))
-        if table.loss != "mse":
-            hits += table.hits(outputs, stretch)
+        outputs = networks.outputs(networks.inputs(chunk.rows))
+        losses.append(loss_terms(device_data.loss, outputs, device_data.goal(chunk), 1).flatten(1).sum(1))
+        if device_data.loss != "mse":
+            hits += device_data.hits(outputs, chunk)
     with np.errstate(all="ignore"):
         loss = torch.stack(losses).cpu().double().numpy().sum(0)
-        if table.loss == "mse":
-            spread = table.spread(order)
-            return loss, np.where(spread > 0, 1.0 - loss * (n * table.n_outputs) / spread, np.nan)
-    return loss, hits.cpu().numpy() / (n if table.loss == "cross_entropy" else n * table.n_outputs)
+        if device_data.loss == "mse":
+            spread = device_data.spread(order)
+            return loss, np.where(spread > 0, 1.0 - loss * (n * device_data.n_outputs) / spread, np.nan)
+    return loss, hits.cpu().numpy() / (n if device_data.loss == "cross_entropy" else n * device_data.n_outputs)
 
 
 def run(
@@ -245,10 +251,10 @@ def run(
     monitor: Monitor,
     progress: Progress = lambda done: False,
 ) -> bool:
-    """Do `work` for each part; `threads` says how many parts at a time, and with how many threads of torch each.
+    """Do `work` for each part; `threads` is the number of parts at a time, and of torch threads in each.
 
-    Torch lets go of Python's lock while it computes. The calling thread only watches: it answers to the progress
-    function and to signals every 50 ms, whatever the others do. Returns whether all parts were finished.
+    Torch releases the GIL while it computes. The calling thread only calls the progress function and handles signals,
+    every 50 ms. Returns whether all parts were finished.
     """
     workers, torch_threads = threads
     before = torch.get_num_threads()
@@ -266,21 +272,23 @@ def run(
                     if error is not None and not isinstance(error, Stopped):
                         raise error
         finally:
-            monitor.stop.set()  # after an error nobody goes on
+            monitor.stop.set()  # after an error all threads stop
             pool.shutdown(cancel_futures=True)
             torch.set_num_threads(before)
     return not stopped
 
 
 class TorchEngine(ABC):
-    """An engine is how members are put into parts, and how a part is packed into `Networks`."""
+    """Base class of the PyTorch engines: a subclass divides members into parts and packs a part into `Networks`."""
 
     name: str
     shares_rows = False  # whether all members of a part must see the same rows in the same order
 
     @abstractmethod
-    def pack(self, program: Program, table: Table, state: State, members: np.ndarray, training: bool) -> Networks:
-        """Tensors of these members: for training their present weights and slots, else the weights they deliver."""
+    def pack(
+        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
+    ) -> Networks:
+        """Tensors of these members: for training their present weights and slots, else the weights to predict with."""
 
     @abstractmethod
     def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
@@ -288,7 +296,7 @@ class TorchEngine(ABC):
 
     @abstractmethod
     def bytes_each(self, program: Program, members: np.ndarray, rows: np.ndarray, training: bool) -> np.ndarray:
-        """What each member takes in a part, with batches of so many rows."""
+        """Bytes that each member takes in a part, with batches of this many rows."""
 
     @abstractmethod
     def limit(self, resources: Resources) -> int:
@@ -310,14 +318,14 @@ class TorchEngine(ABC):
         resources: Resources,
         progress: Progress,
     ) -> bool:
-        table = Table(program, data, resources.device)
-        job = Job(program, table, rows, state, which, until, state.epochs[which], log)
+        device_data = DeviceData(program, data, resources.device)
+        job = Job(program, device_data, rows, state, which, until, state.epochs[which], log)
         places = np.flatnonzero((state.status[which] == ACTIVE) & (state.epochs[which] < until))
         parts = [places[part] for part in self._parts(program, which[places], state.epochs, rows, resources)]
         monitor = Monitor()
 
         def work(part: np.ndarray) -> None:
-            train_part(job, lambda members: self.pack(program, table, state, members, True), part, monitor)
+            train_part(job, lambda members: self.pack(program, device_data, state, members, True), part, monitor)
 
         finished = run(work, parts, self.threads(resources), monitor, progress)
         progress(monitor.done)
@@ -333,14 +341,14 @@ class TorchEngine(ABC):
         resources: Resources,
     ) -> None:
         unknown = Data(X, np.empty(0, np.int32), np.empty((0, program.n_outputs), np.float32))
-        table = Table(program, unknown, resources.device)
+        device_data = DeviceData(program, unknown, resources.device)
 
         @torch.no_grad()
         def work(part: np.ndarray) -> None:
-            networks = self.pack(program, table, state, which[part], False)
+            networks = self.pack(program, device_data, state, which[part], False)
             for start in range(0, len(X), BLOCK):
                 count = min(BLOCK, len(X) - start)
-                rows = torch.arange(start, start + BLOCK, device=table.device).clamp_max_(len(X) - 1)[None]
+                rows = torch.arange(start, start + BLOCK, device=device_data.device).clamp_max_(len(X) - 1)[None]
                 outputs = networks.outputs(networks.inputs(rows))[:, :, :count].transpose(1, 2)
                 out[part, start : start + count] = outputs.cpu().numpy()
 
@@ -354,13 +362,13 @@ class TorchEngine(ABC):
         which: np.ndarray,
         resources: Resources,
     ) -> tuple[np.ndarray, np.ndarray]:
-        table = Table(program, data, resources.device)
+        device_data = DeviceData(program, data, resources.device)
         losses, scores = np.empty(len(which)), np.empty(len(which))
         monitor, every_row = Monitor(), np.arange(len(data.X))[None]
 
         def work(part: np.ndarray) -> None:
-            networks = self.pack(program, table, state, which[part], False)
-            losses[part], scores[part] = measure(table, networks, every_row, len(part), monitor)
+            networks = self.pack(program, device_data, state, which[part], False)
+            losses[part], scores[part] = measure(device_data, networks, every_row, len(part), monitor)
 
         run(work, self._parts(program, which, state.epochs, None, resources), self.threads(resources), monitor)
         return losses, scores
@@ -374,16 +382,16 @@ class TorchEngine(ABC):
         if rows is None:
             return self.bytes_each(program, members, np.full(len(members), BLOCK), False)
         n_train = np.diff(rows.train_start)[rows.split[members]]
-        scored = np.diff(rows.valid_start)[rows.split[members]] > 0  # a forward pass keeps half of what training keeps
+        scored = np.diff(rows.valid_start)[rows.split[members]] > 0  # a forward pass needs half the memory of training
         batch = np.maximum(np.minimum(program.records["batch_size"][members], n_train), BLOCK // 2 * scored)
         alike = len(np.unique(rows.split[members])) == 1 and len(np.unique(rows.order[members])) == 1
-        orders = 0 if alike else 20 * n_train  # row numbers and shares of a member that has its own
+        orders = 0 if alike else 20 * n_train  # row numbers and shares, if each member has its own
         return self.bytes_each(program, members, batch, True) + orders
 
     def _parts(
         self, program: Program, which: np.ndarray, epochs: np.ndarray, rows: Assignment | None, resources: Resources
     ) -> list[np.ndarray]:
-        """Places in `which` that are worked on together, most work first. Neighbours share their rows if they can."""
+        """Indices into `which` of the members of each part, most work first. They share their rows where possible."""
         keys: list[Hashable] = self.keys(program, which)
         if rows is not None:
             n_train, n_valid = np.diff(rows.train_start)[rows.split], np.diff(rows.valid_start)[rows.split]
@@ -394,7 +402,7 @@ class TorchEngine(ABC):
         for place, key in enumerate(keys):
             groups.setdefault(key, []).append(place)
         each = self._bytes(program, which, rows)
-        most = -(-len(which) // self.threads(resources)[0])  # so that no thread is without work
+        most = -(-len(which) // self.threads(resources)[0])  # so that no thread is idle
         activation = program.records["activation"][which]
         parts = []
         for group in map(np.array, groups.values()):

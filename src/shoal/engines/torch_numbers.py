@@ -1,6 +1,6 @@
-"""The numbers behind training, for both PyTorch engines: rows in order, losses, learning rates, optimisers, dropout.
+"""The arithmetic that both PyTorch engines share: order of rows, losses, learning rates, optimisers, dropout.
 
-Everything is vectorised over members. Nothing here knows how networks are packed into tensors.
+Everything is vectorised over members and independent of how networks are packed into tensors.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 # ---- rows and losses ----
 
 
-class Stretch(NamedTuple):
-    """Some batches in a row: row numbers and shares in the mean, [1 or members, rows], and where each batch lies."""
+class Chunk(NamedTuple):
+    """Consecutive batches: row numbers and shares in the mean, [1 or members, rows], and the span of each batch."""
 
     rows: Tensor
     share: Tensor
@@ -33,9 +33,9 @@ class Stretch(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """What the outputs of rows should be. The terms of a batch add up to its mean loss; padding has weight zero.
+    """Targets of rows, with weights such that the loss terms of a batch add up to its mean; padding has weight zero.
 
-    cross_entropy: `target` [1 or members, outputs, rows] is the wanted distribution times the row's share in the mean,
+    cross_entropy: `target` [1 or members, outputs, rows] is the target distribution times the row's share in the mean,
     `weight` its sum over outputs. Otherwise `target` holds values and `weight` each value's share in the mean.
     """
 
@@ -46,8 +46,8 @@ class Goal(NamedTuple):
         return Goal(self.target[..., span], self.weight[..., span])
 
 
-class Table:
-    """The data on the device that computes, and on the host what is counted in float64."""
+class DeviceData:
+    """The data as tensors on the device, and on the host for sums in float64."""
 
     def __init__(self, program: Program, data: Data, device: str) -> None:
         self.loss = program.loss
@@ -62,13 +62,13 @@ class Table:
             self.class_weight = np.ones(self.n_outputs, np.float32)
         self.classes = _tensor(self.class_weight).to(self.device)
 
-    def goal(self, stretch: Stretch, smoothing: Tensor | None = None) -> Goal:
+    def goal(self, chunk: Chunk, smoothing: Tensor | None = None) -> Goal:
         """The goal of some batches; `smoothing` [members] is the label smoothing of cross_entropy."""
-        share = stretch.share[:, None, :]
+        share = chunk.share[:, None, :]
         if self.loss != "cross_entropy":
-            target = self.targets[stretch.rows].transpose(1, 2)
+            target = self.targets[chunk.rows].transpose(1, 2)
             return Goal(target, share / self.n_outputs)
-        label = self.labels[stretch.rows][:, None, :]
+        label = self.labels[chunk.rows][:, None, :]
         target = share.new_zeros(len(label), self.n_outputs, label.shape[2])
         target.scatter_(1, label, self.classes[label] * share)
         if smoothing is not None:
@@ -77,13 +77,13 @@ class Table:
             target = target * (1 - amount) + even * amount
         return Goal(target, target.sum(1, keepdim=True))
 
-    def hits(self, outputs: Tensor, stretch: Stretch) -> Tensor:
+    def hits(self, outputs: Tensor, chunk: Chunk) -> Tensor:
         """How many of the outputs [members, outputs, rows] of a classification are right, per member."""
         if self.loss == "cross_entropy":
-            right = (outputs.argmax(1) == self.labels[stretch.rows])[:, None, :]
+            right = (outputs.argmax(1) == self.labels[chunk.rows])[:, None, :]
         else:
-            right = (outputs > 0) == (self.targets[stretch.rows].transpose(1, 2) > 0.5)
-        return (right & (stretch.share > 0)[:, None, :]).sum((1, 2))
+            right = (outputs > 0) == (self.targets[chunk.rows].transpose(1, 2) > 0.5)
+        return (right & (chunk.share > 0)[:, None, :]).sum((1, 2))
 
     def spread(self, order: np.ndarray) -> np.ndarray:
         """Squared deviations from the mean of the targets in each line of `order`, summed over rows and outputs."""
@@ -92,7 +92,7 @@ class Table:
 
 
 def loss_terms(loss: str, outputs: Tensor, goal: Goal, dim: int) -> Tensor:
-    """What each output adds to its member's mean loss; `dim` is the dimension of outputs."""
+    """The contribution of each output to its member's mean loss; `dim` is the dimension of outputs."""
     if loss == "cross_entropy":
         return -goal.target * torch.log_softmax(outputs, dim)
     if loss == "bce":
@@ -106,20 +106,26 @@ def loss_slopes(loss: str, outputs: Tensor, goal: Goal, dim: int) -> Tensor:
     if loss == "cross_entropy":
         return (torch.softmax(outputs, dim) * goal.weight).sub_(goal.target)
     if loss == "bce":
-        # Not torch.sigmoid, whose remainder loop rounds otherwise than its vector loop.
+        # Not torch.sigmoid, whose remainder loop rounds differently from its vector loop.
         return outputs.neg().exp_().add_(1).reciprocal_().sub_(goal.target).mul_(goal.weight)
     return (outputs - goal.target).mul_(2 * goal.weight)
 
 
 class Batches:
-    """Rows cut into batches. `order` and `weight` are [1 or members, rows]: one line when all members share it.
+    """Rows divided into batches. `order` and `weight` are [1 or members, rows]: one line if all members share it.
 
-    Each batch has its own mean; with `whole` there is one mean over all of them. Batches are filled up to a multiple of
+    Each batch has its own mean; with `whole` there is one mean over all of them. Batches are padded to a multiple of
     `multiple` rows with rows of share zero.
     """
 
     def __init__(
-        self, table: Table, order: np.ndarray, weight: np.ndarray, size: int, multiple: int, whole: bool = False
+        self,
+        device_data: DeviceData,
+        order: np.ndarray,
+        weight: np.ndarray,
+        size: int,
+        multiple: int,
+        whole: bool = False,
     ) -> None:
         lines, n = order.shape
         self.order = order
@@ -128,8 +134,8 @@ class Batches:
         self.n_rows = n
         self.count = -(-n // self.size)
         mass = weight.astype(np.float64)
-        if table.loss == "cross_entropy":
-            mass = mass * table.class_weight[table.host.labels[order]]
+        if device_data.loss == "cross_entropy":
+            mass = mass * device_data.class_weight[device_data.host.labels[order]]
         self.mass = self._cut(mass).sum(2)  # [lines, batches]: what each mean is divided by
         total = self.mass.sum(1, keepdims=True) if whole else self.mass
         self.width = width = round_up(self.size, multiple)
@@ -137,8 +143,8 @@ class Batches:
         rows[..., : self.size] = self._cut(order)
         share = np.zeros((lines, self.count, width), np.float32)
         share[..., : self.size] = self._cut(weight.astype(np.float64)) / total[..., None]
-        self.rows = torch.from_numpy(rows).to(table.device).flatten(1)
-        self.share = torch.from_numpy(share).to(table.device).flatten(1)
+        self.rows = torch.from_numpy(rows).to(device_data.device).flatten(1)
+        self.share = torch.from_numpy(share).to(device_data.device).flatten(1)
 
     def _cut(self, values: np.ndarray) -> np.ndarray:
         filled = np.zeros((len(values), self.count * self.size), values.dtype)
@@ -148,17 +154,17 @@ class Batches:
     def __len__(self) -> int:
         return self.count
 
-    def stretches(self, most_rows: int) -> Iterator[Stretch]:
-        """All batches in order, so many at a time that there are at most so many rows; but one at least."""
+    def chunks(self, most_rows: int) -> Iterator[Chunk]:
+        """All batches in order, as chunks of at most `most_rows` rows, but at least one batch."""
         last = (self.count - 1) * self.width + round_up(self.n_rows - (self.count - 1) * self.size, self.multiple)
         step = max(1, most_rows // self.width) * self.width
         for start in range(0, self.count * self.width, step):
             stop = min(start + step, last)
             spans = [slice(a, min(a + self.width, stop - start)) for a in range(0, stop - start, self.width)]
-            yield Stretch(self.rows[:, start:stop], self.share[:, start:stop], spans)
+            yield Chunk(self.rows[:, start:stop], self.share[:, start:stop], spans)
 
 
-@lru_cache(maxsize=16)  # parts of one epoch share it
+@lru_cache(maxsize=16)  # shared by the parts of one epoch
 def _permutation(key: int, epoch: int, count: int) -> np.ndarray:
     return _native.permutation(key, epoch, count)
 
@@ -199,9 +205,9 @@ def _shared(make: Callable, keys: list[tuple]) -> list:
 
 
 class Rates(NamedTuple):
-    """What one update needs, shaped to be broadcast against a parameter. None where no member wants it."""
+    """The coefficients of one update, shaped to broadcast against a parameter. None where no member uses it."""
 
-    step: Tensor  # what the gradient (sgd), buffer (momentum) or quotient (adam) is multiplied with; negative
+    step: Tensor  # factor of the gradient (sgd), buffer (momentum) or quotient (adam); negative
     shrink: Tensor | None  # factor of the parameters: weight decay of plain sgd and adamw
     l2: Tensor | None  # weight decay that goes through the optimiser: momentum and adam
     momentum: Tensor | None
@@ -218,7 +224,7 @@ def learning_rates(records: np.ndarray, steps: np.ndarray, count: int, horizon: 
     return records["learning_rate"] * np.where(step < warm, (step + 1) / np.maximum(warm, 1.0), factor)
 
 
-class Tuning:
+class UpdateSettings:
     """The hyper-parameters of every update of an epoch, for members with the same number of optimiser slots."""
 
     def __init__(self, records: np.ndarray, steps: np.ndarray, rates: np.ndarray, device: torch.device) -> None:
@@ -242,7 +248,7 @@ class Tuning:
         self._vectors = {name: torch.from_numpy(values).to(device) for name, values in numbers.items()}
 
     def at(self, k: int, shape: Callable[[Tensor], Tensor]) -> Rates:
-        """The numbers of update k; `shape` turns a vector over members into what broadcasts against a parameter."""
+        """The coefficients of update k; `shape` makes a vector over members broadcast against a parameter."""
         given = {name: shape(values[k]) for name, values in self._vectors.items()}
         return Rates(*(given.get(name) for name in Rates._fields))  # type: ignore[arg-type]
 
@@ -269,7 +275,7 @@ def update(parameter: Tensor, gradient: Tensor, slots: Sequence[Tensor], rates: 
 
 
 def clip_factors(norms: Tensor, clip: Tensor) -> Tensor:
-    """What to multiply gradients with, as torch.nn.utils.clip_grad_norm_ does; [members] each."""
+    """Factors of the gradients, as in torch.nn.utils.clip_grad_norm_; [members] each."""
     return (clip / (norms + 1e-6)).clamp_max(1.0)
 
 
@@ -279,7 +285,7 @@ _WORD = 0xFFFFFFFF
 
 
 def dropout_keys(records: np.ndarray, steps: np.ndarray, count: int, layers: int) -> np.ndarray:
-    """The two words that decide which neurons `count` updates drop: int64 [2, count, layers, members]."""
+    """The two 32-bit words from which dropout of `count` updates is drawn: int64 [2, count, layers, members]."""
     step = (steps + np.arange(count)[:, None, None]).astype(np.uint64)
     layer = np.arange(layers, dtype=np.uint64)[:, None]
     key = _split_mix(_split_mix(_split_mix(records["seed"]) ^ step) ^ layer)
@@ -296,7 +302,7 @@ def _split_mix(x: np.ndarray) -> np.ndarray:
 def dropout_kept(low: Tensor, high: Tensor, row: Tensor, neuron: Tensor, threshold: Tensor) -> Tensor:
     """Whether each neuron is kept in each row; all arguments int64 and broadcast against each other.
 
-    The same numbers as the kernel's, from 64-bit integers cut to 32 bits, which every device has.
+    The same numbers as in the kernel, computed with 64-bit integers cut to 32 bits, which every device supports.
     """
     line = _mix((low + row * 0x9E3779B9) & _WORD) ^ high
     return (_mix((line + neuron * 0x85EBCA6B) & _WORD) >> 8) >= threshold
@@ -311,7 +317,7 @@ def _mix(x: Tensor) -> Tensor:
 
 
 def dropout_thresholds(records: np.ndarray) -> np.ndarray:
-    """What the upper 24 bits of a neuron's number must reach for it to be kept."""
+    """A neuron is kept if the upper 24 bits of its random number reach this threshold."""
     return np.rint(records["dropout"] * (1 << 24)).astype(np.int64)
 
 

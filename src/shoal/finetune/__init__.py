@@ -1,5 +1,5 @@
-"""Fine-tuning of language models over many workers, with the graphs that tell how it went.
+"""Fine-tuning of language models with several worker processes, and a report of the run.
 
-The transformers library and its Trainer do the work; our launcher starts them, watches them and goes on after a loss.
+The Trainer of the transformers library trains; Shoal's launcher starts and watches the workers and replaces lost ones.
 Nothing is imported here: `shoal --help` must not wait for torch.
 """

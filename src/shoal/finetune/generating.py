@@ -1,4 +1,4 @@
-"""Writing with a model that was saved, in another process than the one that trained it."""
+"""Generate text with a saved model: `shoal generate`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from shoal.errors import MissingFile, UserError
 from shoal.finetune import models, place, texts
 from shoal.finetune.rank import quiet
-from shoal.finetune.writing import go_on, room
+from shoal.finetune.writing import continue_text, room
 from shoal.validate import nearest
 
 
 class Writer:
-    """A saved model, with the form of the texts it was trained on. It is loaded when it first writes."""
+    """A saved model and the columns of the texts it was trained on. The model is loaded at the first use."""
 
     def __init__(self, path: Path, device: str = "auto", say: Callable[[str], None] = print) -> None:
         self.folder, self.columns = _find(path)
@@ -33,7 +33,7 @@ class Writer:
     def write(
         self, given: Sequence[str], tokens: int = 256, temperature: float = 0.0, top_p: float = 1.0, seed: int = 0
     ) -> str:
-        """What the model writes where the given columns end."""
+        """The text that the model generates after the given columns."""
         if len(given) > 1 and len(self.columns) < 2:
             raise UserError(f"give one text, in quotes if it has blanks; got {len(given)}")
         text = texts.prompt(self.columns, given)
@@ -43,13 +43,13 @@ class Writer:
 
         length = len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
         if length + room(length, tokens, self.context) > self.context:
-            self.say(f"note: the text has {length:,} tokens, the model looks at {self.context:,}: its beginning is cut")
+            self.say(f"note: the text has {length:,} tokens, the model takes {self.context:,}: its beginning is cut")
         torch.manual_seed(seed)
-        return go_on(self.model, self.tokenizer, text, tokens, self.context, temperature, top_p)
+        return continue_text(self.model, self.tokenizer, text, tokens, self.context, temperature, top_p)
 
 
 def _find(path: Path) -> tuple[Path, tuple[str, ...]]:
-    """The folder of a model, and the columns of the texts it knows; none for a model of somebody else."""
+    """The folder of a model, and the columns of its training texts; none for a model that Shoal did not train."""
     if not path.is_dir():
         if path.is_file():
             raise UserError(f"{path} is a file; give the folder of a run or of a model")
@@ -60,10 +60,10 @@ def _find(path: Path) -> tuple[Path, tuple[str, ...]]:
     if run is not None:
         folder = path / place.MODEL
         if not folder.is_dir():
-            raise UserError(f"the run in {path} has not come to its end; give its shoal finetune command again")
+            raise UserError(f"the run in {path} is not finished; repeat its shoal finetune command to resume it")
     elif path.resolve().name == place.MODEL:
         run = place.read(path.resolve().parent)
     lacking = models.missing_files(folder)
     if lacking:
-        raise UserError(f"{folder} is no model that can write: {', '.join(lacking)} missing")
+        raise UserError(f"{folder} is not a complete model: {', '.join(lacking)} missing")
     return folder, tuple(run["settings"]["columns"]) if run else ()

@@ -1,4 +1,4 @@
-"""Which model to begin with: a folder, a name on the hub, or a tiny one made here. Only safetensors are loaded."""
+"""The initial model: a folder, a name on the Hugging Face hub, or a tiny one made here. Only safetensors are loaded."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any
 from shoal.errors import MissingFile, UserError
 from shoal.validate import nearest
 
-TINY = "tiny"  # the name of the model that needs no download
+TINY = "tiny"  # the name of the tiny model, which needs no download
 CONFIG, TOKENIZER, WEIGHTS, INDEX = "config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"
 FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 END = "<|endoftext|>"
 TINY_CONTEXT, TINY_PARAMETERS = 256, 500_000  # about
-VOCABULARY = 512  # of the tiny model: bytes, and the commonest pieces of the texts
+VOCABULARY = 512  # of the tiny model: bytes, and the most frequent pieces of the texts
 NO_PATIENCE = "3"  # seconds for the hub to answer, unless the user has set another number
 
 
 def find(name: str, say: Callable[[str], None] = lambda text: None) -> Path:
-    """The folder of a model, given that folder or a name on the Hugging Face hub, which is asked only if need be."""
+    """The folder of a model, given that folder or a name on the hub, which is contacted only if files are missing."""
     if not name.strip():
         raise UserError("--model takes a folder or a name on the hub; got an empty text")
     path = Path(name).expanduser()
     if path.is_dir():
         lacking = missing_files(path)
         if lacking:
-            raise UserError(f"{path} is no model: {_and(lacking)} {_is(lacking)} missing; {_holds(path)}")
+            raise UserError(f"{path} is not a model: {_and(lacking)} {_is(lacking)} missing; {_holds(path)}")
         return path
     if path.is_file():
         raise UserError(f"--model takes a folder or a name on the hub; {path} is a file: give the folder it is in")
@@ -40,7 +40,7 @@ def find(name: str, say: Callable[[str], None] = lambda text: None) -> Path:
 
 
 def missing_files(folder: Path) -> list[str]:
-    """What a folder lacks to be a model; empty if it is one."""
+    """The files that a folder lacks to be a model; empty if it is one."""
     lacking = [] if (folder / CONFIG).is_file() else [CONFIG]
     if not (folder / WEIGHTS).is_file():
         lacking += _missing_shards(folder) if (folder / INDEX).is_file() else [WEIGHTS]
@@ -69,7 +69,7 @@ def _is(names: list[str]) -> str:
 def _holds(folder: Path) -> str:
     found = sorted(entry.name for entry in folder.iterdir())
     if any(name.startswith("pytorch_model") for name in found):
-        return "its weights are pickled, which is not loaded here: save them as safetensors"
+        return "its weights are pickled, and Shoal loads no pickles: save them as safetensors"
     if not found:
         return "the folder is empty"
     models = [name for name in found if (folder / name).is_dir() and not missing_files(folder / name)]
@@ -100,7 +100,7 @@ def _from_hub(name: str, say: Callable[[str], None]) -> Path:
         try:
             folder = Path(snapshot_download(name, allow_patterns=FETCHED))
         except RepositoryNotFoundError:
-            raise UserError(f"there is no folder {name} here, and no model {name!r} on the hub that is open") from None
+            raise UserError(f"there is no folder {name} here, and no public model {name!r} on the hub") from None
         except Exception as error:  # of several network libraries
             reason = f"the hub cannot be reached ({_short(error)})"
         else:
@@ -114,14 +114,14 @@ def _from_hub(name: str, say: Callable[[str], None]) -> Path:
 
 
 def _short(error: BaseException) -> str:
-    """The innermost cause, which says most, in a few words."""
+    """The first line of the innermost cause of an error, shortened."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     return (str(error).splitlines() or [type(error).__name__])[0][:100]
 
 
 def make_tiny(folder: Path, texts: list[str], context: int, seed: int) -> None:
-    """A small GPT-2 with random weights, and a tokenizer of bytes and their commonest pairs in these texts."""
+    """A small GPT-2 with random weights, and a byte-pair tokenizer trained on these texts."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
@@ -155,7 +155,7 @@ def load_tokenizer(folder: Path) -> Any:
     except Exception as error:
         raise UserError(f"the tokenizer in {folder} cannot be read: {_short(error)}") from None
     if tokenizer.eos_token_id is None:
-        raise UserError(f"the tokenizer in {folder} has no token for the end of a text; this model cannot be used")
+        raise UserError(f"the tokenizer in {folder} has no end-of-text token; use another model")
     return tokenizer
 
 
@@ -166,9 +166,9 @@ def load_config(folder: Path) -> Any:
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except Exception as error:
-        raise UserError(f"{folder / CONFIG} is not the configuration of a model: {_short(error)}") from None
+        raise UserError(f"{folder / CONFIG} is not a model configuration: {_short(error)}") from None
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        raise UserError(f"{folder} holds a model of type {config.model_type!r}, which does not write text on its own")
+        raise UserError(f"{folder} holds a model of type {config.model_type!r}, which is not a causal language model")
     return config
 
 
@@ -194,13 +194,13 @@ def load_model(folder: Path, dropout: float | None = None) -> Any:
 
 
 def longest_context(config: Any, tokenizer: Any) -> int:
-    """How many tokens the model can look at."""
+    """The largest number of tokens that the model can process."""
     known = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
     return int(known) if known and known < 1 << 20 else 1024
 
 
 def count_parameters(folder: Path) -> int:
-    """From the heads of the files, without reading the numbers."""
+    """The number of parameters, from the headers of the files, without reading the weights."""
     from safetensors import safe_open
 
     count = 0

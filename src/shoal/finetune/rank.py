@@ -17,17 +17,17 @@ from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES
 from shoal.finetune.plan import Plan, job_of
 from shoal.parallel.rank import join_group, limited, main
 
-TEXTS, RESULT = "texts.json", "result.json"  # what the launcher and its workers hand to each other
+TEXTS, RESULT = "texts.json", "result.json"  # files from the launcher to its workers, and back
 WRITTEN = 120  # tokens of a sample
 
 
 def work(folder: Path, rank: int, heartbeat: Any) -> None:
-    """The first worker makes ready what all need, writes, and saves; all train."""
+    """All workers train; the first one also prepares the tokens, generates samples and saves the model."""
     plan = Plan.read(folder)
     quiet()
     group = None
     if plan.settings.workers > 1:
-        _look_like_torchrun(rank, plan.settings.workers)
+        _set_torchrun_variables(rank, plan.settings.workers)
         group = join_group(job_of(plan.settings), rank)
     if rank == 0:
         heartbeat.tell("progress", begun=_read_texts(plan, folder))
@@ -36,7 +36,7 @@ def work(folder: Path, rank: int, heartbeat: Any) -> None:
     trainer, tokenizer = _prepare(plan, folder, rank, heartbeat)
     if rank == 0:
         _write_samples(plan, folder, trainer, tokenizer, "before")
-    finished = trainer.go_on(last_checkpoint(Path(plan.run)))
+    finished = trainer.train_from(last_checkpoint(Path(plan.run)))
     if rank == 0:
         if finished:
             _write_samples(plan, folder, trainer, tokenizer, "after")
@@ -48,7 +48,10 @@ def work(folder: Path, rank: int, heartbeat: Any) -> None:
 
 
 def _read_texts(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
-    """Texts to tokens, in a file for all workers; what was found out about them. The tiny model is made now."""
+    """Write the tokens of all texts to a file for all workers, and make the tiny model if --model names it.
+
+    Returns facts about the data and the run for the settings file.
+    """
     from shoal.finetune import models, tokens
 
     settings, start = plan.settings, Path(plan.start)
@@ -68,8 +71,8 @@ def _read_texts(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
     return {"data": about, "run": {"context": context, "parameters": models.count_parameters(start)}}
 
 
-def _look_like_torchrun(rank: int, size: int) -> None:
-    """The library that the Trainer shares work with finds its place in the environment; the group is ours."""
+def _set_torchrun_variables(rank: int, size: int) -> None:
+    """Set the variables that torchrun sets: the Trainer's library accelerate reads rank and size from them."""
     os.environ |= {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": os.environ["SHOAL_STORE"].rpartition(":")[2],
@@ -77,7 +80,7 @@ def _look_like_torchrun(rank: int, size: int) -> None:
 
 
 def quiet() -> None:
-    """Their advice and bars are not for our users' screens."""
+    """Turn off the warnings and progress bars of the libraries."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import logging
@@ -85,14 +88,14 @@ def quiet() -> None:
 
     warnings.simplefilter("ignore")
     logging.getLogger("accelerate").setLevel(logging.ERROR)
-    from transformers.utils import logging as theirs
+    from transformers.utils import logging as transformers_logging
 
-    theirs.set_verbosity_error()
-    theirs.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
 
 
 def _prepare(plan: Plan, folder: Path, rank: int, heartbeat: Any) -> tuple[Any, Any]:
-    """A trainer and a tokenizer."""
+    """The trainer and the tokenizer of this worker."""
     import torch
 
     from shoal.finetune import tokens
@@ -118,10 +121,10 @@ def _prepare(plan: Plan, folder: Path, rank: int, heartbeat: Any) -> tuple[Any, 
 
 
 def with_lora(model: Any, settings: FinetuneOptions) -> Any:
-    """Small matrices beside the large ones are trained, which stay as they are."""
+    """The model with LoRA: small added matrices are trained, the model's own weights are frozen."""
     from peft import LoraConfig, get_peft_model
 
-    conv = any(type(part).__name__ == "Conv1D" for part in model.modules())  # GPT-2 keeps its weights transposed
+    conv = any(type(part).__name__ == "Conv1D" for part in model.modules())  # GPT-2 stores its weights transposed
     config = LoraConfig(
         task_type="CAUSAL_LM", r=settings.lora, lora_alpha=2 * settings.lora, lora_dropout=settings.dropout or 0.0,
         target_modules="all-linear", fan_in_fan_out=conv,
@@ -130,9 +133,9 @@ def with_lora(model: Any, settings: FinetuneOptions) -> Any:
 
 
 def _write_samples(plan: Plan, folder: Path, trainer: Any, tokenizer: Any, when: str) -> None:
-    """What the model writes for a few test rows; once before training, in however many sittings, once after."""
+    """Generate text for a few test rows, once before training and once after; a resumed run keeps the first."""
     from shoal.finetune.models import longest_context
-    from shoal.finetune.writing import go_on
+    from shoal.finetune.writing import continue_text
 
     path = Path(plan.run) / SAMPLES
     if path.is_file():
@@ -142,12 +145,12 @@ def _write_samples(plan: Plan, folder: Path, trainer: Any, tokenizer: Any, when:
     context = longest_context(trainer.model.config, tokenizer)
     for sample in samples:
         if when not in sample:
-            sample[when] = go_on(trainer.model, tokenizer, sample["prompt"], WRITTEN, context)
+            sample[when] = continue_text(trainer.model, tokenizer, sample["prompt"], WRITTEN, context)
     write_json(path, samples)
 
 
 def _save(plan: Plan, trainer: Any, tokenizer: Any) -> None:
-    """The model under its name when it is whole; then the checkpoints have done their duty."""
+    """Save the model under a temporary name, rename it when it is complete, then delete the checkpoints."""
     run = Path(plan.run)
     model = trainer.model.merge_and_unload() if plan.settings.lora else trainer.model
     try:

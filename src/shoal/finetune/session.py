@@ -1,4 +1,4 @@
-"""One run from the file to the saved model: everything the launching process does."""
+"""One run from the data file to the saved model: everything that the launching process does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Ready:
-    """A run that can begin, or go on."""
+    """A run that is ready to start or to resume."""
 
     plan: Plan
     texts: Texts
@@ -41,28 +41,29 @@ class Ready:
 
     @property
     def step(self) -> int:
-        """Where it goes on."""
+        """The step of the last complete checkpoint; 0 without one."""
         checkpoint = last_checkpoint(self.run)
         return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
 
-    def handed_over(self) -> dict[str, Any]:
-        """What workers are given: texts to train on and to test with, and a few to go on with."""
+    def worker_texts(self) -> dict[str, Any]:
+        """The texts for the workers: to train on, to test on, and prompts for samples."""
         columns, rows = self.texts.columns, self.texts.rows
         parts = {name: [texts.join(columns, rows[row]) for row in chosen]
                  for name, chosen in (("train", self.train), ("test", self.test))}  # fmt: skip
-        whole = [row for row in self.test if rows[row][-1]] or self.test  # those whose last column can be compared
+        whole = [row for row in self.test if rows[row][-1]] or self.test  # rows whose last column is not empty
         return {**parts, "prompts": _prompts(self.texts, whole[: self.plan.settings.samples])}
 
 
 def fingerprint(settings: FinetuneOptions, found: Texts, start: Path | None) -> dict[str, Any]:
-    """What decides the weights: settings, texts, and the model that it begins with."""
+    """All that determines the weights: settings, texts, and the initial model."""
     digest = hashlib.sha256(json.dumps([found.columns, found.rows]).encode()).hexdigest()
-    whole = {**settings.fingerprint(), "columns": list(found.columns), "data": digest, "start": _model_mark(start)}
+    model = _model_fingerprint(start)
+    whole = {**settings.fingerprint(), "columns": list(found.columns), "data": digest, "start": model}
     return json.loads(json.dumps(whole))
 
 
-def _model_mark(start: Path | None) -> dict[str, Any]:
-    """Small files by their content; weights, which take long to read, by size and time."""
+def _model_fingerprint(start: Path | None) -> dict[str, Any]:
+    """Small files by the hash of their content; weights, which are slow to read, by size and time."""
     if start is None:
         return {}
     small = {path.name: file_hash(path) for pattern in ("*.json", "*.txt") for path in sorted(start.glob(pattern))}
@@ -71,12 +72,12 @@ def _model_mark(start: Path | None) -> dict[str, Any]:
 
 
 def find_start(settings: FinetuneOptions, say: Say) -> Path | None:
-    """The folder of the model to begin with; None for the tiny one, which is made in the folder of the run."""
+    """The folder of the initial model; None for the tiny one, which is made in the folder of the run."""
     return None if settings.model == models.TINY else models.find(settings.model, say)
 
 
 def prepare(settings: FinetuneOptions, found: Texts, start: Path | None, run: Path, resumes: bool) -> Ready:
-    """Which rows are for what, and a plan. What needs the model itself is found out by the workers."""
+    """Split the rows and make a plan. Checks that need the model itself are left to the workers."""
     train, test = texts.split(len(found.rows), settings.test, settings.seed)
     parameters = models.TINY_PARAMETERS if start is None else models.count_parameters(start)
     plan = make_plan(replace(settings, columns=found.columns), run, start or run / START, len(train))
@@ -84,7 +85,7 @@ def prepare(settings: FinetuneOptions, found: Texts, start: Path | None, run: Pa
 
 
 def _prompts(found: Texts, rows: list[int]) -> list[dict[str, str]]:
-    """For a few test rows, what the model is to go on with, and how it should."""
+    """For a few test rows, the prompt and the expected text."""
     if len(found.columns) > 1:
         return [{"prompt": texts.prompt(found.columns, found.rows[row][:-1]), "expected": found.rows[row][-1]}
                 for row in rows]  # fmt: skip
@@ -92,13 +93,13 @@ def _prompts(found: Texts, rows: list[int]) -> list[dict[str, str]]:
     for row in rows:
         text = found.rows[row][0]
         place = text.find(" ", len(text) // 4)
-        begun = text[: place if 0 < place < len(text) // 2 else max(1, len(text) // 4)]
-        prompts.append({"prompt": begun, "expected": text[len(begun) :]})
+        start = text[: place if 0 < place < len(text) // 2 else max(1, len(text) // 4)]
+        prompts.append({"prompt": start, "expected": text[len(start) :]})
     return prompts
 
 
 def begin(ready: Ready, marks: dict[str, Any]) -> None:
-    """Write down what the run is, before anything happens."""
+    """Write the settings file of the run before anything else."""
     from shoal.machine import processor
     from shoal.version import __version__
 
@@ -124,18 +125,18 @@ def begin(ready: Ready, marks: dict[str, Any]) -> None:
 
 
 def train(ready: Ready, tell: Callable[[dict[str, Any]], None], pause: Callable[[], bool]) -> dict[str, Any]:
-    """Run the workers to their end, or until a pause is asked for; what came of it."""
+    """Run the workers until they finish or `pause()` is true; returns their result."""
     from shoal.parallel.launch import own_folder, supervise
 
     with own_folder() as folder:
         ready.plan.write(folder)
-        (folder / TEXTS).write_text(json.dumps(ready.handed_over()), encoding="utf-8")
+        (folder / TEXTS).write_text(json.dumps(ready.worker_texts()), encoding="utf-8")
         supervise(job_of(ready.plan.settings), folder, tell, "shoal.finetune.rank", pause=pause)
         return dict(json.loads((folder / RESULT).read_text(encoding="utf-8")))
 
 
 def records(run: Path) -> list[dict[str, Any]]:
-    """The log of a run; a last line that was cut off counts as not written."""
+    """The records in the log of a run; an incomplete last line is ignored."""
     found = []
     path = run / METRICS
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
@@ -147,7 +148,7 @@ def records(run: Path) -> list[dict[str, Any]]:
 
 
 def page_data(run: Path, running: bool = False) -> dict[str, Any]:
-    """What the page of a run tells, from what is in its folder."""
+    """The data for the page of a run, from the files in its folder."""
     content = place.read(run)
     assert content is not None
     log = records(run)
@@ -172,7 +173,7 @@ def page_data(run: Path, running: bool = False) -> dict[str, Any]:
 
 
 def note(run: Path, begun: dict[str, dict[str, Any]]) -> None:
-    """Add what only the workers know, of the run and of the data."""
+    """Add facts that the workers found to the settings file."""
     content = place.read(run)
     if content is not None:
         for part, values in begun.items():

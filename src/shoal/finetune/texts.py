@@ -1,4 +1,4 @@
-"""From a table to texts: which columns, how they are joined, what is left out."""
+"""Texts from the rows of a table: which columns, how they are joined, which rows are left out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GAP = "\n\n"
 
 @dataclass
 class Texts:
-    """Rows worth training on, as cells of the chosen columns; and what was noticed on the way."""
+    """The usable rows, as cells of the chosen columns, and notes on what was left out."""
 
     file: str
     columns: tuple[str, ...]
@@ -24,7 +24,7 @@ class Texts:
 
 
 def read(path: Path, columns: Sequence[str] = (), sep: str | None = None, header: bool = True) -> Texts:
-    """The texts of a file: of the columns given, else of all. Blank and repeated rows are left out, and said."""
+    """The texts of a file, from the given columns or from all. Blank and repeated rows are left out, with a note."""
     names, rows, understood = read_texts(path, sep=sep, header=header)
     places = [find_name(names, column) for column in split_names(columns, names)] or list(range(len(names)))
     for place in places:
@@ -44,7 +44,7 @@ def read(path: Path, columns: Sequence[str] = (), sep: str | None = None, header
     if blank:
         texts.notes.append(f"{_rows(blank)} left out: all cells are empty")
     if repeated:
-        texts.notes.append(f"{_rows(repeated)} left out: the same text is there already")
+        texts.notes.append(f"{_rows(repeated)} left out: duplicate text")
     if partly:
         texts.notes.append(f"{_rows(partly)} with an empty cell: that part is left out of the text")
     if len(texts.rows) < 2:
@@ -54,7 +54,7 @@ def read(path: Path, columns: Sequence[str] = (), sep: str | None = None, header
 
 
 def split_names(given: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Column names as given to one or more flags, with commas between them; a name may hold a comma itself.
+    """Column names from one or more flags, separated by commas; a name may contain a comma itself.
 
     >>> split_names(["statement,solution"], ["statement", "solution"]), split_names(["a, b"], ["a, b", "c"])
     (['statement', 'solution'], ['a, b'])
@@ -68,7 +68,7 @@ def _rows(count: int) -> str:
 
 
 def join(columns: Sequence[str], cells: Sequence[str]) -> str:
-    """One text: the columns one after the other, each under its name; a single column stands alone.
+    """One text: the columns in order, each under its name; a single column has no name above it.
 
     >>> join(["statement", "hint", "solution"], ["Add them.", "", "a + b"])
     'statement:\\nAdd them.\\n\\nsolution:\\na + b'
@@ -79,7 +79,7 @@ def join(columns: Sequence[str], cells: Sequence[str]) -> str:
 
 
 def prompt(columns: Sequence[str], given: Sequence[str]) -> str:
-    """A text with its first columns only, up to where the next begins: for the model to go on.
+    """A text with its first columns only and the name of the next one, for the model to continue.
 
     >>> prompt(["statement", "solution"], ["Add them."])
     'statement:\\nAdd them.\\n\\nsolution:\\n'
@@ -89,14 +89,14 @@ def prompt(columns: Sequence[str], given: Sequence[str]) -> str:
     if len(given) >= len(columns):
         raise UserError(
             f"the model was trained on the columns {', '.join(columns)}; give at most {len(columns) - 1} of them, "
-            f"so that it has something to write; got {len(given)}"
+            f"so that at least one is left to generate; got {len(given)}"
         )
     parts = [f"{name}:\n{cell}" for name, cell in zip(columns, given, strict=False) if cell]
     return GAP.join([*parts, f"{columns[len(given)]}:\n"])
 
 
 def shape(columns: Sequence[str]) -> str:
-    """The form of a text, for people.
+    """The format of a text, as shown to users.
 
     >>> shape(["statement", "solution"])
     'statement:\\n...\\n\\nsolution:\\n...'
@@ -105,7 +105,7 @@ def shape(columns: Sequence[str]) -> str:
 
 
 def split(count: int, test: float, seed: int) -> tuple[list[int], list[int]]:
-    """Rows to train on and rows to test with, at least one of each, drawn by the seed.
+    """Training rows and test rows, at least one of each, drawn with the seed.
 
     >>> train, tested = split(10, 0.2, seed=0)
     >>> len(train), len(tested), sorted(train + tested) == list(range(10))

@@ -1,4 +1,4 @@
-"""Texts as numbers: what the workers read, and what a batch of them looks like."""
+"""Texts as tokens: the file that the workers read, and batches."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import torch
 
 FILE = "tokens.safetensors"
-IGNORED = -100  # a label that the loss does not count
+IGNORED = -100  # label of tokens that the loss ignores
 
 
 @dataclass
 class Tokens:
-    """Texts of tokens, one after the other; `ends` says where each ends. `cut` of them were too long."""
+    """The tokens of all texts, concatenated; `ends` has the end of each text. `cut` texts were too long, and cut."""
 
     ids: np.ndarray
     ends: np.ndarray
@@ -31,7 +31,7 @@ class Tokens:
 
 
 def encode(texts: list[str], tokenizer: Any, context: int) -> Tokens:
-    """Each text with an end mark, so that the model learns to stop; what is longer than the context is cut."""
+    """The tokens of texts, each with an end token, so that the model learns to stop. Long texts are cut."""
     encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
     whole = [[*ids, tokenizer.eos_token_id] for ids in encoded]
     cut = sum(len(ids) > context for ids in whole)
@@ -56,9 +56,9 @@ def read(folder: Path) -> tuple[Tokens, Tokens]:
 
 
 def batch(rows: list[np.ndarray], padding: int) -> dict[str, torch.Tensor]:
-    """Texts side by side, filled up to the longest; what was filled up counts for nothing.
+    """A batch of texts, padded to the longest; the loss ignores padding.
 
-    A worker that gets no row of a small last batch gets one that counts for nothing: all workers take every step.
+    A worker without rows in a small last batch gets a row of padding: all workers take part in every step.
     """
     import torch
 
@@ -68,7 +68,7 @@ def batch(rows: list[np.ndarray], padding: int) -> dict[str, torch.Tensor]:
     mask = torch.zeros((len(rows), length), dtype=torch.int64)
     for place, row in enumerate(rows):
         ids[place, : len(row)] = torch.from_numpy(row)
-        mask[place, : max(1, len(row))] = 1  # attention over nothing is not a number
+        mask[place, : max(1, len(row))] = 1  # attention over no token at all would be NaN
     labels = ids.masked_fill(mask == 0, IGNORED)
-    labels[:, 0] = IGNORED  # nobody predicts the first; the Trainer would count it among those it divides by
+    labels[:, 0] = IGNORED  # the first token is never predicted, but the Trainer would count it
     return {"input_ids": ids, "attention_mask": mask, "labels": labels}

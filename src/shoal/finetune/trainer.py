@@ -1,9 +1,9 @@
-"""The Trainer of transformers with four things changed, so that runs can be compared, ended and gone on with:
+"""The Trainer of transformers with four changes, so that runs can be compared, interrupted and resumed:
 
-- batches are drawn for all workers together and then shared out: any number of workers sees the same ones;
-- the test loss is a mean over all tokens, however they were shared out (the Trainer takes means of means);
-- random numbers (dropout) belong to a step, so a run that goes on draws what it would have drawn;
-- a checkpoint counts when it is complete, and the one before is deleted only then.
+- each batch is drawn for all workers together and then divided, so that the number of workers does not change it;
+- the test loss is the mean over all tokens (the Trainer averages the means of batches);
+- random numbers (dropout) are seeded by step, so that a resumed run draws the same ones as an uninterrupted run;
+- a checkpoint is valid only when it is complete, and the previous one is deleted only then.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from shoal.finetune.plan import Plan
 from shoal.finetune.tokens import IGNORED, Tokens, batch
 from shoal.json_values import plain
 
-SAVE_AFTER = 60.0  # seconds between two checkpoints, or longer where saving is slow:
-SAVE_SHARE = 20  # it may take a 20th of the time
-# Of Adam. Some weights have no effect at all (biases of keys in attention), so their gradients are rounding errors;
-# with the usual 1e-8 Adam makes full steps of them, different ones for each number of workers.
+SAVE_AFTER = 60.0  # seconds between two checkpoints, at least
+SAVE_SHARE = 20  # and at least this many times the seconds that saving takes
+# Of Adam. Some weights have no effect (biases of keys in attention), so their gradients are rounding errors. With the
+# usual 1e-8, Adam takes full steps from them, different ones for each number of workers.
 EPSILON = 1e-6
-Tell = Callable[[dict[str, Any]], None]
+Report = Callable[[dict[str, Any]], None]
 
 
-class Order(Sampler[list[int]]):
-    """Rows of each batch of an epoch, as far as they are this worker's: every size-th of a batch drawn for all."""
+class WorkerBatches(Sampler[list[int]]):
+    """This worker's rows of each batch of an epoch: of a batch drawn for all workers, every `size`-th row."""
 
     def __init__(self, rows: int, batch_size: int, seed: int, rank: int, size: int) -> None:
         self.rows, self.batch_size, self.seed, self.rank, self.size = rows, batch_size, seed, rank, size
@@ -46,19 +46,19 @@ class Order(Sampler[list[int]]):
         return -(-self.rows // self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        generator = torch.Generator().manual_seed(key(self.seed, self.epoch))
+        generator = torch.Generator().manual_seed(mixed_seed(self.seed, self.epoch))
         drawn: list[int] = torch.randperm(self.rows, generator=generator).tolist()
         for start in range(0, self.rows, self.batch_size):
             yield drawn[start : start + self.batch_size][self.rank :: self.size]
 
     def rows_in(self, step: int) -> int:
-        """Of the whole batch of a step, over all workers."""
+        """The number of rows in the batch of a step, over all workers."""
         place = step % len(self)
         return min(self.batch_size, self.rows - place * self.batch_size)
 
 
-def key(seed: int, *parts: int) -> int:
-    """One number from several, far from those of its neighbours."""
+def mixed_seed(seed: int, *parts: int) -> int:
+    """A seed from several numbers; similar numbers give unrelated seeds."""
     import hashlib
 
     digest = hashlib.sha256(repr((seed, *parts)).encode()).digest()
@@ -66,53 +66,54 @@ def key(seed: int, *parts: int) -> int:
 
 
 class StepControl(TrainerCallback):
-    """When to save and when to end. All workers agree in every step: none saves or ends alone."""
+    """Seeds every step, and decides after it whether to save or to pause: all workers together, never one alone."""
 
-    def __init__(self, trainer: FineTuner, wanted: Callable[[], bool], tell: Tell) -> None:
-        self.trainer, self.wanted, self.tell = trainer, wanted, tell
+    def __init__(self, trainer: FineTuner, pause_requested: Callable[[], bool], report: Report) -> None:
+        self.trainer, self.pause_requested, self.report = trainer, pause_requested, report
         self.paused = False
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.trainer.order.epoch = state.global_step // len(self.trainer.order)
+        self.trainer.batches.epoch = state.global_step // len(self.trainer.batches)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.trainer.begun = time.monotonic()
-        torch.manual_seed(key(self.trainer.plan.settings.seed, state.global_step, self.trainer.order.rank))
+        self.trainer.step_started = time.monotonic()
+        torch.manual_seed(mixed_seed(self.trainer.plan.settings.seed, state.global_step, self.trainer.batches.rank))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         trainer, every = self.trainer, self.trainer.plan.settings.save_every
         trainer.count_step()
         last = state.global_step >= state.max_steps
-        due = state.global_step % every == 0 if every else trainer.late() and trainer.order.rank == 0  # who saves
-        pause, save = trainer.agree(self.wanted(), due)
+        # Without `save_every` the clock decides, that of the first worker, which saves.
+        due = state.global_step % every == 0 if every else trainer.save_due() and trainer.batches.rank == 0
+        pause, save = trainer.any_worker(self.pause_requested(), due)
         if pause and not last:
             control.should_training_stop = self.paused = True
         control.should_save = (save or pause) and not last
         control.should_log = control.should_log or last
-        self.tell({"share": state.global_step / state.max_steps, **trainer.last})
+        self.report({"share": state.global_step / state.max_steps, **trainer.last})
 
 
 class FineTuner(Trainer):
-    """One worker's Trainer."""
+    """The Trainer of one worker."""
 
     def __init__(self, plan: Plan, model: Any, sets: tuple[Tokens, Tokens], rank: int, padding: int,
-                 wanted: Callable[[], bool], tell: Tell, cpu: bool) -> None:  # fmt: skip
-        self.plan, self.tell = plan, tell
+                 pause_requested: Callable[[], bool], report: Report, cpu: bool) -> None:  # fmt: skip
+        self.plan, self.report = plan, report
         self.train_tokens, self.test_tokens = sets
         settings = plan.settings
-        self.order = Order(len(self.train_tokens), settings.batch_size, settings.seed, rank, settings.workers)
+        self.batches = WorkerBatches(len(self.train_tokens), settings.batch_size, settings.seed, rank, settings.workers)
         self.padding = padding
-        self.begun = self.saved = time.monotonic()
-        self.saving = self.busy = 0.0
+        self.step_started = self.saved = time.monotonic()
+        self.saving = self.busy = 0.0  # seconds: of the last checkpoint, and of the steps since the last record
         self.steps = self.rows = 0
         self.tokens: Any = 0
-        self.before = 0.0  # seconds of earlier sittings
+        self.seconds_before = 0.0  # seconds of training before the run was resumed
         self.started = time.monotonic()
         self.last: dict[str, float] = {}
         self.events: Any = None  # for TensorBoard
         super().__init__(model=model, args=arguments(plan, cpu), eval_dataset=self.test_tokens)
         self.remove_callback(PrinterCallback)
-        self.step_control = StepControl(self, wanted, tell)
+        self.step_control = StepControl(self, pause_requested, report)
         self.add_callback(self.step_control)
 
     # --- data ---
@@ -121,17 +122,17 @@ class FineTuner(Trainer):
         indices = range(len(tokens))
         return DataLoader(
             indices,  # type: ignore[arg-type]
-            batch_sampler=self.order,
+            batch_sampler=self.batches,
             collate_fn=lambda rows: batch([tokens[row] for row in rows], padding),
         )
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        if num_items_in_batch is not None:  # of all workers; some models do not let it be counted
+        if num_items_in_batch is not None:  # of all workers; None for models whose tokens cannot be counted
             self.tokens = self.tokens + num_items_in_batch
         return super().training_step(model, inputs, num_items_in_batch)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """The mean loss over all tokens of the test rows; each worker takes its share of the batches."""
+        """The mean loss over all tokens of the test rows; the batches are divided among the workers."""
         started = time.monotonic()
         size = self.plan.settings.batch_size
         rows = sorted(range(len(self.test_tokens)), key=lambda row: len(self.test_tokens[row]))
@@ -140,12 +141,12 @@ class FineTuner(Trainer):
         model: Any = self.model
         model.eval()
         with torch.no_grad():
-            for part in batches[self.order.rank :: self.order.size]:
+            for part in batches[self.batches.rank :: self.batches.size]:
                 inputs = self._prepare_inputs(batch([self.test_tokens[row] for row in part], self.padding))
                 labels = inputs.pop("labels")
                 total += losses(model(**inputs).logits, labels)
-        self.sum(total)
-        self._refuse_nonsense(float(total[0]))
+        self.all_reduce(total)
+        self._check_loss(float(total[0]))
         seconds = time.monotonic() - started
         metrics = {
             "eval_loss": float(total[0] / total[1]), "eval_runtime": seconds,
@@ -156,29 +157,29 @@ class FineTuner(Trainer):
         return metrics
 
     # --- workers ---
-    def sum(self, vector: torch.Tensor, largest: bool = False) -> None:
-        """Over all workers, in place."""
-        if self.order.size > 1:
+    def all_reduce(self, vector: torch.Tensor, largest: bool = False) -> None:
+        """The sum over all workers, or with `largest` the maximum, in place."""
+        if self.batches.size > 1:
             import torch.distributed as dist
 
             dist.all_reduce(vector, dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM)
 
-    def agree(self, *wishes: bool) -> list[bool]:
-        """What at least one worker wants, all do."""
-        told = torch.tensor(wishes, dtype=torch.uint8)
-        self.sum(told, largest=True)
-        return [bool(wish) for wish in told.tolist()]
+    def any_worker(self, *flags: bool) -> list[bool]:
+        """For each flag, whether it is set on at least one worker."""
+        flag_vector = torch.tensor(flags, dtype=torch.uint8)
+        self.all_reduce(flag_vector, largest=True)
+        return [bool(flag) for flag in flag_vector.tolist()]
 
     # --- records ---
     def count_step(self) -> None:
-        self.busy += time.monotonic() - self.begun
+        self.busy += time.monotonic() - self.step_started
         self.steps += 1
-        self.rows += self.order.rows_in(self.state.global_step - 1)
+        self.rows += self.batches.rows_in(self.state.global_step - 1)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add how fast it went; the first worker writes every record down at once."""
+        """Add the training speed; the first worker writes every record to the log at once."""
         if "loss" in logs:
-            self._refuse_nonsense(logs["loss"])
+            self._check_loss(logs["loss"])
             busy = max(self.busy, 1e-9)
             logs |= {
                 "samples_per_second": self.rows / busy, "steps_per_second": self.steps / busy,
@@ -186,20 +187,20 @@ class FineTuner(Trainer):
             }  # fmt: skip
             self.busy, self.steps, self.rows, self.tokens = 0.0, 0, 0, 0
             self.last = {"loss": logs["loss"]}
-        elif "eval_loss" not in logs:  # a summary of this sitting, which says nothing of the run
+        elif "eval_loss" not in logs:  # the Trainer's summary, which covers only the part since the run was resumed
             return
-        logs["seconds"] = self.before + time.monotonic() - self.started
+        logs["seconds"] = self.seconds_before + time.monotonic() - self.started
         super().log(logs, start_time)
-        if self.order.rank == 0:
-            record = tidy(self.state.log_history[-1])
+        if self.batches.rank == 0:
+            record = as_record(self.state.log_history[-1])
             try:
                 self.write(record)
             except OSError as error:
                 raise cannot_write(Path(self.plan.run), error) from None
             if "eval_loss" in record:
-                self.tell({"record": record})
+                self.report({"record": record})
 
-    def _refuse_nonsense(self, loss: float) -> None:
+    def _check_loss(self, loss: float) -> None:
         if not math.isfinite(loss):
             raise UserError(
                 f"the loss is no longer a number at step {self.state.global_step}: the steps are too large for this "
@@ -207,7 +208,7 @@ class FineTuner(Trainer):
             )
 
     def write(self, record: dict[str, Any]) -> None:
-        """Into the log, and for TensorBoard where that is wanted."""
+        """Append a record to the log, and to the TensorBoard events if there are any."""
         with open(Path(self.plan.run) / METRICS, "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         for name, value in record.items() if self.events is not None else ():
@@ -216,7 +217,7 @@ class FineTuner(Trainer):
                 self.events.add_scalar(shown, value, record["step"])
 
     def begin_log(self, history: list[dict[str, Any]]) -> None:
-        """As it was at the checkpoint that the run goes on from: what came after it will come again."""
+        """Start the log with the records up to the checkpoint; later steps are trained and logged again."""
         run = Path(self.plan.run)
         (run / METRICS).unlink(missing_ok=True)
         shutil.rmtree(run / EVENTS, ignore_errors=True)
@@ -225,26 +226,26 @@ class FineTuner(Trainer):
 
             self.events = SummaryWriter(str(run / EVENTS))
         for record in history:
-            self.write(tidy(record))
+            self.write(as_record(record))
 
     # --- checkpoints ---
-    def late(self) -> bool:
-        """Whether it is time to save again."""
+    def save_due(self) -> bool:
+        """Whether it is time for the next checkpoint."""
         return time.monotonic() - self.saved > max(SAVE_AFTER, SAVE_SHARE * self.saving)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
         if not all(bool(torch.isfinite(parameter).all()) for parameter in trained):
-            self._refuse_nonsense(math.nan)  # before the last good checkpoint is replaced
+            self._check_loss(math.nan)  # raises, before the last good checkpoint is replaced
         begun = time.monotonic()
         place = Path(self.plan.run) / CHECKPOINTS / f"checkpoint-{self.state.global_step}"
         try:
             super()._save_checkpoint(model, trial)
-            if self.order.rank == 0:
+            if self.batches.rank == 0:
                 complete(place)
         except Exception as error:
             raise cannot_write(place.parent, error) from None
-        if self.order.rank == 0:
+        if self.batches.rank == 0:
             for other in checkpoints(place.parent):
                 if other != place:
                     shutil.rmtree(other, ignore_errors=True)
@@ -252,18 +253,18 @@ class FineTuner(Trainer):
         self.saving = self.saved - begun
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """Random numbers belong to steps: there is no state to save."""
+        """Nothing to save: random numbers are seeded by step."""
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Nor to load."""
+        """Nothing to load, see `_save_rng_state`."""
 
-    def go_on(self, checkpoint: Path | None) -> bool:
-        """Train, from a checkpoint if there is one; whether it came to its end."""
+    def train_from(self, checkpoint: Path | None) -> bool:
+        """Train, from a checkpoint if there is one. Returns whether training finished (False: it was paused)."""
         history = []
         if checkpoint is not None:
             history = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-        self.before = max((record.get("seconds", 0.0) for record in history), default=0.0)
-        if self.order.rank == 0:
+        self.seconds_before = max((record.get("seconds", 0.0) for record in history), default=0.0)
+        if self.batches.rank == 0:
             self.begin_log(history)
         self.args.eval_on_start = checkpoint is None
         self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -288,15 +289,15 @@ def arguments(plan: Plan, cpu: bool) -> TrainingArguments:
 
 
 def losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The sum of the losses of all tokens, and how many there are."""
-    wanted = labels[:, 1:].reshape(-1)
-    flat = logits[:, :-1].reshape(len(wanted), -1).float()
-    each = torch.nn.functional.cross_entropy(flat, wanted, ignore_index=IGNORED, reduction="none")
-    return torch.tensor([float(each.cpu().double().sum()), float((wanted != IGNORED).sum())], dtype=torch.float64)
+    """The sum of the losses of all tokens, and their number."""
+    targets = labels[:, 1:].reshape(-1)
+    flat = logits[:, :-1].reshape(len(targets), -1).float()
+    each = torch.nn.functional.cross_entropy(flat, targets, ignore_index=IGNORED, reduction="none")
+    return torch.tensor([float(each.cpu().double().sum()), float((targets != IGNORED).sum())], dtype=torch.float64)
 
 
-def tidy(record: dict[str, Any]) -> dict[str, float | None]:
-    """A record for people: the step first, everything a number; what is none becomes null."""
+def as_record(record: dict[str, Any]) -> dict[str, float | None]:
+    """A record for the log: the step first, then numbers; those that are not finite become null."""
     numbers = {name: float(value) for name, value in record.items() if name not in ("step", "total_flos")}
     finite = plain(numbers)
     return {"step": int(record["step"]), **finite}

@@ -1,16 +1,16 @@
-"""Let a model go on with a text."""
+"""Generate text: let a model continue a prompt."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-def go_on(
+def continue_text(
     model: Any, tokenizer: Any, text: str, tokens: int, context: int, temperature: float = 0.0, top_p: float = 1.0
 ) -> str:
-    """What the model writes after `text`: the likeliest token each time, or drawn with a temperature above 0.
+    """The continuation of `text`: the most likely token at each step, or sampled with a temperature above 0.
 
-    The beginning of a text that leaves little room in the context is not looked at.
+    If the text leaves too little of the context for new tokens, its beginning is cut off.
     """
     import torch
 
@@ -31,7 +31,7 @@ def go_on(
 
 
 def room(length: int, tokens: int, context: int) -> int:
-    """How many tokens to write after a text: what is left of the context, or a quarter of it where that is more.
+    """How many new tokens fit: the rest of the context, or a quarter of the context if that is more.
 
     >>> room(10, 256, 64), room(60, 256, 64), room(60, 4, 64)
     (54, 16, 4)
@@ -40,6 +40,6 @@ def room(length: int, tokens: int, context: int) -> int:
 
 
 def decode(tokenizer: Any, ids: list[int]) -> str:
-    """Text as it was; half a character at the end, where writing was cut off, is dropped."""
+    """The text of tokens; an incomplete character at the end, where generation stopped, is dropped."""
     text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return str(text).rstrip("\N{REPLACEMENT CHARACTER}")

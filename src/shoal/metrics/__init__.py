@@ -1,1 +1,1 @@
-"""Tasks, losses and scores."""
+"""Tasks, losses and metrics."""

@@ -1,4 +1,4 @@
-"""Metrics by name: our own, and any of scikit-learn's."""
+"""Metrics by name: Shoal's own, and any of scikit-learn's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from shoal.validate import nearest
 def find_metric(name: Any, task: Task, classes: np.ndarray | None = None) -> Metric:
     """The metric of that name; by default accuracy or R2, like `score` of scikit-learn's estimators.
 
-    Also any of scikit-learn's names, a scorer, or a function of (estimator, X, y), which sees `classes` as they are.
+    `name` may also be any of scikit-learn's names, a scorer, or a function of (estimator, X, y). Scorers and functions
+    get the original `classes`, not class numbers.
     """
     if name is None:
         return METRICS["r2" if task.kind == REGRESSION else "accuracy"]
@@ -28,7 +29,7 @@ def find_metric(name: Any, task: Task, classes: np.ndarray | None = None) -> Met
         if found is not None:
             return found
         raise UserError(
-            f"scoring must be one of {', '.join(fitting)} for {task.kind}, or another name that scikit-learn has for "
-            f"it; got {name!r}{nearest(name, [*known, *scorer_names(task)])}"
+            f"scoring must be one of {', '.join(fitting)} for {task.kind}, or another name of scikit-learn's "
+            f"scorers for it; got {name!r}{nearest(name, [*known, *scorer_names(task)])}"
         )
     return METRICS[ALIASES.get(name, name)]

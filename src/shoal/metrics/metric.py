@@ -1,4 +1,4 @@
-"""The scores of predictions."""
+"""Metrics: scores of predictions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task, weighted_mean
 
-# A metric gives a value per row, whose weighted mean is the score.
+# A metric gives a value per row; the weighted mean of the values is the score.
 #
-# Scores that are no plain means (areas, F1, recalls of classes) have values of their own sort: the score plus the row's
-# influence on it. Their mean is the score, exactly; and their mean over a bootstrap sample is the score of that sample,
-# nearly, so that thousands of samples need one computation.
+# For scores that are not means over rows (areas, F1, recalls of classes) the value of a row is the score plus the row's
+# influence on it. The mean of these values is exactly the score, and their mean over a bootstrap sample is nearly the
+# score of that sample, so that one computation serves thousands of samples.
 
 
 def _accuracy(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -24,7 +24,7 @@ def _accuracy(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.nda
 
 
 def _balanced_accuracy(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The mean of the recalls of the classes that are there."""
+    """The mean recall of the classes that occur in y."""
     mass = np.bincount(y, weights=w, minlength=task.n_outputs)
     right = p.argmax(axis=-1) == y
     recall = np.zeros((*right.shape[:-1], task.n_outputs))
@@ -37,14 +37,14 @@ def _balanced_accuracy(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) 
 
 
 def _truths(task: Task, y: np.ndarray) -> np.ndarray:
-    """(n, columns) what is asked of each row: of two classes whether it is the second, else one question per class."""
+    """(n, columns) binary targets: with two classes whether it is the second, else one column per class or label."""
     if task.kind == MULTILABEL:
         return np.asarray(y > 0.5)
     return y[:, None] == (np.array([1]) if task.n_outputs == 2 else np.arange(task.n_outputs))
 
 
 def _roc_auc(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The area under the ROC curve: of each class against all others, the mean over the classes that are there."""
+    """The area under the ROC curve of each class against all others, averaged over the classes that occur in y."""
     truths = _truths(task, y)
     p = p[..., -truths.shape[1] :]
     usable = [k for k in range(truths.shape[1]) if _two_sided(truths[:, k], w)]
@@ -60,7 +60,10 @@ def _two_sided(truth: np.ndarray, w: np.ndarray) -> bool:
 
 
 def _area(score: np.ndarray, truth: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """(n,) area plus influence: over how much of the other side a row is on the right side. Equal scores count half."""
+    """(n,) area plus influence, from the share of rows of the other class that a row is ranked correctly against.
+
+    Equal scores count half.
+    """
     order = np.argsort(score)
     ranked, side = score[order], truth[order]
     yes, no = np.where(side, w[order], 0.0), np.where(side, 0.0, w[order])
@@ -80,33 +83,33 @@ def _area(score: np.ndarray, truth: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def _f1(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Of two classes the F1 score of the second one; of more, or of several labels, the mean over them."""
-    return _mean_f1(_truths(task, y), _said(task, p)[..., 1:] if _binary(task) else _said(task, p), w)
+    """With two classes the F1 score of the second one; with more, or with several labels, the mean over them."""
+    return _mean_f1(_truths(task, y), _predicted(task, p)[..., 1:] if _binary(task) else _predicted(task, p), w)
 
 
 def _f1_macro(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     truths = y > 0.5 if task.kind == MULTILABEL else y[:, None] == np.arange(task.n_outputs)
-    return _mean_f1(truths, _said(task, p), w)
+    return _mean_f1(truths, _predicted(task, p), w)
 
 
 def _binary(task: Task) -> bool:
     return task.kind == CLASSIFICATION and task.n_outputs == 2
 
 
-def _said(task: Task, p: np.ndarray) -> np.ndarray:
-    """(..., n, n_outputs) whether a class is the predicted one."""
+def _predicted(task: Task, p: np.ndarray) -> np.ndarray:
+    """(..., n, n_outputs) whether a class or label is predicted."""
     if task.kind == MULTILABEL:
         return np.asarray(p > 0.5)
     return p.argmax(axis=-1)[..., None] == np.arange(task.n_outputs)
 
 
-def _mean_f1(truths: np.ndarray, said: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Over the classes that are there or were predicted, as in scikit-learn."""
-    total, count = np.zeros(said.shape[:-1]), np.zeros(said.shape[:-2])
+def _mean_f1(truths: np.ndarray, predicted: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The mean F1 score over the classes that occur in y or were predicted, as in scikit-learn."""
+    total, count = np.zeros(predicted.shape[:-1]), np.zeros(predicted.shape[:-2])
     share = w / w.sum()
     for k in range(truths.shape[1]):
-        hits = 2.0 * (truths[:, k] & said[..., k])
-        named = 1.0 * truths[:, k] + said[..., k]
+        hits = 2.0 * (truths[:, k] & predicted[..., k])
+        named = 1.0 * truths[:, k] + predicted[..., k]
         mean = (named * share).sum(axis=-1, keepdims=True)
         usable = mean > 0
         mean = np.where(usable, mean, 1.0)
@@ -157,10 +160,10 @@ def _positive_rows(task: Task, y: np.ndarray, w: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class Metric:
-    """A score, the higher the better, that is the weighted mean of a value per row.
+    """A score, higher is better, that is the weighted mean of a value per row.
 
-    `defined` says of rows whether they have a score at all; what they need for it is `need`, in words. The score of
-    others is `otherwise`.
+    `defined` tells whether the score exists for given rows; `need` describes in words what it requires. Where it does
+    not exist, the score is `otherwise`.
     """
 
     name: str
@@ -180,11 +183,11 @@ class Metric:
         return weighted_mean(self.rows(task, prediction, y, weight), weight)
 
     def check(self, task: Task, y: np.ndarray, weight: np.ndarray, folds: Iterable[np.ndarray]) -> None:
-        """Refuse folds (the rows that each is scored on) in which there is no such score."""
+        """Raise if the score is not defined on the rows that some fold is scored on."""
         for k, rows in enumerate(folds):
             if not self.defined(task, y[rows], weight[rows]):
                 raise UserError(
-                    f"scoring {self.name!r} needs {self.need} in what every fold is scored on, and fold {k} has none; "
+                    f"scoring {self.name!r} needs {self.need} in the held-out rows of every fold; fold {k} has none; "
                     "use fewer folds, stratified ones, or another scoring"
                 )
 
@@ -209,4 +212,4 @@ METRICS = {
 }
 ALIASES = {"roc_auc_ovr": "roc_auc"} | {
     name.removeprefix("neg_"): name for name in METRICS if name.startswith("neg_")
-}  # names without the sign mean the same, since all scores are shown the higher the better
+}  # names without "neg_" mean the same: all scores are higher is better

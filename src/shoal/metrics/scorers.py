@@ -1,7 +1,7 @@
-"""Scores of scikit-learn beside our own: its names, its scorer objects, and functions of (estimator, X, y).
+"""Metrics from scikit-learn: its names, its scorer objects, and functions of (estimator, X, y).
 
-They are asked about out-of-fold predictions, through an object that stands in for an estimator. Their values per row
-are estimated: rows that are alike (in class, answer and certainty, or in error) have the same influence on a score.
+They are computed from out-of-fold predictions, which a stand-in estimator returns. Their values per row are estimates:
+rows that are alike (in class, prediction and confidence, or in error) are given the same influence on the score.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from shoal.errors import UserError, WrongType
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 
-OWN_TABLES = 8  # predictions whose influences are measured; later ones take the mean of these
-THIRD, FIFTIETH = 3, 50
-SIZES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.87, 0.92, 0.95, 0.975, 0.99)  # of errors, as quantiles
-FAR = (0.5, 0.85)
-HOPELESS = -1e30  # the value of rows of predictions that cannot be scored; a product with zero must not be NaN
+MEASURED = 8  # predictions whose influences are measured; later ones get the mean of these
+THIRD, FIFTIETH = 3, 50  # at most a third of a cell and a fiftieth of all rows are left out at a time
+ERROR_QUANTILES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.87, 0.92, 0.95, 0.975, 0.99)  # borders between cells
+DISTANCE_QUANTILES = (0.5, 0.85)  # likewise, of the distance of the target from its mean
+UNSCORABLE = -1e30  # row value of predictions that cannot be scored; not -inf, whose product with zero is NaN
 MOST_REPEATS = 1000
-MOST_GROWTH = 0.1  # of a score whose rows are there twice; what is divided by n - 1 changes less, sums change more
+MOST_GROWTH = 0.1  # of a score when every row is duplicated: division by n - 1 changes it less, a sum more
 AT_MOST_ONE = (
     "accuracy_score", "balanced_accuracy_score", "top_k_accuracy_score", "f1_score", "fbeta_score", "precision_score",
     "recall_score", "jaccard_score", "roc_auc_score", "average_precision_score", "matthews_corrcoef",
@@ -36,17 +36,17 @@ AT_MOST_ONE = (
     "adjusted_mutual_info_score", "normalized_mutual_info_score", "homogeneity_score", "completeness_score",
     "v_measure_score", "fowlkes_mallows_score",
 )  # fmt: skip
-NEVER_NEGATIVE = ("_error", "_loss", "_deviance", "_likelihood_ratio")  # how scikit-learn's errors are called
+NEVER_NEGATIVE = ("_error", "_loss", "_deviance", "_likelihood_ratio")  # ends of the names of scikit-learn's errors
 Cells = tuple[np.ndarray, int, np.ndarray]
 Value = Callable[[Task, np.ndarray, np.ndarray, np.ndarray], float]
 
 
 @dataclass(frozen=True)
 class Scored(Metric):
-    """A score that is computed as a whole. `value` is NaN where it cannot be."""
+    """A score that is computed from all rows at once. `value` is NaN where it is not defined."""
 
     value: Value = lambda task, p, y, w: np.nan
-    complaint: Callable[[Task, np.ndarray, np.ndarray, np.ndarray], str] = lambda task, p, y, w: ""
+    problem: Callable[[Task, np.ndarray, np.ndarray, np.ndarray], str] = lambda task, p, y, w: ""
 
     def score(self, task: Task, prediction: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         flat = prediction.reshape(-1, *prediction.shape[-2:])
@@ -57,19 +57,20 @@ class Scored(Metric):
         if not np.isnan(value):
             return value
         rows_are_fine = not np.isnan(self.value(task, _reference(task, y), y, weight))
-        return -np.inf if rows_are_fine else self.otherwise  # the prediction's fault, or that of rows of one class, say
+        # Either the prediction cannot be scored, or the rows cannot, e.g. because they are of one class.
+        return -np.inf if rows_are_fine else self.otherwise
 
     def check(self, task: Task, y: np.ndarray, weight: np.ndarray, folds: Iterable[np.ndarray]) -> None:
         for k, rows in enumerate(folds):
-            said = self.complaint(task, _reference(task, y)[rows], y[rows], weight[rows])
-            if said:
+            problem = self.problem(task, _reference(task, y)[rows], y[rows], weight[rows])
+            if problem:
                 raise UserError(
-                    f"scoring {self.name!r} gives no number for the predictions of this {task.kind} on fold {k}: {said}"
+                    f"scoring {self.name!r} gives no number for predictions of this {task.kind} on fold {k}: {problem}"
                 )
         self._refuse_sums(task, _partly_wrong(task, y), y)
 
     def _refuse_sums(self, task: Task, p: np.ndarray, y: np.ndarray) -> None:
-        """Folds and samples differ in size: a sum over rows would be on another scale in each of them."""
+        """Raise if the score is a sum over rows: folds and samples differ in size, so sums cannot be compared."""
         one, two = np.ones(len(y)), np.ones(2 * len(y))
         once = self.value(task, p, y, one)
         twice = self.value(task, np.concatenate([p, p]), np.concatenate([y, y]), two)
@@ -82,25 +83,26 @@ class Scored(Metric):
 
 
 def find_scorer(scoring: Any, task: Task, classes: np.ndarray | None) -> Scored | None:
-    """What a name of scikit-learn, a scorer or a function means; None where it is no such name."""
+    """The metric for a name of scikit-learn, a scorer or a function; None if scikit-learn has no such name."""
     if isinstance(scoring, str):
         if scoring not in get_scorer_names():
             return None
-        call, name, classes = get_scorer(scoring), scoring, None  # classes are numbers: the second one is positive
+        call, name, classes = get_scorer(scoring), scoring, None  # None: class numbers, of which the second is positive
         if not _fits(call, task):
             return None
     else:
         call, name = scoring, _name(scoring)
         _refuse_metric(call, name)
-    ask = _Question(call, classes)
+    caller = _ScorerCall(call, classes)
     label = name.removeprefix("neg_").replace("_", " ") + (" (negative)" if name.startswith("neg_") else "")
     return Scored(
-        name, label, (task.kind,), _Influence(ask.value), most=_most(call), value=ask.value, complaint=ask.complaint
+        name, label, (task.kind,), _Influence(caller.value), most=_most(call), value=caller.value,
+        problem=caller.problem,
     )  # fmt: skip
 
 
 def scorer_names(task: Task) -> list[str]:
-    """Those of scikit-learn's names that may fit."""
+    """Scikit-learn's names of scorers for such a task."""
     return [name for name in get_scorer_names() if _fits(get_scorer(name), task)]
 
 
@@ -113,7 +115,7 @@ def _module(call: Any) -> str:
 
 
 def _most(call: Any) -> float:
-    """The best value that a score can have, where it is known."""
+    """The upper bound of a score; infinity if it is not known."""
     if not _module(call).startswith("sklearn."):
         return float("inf")
     name = str(getattr(call._score_func, "__name__", ""))
@@ -134,7 +136,7 @@ def _name(call: Any) -> str:
 
 
 def _refuse_metric(call: Any, name: str) -> None:
-    """A function of (y_true, y_pred) is a metric; whether more of it is better only `make_scorer` knows."""
+    """Raise for a function of (y_true, y_pred): only `make_scorer` can state whether higher is better."""
     try:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):
@@ -147,11 +149,11 @@ def _refuse_metric(call: Any, name: str) -> None:
         )
 
 
-# ---- asking ----
+# ---- calling a scorer ----
 
 
 class _Rows:
-    """Stands for rows that were predicted already. Nobody can look at their columns."""
+    """Stands in for the X of a scorer: carries the predictions of its rows; their columns cannot be read."""
 
     def __init__(self, prediction: np.ndarray) -> None:
         self._prediction = prediction
@@ -162,14 +164,14 @@ class _Rows:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__array__":
             raise AttributeError(name)
-        raise UserError("it looks at X, and scores here are computed from predictions and y alone")
+        raise UserError("it reads X, but scores are computed from predictions and y alone")
 
     def __getitem__(self, key: Any) -> Any:
         return self.__getattr__("columns")
 
 
-class _Answers(BaseEstimator):
-    """Gives the predictions that a network gave before."""
+class _StandIn(BaseEstimator):
+    """An estimator that returns the predictions it is given as X."""
 
     def __init__(self, classes: np.ndarray | None, kind: str) -> None:
         self.kind = kind
@@ -187,11 +189,11 @@ class _Answers(BaseEstimator):
     @staticmethod
     def _given(X: Any) -> np.ndarray:
         if not isinstance(X, _Rows):
-            raise UserError("it asks for predictions of other rows than the held-out ones")
+            raise UserError("it needs predictions of rows other than the held-out ones, and there are none")
         return X._prediction
 
 
-class _ClassAnswers(ClassifierMixin, _Answers):
+class _StandInClassifier(ClassifierMixin, _StandIn):
     def predict_proba(self, X: Any) -> np.ndarray:
         return self._given(X).astype(np.float64)
 
@@ -200,16 +202,16 @@ class _ClassAnswers(ClassifierMixin, _Answers):
         logs = np.log(np.maximum(p, 1e-300))
         if self.kind == CLASSIFICATION and p.shape[1] > 2:
             return np.asarray(logs)
-        odds = logs - np.log(np.maximum(1 - p, 1e-300))  # of one column alone, so that equal ones stay equal
+        odds = logs - np.log(np.maximum(1 - p, 1e-300))  # from one column alone, so that ties remain ties
         return np.asarray(odds if self.kind == MULTILABEL else odds[:, 1])
 
 
-class _NumberAnswers(RegressorMixin, _Answers):
+class _StandInRegressor(RegressorMixin, _StandIn):
     pass
 
 
-class _Question:
-    """Asks a scorer for the score of predictions."""
+class _ScorerCall:
+    """Calls a scorer with predictions in place of an estimator and X."""
 
     def __init__(self, call: Any, classes: np.ndarray | None) -> None:
         self.call, self.classes = call, classes
@@ -222,19 +224,19 @@ class _Question:
         if not np.isfinite(p).all():
             return np.nan
         try:
-            return self._ask(task, p, y, weight)
-        except Exception:  # whatever a user's function raises for these rows; `complaint` has shown it at the start
+            return self._call(task, p, y, weight)
+        except Exception:  # anything that a user's function raises for these rows; `problem` reported it at the start
             return np.nan
 
-    def complaint(self, task: Task, p: np.ndarray, y: np.ndarray, weight: np.ndarray) -> str:
-        """What is wrong, in words; nothing if nothing is."""
+    def problem(self, task: Task, p: np.ndarray, y: np.ndarray, weight: np.ndarray) -> str:
+        """Why there is no finite score; empty if there is one."""
         try:
-            value = self._ask(task, p, y, weight)
+            value = self._call(task, p, y, weight)
         except Exception as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())}"
         return "" if np.isfinite(value) else f"it is {value}; use fewer folds, stratified ones, or another scoring"
 
-    def _ask(self, task: Task, p: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
+    def _call(self, task: Task, p: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
         used = weight > 0
         p, y, weight = p[used], y[used], weight[used]
         options: dict[str, Any] = {}
@@ -242,33 +244,33 @@ class _Question:
             if self.weighted:
                 options["sample_weight"] = weight
             else:
-                times = _times(weight)
-                p, y = np.repeat(p, times, axis=0), np.repeat(y, times, axis=0)
+                repeats = _repeats(weight)
+                p, y = np.repeat(p, repeats, axis=0), np.repeat(y, repeats, axis=0)
         classes = self.classes
         if task.kind == CLASSIFICATION:
             classes = np.arange(task.n_outputs) if classes is None else classes
-            estimator, y = _ClassAnswers(classes, task.kind), classes[y]
+            estimator, y = _StandInClassifier(classes, task.kind), classes[y]
         elif task.kind == MULTILABEL:
-            estimator, y = _ClassAnswers(np.arange(task.n_outputs), task.kind), (y > 0.5).astype(int)
+            estimator, y = _StandInClassifier(np.arange(task.n_outputs), task.kind), (y > 0.5).astype(int)
         else:
-            estimator, y = _NumberAnswers(None, task.kind), y[:, 0] if y.shape[1] == 1 else y
+            estimator, y = _StandInRegressor(None, task.kind), y[:, 0] if y.shape[1] == 1 else y
         with warnings.catch_warnings(), config_context(assume_finite=True, skip_parameter_validation=True):
-            warnings.simplefilter("ignore")  # such as that a class was never predicted
+            warnings.simplefilter("ignore")  # e.g. that a class was never predicted
             return float(self.call(estimator, _Rows(p), y, **options))
 
 
-def _times(weight: np.ndarray) -> np.ndarray:
-    """Weights as numbers of equal rows, for scores that know no weights."""
+def _repeats(weight: np.ndarray) -> np.ndarray:
+    """Weights as numbers of repeated rows, for scorers without sample_weight."""
     times = weight / weight.min()
     for factor in range(1, 13):
         whole = np.rint(times * factor)
         if np.allclose(times * factor, whole, rtol=1e-6) and whole.max() <= MOST_REPEATS:
             return whole.astype(np.int64)
-    raise UserError("it takes no sample_weight, and rows have weights here; fit without weights, or take another")
+    raise UserError("it takes no sample_weight, but rows have weights; fit without weights, or use another scoring")
 
 
 def _reference(task: Task, y: np.ndarray) -> np.ndarray:
-    """Predictions that any score of such rows can deal with: partly right, partly those of another row."""
+    """Predictions that any score can be computed for: a mix of the row's own target and that of another row."""
     other = np.roll(y, 1, axis=0)
     if task.kind == REGRESSION:
         return np.asarray(0.75 * y + 0.25 * other)
@@ -279,7 +281,7 @@ def _reference(task: Task, y: np.ndarray) -> np.ndarray:
 
 
 def _partly_wrong(task: Task, y: np.ndarray) -> np.ndarray:
-    """The same with every third row's prediction that of another row, so that errors can be counted."""
+    """`_reference`, but every third row has the prediction of another row, so that some are wrong."""
     p = _reference(task, y)
     wrong = np.arange(len(y)) % 3 == 0
     return np.where(wrong[:, None], np.roll(p, 1, axis=0), p)
@@ -291,15 +293,15 @@ def _partly_wrong(task: Task, y: np.ndarray) -> np.ndarray:
 class _Influence:
     """Values of rows whose mean is the score, and whose mean over a sample of rows is nearly the score of that sample.
 
-    A part of the rows that are alike is left out, and the change of the score is their influence. This is done for the
-    first few predictions of the same rows; for later ones the score alone is computed, and the means of the influences
-    found serve. So the number of evaluations stays bounded, however many networks there are.
+    Similar rows form a cell. The influence of a cell's rows is measured by leaving some of them out and computing the
+    score again. This is done for the first MEASURED predictions of the same rows; later ones get the mean influence of
+    their cells, so that the number of computations stays bounded, however many networks there are.
     """
 
     def __init__(self, value: Value) -> None:
         self.value = value
         self.key: tuple[Any, ...] = ()
-        self.edges: Any = None  # of the cells of numbers
+        self.edges: Any = None  # between the cells of a regression
 
     def __call__(self, task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
         key = (task, y.shape, hash(y.tobytes()), hash(w.tobytes()))
@@ -312,11 +314,11 @@ class _Influence:
     def _rows(self, task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
         score = self.value(task, p, y, w)
         if not np.isfinite(score):
-            return np.full(len(y), HOPELESS)
+            return np.full(len(y), UNSCORABLE)
         cell, cells, order = self._cells(task, p, y)
         if self.known == 0:
             self.total, self.count = np.zeros(cells), np.zeros(cells)
-        if self.known < OWN_TABLES:
+        if self.known < MEASURED:
             own = self._measure(task, p, y, w, score, (cell, cells, order))
             found = ~np.isnan(own)
             self.total[found] += own[found]
@@ -330,42 +332,43 @@ class _Influence:
     def _measure(
         self, task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray, score: float, where: Cells
     ) -> np.ndarray:
-        """(cells,) the influence of a row of each cell; NaN where there is none, or no score without it."""
+        """(cells,) the influence of a row of each cell; NaN for empty cells, and if there is no score without them."""
         cell, cells, order = where
         found = np.full(cells, np.nan)
         for k in np.unique(cell[w > 0]):
             rows = np.flatnonzero((cell == k) & (w > 0))
             rows = rows[np.argsort(order[rows], kind="stable")]
             count = max(1, min(len(rows) // THIRD, len(y) // FIFTIETH))
-            gone = rows[((np.arange(count) + 0.5) / count * len(rows)).astype(np.int64)]
-            left = w.copy()
-            left[gone] = 0.0
-            share = w[gone].sum() / w.sum()
-            if left.any():
-                found[k] = -(self.value(task, p, y, left) - score) * (1 - share) / share
+            left_out = rows[((np.arange(count) + 0.5) / count * len(rows)).astype(np.int64)]
+            weight = w.copy()
+            weight[left_out] = 0.0
+            share = w[left_out].sum() / w.sum()
+            if weight.any():
+                found[k] = -(self.value(task, p, y, weight) - score) * (1 - share) / share
         return np.where(np.isfinite(found), found, np.nan)
 
     def _cells(self, task: Task, p: np.ndarray, y: np.ndarray) -> Cells:
-        """(n,) the number of each row's cell, how many cells there are, and (n,) an order of rows within them."""
+        """(n,) the cell of each row, the number of cells, and (n,) a key that orders the rows of a cell."""
         if task.kind == REGRESSION:
             scale = np.maximum(y.std(axis=0), 1e-300)
-            miss, away = (p - y) / scale, (y - y.mean(axis=0)) / scale
-            size, far = np.sqrt((miss**2).mean(axis=1)), np.sqrt((away**2).mean(axis=1))
+            error, deviation = (p - y) / scale, (y - y.mean(axis=0)) / scale
+            size, distance = np.sqrt((error**2).mean(axis=1)), np.sqrt((deviation**2).mean(axis=1))
             if self.edges is None:
-                self.edges = (np.quantile(size, SIZES), np.quantile(far, FAR))
-            place = np.searchsorted(self.edges[0], size) * 3 + np.searchsorted(self.edges[1], far)
-            return place * 2 + (miss.mean(axis=1) > 0), 6 * (len(SIZES) + 1), size
+                self.edges = (np.quantile(size, ERROR_QUANTILES), np.quantile(distance, DISTANCE_QUANTILES))
+            place = np.searchsorted(self.edges[0], size) * 3 + np.searchsorted(self.edges[1], distance)
+            return place * 2 + (error.mean(axis=1) > 0), 6 * (len(ERROR_QUANTILES) + 1), size
         if task.kind == MULTILABEL:
-            truth, said = y > 0.5, p > 0.5
-            counts = [np.minimum(both.sum(axis=1), 3) for both in (truth & said, truth & ~said, ~truth & said)]
+            truth, predicted = y > 0.5, p > 0.5
+            pairs = (truth & predicted, truth & ~predicted, ~truth & predicted)
+            counts = [np.minimum(pair.sum(axis=1), 3) for pair in pairs]
             return (counts[0] * 4 + counts[1]) * 4 + counts[2], 64, np.where(truth, p, 1 - p).mean(axis=1)
-        answer, sure = p.argmax(axis=1), p[np.arange(len(y)), y]
+        chosen, confidence = p.argmax(axis=1), p[np.arange(len(y)), y]
         k = task.n_outputs
         if k == 2:
-            return y * 8 + _bin(sure, 8), 16, sure
+            return y * 8 + _bin(confidence, 8), 16, confidence
         if k <= 4:
-            return (y * k + answer) * 3 + _bin(sure, 3), 3 * k * k, sure
-        return (np.minimum(y, 7) * 2 + (answer == y)) * 4 + _bin(sure, 4), 64, sure
+            return (y * k + chosen) * 3 + _bin(confidence, 3), 3 * k * k, confidence
+        return (np.minimum(y, 7) * 2 + (chosen == y)) * 4 + _bin(confidence, 4), 64, confidence
 
 
 def _bin(share: np.ndarray, count: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What is to be predicted: classes, several labels at once, or numbers."""
+"""Tasks: classification, several labels at once (multilabel), or regression."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SMALLEST_PROBABILITY = 1e-7  # a certain mistake costs 16 in log-loss, not infinity
+SMALLEST_PROBABILITY = 1e-7  # limits the log-loss of a row to 16
 
 CLASSIFICATION, MULTILABEL, REGRESSION = "classification", "multilabel", "regression"
 
 
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """(...,) means of values (..., n). No matrix product: its last bits depend on how many rows it is given at once.
+    """(...,) means of values (..., n). Not a matrix product: the last bits of one depend on its number of rows.
 
     >>> weighted_mean(np.array([[1.0, 4.0], [0.0, 8.0]]), np.array([1.0, 3.0])).tolist()
     [3.25, 6.0]
@@ -29,7 +29,7 @@ class Task:
 
     kind: str
     n_outputs: int
-    label_noise: float = 0.0  # share of the rows that losses imagine to be mistakes
+    label_noise: float = 0.0  # share of the labels that losses assume to be wrong
 
     @property
     def loss(self) -> str:
@@ -58,15 +58,15 @@ class Task:
     def losses(self, prediction: np.ndarray, y: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
         """Loss of each row, shape (..., n): log-loss, mean log-loss over labels, or mean squared error over `scale`.
 
-        With `label_noise`, being right with certainty costs something. Where networks make no mistake on the rows at
-        hand, plain log-loss would prefer the most certain of them, and the first mistake would cost without limit.
+        `label_noise` penalises certainty even where it is right. Without it, where networks make no mistake on these
+        rows, log-loss would prefer the most certain one, whose first mistake on new rows costs without limit.
         """
         return self.losses_of_inputs(self.loss_inputs(prediction, y), y, scale)
 
     def loss_inputs(self, prediction: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """What of a prediction the loss of an average of predictions depends on, (..., n, d).
+        """The part of predictions, (..., n, d), from which the loss of their average can be computed.
 
-        For classes it is the probability of the true class alone, so that ensembles of any size are cheap to judge.
+        For classes it is only the probability of the true class, which makes ensembles cheap to evaluate.
         """
         if self.kind == CLASSIFICATION:
             index = np.broadcast_to(y[:, None], (*prediction.shape[:-1], 1))
@@ -76,7 +76,7 @@ class Task:
         return prediction
 
     def losses_of_inputs(self, loss_inputs: np.ndarray, y: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
-        """Loss of each row from the loss_inputs."""
+        """Loss of each row from the `loss_inputs`."""
         if self.kind == REGRESSION:
             return np.asarray((((loss_inputs - y) / scale) ** 2).mean(axis=-1))
         losses = -np.log(np.maximum(loss_inputs, SMALLEST_PROBABILITY))

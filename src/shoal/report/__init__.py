@@ -1,4 +1,4 @@
-"""One self-contained HTML page per run: it works offline, by mail, on a phone, in the dark and by ear."""
+"""One self-contained HTML page per run. It works offline, on phones, in dark mode, on paper and with screen readers."""
 
 from __future__ import annotations
 

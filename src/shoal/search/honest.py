@@ -1,12 +1,12 @@
-"""The price of having picked the best of many, taken off: bootstrap bias-corrected cross-validation.
+"""The score of the best of many candidates, corrected for the selection: bootstrap bias-corrected cross-validation.
 
-The best of thousands looks better than it is, because its luck was picked with it. BBC-CV (Tsamardinos, Greasidou and
-Borboudakis, 2018) repeats the picking on a bootstrap sample of the rows and scores what was picked on the rows left
-out of that sample: out-of-fold predictions are all it needs, nothing is trained again. Candidates that ended early
-take part with the predictions they had, since leaving them out would hide that they had been tried.
+The best of thousands looks better than it is: part of its lead is luck. BBC-CV (Tsamardinos, Greasidou and
+Borboudakis, 2018) repeats the selection on bootstrap samples of the rows and scores each selected candidate on the rows
+left out of its sample. It needs out-of-fold predictions only and trains nothing again. Candidates that ended early
+take part with the predictions they had: without them the correction would be too small.
 
-What averaging over folds adds to the score (`averaging.py`) is added at the end, so that the estimate is of the model
-that is delivered.
+The delivered model averages the networks of all folds; `averaging.py` estimates what that adds to the score, and it
+is added at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BOOTSTRAPS = 200
 FEWEST_BOOTSTRAPS = 40
 ENSEMBLE_CANDIDATES = 128
 QUICK_STEPS = 10  # of greedy selection in each bootstrap sample
-WIDER = 1.3  # times than by chance in the rows alone
+WIDER = 1.3  # factor of the interval that the choice of rows alone gives
 GAIN_ERROR = 0.25  # standard error of what averaging adds, as a share of it
 
 
@@ -95,69 +95,77 @@ def correct(
     temperature: float = 1.0,
     enough: Callable[[], bool] = lambda: False,
 ) -> HonestScore:
-    """Score of the final model, corrected for how it was picked; `final` are its out-of-fold predictions.
+    """Score of the final model, corrected for its selection; `final` are its out-of-fold predictions.
 
-    With `ensemble` the picking is the weighing of an ensemble, without it is taking the best candidate by
-    score. `gain` is what averaging over folds adds to it; `temperature` is that of the final model.
-    Once `enough()` is true, no more samples are drawn than must be.
+    Selection means weighing an ensemble with `ensemble`, else taking the candidate with the best score. `gain` is what
+    averaging over folds adds to the score; `temperature` is that of the final model. Once `enough()` is true, sampling
+    ends at FEWEST_BOOTSTRAPS samples.
     """
     task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
     pick = _EnsemblePick(evidence) if ensemble else _BestPick(evidence)
     rows = metric.rows(task, final, y, weight)
-    whole = float(metric.score(task, final, y, weight))
-    outside, inside = _bootstrap(evidence, pick, rows, seed, bootstraps, temperature, enough)
-    shown = whole if raw is None else raw
-    if not outside:  # one row, or one group: nothing can be left out
-        return HonestScore(metric.name, shown, whole, metric.least, metric.most, CONFIDENCE, 0)
-    # A bootstrap sample may pick a candidate that the search had dropped, or the clock cut off; what is delivered
-    # is never better than it measures.
-    before = min(float(np.mean(outside)), whole)
+    measured = float(metric.score(task, final, y, weight))
+    out_of_sample, in_sample = _bootstrap(
+        evidence, pick, rows, temperature, np.random.default_rng(seed), bootstraps, enough
+    )
+    raw = measured if raw is None else raw
+    if not out_of_sample:  # one row, or one group: nothing can be left out
+        return HonestScore(metric.name, raw, measured, metric.least, metric.most, CONFIDENCE, 0)
+    # A bootstrap sample may pick a candidate that the search dropped or had no time to finish. The expected score of
+    # the delivered model is never set above its measured score.
+    before = min(float(np.mean(out_of_sample)), measured)
     corrected = float(np.clip(before + gain, metric.least, metric.most))
-    low, high = _interval(evidence, corrected, np.array(inside), gain)
-    return HonestScore(metric.name, shown, corrected, low, high, CONFIDENCE, len(outside), corrected - before)
+    low, high = _interval(metric, corrected, np.array(in_sample), gain, int((weight > 0).sum()))
+    return HonestScore(metric.name, raw, corrected, low, high, CONFIDENCE, len(out_of_sample), corrected - before)
 
 
 def _bootstrap(
-    evidence: Evidence, pick: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, seed: int, bootstraps: int,
-    temperature: float, enough: Callable[[], bool],
-) -> tuple[list[float], list[float]]:  # fmt: skip
-    """For each sample: the score of what it picks on the rows left out of it, and of the final model inside of it.
+    evidence: Evidence,
+    pick: Callable[[np.ndarray], np.ndarray],
+    rows: np.ndarray,
+    temperature: float,
+    generator: np.random.Generator,
+    bootstraps: int,
+    enough: Callable[[], bool],
+) -> tuple[list[float], list[float]]:
+    """For each bootstrap sample: the score of what is picked on it, on the rows left out, and the final model's on it.
 
-    `rows` are the scores of the final model row by row.
+    `rows` are the values of the final model per row, whose mean is its score. After FEWEST_BOOTSTRAPS samples, sampling
+    ends as soon as `enough()` is true.
     """
-    generator = np.random.default_rng(seed)
-    weight = evidence.weight
-    outside: list[float] = []
-    inside: list[float] = []
-    for _ in range(10 * bootstraps):  # a draw that leaves no row out does not count
-        if len(outside) >= bootstraps or (len(outside) >= FEWEST_BOOTSTRAPS and enough()):
+    task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
+    out_of_sample: list[float] = []
+    in_sample: list[float] = []
+    for _ in range(10 * bootstraps):  # a sample that leaves no row out does not count
+        if len(out_of_sample) >= bootstraps or (len(out_of_sample) >= FEWEST_BOOTSTRAPS and enough()):
             break
         counts = evidence.counts(generator)
-        out = np.flatnonzero((counts == 0) & (weight > 0))
-        drawn = counts * weight
-        if not len(out) or not drawn.any():
+        left_out = np.flatnonzero((counts == 0) & (weight > 0))
+        sampled = counts * weight
+        if not len(left_out) or not sampled.any():
             continue
-        picked = evidence.task.temper(pick(counts)[out], temperature)
-        outside.append(float(evidence.metric.score(evidence.task, picked, evidence.y[out], weight[out])))
-        inside.append(float(rows @ drawn / drawn.sum()))
-    return outside, inside
+        picked = task.temper(pick(counts)[left_out], temperature)
+        out_of_sample.append(float(metric.score(task, picked, y[left_out], weight[left_out])))
+        in_sample.append(float(rows @ sampled / sampled.sum()))
+    return out_of_sample, in_sample
 
 
-def _interval(evidence: Evidence, corrected: float, inside: np.ndarray, gain: float) -> tuple[float, float]:
-    """Where the score on new rows will be, by how much the scores of bootstrap samples differ."""
-    metric = evidence.metric
-    # Which rows there were to score on, and how well the gain is known. That other rows would have led to another
-    # choice adds next to nothing to the error: the choices are about equally good.
-    spread = inside - np.mean(inside)
+def _interval(metric: Metric, corrected: float, in_sample: np.ndarray, gain: float, n_rows: int) -> tuple[float, float]:
+    """The confidence interval of the corrected score.
+
+    It accounts for the choice of rows and for the error of `gain`. Other rows would also have led to the choice of
+    another model; that adds almost no error, as such models are about equally good.
+    """
+    spread = in_sample - np.mean(in_sample)
     spread = spread * np.sqrt(1 + (GAIN_ERROR * gain / max(float(spread.std()), 1e-12)) ** 2)
     tail = (1 - CONFIDENCE) / 2
     low, high = corrected + np.quantile(spread, [tail, 1 - tail])
     if metric.name == "accuracy":  # a hundred right answers do not prove that there are no wrong ones
-        least, most = wilson(corrected, int((evidence.weight > 0).sum()))
+        least, most = wilson(corrected, n_rows)
         low, high = min(low, least), max(high, most)
     # Networks of one fold err together, and folds share training rows: out-of-fold errors are not independent, and
-    # vary more than independent ones would (Bates, Hastie and Tibshirani, 2024). By how much was measured
-    # (`shoal bench honest`).
+    # vary more than independent ones would (Bates, Hastie and Tibshirani, 2024). WIDER was measured with
+    # `shoal bench honest`.
     if np.isfinite([low, high]).all():
         low, high = corrected + WIDER * (low - corrected), corrected + WIDER * (high - corrected)
     low, high = np.clip([low, high], metric.least, metric.most).tolist()

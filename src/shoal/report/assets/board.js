@@ -1,4 +1,4 @@
-// The leaderboard: sorted, filtered, one page of rows in the document at a time, however many recipes there are.
+// The leaderboard: sorting, filtering and paging. Only one page of rows is in the document at a time.
 const board = { order: [], matching: [], key: null, descending: false, test: null, activation: "", page: 0, size: 25 };
 
 function sortRows() {
@@ -60,7 +60,7 @@ function showHeads() {
 function showPages() {
   const pages = Math.max(1, Math.ceil(board.matching.length / board.size));
   document.getElementById("page-number").textContent = `Page ${fixed(board.page + 1, 0)} of ${fixed(pages, 0)}`;
-  // aria-disabled, not disabled: a button that has the focus must not lose it when the last page is reached.
+  // aria-disabled, not disabled: a disabled button would lose the keyboard focus on the last page.
   const ends = { "page-first": board.page === 0, "page-back": board.page === 0 };
   ends["page-on"] = ends["page-last"] = board.page >= pages - 1;
   for (const [name, atEnd] of Object.entries(ends)) document.getElementById(name).setAttribute("aria-disabled", atEnd);
@@ -166,7 +166,7 @@ function startBoard() {
   showBoard();
 }
 
-// From elsewhere on the page: show one recipe in the leaderboard.
+// Show one recipe in the leaderboard; called by other parts of the page.
 function showRecipe(recipe) {
   const field = document.getElementById("filter");
   const activation = document.getElementById("filter-activation");

@@ -1,4 +1,4 @@
-// The leaderboard's columns by key, with values by row; texts also get numbers that sort as people expect (8 before 16).
+// The leaderboard's columns by key, with values by row. Texts also get numbers for natural sorting (8 before 16).
 const columns = new Map();
 for (const column of report.columns) {
   if (column.style === "text") {

@@ -1,4 +1,4 @@
-// What the parts of the page share: the data, elements, numbers. Texts from the data only ever become text nodes.
+// Shared by all scripts: the data, elements, number formats. Texts from the data become text nodes, never HTML.
 const report = JSON.parse(document.getElementById("report-data").textContent);
 const NOTHING = "\u2013";
 
@@ -15,7 +15,7 @@ function make(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);
 }
 
-// Numbers are written by the rules of words.py: rows that were rendered in Python must not change when sorted back.
+// Numbers are formatted as in words.py: rows rendered by Python must look the same when the script renders them.
 function fixed(value, decimals) {
   const [whole, rest] = value.toFixed(decimals).split(".");
   const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");

@@ -1,7 +1,7 @@
-// The course of one training: one slider of steps for all figures, their numbers in words and in the captions.
+// Training by step: one slider for all figures, with the values as text and in the captions.
 const { steps, series } = report;
 
-// The latest measurement up to a step: evaluations are rarer than steps, and each says which step it was of.
+// The latest measurement up to a step: not every step has an evaluation, so the text names the step it is from.
 function measured(one, place) {
   let index = one.places ? -1 : place;
   if (one.places) while (index + 1 < one.places.length && one.places[index + 1] <= place) index += 1;
@@ -19,11 +19,11 @@ function reading(one, place) {
 
 function startCourse(course) {
   const named = new Map(series.map((one) => [one.key, one]));
-  const told = ["loss", "eval_loss"].filter((key) => named.has(key)).map((key) => named.get(key));
+  const losses = ["loss", "eval_loss"].filter((key) => named.has(key)).map((key) => named.get(key));
   const words = (place) => {
     const epoch = named.has("epoch") ? `, epoch ${reading(named.get("epoch"), place)}` : "";
-    const losses = told.map((one) => `${one.label} ${reading(one, place)}`).join(", ");
-    return `Step ${fixed(steps[place], 0)}${epoch}${losses ? `: ${losses}` : ""}`;
+    const values = losses.map((one) => `${one.label} ${reading(one, place)}`).join(", ");
+    return `Step ${fixed(steps[place], 0)}${epoch}${values ? `: ${values}` : ""}`;
   };
   const captions = [...course.querySelectorAll("[data-series]")].map((element) => [element, named.get(element.dataset.series)]);
   const moved = (place) => captions.forEach(([element, one]) => { element.textContent = reading(one, place); });

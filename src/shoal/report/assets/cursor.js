@@ -1,6 +1,6 @@
-// One cursor through figures that share an axis: a slider moves it, and so does the pointer over any of them.
-// `points` are the places on the axis, `words` says the numbers of one, `first` is where the slider starts; the line
-// itself appears when it is first moved. Returns the slider with its words, for the caller to put somewhere.
+// One cursor for figures that share an axis: the slider moves it, and so does the pointer over any of the figures.
+// `points` are the values on the axis, `words` gives the text for one, `first` is the initial index; the line appears
+// when the cursor is first moved. Returns the slider with its text, for the caller to insert.
 function startCursor({ images, points, first, label, words, moved = () => {} }) {
   const slider = make("input", { type: "range", min: 0, max: points.length - 1, step: 1, value: first, "aria-label": label });
   const output = make("output", {});

@@ -1,4 +1,4 @@
-// Learning curves of recipes: under each a slider of its own epochs, which starts at the best.
+// Learning curves of recipes, each with a slider over its epochs that starts at the best one.
 function startCurve(figure) {
   const curve = report.curves[Number(figure.dataset.curve)];
   const image = figure.querySelector("svg");

@@ -1,5 +1,5 @@
-// The filter's little language: words that must occur, and conditions such as width<64, 16<=width<=64, width=16..64,
-// activation=relu, score>75%. All of them must hold. Returns a test of a row, or an error in words.
+// The syntax of the filter: words that must occur, and conditions such as width<64, 16<=width<=64, width=16..64,
+// activation=relu, score>75%. All of them must hold. Returns a predicate on rows, or an error message.
 const OPERATORS = {
   "<": (a, b) => a < b,
   "<=": (a, b) => a <= b,

@@ -1,4 +1,4 @@
-// Score against width, by activation. One path per activation, however many recipes: ten thousand dots stay light.
+// Score against width, by activation. One path per activation, so that ten thousand dots are drawn quickly.
 const MARKERS = [
   (r) => `m${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`, // disc
   (r) => `m${-r} ${-r}h${2 * r}v${2 * r}h${-2 * r}z`, // square
@@ -20,7 +20,7 @@ function draw(name, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, name), attributes, children);
 }
 
-// Round numbers between two others, as in scales.py.
+// Round numbers between two values, as in scales.py.
 function ticks(low, high, about) {
   if (!(high > low)) return [low];
   const rough = (high - low) / about;
@@ -49,8 +49,8 @@ function markerPath(kind, radius) {
   return MARKERS[kind % MARKERS.length](radius).replace(/-?\d+\.\d{2,}/g, (text) => short(Number(text)));
 }
 
-// Widths repeat, so dots would hide each other: each is moved aside by an amount that depends on its row alone.
-function aside(row) {
+// Many recipes have the same width, so dots would overlap: each is shifted by an amount that depends on its row alone.
+function jitter(row) {
   return (((row * 2654435761) >>> 0) / 4294967296) - 0.5;
 }
 
@@ -69,7 +69,7 @@ function collectPoints() {
   scatter.series = present.map(({ name }) => name);
 }
 
-// A few recipes that failed must not squeeze all others into a line: they are drawn on the lower edge, and counted.
+// Outliers with very low scores must not compress the scale: they are drawn on the lower edge and counted.
 function scoreRange() {
   const scores = scatter.points.map(({ score }) => score).sort((a, b) => a - b);
   const [least, most] = [scores[0], scores[scores.length - 1]];
@@ -136,7 +136,7 @@ function drawScatter() {
   const chosenOnes = new Set(report.ensemble);
   const marks = scatter.series.map((_, place) => markerPath(place, radius));
   for (const point of scatter.points) {
-    point.x = across.at(point.width) + aside(point.row) * 2 * across.jitter;
+    point.x = across.at(point.width) + jitter(point.row) * 2 * across.jitter;
     point.y = up(point.score);
     const { place } = point;
     paths[place].push(`M${short(point.x)} ${short(point.y)}${marks[place]}`);
@@ -268,7 +268,7 @@ function startScatter() {
   }, scatter.tip);
   const ringed = report.ensemble.length ? " Ringed recipes are part of the final model." : "";
   const clipped = scatter.clipped ? ` ${countOf(scatter.clipped, "recipe")} with lower scores ${scatter.clipped === 1 ? "is" : "are"} drawn on the lower edge.` : "";
-  const help = make("p", { id: "scatter-help", class: "help" }, `Point at a dot for its recipe, click to find it in the leaderboard. By keyboard: arrow keys left and right go by width, up and down by score, Enter finds the recipe.${ringed}${clipped}`);
+  const help = make("p", { id: "scatter-help", class: "help" }, `Point at a dot to see its recipe; click to show it in the leaderboard. Keyboard: left and right arrow keys move by width, up and down by score, Enter shows the recipe in the leaderboard.${ringed}${clipped}`);
   scatter.place.append(make("figure", {}, legend(), scatter.plot, help));
   scatter.plot.addEventListener("pointermove", (event) => choose(nearest(event)));
   scatter.plot.addEventListener("pointerleave", () => { if (document.activeElement !== scatter.plot) choose(-1); });

@@ -1,4 +1,4 @@
-"""Figures of a fine-tuning run: before and after, the losses, and a small one for every other number of the log."""
+"""Figures of a fine-tuning run: loss before and after, loss by step, and a small figure per other logged value."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from shoal.report.shell.markup import EMPTY, Html, join, tag
 from shoal.report.shell.scales import Axis, padded, tick_texts, ticks
 
 SMALL = 240
-# Evaluations are few; so few can each have a dot of its own.
+# Up to so many evaluations are drawn as dots.
 DOTTED = 30
 
 
 def before_after(before: float, after: float) -> Html:
-    """Two bars from zero: what the loss was, and what is left of it."""
+    """Two bars from zero: the loss before and after training."""
     largest = max(before, after)
     if min(before, after) < 0 or largest <= 0:
         return EMPTY
@@ -36,17 +36,17 @@ def before_after(before: float, after: float) -> Html:
         width = round(250 * value / largest, 1)
         parts.append(tag("rect", x=62, y=y + 4, width=width, height=24, class_="bar" if strong else "before"))
         parts.append(text(WIDTH, y + 21, words.significant(value), f"row{strong}", "end"))
-    told = f"Before training {words.significant(before)}, after {words.significant(after)}; lower is better."
-    return drawing("before-after", "Evaluation loss before and after training", told, 72, *parts)
+    description = f"Before training {words.significant(before)}, after {words.significant(after)}; lower is better."
+    return drawing("before-after", "Evaluation loss before and after training", description, 72, *parts)
 
 
 def steps_axis(first: int, last: int, start: float, end: float) -> Axis:
-    """A run of few steps still gets an axis of whole numbers."""
+    """An axis of at least five steps, so that a short run gets whole numbers."""
     return Axis(first, max(last, first + 5), start, end)
 
 
 def band(across: Axis, up: Axis, groups: list[Group]) -> Html:
-    """The area from lowest to highest, where a point stands for several measurements; broken as the line is."""
+    """The area between lowest and highest value where a point stands for several; it has the gaps of the line."""
     if all(group.low == group.high for group in groups):
         return EMPTY
     runs: list[list[tuple[float, float, float]]] = [[]]
@@ -79,7 +79,7 @@ def highs(series: Series) -> list[float]:
 
 
 def loss_range(losses: list[Series]) -> tuple[float, float]:
-    """All evaluations are in sight, since the story is how far they fell; a wild peak of a batch is not."""
+    """A range that shows all evaluation losses in full and cuts off outliers of the training loss."""
     values: list[float] = []
     for series in losses:
         known = [value for _, value in series.known]
@@ -87,19 +87,19 @@ def loss_range(losses: list[Series]) -> tuple[float, float]:
     return padded(values)
 
 
-def told_losses(losses: list[Series]) -> str:
-    said = []
+def describe_losses(losses: list[Series]) -> str:
+    parts = []
     for series in losses:
         (first, start), (last, end) = series.known[0], series.known[-1]
-        said.append(
+        parts.append(
             f"{series.label} {words.significant(start)} at step {words.count(first)}, "
             f"{words.significant(end)} at step {words.count(last)}"
         )
-    return "; ".join(said) + "."
+    return "; ".join(parts) + "."
 
 
 def loss_figure(losses: list[Series], ends: tuple[int, int], resumed: list[int]) -> Html:
-    """Training dotted, evaluation solid, the lowest evaluation as a dot, and a thin mark wherever the run went on."""
+    """Training loss dotted, evaluation loss solid, a dot at its lowest, and a thin line at each resumed step."""
     height = 230
     across, up = steps_axis(*ends, 46, 306), Axis(*loss_range(losses), 190, 26)
     parts = [grid(across, up, "step", "loss")]
@@ -116,7 +116,7 @@ def loss_figure(losses: list[Series], ends: tuple[int, int], resumed: list[int])
         parts.append(circle(across(step), up(value), 4.5, "dot"))
     hidden, plot = cursor(across, up)
     title = "Training and evaluation loss against step"
-    return drawing("loss-figure", title, told_losses(losses), height, *parts, hidden, data_plot=plot)
+    return drawing("loss-figure", title, describe_losses(losses), height, *parts, hidden, data_plot=plot)
 
 
 def kinds(losses: list[Series]) -> list[str]:
@@ -128,7 +128,7 @@ def names(losses: list[Series]) -> list[str]:
 
 
 def small_figure(series: Series, ends: tuple[int, int]) -> Html:
-    """From zero up, so that a little noise looks as little as it is."""
+    """One logged value by step. The axis starts at zero, so that small noise looks small."""
     known = series.known
     low = min(0.0, *(group.low for group in series.drawn if group.low is not None))
     high = usual_ends([low, *highs(series)])[1]
@@ -138,11 +138,11 @@ def small_figure(series: Series, ends: tuple[int, int]) -> Html:
     parts = [grid(across, up, "", "", about=(3, 4)), curve(across, up, series, "plain")]
     hidden, plot = cursor(across, up)
     (at_lowest, lowest), (at_highest, highest) = min(known, key=lambda k: k[1]), max(known, key=lambda k: k[1])
-    told = (
+    description = (
         f"Lowest {words.significant(lowest)}{series.unit} at step {words.count(at_lowest)}, "
         f"highest {words.significant(highest)}{series.unit} at step {words.count(at_highest)}, "
         f"{words.significant(known[-1][1])}{series.unit} at the end."
     )
     title = f"{series.label.capitalize()} against step"
     identity = f"figure-{series.key.replace('_', '-')}"
-    return drawing(identity, title, told, 128, *parts, hidden, width=SMALL, data_plot=plot)
+    return drawing(identity, title, description, 128, *parts, hidden, width=SMALL, data_plot=plot)

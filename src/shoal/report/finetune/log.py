@@ -1,7 +1,7 @@
-"""The log of a fine-tuning run as series over steps: merged, thinned for the eye, and thinned for the hand.
+"""The log of a fine-tuning run as series of values by step, reduced for the figures and for the slider.
 
-A figure shows at most some hundred points; where there are more, each stands for several steps, as their mean with
-the lowest and the highest, so that no peak is lost. The slider stops at real steps, whose numbers are exact.
+A figure shows some hundred points at most. Where there are more steps, each point stands for several: their mean with
+the lowest and the highest value, so that no peak is lost. The slider stops at logged steps and shows exact values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shoal.report.shell import words
 from shoal.report.shell.prepare import compact
 
 LOSSES = ("loss", "eval_loss")
-# Key, name and unit of every number in the log, in the order of the page.
+# Key: (name, unit) of every value in the log, in the order of the page.
 KINDS = {
     "loss": ("training loss", ""),
     "eval_loss": ("evaluation loss", ""),
@@ -37,7 +37,7 @@ ROWS = 50
 
 @dataclass(frozen=True)
 class Group:
-    """Some measurements in a row, drawn as one point: where, and their mean between the lowest and the highest."""
+    """Consecutive measurements drawn as one point: its step, and their lowest, mean and highest value."""
 
     step: float
     low: float | None
@@ -46,7 +46,7 @@ class Group:
 
 
 def group_size(measurements: int, most: int = DRAWN) -> int:
-    """Means of two would only look odd: up to twice as many are drawn as they are.
+    """How many measurements share a point: one for up to twice as many as `most`, as pairs would only blur the line.
 
     >>> group_size(400), group_size(401), group_size(1_000)
     (1, 3, 5)
@@ -56,7 +56,7 @@ def group_size(measurements: int, most: int = DRAWN) -> int:
 
 @dataclass(frozen=True)
 class Series:
-    """One number of the log at the steps where it was logged; None where it was not finite."""
+    """One value of the log at the steps at which it was logged; None where it was not finite."""
 
     key: str
     steps: list[int]
@@ -75,12 +75,12 @@ class Series:
         return [(step, value) for step, value in zip(self.steps, self.values, strict=True) if value is not None]
 
     def at(self, step: int) -> int | None:
-        """Where the measurement of exactly this step is, if there is one."""
+        """Index of the measurement at exactly this step, or None."""
         place = self.last(step)
         return place if place >= 0 and self.steps[place] == step else None
 
     def last(self, step: int) -> int:
-        """Where the latest measurement up to a step is, or -1."""
+        """Index of the latest measurement up to a step, or -1."""
         return bisect_right(self.steps, step) - 1
 
     def text(self, place: int) -> str:
@@ -92,7 +92,7 @@ class Series:
         return words.NOTHING if value is None else words.significant(value) + self.unit
 
     def reading(self, step: int) -> str:
-        """The number as the page tells it at a step; `course.js` says it in the same words."""
+        """The text that the page shows at a step; `course.js` formats it in the same way."""
         place = self.last(step)
         if place < 0:
             return words.NOTHING
@@ -104,7 +104,7 @@ class Series:
         return self.groups(DRAWN)
 
     def groups(self, most: int) -> list[Group]:
-        """Single measurements where they are few, else as many groups as the eye can tell apart.
+        """Single measurements if they are few, else about `most` groups.
 
         >>> Series("loss", [1, 2, 3, 4], [4.0, 2.0, None, 1.0]).groups(1)
         [Group(step=2.5, low=1.0, mean=2.3333333333333335, high=4.0)]
@@ -123,7 +123,7 @@ class Series:
 
 
 def number(value: Any) -> float | None:
-    """A finite number, or None. Python's own come first: a long log has a million of them."""
+    """A finite number, or None. Python's own types are checked first, for speed: a long log has a million values."""
     if type(value) is float or type(value) is int:
         return value if -1e300 < value < 1e300 else None
     if hasattr(value, "tolist"):  # numpy's and torch's
@@ -133,7 +133,7 @@ def number(value: Any) -> float | None:
 
 
 def merged(log: Any) -> dict[int, dict[str, float | None]]:
-    """What is known of each step, in order. Of a step logged twice, by a run that went on, the later counts."""
+    """The values of each step, in order. If a step was logged twice, by a resumed run, the later record counts."""
     records: dict[int, dict[str, float | None]] = {}
     for record in log or []:
         step = number((record or {}).get("step"))
@@ -147,7 +147,7 @@ def merged(log: Any) -> dict[int, dict[str, float | None]]:
 
 
 def all_series(records: dict[int, dict[str, float | None]]) -> dict[str, Series]:
-    """The series that have at least one number, in the order of the page."""
+    """The series that have at least one finite value, in the order of the page."""
     found = {}
     for key in KINDS:
         steps = [step for step, record in records.items() if key in record]
@@ -172,7 +172,7 @@ def all_steps(series: dict[str, Series]) -> list[int]:
 
 
 def stops(series: dict[str, Series], most: int) -> list[int]:
-    """Steps to stop at, evenly through the run with its first and last, up to half of them at evaluations."""
+    """Up to `most` steps, spread evenly from first to last; up to half of them are steps with an evaluation."""
     every = all_steps(series)
     if len(every) <= most:
         return every
@@ -181,7 +181,7 @@ def stops(series: dict[str, Series], most: int) -> list[int]:
 
 
 def script_series(series: Series, steps: list[int]) -> dict[str, Any]:
-    """Its numbers at the given steps; `places` says at which, unless it is at all of them."""
+    """The values at the given steps; `places` lists the indices of the steps, or is None if all have a value."""
     found = [(place, series.at(step)) for place, step in enumerate(steps)]
     places = [place for place, at in found if at is not None]
     values = [compact(series.values[at], 5) for _, at in found if at is not None]

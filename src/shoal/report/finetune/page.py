@@ -1,4 +1,4 @@
-"""The page of a fine-tuning run: its sections and what its script needs."""
+"""The page of a fine-tuning run: its sections and the data for its script."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def all_sections(data: dict[str, Any], series: dict[str, Series]) -> list[Sectio
 
 
 def finetune_page(data: dict[str, Any]) -> str:
-    """The report of a fine-tuning run as one HTML page, from data that JSON knows."""
+    """The report of a fine-tuning run as one HTML page, from JSON values."""
     series = all_series(merged(data.get("log")))
-    # The log has been read; walking through it once more would take most of the time of a long run.
+    # `merged` has converted the log; a second pass over it would take most of the time of a long run.
     data = plain({key: value for key, value in data.items() if key != "log"})
     data["title"] = data.get("title") or "fine-tuning"
     steps = stops(series, STOPS)
@@ -55,5 +55,5 @@ def finetune_page(data: dict[str, Any]) -> str:
 
 
 def write_finetune_page(data: dict[str, Any], path: str | Path) -> Path:
-    """Write the report of a fine-tuning run and say where it is."""
+    """Write the report of a fine-tuning run; returns its path."""
     return write(finetune_page(data), path)

@@ -1,4 +1,4 @@
-"""What came of a fine-tuning run: the loss on test rows, what it means, and whether to train longer or shorter."""
+"""The result of a fine-tuning run: the loss on test rows, its meaning, and whether to train longer or shorter."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from shoal.report.finetune.log import Series
 from shoal.report.shell import words
 from shoal.report.shell.markup import EMPTY, Html, Section, join, paragraph, strong, tag, terms
 
-# Less than this share of the loss is noise of a few test rows, not a turn.
+# A rise by less than this share of the loss is noise of a few test rows.
 TURN = 0.01
 FALL = 0.02
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Evaluation losses before, after and at the lowest, as far as they are known."""
+    """Evaluation losses before, after and at the lowest; None where not known."""
 
     before: float | None
     after: float | None
     lowest: float | None
     step_lowest: int | None
-    # The step of the last evaluation, where the run gave no loss of its own at the end.
+    # The step of the last evaluation, if the run has no loss from its end.
     measured_at: int | None
 
 
 def outcome(data: dict[str, Any], series: dict[str, Series]) -> Outcome:
-    """As the run said, else as the log says: a run that was ended early still knows what it last measured."""
-    said = {key: value for key, value in (data.get("result") or {}).items() if words.known(value)}
+    """The losses that the run reports, else those of the log: an interrupted run has only the log."""
+    text = {key: value for key, value in (data.get("result") or {}).items() if words.known(value)}
     evaluated = series["eval_loss"].known if "eval_loss" in series else []
     first = evaluated[0] if evaluated and evaluated[0][0] == 0 else (0, None)
     last = evaluated[-1] if evaluated and evaluated[-1][0] > 0 else (None, None)
     lowest = min(evaluated, key=lambda pair: pair[1]) if evaluated else (None, None)
-    if "loss_lowest" in said and "step_lowest" in said:
-        lowest = (int(said["step_lowest"]), said["loss_lowest"])
-    after = said.get("loss_after", last[1])
-    at = last[0] if "loss_after" not in said else None
-    return Outcome(said.get("loss_before", first[1]), after, lowest[1], lowest[0], at)
+    if "loss_lowest" in text and "step_lowest" in text:
+        lowest = (int(text["step_lowest"]), text["loss_lowest"])
+    after = text.get("loss_after", last[1])
+    at = last[0] if "loss_after" not in text else None
+    return Outcome(text.get("loss_before", first[1]), after, lowest[1], lowest[0], at)
 
 
 def perplexity(loss: float | None) -> float | None:
-    """How many equally likely tokens the loss amounts to; None beyond what a number can hold."""
+    """e to the power of the loss; None if it is too large for a float."""
     return math.exp(loss) if words.known(loss) and loss < 700 else None
 
 
@@ -52,8 +52,8 @@ def choices(loss: float | None) -> str:
     return words.NOTHING if value is None else words.significant(value)
 
 
-def promise(figure: str, meaning: str) -> Html:
-    return paragraph(tag("span", figure, class_="figure"), " ", tag("span", meaning), kind="promise")
+def large_figure(figure: str, meaning: str) -> Html:
+    return paragraph(tag("span", figure, class_="figure"), " ", tag("span", meaning), kind="headline")
 
 
 def rows_tested(data: dict[str, Any]) -> str:
@@ -70,23 +70,23 @@ def headline(found: Outcome, data: dict[str, Any]) -> Html:
         )
     if words.known(found.before):
         meaning += f"; before, it was {words.significant(found.before)}"
-    return promise(words.significant(found.after or 0.0), f"{meaning}.")
+    return large_figure(words.significant(found.after or 0.0), f"{meaning}.")
 
 
-def hesitation(found: Outcome) -> Html:
-    """The loss in words that need no mathematics."""
+def perplexity_words(found: Outcome) -> Html:
+    """The loss explained as perplexity."""
     now = perplexity(found.after)
     if now is None:
         return EMPTY
-    said: list[object] = [
-        "Lower is better. At each next token of a text the model now hesitates as if it had to pick from ",
+    text: list[object] = [
+        "Lower is better. The model is now as uncertain about the next token of a text as if it had to choose among ",
         strong(words.significant(now)),
         " equally likely tokens" if words.significant(now) != "1" else " token: it is nearly certain",
     ]
     then = perplexity(found.before)
     if then is not None:
-        said += ["; before training, from ", strong(words.significant(then))]
-    return paragraph(*said, ". That number is called perplexity.")
+        text += ["; before training, among ", strong(words.significant(then))]
+    return paragraph(*text, ". This number is the perplexity.")
 
 
 def epochs_at(step: int, series: dict[str, Series]) -> str:
@@ -99,7 +99,7 @@ def epochs_at(step: int, series: dict[str, Series]) -> str:
 
 
 def still_falling(found: Outcome, series: dict[str, Series]) -> bool | None:
-    """Whether the last quarter of the run still lowered the loss; None where it was measured too rarely to tell."""
+    """Whether the last quarter of the run still lowered the loss; None if there were too few evaluations."""
     known = series["eval_loss"].known if "eval_loss" in series else []
     if len(known) < 4 or not words.known(found.after):
         return None
@@ -109,7 +109,7 @@ def still_falling(found: Outcome, series: dict[str, Series]) -> bool | None:
 
 
 def trend(found: Outcome, series: dict[str, Series]) -> Html:
-    """Whether fewer or more epochs would do; the lowest point is a hint for next time and not a score."""
+    """Whether to train for fewer or more epochs. The lowest loss is a hint for the next run, not a score."""
     after, lowest, step = found.after, found.lowest, found.step_lowest
     if after is None:
         return EMPTY
@@ -122,17 +122,17 @@ def trend(found: Outcome, series: dict[str, Series]) -> Html:
         parts += [
             f"It was lowest, {words.significant(lowest)}, at step {words.count(step)}{epochs_at(step, series)} ",
             "and has ",
-            strong("turned up"),
-            " since: the model began to learn its training rows by heart, and fewer epochs would have done. ",
-            "That lowest point was found by looking at the test rows themselves, so it tells how long to train next "
-            "time; as a score it would be too good to be true.",
+            strong("risen"),
+            " since: the model is overfitting, and fewer epochs would have been enough. ",
+            "The lowest loss was chosen on the test rows, so use it to decide how long to train next time; as a score "
+            "it is too optimistic.",
         ]
     elif not useless:
         falling = still_falling(found, series)
         if falling:
             parts += ["It was ", strong("still falling"), " at the end: more epochs would probably lower it further."]
         elif falling is False:
-            parts += ["It had ", strong("levelled off"), " by the end: more epochs of the same would change little."]
+            parts += ["It had ", strong("levelled off"), " by the end: more epochs would change little."]
     return paragraph(*parts) if parts else EMPTY
 
 
@@ -144,22 +144,20 @@ def interruption(data: dict[str, Any]) -> Html:
     where = f" at step {words.count(steps)}" if words.known(steps) else ""
     where += f" of {words.count(planned)}" if where and words.known(planned) else ""
     return paragraph(
-        strong(f"The run was interrupted{where}."), " What follows is what was known by then; it can be resumed."
+        strong(f"The run was interrupted{where}."), " The page shows what was known by then; the run can be resumed."
     )
 
 
 def untested(series: dict[str, Series]) -> Html:
-    """Without test rows there is only the training loss, and it must not pass for more."""
+    """Without test rows there is only the training loss, which says nothing about new texts."""
     if "loss" not in series:
         return paragraph("No loss was measured.")
     known = series["loss"].known
     meaning = "training loss at the end, on the rows it learned from"
     if len(known) > 1:
         meaning += f"; at step {words.count(known[0][0])} it was {words.significant(known[0][1])}"
-    warning = (
-        "The loss was not measured on test rows, so nothing here says how the model does on texts it has not seen."
-    )
-    return join([promise(words.significant(known[-1][1]), f"{meaning}."), paragraph(strong(warning))])
+    warning = "The loss was not measured on test rows, so this page does not show how the model does on new texts."
+    return join([large_figure(words.significant(known[-1][1]), f"{meaning}."), paragraph(strong(warning))])
 
 
 def opening(data: dict[str, Any], series: dict[str, Series]) -> Section | None:
@@ -172,7 +170,7 @@ def opening(data: dict[str, Any], series: dict[str, Series]) -> Section | None:
             body.append(paragraph(f"Before training, the evaluation loss was {words.significant(found.before)}."))
         return Section("result", "The result", "Result", join(body))
     picture = before_after(found.before, found.after) if found.before is not None else EMPTY
-    prose = join([hesitation(found), trend(found, series)])
+    prose = join([perplexity_words(found), trend(found, series)])
     beside = tag("div", tag("div", prose), tag("figure", picture) if picture else None, class_="beside")
     then = choices(found.before) if found.before is not None else None
     numbers = terms([("perplexity before", then), ("perplexity after", choices(found.after))])

@@ -1,4 +1,4 @@
-"""How a fine-tuning run went: its course in figures and numbers, samples of what it writes, settings, data."""
+"""Sections on a fine-tuning run: figures and values by step, samples of generated text, settings, data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def resumed_steps(data: dict[str, Any], ends: tuple[int, int]) -> list[int]:
 def resumed_words(steps: list[int], most: int = 8) -> str:
     """
     >>> resumed_words([40, 80])
-    'The run had ended at steps 40 and 80 and went on from there. '
+    'The run was resumed at steps 40 and 80. '
     """
     if not steps:
         return ""
@@ -45,33 +45,33 @@ def resumed_words(steps: list[int], most: int = 8) -> str:
         listed = f"steps {', '.join(named[:-1])} and {named[-1]}"
     else:
         listed = f"step {named[0]}"
-    return f"The run had ended at {listed} and went on from there. "
+    return f"The run was resumed at {listed}. "
 
 
 def loss_words(losses: list[Series]) -> Html:
-    said = "The loss at every step that was logged; lower is better. "
+    text = "The loss at every logged step; lower is better. "
     if len(losses) == 2:
-        said += (
-            "The dotted line is measured on the rows it learns from, the solid one on the test rows. Where the solid "
-            "line turns up while the dotted one still falls, the model has begun to learn its rows by heart."
+        text += (
+            "The dotted line is the loss on the training rows, the solid one on the test rows. Where the solid line "
+            "rises while the dotted one still falls, the model is overfitting."
         )
-    return paragraph(said.strip())
+    return paragraph(text.strip())
 
 
 def loss_marks(losses: list[Series], resumed: list[int]) -> Html:
-    """What else is to be seen in the figure, only as far as it is there."""
-    said = ""
+    """An explanation of the other marks that the figure has."""
+    text = ""
     if losses[-1].key == "eval_loss" and len(losses[-1].known) > 1:
-        said += "The large dot marks the lowest evaluation loss. "
+        text += "The large dot marks the lowest evaluation loss. "
     if resumed:
-        said += resumed_words(resumed) + (
-            "A thin line marks where. " if len(resumed) == 1 else "Thin lines mark where. "
+        text += resumed_words(resumed) + (
+            "A thin line marks that step. " if len(resumed) == 1 else "Thin lines mark these steps. "
         )
     longest = max(len(series.steps) for series in losses)
     together = group_size(longest)
     if together > 1:
-        said += f"Lines are drawn through means of up to {words.count(together)} values; bands span lowest to highest."
-    return paragraph(said.strip(), kind="small") if said else EMPTY
+        text += f"Lines are drawn through means of up to {words.count(together)} values; bands span lowest to highest."
+    return paragraph(text.strip(), kind="small") if text else EMPTY
 
 
 def small_multiple(series: Series, ends: tuple[int, int]) -> Html:
@@ -81,7 +81,7 @@ def small_multiple(series: Series, ends: tuple[int, int]) -> Html:
 
 
 def course(data: dict[str, Any], series: dict[str, Series]) -> Section | None:
-    """All figures in one place, so that one slider can move through all of them."""
+    """All figures, with one slider for all of them."""
     if not series:
         return None
     every = [step for one in series.values() for step in (one.steps[0], one.steps[-1])]
@@ -101,7 +101,7 @@ def course(data: dict[str, Any], series: dict[str, Series]) -> Section | None:
 
 
 def log_table(series: dict[str, Series]) -> Html:
-    """The figures for those who cannot see them: some fifty steps with every number."""
+    """The values of up to ROWS steps as a table: the text alternative to the figures."""
     steps = stops(series, ROWS)
     every = len(all_steps(series))
     rows = []
@@ -110,12 +110,12 @@ def log_table(series: dict[str, Series]) -> Html:
         numbers = [words.NOTHING if place is None else one.text(place) for one, place in found]
         rows.append(tag("tr", row_head(words.count(step), True), *[cell(text, True) for text in numbers]))
     head = [column_head("step", numeric=True), *[column_head(one.label, numeric=True) for one in series.values()]]
-    caption = "Numbers by step" + (f"; {len(steps)} of {words.count(every)} steps" if every > len(steps) else "")
+    caption = "Values by step" + (f"; {len(steps)} of {words.count(every)} steps" if every > len(steps) else "")
     inner = table(caption, head, rows, id="log", class_="log")
-    return tag("details", tag("summary", "The numbers by step, as a table"), inner)
+    return tag("details", tag("summary", "Values by step, as a table"), inner)
 
 
-SIDES = (("expected", "What it should be"), ("before", "Before training"), ("after", "After training"))
+SIDES = (("expected", "Expected"), ("before", "Before training"), ("after", "After training"))
 
 
 def block(name: str, value: Any, kind: str) -> Html:
@@ -126,21 +126,21 @@ def block(name: str, value: Any, kind: str) -> Html:
 def one_sample(place: int, sample: dict[str, Any]) -> Html:
     parts = [tag("h3", f"Sample {place}")]
     if sample.get("prompt") is not None:
-        parts.append(block("It was given", sample["prompt"], "prompt"))
+        parts.append(block("Prompt", sample["prompt"], "prompt"))
     sides = [block(name, sample[key], key) for key, name in SIDES if sample.get(key) is not None]
     return tag("div", *parts, tag("div", *sides, class_="sides"), class_="sample")
 
 
 def samples(data: dict[str, Any]) -> Section | None:
-    """What the model writes: the loss made visible."""
+    """Samples of generated text, before and after training."""
     shown = [sample for sample in data.get("samples") or [] if sample]
     if not shown:
         return None
-    intro = paragraph("The model was given the start of a text and wrote on, before it was trained and after.")
+    intro = paragraph("Text that the model generated from a prompt, before and after training.")
     blocks = [one_sample(place, sample) for place, sample in enumerate(shown[:SAMPLES_SHOWN], start=1)]
     if len(shown) > SAMPLES_SHOWN:
-        blocks.append(paragraph(f"{words.count(len(shown) - SAMPLES_SHOWN)} samples more are not shown."))
-    return Section("samples", "What it writes", "Samples", join([intro, *blocks]), wide=True)
+        blocks.append(paragraph(f"{words.count(len(shown) - SAMPLES_SHOWN)} more samples are not shown."))
+    return Section("samples", "Generated samples", "Samples", join([intro, *blocks]), wide=True)
 
 
 def roughly(number: object) -> str:
@@ -155,7 +155,7 @@ def roughly(number: object) -> str:
     return words.count(number)
 
 
-def run_story(run: dict[str, Any], rows: object) -> Html:
+def run_summary(run: dict[str, Any], rows: object) -> Html:
     parameters, trained = run.get("parameters"), run.get("trained")
     parts: list[object] = ["The model "]
     if run.get("model"):
@@ -167,7 +167,7 @@ def run_story(run: dict[str, Any], rows: object) -> Html:
             parts.append(f", of which {roughly(trained)} ({share}%) were trained (LoRA). It ")
         else:
             parts.append(", and all of them were trained. It ")
-    parts.append("went through ")
+    parts.append("was trained on ")
     parts.append(words.count(rows, "row") if words.known(rows) else "the rows")
     if words.known(run.get("epochs")):
         parts.append(f" {words.significant(run['epochs'])} times" if run["epochs"] != 1 else " once")
@@ -213,15 +213,15 @@ def training(data: dict[str, Any]) -> Section | None:
         ("longest text", words.count(context, "token") if words.known(context) else None),
         ("time", words.duration(run["seconds"]) if words.known(run.get("seconds")) else None),
         ("workers", counted(run.get("workers"))),
-        ("threads of each", counted(run.get("threads"))),
+        ("threads per worker", counted(run.get("threads"))),
         ("device", run.get("device")),
         ("processor", run.get("processor")),
         ("seed", run.get("seed")),
     ]
     resumed = [int(step) for step in run.get("resumed_at") or [] if words.known(step)]
     again = paragraph(resumed_words(resumed).strip()) if resumed else EMPTY
-    story = run_story(run, (data.get("data") or {}).get("train"))
-    return Section("training", "How it was trained", "Training", join([story, again, terms(pairs)]))
+    summary = run_summary(run, (data.get("data") or {}).get("train"))
+    return Section("training", "How it was trained", "Training", join([summary, again, terms(pairs)]))
 
 
 def data_understood(data: dict[str, Any]) -> Section | None:
@@ -242,7 +242,7 @@ def data_understood(data: dict[str, Any]) -> Section | None:
     if words.known(cut) and cut > 0:
         limit = f" of {words.count(context, 'token')}" if words.known(context) else ""
         texts = "text was longer than the limit" if cut == 1 else "texts were longer than the limit"
-        parts.append(paragraph(strong(words.count(cut)), f" {texts}{limit} and lost the end."))
+        parts.append(paragraph(strong(words.count(cut)), f" {texts}{limit} and {'was' if cut == 1 else 'were'} cut."))
     notes = found.get("notes") or []
     if notes:
         parts.append(tag("ul", *[tag("li", note) for note in notes]))

@@ -1,4 +1,4 @@
-"""The page of a search: its sections and what its script needs."""
+"""The page of a search: its sections and the data for its script."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def heading(data: dict[str, Any]) -> Html:
 
 
 def checked(data: dict[str, Any]) -> dict[str, Any]:
-    """The data as plain values, ours to change, with a task that the page knows and a title."""
+    """A copy of the data as plain values, with a supported task and a title."""
     data = plain(data)
     task = data.get("task")
     if task not in TASKS:
@@ -67,7 +67,7 @@ def checked(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def script_data(data: dict[str, Any], columns: list[dict[str, Any]], curves: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the script needs beyond the sections: every recipe, and the numbers behind the curves."""
+    """The data for the script: every recipe, and the values of the learning curves."""
     score, ensemble = data.get("score") or {}, data.get("ensemble") or {}
     parts = ensemble.get("parts") or [] if ensemble.get("used") else []
     return {
@@ -80,7 +80,7 @@ def script_data(data: dict[str, Any], columns: list[dict[str, Any]], curves: lis
 
 
 def search_page(data: dict[str, Any]) -> str:
-    """The report of a search as one HTML page, from data that JSON knows."""
+    """The report of a search as one HTML page, from JSON values."""
     data = checked(data)
     columns = leaderboard_columns(data.get("leaderboard") or {"columns": [], "rows": []})
     curves = [thinned(curve) for curve in data.get("curves") or [] if curve.get("epochs")]
@@ -96,5 +96,5 @@ def search_page(data: dict[str, Any]) -> str:
 
 
 def write_search_page(data: dict[str, Any], path: str | Path) -> Path:
-    """Write the report of a search and say where it is."""
+    """Write the report of a search; returns its path."""
     return write(search_page(data), path)

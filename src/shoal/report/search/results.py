@@ -1,4 +1,4 @@
-"""What the recipes did: the leaderboard, width and activation, learning curves, luck, mistakes, calibration."""
+"""Sections on the recipes' results: leaderboard, width and activation, learning curves, luck, mistakes, calibration."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ MISTAKES_LISTED = 15
 
 
 def order_words(columns: list[dict[str, Any]]) -> str:
-    """How the leaderboard is sorted; recipes that were stopped come last, also those with a high score."""
+    """How the leaderboard is sorted: stopped recipes come last, even those with a high score."""
     stopped = sum(value == "yes" for value in column_values(columns, "stopped"))
     if not stopped:
         return "Every recipe that was tried, best first. "
     return (
-        "Every recipe that was tried, best first. Those that were stopped before the end of their training, because "
+        "Every recipe that was tried, best first. Recipes that were stopped before the end of their training, because "
         f"others were ahead or the time was up ({words.count(stopped)} here), come last, whatever their score. "
     )
 
 
 def leaderboard(columns: list[dict[str, Any]], rows: int) -> Section | None:
-    """The first page of the leaderboard; the script makes it sortable and adds the others."""
+    """The first page of the leaderboard. The script makes it sortable and adds the other pages."""
     if not rows:
         return None
     head = [column_head(column["label"], column["style"] != "text", data_key=column["key"]) for column in columns]
@@ -41,28 +41,27 @@ def leaderboard(columns: list[dict[str, Any]], rows: int) -> Section | None:
         body.append(tag("tr", *cells))
     intro = paragraph(
         order_words(columns),
-        "The spread over folds says how much the score depends on which rows "
-        "were held out, the spread over seeds how much on the luck of the first weights: two recipes closer than that "
-        "are not really different.",
+        "The fold spread shows how much the score depends on which rows were held out, the seed spread how much it "
+        "depends on the random initial weights. Differences smaller than these spreads mean little.",
     )
     board = table("Leaderboard", head, body, id="leaderboard", class_="board")
     first = "" if rows <= PAGE_OF_ROWS else f"The first {PAGE_OF_ROWS} of {words.count(rows)}. "
-    status = tag("p", f"{first}With JavaScript on, all can be sorted and filtered.", id="board-status", role="status")
+    status = tag("p", f"{first}Turn on JavaScript to sort and filter all.", id="board-status", role="status")
     controls = tag("div", id="board-controls", hidden=True)
     pages = tag("div", id="board-pages", hidden=True)
     return Section("board", "Leaderboard", "Leaderboard", join([intro, controls, status, board, pages]), wide=True)
 
 
 def scatter(columns: list[dict[str, Any]], metric: str) -> Section | None:
-    """Room for the plot, which the script draws, and the same in a table."""
+    """An empty element in which the script draws the plot, and the same data as a table."""
     groups = by_activation(columns)
     if not groups:
         return None
     best = groups[0]
-    said = f"The first recipe of the leaderboard is {best['activation']}"
+    text = f"The first recipe of the leaderboard is {best['activation']}"
     if words.known(best["width"]) and best["width"] > 0:
-        said += f" with {words.count(best['width'], 'hidden neuron')}"
-    said += ". A column of dots that reaches as high as its neighbours means that width hardly matters here."
+        text += f" with {words.count(best['width'], 'hidden neuron')}"
+    text += ". If every width has dots about equally high, width hardly matters here."
     head = [column_head("Activation")]
     head += [column_head(name, numeric=True) for name in ("Recipes", "Best score", "Median score", "Width of the best")]
     rows = [
@@ -77,17 +76,17 @@ def scatter(columns: list[dict[str, Any]], metric: str) -> Section | None:
         for group in groups
     ]
     summary = table("Scores by activation", head, rows, id="activations", class_="text")
-    return Section("width", "Width and activation", "Width", join([paragraph(said), tag("div", id="scatter"), summary]))
+    return Section("width", "Width and activation", "Width", join([paragraph(text), tag("div", id="scatter"), summary]))
 
 
 def curves(shown: list[dict[str, Any]]) -> Section | None:
-    """The best and the median recipe side by side, on one scale."""
+    """The best and the median recipe side by side, on the same scale."""
     limits = curve_range(shown)
     if limits is None:
         return None
     intro = paragraph(
-        "The loss after every pass over the rows; lower is better. Where the line of the held-out rows turns up while "
-        "training still falls, the network has begun to learn its rows by heart. The dot marks the best epoch."
+        "The loss after every epoch; lower is better. Where the loss on the held-out rows rises while the training "
+        "loss still falls, the network is overfitting. The dot marks the best epoch."
     )
     figures = []
     for place, curve in enumerate(shown):
@@ -97,16 +96,16 @@ def curves(shown: list[dict[str, Any]]) -> Section | None:
 
 
 def luck(shares: dict[str, Any] | None) -> Section | None:
-    """How much of the difference between scores is the recipe, and how much is chance."""
-    names = {"architecture": "the recipe", "folds": "which rows were held out", "seeds": "the first weights"}
+    """How much of the variance of the scores comes from the recipes, and how much from chance."""
+    names = {"architecture": "the recipe", "folds": "which rows were held out", "seeds": "the initial weights"}
     parts = [(name, shares[key]) for key, name in names.items() if shares and words.known(shares.get(key))]
     if not shares or not parts:
         return None
     recipe = shares.get("architecture") or 0.0
     if recipe >= 0.5:
-        said = "Most of the differences between scores come from the recipes themselves: choosing among them pays."
+        text = "Most of the differences between scores come from the recipes themselves: it pays to choose among them."
     else:
-        said = "Most of the differences between scores are luck: the order at the top of the leaderboard says little."
+        text = "Most of the differences between scores are luck: the order at the top of the leaderboard means little."
     legend = tag(
         "ul",
         *[
@@ -121,41 +120,41 @@ def luck(shares: dict[str, Any] | None) -> Section | None:
         class_="legend",
     )
     figure = tag("figure", share_bar("luck-figure", "Where the differences between scores come from", parts), legend)
-    return Section("luck", "Recipe or luck", "Luck", join([paragraph(said), figure]))
+    return Section("luck", "Recipe or luck", "Luck", join([paragraph(text), figure]))
 
 
 def confusion(part: dict[str, Any]) -> Section:
-    """Which class was taken for which; the commonest mistakes only where there are too many classes for a matrix."""
+    """The confusion matrix; with too many classes for a matrix, a list of the most frequent mistakes."""
     classes, counts = [str(name) for name in part["classes"]], part["counts"]
     pairs = range(len(classes))
     mistakes = [(counts[i][j], classes[i], classes[j]) for i in pairs for j in pairs if i != j and counts[i][j]]
     mistakes.sort(key=lambda mistake: -mistake[0])
     total, right = sum(map(sum, counts)), sum(counts[i][i] for i in pairs)
-    said = [f"Of {words.count(total, 'held-out row')}, {words.count(right)} were answered correctly. "]
+    text = [f"Of {words.count(total, 'held-out row')}, {words.count(right)} were predicted correctly. "]
     if mistakes:
         number, true, taken = mistakes[0]
-        said += [
-            "The commonest mistake: ",
+        text += [
+            "The most frequent mistake: ",
             tag("em", true),
-            " taken for ",
+            " predicted as ",
             tag("em", taken),
             f", {words.count(number, 'time')}.",
         ]
-    intro = paragraph(*said)
+    intro = paragraph(*text)
     if len(classes) > CLASSES_AS_MATRIX:
         head = [column_head("True"), column_head("Predicted"), column_head("Rows", numeric=True)]
         rows = [
             tag("tr", row_head(true), cell(taken), cell(words.count(number), numeric=True))
             for number, true, taken in mistakes[:MISTAKES_LISTED]
         ]
-        shown = table("The commonest mistakes", head, rows, id="confusion", class_="text")
+        shown = table("The most frequent mistakes", head, rows, id="confusion", class_="text")
     else:
         shown = confusion_matrix(classes, counts)
-    return Section("mistakes", "Right and wrong", "Mistakes", join([intro, shown]))
+    return Section("mistakes", "Correct and wrong predictions", "Mistakes", join([intro, shown]))
 
 
 def confusion_matrix(classes: list[str], counts: list[list[int]]) -> Html:
-    head = [column_head("true, down; predicted, across"), *[column_head(name, numeric=True) for name in classes]]
+    head = [column_head("true (rows), predicted (columns)"), *[column_head(name, numeric=True) for name in classes]]
     rows = []
     for name, line in zip(classes, counts, strict=True):
         total = sum(line) or 1
@@ -177,31 +176,31 @@ def residuals(part: dict[str, Any], target: str) -> Section | None:
         return None
     misses = sorted(abs(true - predicted) for true, predicted in pairs)
     half, most = median(misses), misses[min(len(misses) - 1, int(0.9 * len(misses)))]
-    said = (
+    text = (
         f"Half of the predictions of {target} are off by less than {words.significant(half)}, "
-        f"nine in ten by less than {words.significant(most)}. On the diagonal a prediction is exact."
+        f"nine in ten by less than {words.significant(most)}. Predictions on the diagonal are exact."
     )
     true, predicted = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     figure = tag("figure", residual_figure(true, predicted, target), class_="square")
-    return Section("mistakes", "Near and far", "Misses", join([paragraph(said), figure]))
+    return Section("mistakes", "Prediction errors", "Errors", join([paragraph(text), figure]))
 
 
 def calibration(part: dict[str, Any] | None) -> Section | None:
-    """Whether 80 per cent means 80 per cent."""
+    """Whether predicted probabilities match observed frequencies."""
     bins = [
         b for b in (part or {}).get("bins") or [] if words.known(b.get("predicted")) and words.known(b.get("observed"))
     ]
     if not part or not bins:
         return None
-    said = "When the model says 80%, is it so in 80 cases of 100? On the diagonal it is, exactly"
+    text = "When the model predicts 80%, does it happen in 80 cases of 100? On the diagonal it does, exactly"
     if words.known(part.get("error")):
-        said += f"; on average it is {words.difference(part['error'], 'accuracy')} off"
-    said += ". Larger dots stand for more rows."
+        text += f"; on average the model is {words.difference(part['error'], 'accuracy')} off"
+    text += ". Larger dots stand for more rows."
     temperature = part.get("temperature")
     if words.known(temperature) and temperature != 1:
-        tone = "more cautious" if temperature > 1 else "bolder"
-        said += f" Temperature scaling made its probabilities {tone} (temperature {words.significant(temperature)})."
-    head = [column_head(name, numeric=True) for name in ("It said", "It was so", "Rows")]
+        change = "less extreme" if temperature > 1 else "more extreme"
+        text += f" Temperature scaling made its probabilities {change} (temperature {words.significant(temperature)})."
+    head = [column_head(name, numeric=True) for name in ("Predicted", "Observed", "Rows")]
     rows = [
         tag(
             "tr",
@@ -211,11 +210,11 @@ def calibration(part: dict[str, Any] | None) -> Section | None:
         )
         for b in bins
     ]
-    numbers = table("Predicted probability and what happened", head, rows, id="calibration-table", class_="text")
+    numbers = table("Predicted probability and observed frequency", head, rows, id="calibration-table", class_="text")
     more = tag("details", tag("summary", "The same as a table"), numbers)
     return Section(
         "calibration",
         "Are its probabilities right?",
         "Calibration",
-        join([paragraph(said), tag("figure", calibration_figure(bins), class_="square"), more]),
+        join([paragraph(text), tag("figure", calibration_figure(bins), class_="square"), more]),
     )

@@ -1,4 +1,4 @@
-"""What was found and how: the honest score, the search, the ensemble, the data, the cost."""
+"""Sections on the search as a whole: the honest score, the search, the final model, the data, the cost."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ COLUMNS_SHOWN = 25
 COLUMNS_WRITTEN = 1000
 
 
-def promise(score: dict[str, Any], target: str) -> Html:
-    """The one number to take home, and what it means."""
+def headline(score: dict[str, Any], target: str) -> Html:
+    """The expected score in large type, and what it means."""
     metric = score["metric"]
     honest = words.known(score.get("corrected"))
     value = score["corrected"] if honest else score.get("raw")
     if words.is_share(metric) and metric == "accuracy":
-        meaning = join(["of new rows should be answered correctly"])
+        meaning = join(["of new rows should be predicted correctly"])
     elif metric == "r2" and words.known(value) and value >= 0:
         share = words.percent(value)
         meaning = join(
-            ["R\N{SUPERSCRIPT TWO} on new rows: about ", share, " of the differences in ", target, " explained"]
+            ["R\N{SUPERSCRIPT TWO} on new rows: about ", share, " of the variance of ", target, " explained"]
         )
     else:
-        meaning = join([words.metric_name(metric), " to expect on new rows"])
+        meaning = join([words.metric_name(metric), " expected on new rows"])
     if not honest:
-        meaning = join([meaning, " (as measured, not corrected for the choice of the best)"])
+        meaning = join([meaning, " (as measured, not corrected for selecting the best)"])
     return paragraph(
-        tag("span", words.score(value, metric), class_="figure"), " ", tag("span", meaning), kind="promise"
+        tag("span", words.score(value, metric), class_="figure"), " ", tag("span", meaning), kind="headline"
     )
 
 
@@ -61,42 +61,42 @@ def interval_words(score: dict[str, Any]) -> Html:
 
 
 def correction_words(score: dict[str, Any], recipes: Any) -> Html:
-    """Why the number is not the one that was measured."""
+    """Why the expected score differs from the measured one."""
     metric, raw, corrected = score["metric"], score.get("raw"), score.get("corrected")
     gain = score.get("averaging") or 0.0
     if not (words.known(raw) and words.known(corrected)):
         return EMPTY
-    among = f"as the best of {words.count(recipes)} recipes" if recipes and recipes > 1 else "from what was tried"
-    said = (
-        f"On rows it had not been trained on, the model scored {words.score(raw, metric)}. But it was chosen, {among}, "
-        "because it did well on those same rows, and the best of many is always lucky too. "
+    among = f"the best of {words.count(recipes)} recipes" if recipes and recipes > 1 else "the best of what was tried"
+    text = (
+        f"On rows it had not been trained on, the model scored {words.score(raw, metric)}. But it was selected as "
+        f"{among} by its score on those same rows, so part of that score is luck. "
     )
     if raw > corrected - gain:
-        said += f"Taking that luck out lowers the score by {words.difference(raw - corrected + gain, metric)}."
+        text += f"Removing that luck lowers the score by {words.difference(raw - corrected + gain, metric)}."
     else:
-        said += "Here that luck turned out too small to matter."
+        text += "Here that luck is too small to matter."
     shown = words.difference(abs(gain), metric)
     if shown != words.difference(0.0, metric):
-        said += (
-            " What was scored are the networks of one fold at a time. The model averages those of all folds: as they "
-            f"disagree, that {'raises' if gain > 0 else 'lowers'} the score by {shown}."
+        text += (
+            " The measured score is that of the networks of one fold at a time. The final model averages the networks "
+            f"of all folds; that {'raises' if gain > 0 else 'lowers'} the score by {shown}."
         )
-    return paragraph(said)
+    return paragraph(text)
 
 
 def chance_words(score: dict[str, Any]) -> Html:
-    """Whether anything was learned at all."""
+    """Whether the model is better than guessing."""
     metric, chance = score["metric"], score.get("chance")
     if not words.known(chance):
         return EMPTY
-    said = f"Guessing, without looking at the columns, scores {words.score(chance, metric)}. "
+    text = f"Guessing without using the columns scores {words.score(chance, metric)}. "
     low, corrected = score.get("low"), score.get("corrected")
     bound = low if words.known(low) else corrected
     if not words.known(bound):
-        return paragraph(said)
+        return paragraph(text)
     if bound > chance:
-        return paragraph(said, "Even the cautious end of the estimate is above that." if bound == low else "")
-    return paragraph(said, strong("The estimate does not rule out guessing: nothing may have been learned here."))
+        return paragraph(text, "The whole interval is above that." if bound == low else "")
+    return paragraph(text, strong("The model may be no better than guessing."))
 
 
 def opening(data: dict[str, Any]) -> Section | None:
@@ -111,11 +111,11 @@ def opening(data: dict[str, Any]) -> Section | None:
     picture = score_figure(score)
     if picture and words.known(score.get("low")):
         confidence = words.percent(score.get("confidence") or 0.95)
-        picture = join([picture, paragraph(f"The band is the interval of {confidence} confidence.", kind="small")])
+        picture = join([picture, paragraph(f"The band is the {confidence} confidence interval.", kind="small")])
     prose = join([interval_words(score), correction_words(score, recipes), chance_words(score)])
     body = join(
         [
-            promise(score, target),
+            headline(score, target),
             tag("div", tag("div", prose), tag("figure", picture) if picture else None, class_="beside"),
             terms(others),
         ]
@@ -124,44 +124,44 @@ def opening(data: dict[str, Any]) -> Section | None:
 
 
 def left_out(effort: dict[str, Any], rows: Any) -> str:
-    """What the search went without for want of time, in a sentence; nothing, if it went without nothing."""
+    """What the search left out for lack of time, as a sentence; empty if it left nothing out."""
     parts = []
     if effort.get("rows"):
         parts.append(f"on {words.count(effort['rows'])} of the {words.count(rows, 'row')}")
     if effort.get("folds"):
         parts.append(f"in {words.count(effort['folds'], 'fold')}")
     if effort.get("forms"):
-        parts.append("with numbers in one form only")
-    return f"Time was short: it searched {', '.join(parts)}. " if parts else ""
+        parts.append("with one encoding of numbers only")
+    return f"To save time, it searched {', '.join(parts)}. " if parts else ""
 
 
-def search_story(data: dict[str, Any]) -> Html:
+def search_summary(data: dict[str, Any]) -> Html:
     search, table_of = data["search"], data.get("data") or {}
     effort, columns = search.get("effort") or {}, table_of.get("columns")
     rows = effort.get("rows") or table_of.get("rows")
-    said = f"Shoal tried {words.count(search.get('recipes'), 'recipe')} for a network"
+    text = f"Shoal tried {words.count(search.get('recipes'), 'recipe')}"
     if rows and columns:
-        said += f" on {words.count(rows, 'row')} of {words.count(columns, 'column')}"
-    said += ". " + left_out(effort, table_of.get("rows"))
+        text += f" on {words.count(rows, 'row')} of {words.count(columns, 'column')}"
+    text += ". " + left_out(effort, table_of.get("rows"))
     if (search.get("folds") or 0) > 1:
-        said += (
-            f"Each was trained {words.count(search['folds'])} times, every time holding out another part of the rows "
-            f"to be scored on ({search.get('cv') or 'cross-validation'}). "
+        text += (
+            f"Each was trained {words.count(search['folds'])} times, each time with another part of the rows held out "
+            f"for scoring ({search.get('cv') or 'cross-validation'}). "
         )
     if search.get("networks"):
-        said += f"That made {words.count(search['networks'], 'network')}, trained together as one population. "
+        text += f"In total, {words.count(search['networks'], 'network')} trained together as one population. "
     strategy = search.get("strategy") or ""
-    said += words.STRATEGIES.get(strategy, f"Strategy: {strategy}." if strategy else "")
-    return paragraph(said)
+    text += words.STRATEGIES.get(strategy, f"Strategy: {strategy}." if strategy else "")
+    return paragraph(text)
 
 
 def searched(data: dict[str, Any]) -> Section | None:
     search = data.get("search")
     if not search:
         return None
-    parts = [search_story(data)]
+    parts = [search_summary(data)]
     if search.get("interrupted"):
-        parts.append(paragraph(strong("The search was interrupted."), " What follows is what was known by then."))
+        parts.append(paragraph(strong("The search was interrupted."), " The page shows what was known by then."))
     space = search.get("space") or {}
     if space:
         head = [column_head("Setting"), column_head("Values tried")]
@@ -170,29 +170,29 @@ def searched(data: dict[str, Any]) -> Section | None:
     return Section("searched", "What was searched", "Search", join(parts))
 
 
-def ensemble_story(ensemble: dict[str, Any], metric: str) -> Html:
+def ensemble_summary(ensemble: dict[str, Any], metric: str) -> Html:
     single, score, gain = (ensemble.get(key) for key in ("best_single", "score", "gain"))
     if not ensemble.get("used"):
-        said = "The final model is the best single recipe; no ensemble was used."
+        text = "The final model is the best single recipe; no ensemble was used."
     elif ensemble.get("recipes") == 1:
-        said = f"The final model is one recipe, {words.count(ensemble.get('networks'), 'network')} in all."
+        text = f"The final model is one recipe, {words.count(ensemble.get('networks'), 'network')} in all."
     else:
-        said = (
-            f"The final model lets {words.count(ensemble.get('recipes'), 'recipe')} vote, "
+        text = (
+            f"The final model averages {words.count(ensemble.get('recipes'), 'recipe')}, "
             f"{words.count(ensemble.get('networks'), 'network')} in all. "
         )
         if words.known(single) and words.known(score):
-            said += (
-                f"Together they measured {words.score(score, metric)}, the best one alone {words.score(single, metric)}"
+            text += (
+                f"Together they scored {words.score(score, metric)}, the best one alone {words.score(single, metric)}"
             )
-            said += f": a gain of {words.difference(gain, metric)}. " if words.known(gain) and gain > 0 else ". "
-            said += "Both numbers are as measured, before the correction above."
+            text += f": a gain of {words.difference(gain, metric)}. " if words.known(gain) and gain > 0 else ". "
+            text += "Both scores are as measured, before the correction above."
             if words.known(gain) and gain < 0:
-                said += (
-                    " The ensemble is delivered all the same: the best one was picked by this very score, so that part "
-                    "of its lead is luck, and on new rows an average of good recipes is usually at least as good."
+                text += (
+                    " The final model is the ensemble nevertheless: the best recipe was selected by this score, so "
+                    "part of its lead is luck, and on new rows an average of good recipes is usually at least as good."
                 )
-    return paragraph(said)
+    return paragraph(text)
 
 
 def weight_bar(share: float) -> Html:
@@ -206,19 +206,19 @@ def ensemble(data: dict[str, Any]) -> Section | None:
     if not made:
         return None
     metric = (data.get("score") or {}).get("metric") or ""
-    parts = [ensemble_story(made, metric)]
+    parts = [ensemble_summary(made, metric)]
     milliseconds = made.get("milliseconds_per_1000_rows")
     cost = f"{words.significant(milliseconds)} ms for 1,000 rows" if words.known(milliseconds) else None
     numbers = words.count(made["parameters"]) if made.get("parameters") is not None else None
-    parts.append(terms([("numbers learned", numbers), ("time to predict", cost)]))
-    voters = made.get("parts") or []
-    if voters:
-        largest = max(part["weight"] or 0 for part in voters) or 1
+    parts.append(terms([("parameters", numbers), ("time to predict", cost)]))
+    recipes = made.get("parts") or []
+    if recipes:
+        largest = max(part["weight"] or 0 for part in recipes) or 1
         head = [
             column_head("Recipe", numeric=True),
             column_head("Weight", numeric=True),
             tag("td", class_="bars"),
-            column_head("What it is"),
+            column_head("Settings"),
         ]
         rows = [
             tag(
@@ -228,9 +228,9 @@ def ensemble(data: dict[str, Any]) -> Section | None:
                 cell(weight_bar((part["weight"] or 0) / largest), class_="bars"),
                 cell(tag("code", part["label"])),
             )
-            for part in sorted(voters, key=lambda part: -(part["weight"] or 0))
+            for part in sorted(recipes, key=lambda part: -(part["weight"] or 0))
         ]
-        parts.append(table("What the final model is made of", head, rows, id="parts", class_="text"))
+        parts.append(table("Recipes of the final model", head, rows, id="parts", class_="text"))
     return Section("ensemble", "The final model", "Final model", join(parts))
 
 
@@ -268,7 +268,7 @@ def data_understood(data: dict[str, Any]) -> Section | None:
     if columns:
         parts.append(
             table(
-                "Columns and what they were taken for",
+                "Columns and how they were read",
                 head,
                 column_rows(columns[:COLUMNS_SHOWN]),
                 id="columns",
@@ -280,7 +280,7 @@ def data_understood(data: dict[str, Any]) -> Section | None:
         more = table("Further columns", head, column_rows(rest), id="more-columns", class_="text")
         parts.append(tag("details", tag("summary", f"{words.count(len(rest), 'further column')}"), more))
     if len(columns) > COLUMNS_WRITTEN:
-        parts.append(paragraph(f"{words.count(len(columns) - COLUMNS_WRITTEN)} columns more are not listed."))
+        parts.append(paragraph(f"{words.count(len(columns) - COLUMNS_WRITTEN)} more columns are not listed."))
     return Section("data", "The data as understood", "Data", join(parts))
 
 
@@ -298,10 +298,10 @@ def cost(data: dict[str, Any]) -> Section | None:
     if words.known(seconds) and seconds > 0 and networks:
         rate = f"{words.significant(networks / seconds)} a second"
     pairs = [
-        ("time", words.duration(seconds) + (f" of {words.duration(budget)} given" if words.known(budget) else "")),
-        ("largest memory", words.size(search.get("memory"))),
+        ("time", words.duration(seconds) + (f" of {words.duration(budget)} allowed" if words.known(budget) else "")),
+        ("peak memory", words.size(search.get("memory"))),
         ("networks trained", rate),
-        ("passes over the rows", words.count(search["epochs"]) if search.get("epochs") is not None else None),
+        ("epochs in all", words.count(search["epochs"]) if search.get("epochs") is not None else None),
         ("threads", search.get("threads")),
         ("processor", search.get("processor")),
         ("seed", search.get("seed")),

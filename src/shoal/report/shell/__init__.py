@@ -1,1 +1,1 @@
-"""What all pages share: markup, figures, scales, words."""
+"""Shared by all pages: markup, figures, scales, number formats."""

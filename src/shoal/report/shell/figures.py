@@ -1,7 +1,7 @@
-"""Figures drawn as SVG before the page is opened, so that it says the same without JavaScript and on paper.
+"""Figures as SVG, drawn when the page is written: they need no JavaScript and can be printed.
 
-All are drawn some 380 units wide: on a phone they shrink a little, on a desk they grow, and text stays legible.
-Colours are classes, which the style sheet fills in for light, dark and print.
+All are about 380 units wide, so that text stays legible on a phone and on a large screen. Colours are CSS classes; the
+style sheet defines them for light mode, dark mode and print.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def drawing(
     width: float = WIDTH,
     **attributes: Any,
 ) -> Html:
-    """An image with a name and a description, for those who cannot see it."""
+    """An SVG image with a title and a description for screen readers."""
     return tag(
         "svg",
         tag("title", title, id=f"{identity}-title"),
@@ -55,7 +55,7 @@ def circle(x: float, y: float, radius: float, kind: str) -> Html:
 def grid(
     across: Axis, up: Axis, label_across: str, label_up: str, unit: str = "", about: tuple[int, int] = (5, 4)
 ) -> Html:
-    """Hairlines and some numbers (`about` so many across and up) of both axes; names stand at the ends, unrotated."""
+    """Grid lines, tick labels (`about` is their approximate number across and up) and the names of both axes."""
     parts, factor = [], 100 if unit == "%" else 1
     for y, value in up.marks(about[1], factor):
         parts.append(line(across.start, y, across.end, y, "hair"))
@@ -71,13 +71,13 @@ def grid(
 
 
 def cursor(across: Axis, up: Axis) -> tuple[Html, str]:
-    """The line that the script moves over a figure, and what it must know of the axis: numbers, then places."""
+    """The line that the script moves over a figure, and the scale it needs: the range of values, then of positions."""
     hidden = tag("line", x1=0, y1=up.end, x2=0, y2=up.start, class_="cursor", visibility="hidden")
     return hidden, f"{across.low:g} {across.high:g} {across.start:g} {across.end:g}"
 
 
 def score_figure(score: dict[str, Any]) -> Html:
-    """Guessing, the score as measured, and the score to expect, one under the other on one scale."""
+    """The scores of guessing, as measured and to expect, one below the other on the same scale."""
     metric = score["metric"]
     names = {"chance": "guessing", "raw": "as measured", "corrected": "to expect"}
     rows = [(key, name) for key, name in names.items() if words.known(score.get(key))]
@@ -97,19 +97,19 @@ def score_figure(score: dict[str, Any]) -> Html:
         parts.append(text(WIDTH, y + 4.5, words.score(score[key], metric), f"row{strong}", "end"))
         if key == "corrected" and words.known(score.get("low")) and words.known(score.get("high")):
             parts.append(line(axis(score["low"]), y, axis(score["high"]), y, "interval"))
-        # The expected score is a stroke, not a disc: a narrow interval must not hide behind it.
+        # The expected score is a stroke, not a disc, which would hide a narrow interval.
         diamond = tag("path", d=f"M{x} {y - 6}l6 6l-6 6l-6 -6z", class_="chance")
         shapes = {"chance": diamond, "raw": circle(x, y, 5.5, "open")}
         parts.append(shapes.get(key) or line(x, y - 11, x, y + 11, "expected"))
-    told = "; ".join(f"{name} {words.score(score[key], metric)}" for key, name in rows)
+    description = "; ".join(f"{name} {words.score(score[key], metric)}" for key, name in rows)
     if words.known(score.get("low")) and words.known(score.get("high")):
-        told += f", likely between {words.score(score['low'], metric)} and {words.score(score['high'], metric)}"
+        description += f", likely between {words.score(score['low'], metric)} and {words.score(score['high'], metric)}"
     title = f"The {words.metric_name(metric)} to expect, beside the measured one and guessing"
-    return drawing("score-figure", title, told + ".", bottom + 22, *parts)
+    return drawing("score-figure", title, description + ".", bottom + 22, *parts)
 
 
 def share_bar(identity: str, title: str, shares: list[tuple[str, float]]) -> Html:
-    """One bar cut into parts, each with its own shade and its percentage written on or under it."""
+    """A bar divided into shares, each with its own shade and percentage."""
     total = sum(share for _, share in shares) or 1.0
     left, parts = 0.0, []
     for place, (_, share) in enumerate(shares):
@@ -120,12 +120,12 @@ def share_bar(identity: str, title: str, shares: list[tuple[str, float]]) -> Htm
         if width > 48:
             parts.append(text(round(left + 9, 1), 20, words.percent(share), f"on-part{place}"))
         left += width
-    told = "; ".join(f"{name} {words.percent(share)}" for name, share in shares) + "."
-    return drawing(identity, title, told, 30, *parts)
+    description = "; ".join(f"{name} {words.percent(share)}" for name, share in shares) + "."
+    return drawing(identity, title, description, 30, *parts)
 
 
 def polyline(across: Axis, up: Axis, xs: Iterable[float], ys: Iterable[float | None], kind: str) -> Html:
-    """A line that is broken where a number is missing."""
+    """A line with gaps where values are missing."""
     steps, pen = [], "M"
     for x, y in zip(xs, ys, strict=True):
         if y is None:
@@ -139,20 +139,20 @@ def polyline(across: Axis, up: Axis, xs: Iterable[float], ys: Iterable[float | N
 
 
 def curve_range(curves: list[dict[str, Any]]) -> tuple[float, float] | None:
-    """One range for all curves, so that they can be compared; a wild first epoch does not flatten the rest."""
+    """The same range for all curves, so that they can be compared; outliers are cut off, see `usual_ends`."""
     values = [v for curve in curves for name in ("train", "valid") for v in curve[name] if v is not None]
     return padded(usual_ends(values)) if values else None
 
 
 def usual_ends(values: Iterable[float]) -> list[float]:
-    """The lowest number, and the highest, or one that 95% stay below where the highest would flatten the rest."""
+    """The lowest and the highest value; where the highest is an outlier, the 95th percentile in its place."""
     ordered = sorted(values)
     low, usual, high = ordered[0], ordered[math.ceil(0.95 * len(ordered)) - 1], ordered[-1]
     return [low, usual if high - low > 2.5 * (usual - low) > 0 else high]
 
 
 def end_labels(ends: list[tuple[float, float, str, str]]) -> list[Html]:
-    """Names at the ends of lines, given as (y, x, text, kind), moved apart where they would touch."""
+    """Labels at the ends of lines, given as (y, x, text, kind), moved apart where they would overlap."""
     ends = sorted(ends)
     heights = [end[0] for end in ends]
     if len(ends) == 2 and heights[1] - heights[0] < 15:
@@ -163,7 +163,7 @@ def end_labels(ends: list[tuple[float, float, str, str]]) -> list[Html]:
 
 
 def curve_figure(place: int, curve: dict[str, Any], limits: tuple[float, float]) -> Html:
-    """Loss on the rows trained on and on the rows held out, epoch by epoch."""
+    """Training loss and loss on held-out rows, by epoch."""
     epochs = curve["epochs"]
     height = 250
     across = Axis(epochs[0], max(epochs[-1], epochs[0] + 1), 46, 306)
@@ -177,31 +177,32 @@ def curve_figure(place: int, curve: dict[str, Any], limits: tuple[float, float])
             ends.append((up(min(shown[-1][1], up.high)), across(shown[-1][0]), label, name))
     parts += end_labels(ends)
     valid = [(y, x) for x, y in zip(epochs, curve["valid"], strict=True) if y is not None]
-    told = f"{words.count(epochs[-1], 'epoch')}."
+    description = words.count(epochs[-1], "epoch")
     if valid:
         loss, epoch = min(valid)
         parts.append(circle(across(epoch), up(loss), 4, "dot"))
-        told = f"{told[:-1]}; the loss on held-out rows is lowest, {words.significant(loss)}, at epoch {epoch}."
+        description += f"; the loss on held-out rows is lowest, {words.significant(loss)}, at epoch {epoch}"
     hidden, plot = cursor(across, up)
     title = f"Learning curve of the {curve['label']} recipe"
-    return drawing(f"curve-{place}", title, told, height, *parts, hidden, data_plot=plot)
+    return drawing(f"curve-{place}", title, description + ".", height, *parts, hidden, data_plot=plot)
 
 
 def calibration_figure(bins: list[dict[str, Any]]) -> Html:
-    """What it said against what happened; the diagonal is a model whose probabilities are right."""
+    """Observed frequency against predicted probability; perfect calibration is the diagonal."""
     across, up = Axis(0, 1, 46, 346), Axis(0, 1, 300, 26)
-    parts = [grid(across, up, "what the model said", "how often it was so", "%")]
+    parts = [grid(across, up, "predicted probability", "observed frequency", "%")]
     parts.append(line(across(0), up(0), across(1), up(1), "ideal"))
     largest = max(part["count"] or 1 for part in bins)
     points = [(part["predicted"], part["observed"], part["count"] or 1) for part in bins]
     parts.append(polyline(across, up, [p for p, _, _ in points], [o for _, o, _ in points], "link"))
     parts += [circle(across(p), up(o), 3 + 7 * math.sqrt(n / largest), "bubble") for p, o, n in points]
-    told = "; ".join(f"said {words.percent(p)}, was so {words.percent(o)} of the time" for p, o, _ in points)
-    return drawing("calibration-figure", "Predicted probability against what happened", told + ".", 340, *parts)
+    description = "; ".join(f"predicted {words.percent(p)}, observed {words.percent(o)}" for p, o, _ in points)
+    title = "Observed frequency against predicted probability"
+    return drawing("calibration-figure", title, description + ".", 340, *parts)
 
 
 def residual_figure(true: list[float], predicted: list[float], target: str) -> Html:
-    """Every held-out row as a dot: the true value across, the predicted one up."""
+    """Every held-out row as a dot: predicted value against true value."""
     limits = padded([*true, *predicted], 0.03)
     across, up = Axis(*limits, 62, 366), Axis(*limits, 300, 26)
     dots = "".join(f"M{across(x):g} {up(y):g}h0" for x, y in zip(true, predicted, strict=True))
@@ -210,5 +211,5 @@ def residual_figure(true: list[float], predicted: list[float], target: str) -> H
         line(across.start, up.start, across.end, up.end, "ideal"),
     ]
     parts.append(tag("path", d=dots, class_="dots"))
-    told = f"{words.count(len(true), 'held-out row')}. The closer to the diagonal, the better the prediction."
-    return drawing("residual-figure", f"Predicted against true {target}", told, 340, *parts)
+    description = f"{words.count(len(true), 'held-out row')}. The closer to the diagonal, the better the prediction."
+    return drawing("residual-figure", f"Predicted against true {target}", description, 340, *parts)

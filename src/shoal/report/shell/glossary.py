@@ -1,4 +1,4 @@
-"""The words that reports use, said once more for those who meet them here for the first time."""
+"""Short definitions of the terms in the reports."""
 
 from __future__ import annotations
 
@@ -12,40 +12,39 @@ SEARCH = [
     ),
     (
         "Fold",
-        "A part of the rows that is held out. A network is trained on the others and scored on this one, "
-        "which it has never seen.",
+        "A part of the rows that is held out: a network is trained on the other rows and scored on these.",
     ),
     (
         "Seed",
-        "The number that the random first weights come from. Another seed gives a slightly different network "
-        "from the same recipe.",
+        "The start of the random number generator that draws the initial weights. Another seed gives a slightly "
+        "different network from the same recipe.",
     ),
-    ("Width", "All hidden neurons of a network, over all its layers. A linear model has none."),
+    ("Width", "The number of hidden neurons of a network, over all its layers. A linear model has none."),
     ("Epoch", "One pass over the rows a network is trained on."),
-    ("Loss", "How wrong a network is, in the measure it is trained to make small."),
+    ("Loss", "How wrong a network is: the number that training minimises."),
     (
         "To expect",
-        "The score corrected for having picked the best of many, by drawing rows again and again and repeating the "
-        "choice each time (bootstrap bias-corrected cross-validation).",
+        "The score corrected for selecting the best of many: the selection is repeated on many random samples of the "
+        "rows (bootstrap bias-corrected cross-validation).",
     ),
 ]
 FINETUNE = [
     (
         "Token",
-        "A piece of text that the model reads and writes at once: a common word, a part of a rarer one, "
-        "or a single sign.",
+        "The unit of text that the model reads and writes: a common word, a part of a rarer one, "
+        "or a single character.",
     ),
     (
         "Loss",
-        "How surprised the model is, on average, by the next token of a text; zero is no surprise. Training loss is "
-        "measured on the rows it learns from, evaluation loss on test rows that it does not.",
+        "How badly the model predicts the next token of a text, on average (cross-entropy); zero is perfect. Training "
+        "loss is measured on the rows the model learns from, evaluation loss on test rows it does not learn from.",
     ),
     (
         "Perplexity",
-        "The same surprise in other clothes: the model hesitates as if it had to pick the next token from so many "
-        "equally likely ones. It is e to the power of the loss.",
+        "e to the power of the loss: the model is as uncertain about the next token as if it had to choose among this "
+        "many equally likely ones.",
     ),
-    ("Step", "One small change of the weights, after looking at one batch of texts."),
+    ("Step", "One update of the weights, from one batch of texts."),
     ("Epoch", "One pass over all rows that the model is trained on."),
     (
         "Learning rate",
@@ -53,13 +52,13 @@ FINETUNE = [
     ),
     (
         "Gradient norm",
-        "How strongly a batch pulls at the weights. Sudden peaks are a sign of unusual texts or of a learning rate "
-        "that is too high.",
+        "The length of the gradient of a batch: how strongly the loss depends on the weights. Sudden peaks are a sign "
+        "of unusual texts or of a learning rate that is too high.",
     ),
-    ("Evaluation", "A pause in which the model is measured on the test rows and does not learn from them."),
+    ("Evaluation", "Measuring the loss on the test rows, without learning from them."),
     ("Sample", "One row of the table, as one text."),
 ]
 
 
 def section(pairs: list[tuple[str, str]]) -> Section:
-    return Section("words", "Words", "Words", terms(pairs, "words"))
+    return Section("words", "Glossary", "Glossary", terms(pairs, "words"))

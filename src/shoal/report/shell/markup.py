@@ -1,4 +1,4 @@
-"""HTML that is escaped unless said otherwise, so that a column named `<script>` is a name and nothing more."""
+"""HTML elements. Text is escaped unless it is `Html`, so a column named `<script>` is shown as that name."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 
 class Html(str):
-    """Text that is HTML already. Every other string is escaped when it is put into an element."""
+    """Text that is already HTML. Every other string is escaped when it is put into an element."""
 
     __slots__ = ()
 
 
 EMPTY = Html("")
-# Elements that HTML closes by itself; SVG shapes are written with an end tag, which both dialects understand.
+# Elements without an end tag in HTML. SVG shapes get an end tag, which HTML parsers accept too.
 VOID = frozenset({"br", "hr", "input", "col"})
-# Signs that no screen shows, as an untrained model writes them: each gets the picture that Unicode has for it.
+# Control characters, which an untrained model may write: each is shown as its Unicode control picture.
 PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {127: 0x2421}
 LONGEST_TEXT = 6000
 
@@ -25,7 +25,7 @@ LONGEST_TEXT = 6000
 def escape(value: object) -> Html:
     """Escape a value for text and for attributes in double quotes.
 
-    Half a surrogate pair, as badly decoded files have them, cannot be written as UTF-8 and becomes a question mark.
+    Half a surrogate pair (from a badly decoded file) cannot be written as UTF-8 and becomes a question mark.
 
     >>> escape('<a href="x">')
     '&lt;a href=&quot;x&quot;&gt;'
@@ -56,7 +56,7 @@ def tag(name: str, *children: object, **attributes: Any) -> Html:
 
 
 def table(caption: object, head: list[Html], body: Iterable[Html], **attributes: Any) -> Html:
-    """A table with a caption, in a region that scrolls sideways by itself, also by keyboard: the page never does."""
+    """A table with a caption, in a region that scrolls sideways, also by keyboard, so that the page need not."""
     identity = attributes.pop("id")
     rows = join(body)
     inner = tag(
@@ -83,14 +83,14 @@ def cell(value: object, numeric: bool = False, class_: str | None = None, **attr
 
 
 def terms(pairs: Iterable[tuple[object, object]], kind: str | None = None) -> Html:
-    """A list of names and values; pairs whose value is None are left out."""
+    """A description list of names and values; pairs whose value is None are left out."""
     items = [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs if value is not None]
     return tag("dl", *items, class_=kind) if items else EMPTY
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: its address, its heading, a shorter name for the contents, what it says."""
+    """A section of the page: its id, its heading, a shorter name for the table of contents, and its body."""
 
     address: str
     heading: str
@@ -118,13 +118,13 @@ def strong(value: object) -> Html:
 
 
 def preformatted(text: str) -> Html:
-    """Text with its lines as they are, long ones wrapped by the style sheet; a very long one is cut, and that is said.
+    """Text with its line breaks; the style sheet wraps long lines. Very long text is cut, with a note.
 
     >>> preformatted("a < b\\n")
     '<pre dir="auto" tabindex="0">\\na &lt; b\\n</pre>'
     """
     shown = str(text).replace("\r\n", "\n").translate(PICTURES)
     rest = len(shown) - LONGEST_TEXT
-    # HTML drops one newline at the start of such a block: ours, so that none of the text's is lost.
+    # HTML drops one newline at the start of <pre>: add one, so that the text keeps its own.
     block = tag("pre", Html("\n"), shown[:LONGEST_TEXT], dir="auto", tabindex="0")
-    return join([block, paragraph(f"{rest:,} characters more are not shown.", kind="small")]) if rest > 0 else block
+    return join([block, paragraph(f"{rest:,} more characters are not shown.", kind="small")]) if rest > 0 else block

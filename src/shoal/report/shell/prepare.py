@@ -1,4 +1,4 @@
-"""From a run's data to what the page needs: plain values, a compact leaderboard, JSON that cannot end its script."""
+"""Prepare a run's data for the page: plain values, a compact leaderboard, JSON that is safe inside a script element."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 from statistics import median
 from typing import Any
 
-# Numbers that readers compare digit by digit get the same decimals in every row.
+# Columns that readers compare row by row: the same number of decimals in every row.
 ALIGNED = frozenset({"score", "fold_spread", "seed_spread", "loss"})
-# What a recipe is must be seen on a phone without scrolling sideways; the other columns keep their order.
+# These columns come first, so that a phone shows them without scrolling sideways; the others keep their order.
 FIRST = ["rank", "recipe", "score", "hidden", "activation", "stopped"]
 LONGEST_CURVE = 400
 
@@ -25,7 +25,7 @@ def script_json(value: Any) -> str:
 
 
 def compact(number: float | None, digits: int) -> float | int | None:
-    """Fewer digits, fewer bytes: nobody reads the seventh digit of a learning rate.
+    """A number rounded to so many significant digits, to keep the page small.
 
     >>> compact(0.123456789, 4), compact(3.0, 4), compact(None, 4)
     (0.1235, 3, None)
@@ -37,7 +37,7 @@ def compact(number: float | None, digits: int) -> float | int | None:
 
 
 def number_style(key: str, values: list[Any]) -> tuple[str, int]:
-    """How a column of numbers is written: whole, with fixed decimals, or with three significant digits."""
+    """Style and decimals of a column of numbers: integers, fixed decimals, or three significant digits."""
     present = [abs(value) for value in values if value is not None]
     if all(isinstance(value, int) for value in present):
         return "integer", 0
@@ -48,7 +48,7 @@ def number_style(key: str, values: list[Any]) -> tuple[str, int]:
 
 
 def leaderboard_columns(board: dict[str, Any]) -> list[dict[str, Any]]:
-    """Columns with their values; text as codes into a list of distinct texts, which is small and sorts fast."""
+    """Columns with their values. Texts are stored as codes into a list of distinct texts, which is small and fast."""
     columns = []
     keys = [column["key"] for column in board["columns"]]
     places = sorted(
@@ -82,7 +82,7 @@ def cell_value(column: dict[str, Any], row: int) -> Any:
 
 
 def column_values(columns: list[dict[str, Any]], key: str) -> list[Any]:
-    """All values of one column, or nothing when the leaderboard has no such column."""
+    """All values of one column; empty if the leaderboard has no such column."""
     for column in columns:
         if column["key"] == key:
             length = len(column["codes"] if column["style"] == "text" else column["values"])
@@ -91,9 +91,9 @@ def column_values(columns: list[dict[str, Any]], key: str) -> list[Any]:
 
 
 def by_activation(columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What each activation reached, best first: the scatter plot in words, for those who cannot see it.
+    """The scores of each activation, best first: the text alternative to the scatter plot.
 
-    As in the leaderboard, recipes that were trained to their end come before those that were stopped.
+    As in the leaderboard, recipes that were trained to the end come before those that were stopped.
     """
     groups: dict[str, list[tuple[bool, float, Any]]] = {}
     stopped = column_values(columns, "stopped") or [""] * len(column_values(columns, "score"))
@@ -119,7 +119,7 @@ def by_activation(columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def thinned(curve: dict[str, Any]) -> dict[str, Any]:
-    """A curve of at most some hundred points; the eye cannot tell more apart. The last epoch stays."""
+    """A curve with about LONGEST_CURVE points at most, all that a figure can show. The last epoch is kept."""
     epochs = curve["epochs"]
     step = math.ceil(len(epochs) / LONGEST_CURVE) or 1
     kept = [*range(0, len(epochs) - 1, step), len(epochs) - 1] if epochs else []

@@ -1,4 +1,4 @@
-"""Axes: where numbers fall, and which round numbers to write beside them."""
+"""Axes: the mapping from values to positions, and tick labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shoal.report.shell.words import fixed, significant
 
 
 def ticks(low: float, high: float, about: int = 4) -> list[float]:
-    """Round numbers between two others: steps of 1, 2 or 5 times a power of ten.
+    """Round numbers between two values: steps of 1, 2 or 5 times a power of ten.
 
     >>> ticks(0.68, 0.79)
     [0.7, 0.75]
@@ -25,7 +25,7 @@ def ticks(low: float, high: float, about: int = 4) -> list[float]:
 
 
 def tick_texts(values: list[float]) -> list[str]:
-    """All with the same decimals, as few as tell them apart.
+    """Tick labels, all with the same decimals: as few as are needed.
 
     >>> tick_texts([0.7, 0.75]), tick_texts([0.0, 20000.0])
     (['0.70', '0.75'], ['0', '20,000'])
@@ -40,7 +40,7 @@ def tick_texts(values: list[float]) -> list[str]:
 
 @dataclass(frozen=True)
 class Axis:
-    """From numbers to places on the page."""
+    """A linear mapping from values (low to high) to positions in the figure (start to end)."""
 
     low: float
     high: float
@@ -52,14 +52,14 @@ class Axis:
         return round(self.start + share * (self.end - self.start), 1)
 
     def marks(self, about: int = 4, factor: float = 1) -> list[tuple[float, str]]:
-        """Places and texts of round numbers; the texts are `factor` times the numbers, 100 for percentages."""
+        """Positions and labels of ticks; labels show the value times `factor`, e.g. 100 for percentages."""
         values = ticks(self.low, self.high, about)
         texts = tick_texts([float(f"{value * factor:.12g}") for value in values])
         return [(self(value), text) for value, text in zip(values, texts, strict=True)]
 
 
 def padded(values: list[float], share: float = 0.06) -> tuple[float, float]:
-    """The range of some numbers with a little room around them; never empty.
+    """The range of some values with a margin at both ends; never empty.
 
     >>> padded([1.0, 1.0])
     (0.5, 1.5)

@@ -1,4 +1,4 @@
-"""What every report has in common: sections, style and scripts put into one file that asks the network for nothing."""
+"""The frame of every report: sections, style and scripts in one file, which loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def resource(name: str) -> str:
 
 
 def scripts(names: tuple[str, ...]) -> str:
-    """The scripts as one, sharing names with each other and with nobody else."""
+    """The scripts joined in one function scope."""
     inner = "\n".join(resource(name) for name in names)
     return f'(() => {{\n"use strict";\n{inner}\n}})();'
 
 
 def policy(script: str) -> str:
-    """What the browser may load: nothing. Of scripts only ours runs, known by its hash."""
+    """The content security policy: nothing is loaded, and only the script with this hash runs."""
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     loaded = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return f"{loaded}; base-uri 'none'; form-action 'none'"
@@ -34,7 +34,7 @@ def policy(script: str) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """A report before it is written: what kind it is, what it says, what its script needs, and what it is about."""
+    """A report: its kind (`name`), its content, the data for its script, and the data of the run."""
 
     name: str
     heading: Html

@@ -1,4 +1,4 @@
-"""Numbers and names as people read them. The scripts write numbers by the same rules."""
+"""Numbers and names formatted for readers. `common.js` formats numbers by the same rules."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ METRICS = {
     "neg_mean_absolute_error": "mean absolute error (negative)",
 }
 STRATEGIES = {
-    "halving": "All recipes started together; again and again the weaker ones were stopped, "
-    "and the time went to those that remained (successive halving).",
+    "halving": "All recipes started together. In several rounds the weaker ones were stopped, and the remaining ones "
+    "trained on (successive halving).",
     "random": "Recipes were drawn at random from the space below.",
     "grid": "Every combination in the space below was tried (a grid).",
     "optuna": "Recipes were proposed in batches by Optuna, which learns from the scores so far.",
@@ -29,12 +29,12 @@ STRATEGIES = {
 
 
 def known(value: object) -> TypeGuard[float]:
-    """Whether a number is there and finite; what is not is shown as a dash, never as `nan`."""
+    """Whether a value is a finite number; all else is shown as a dash, never as `nan`."""
     return isinstance(value, int | float) and math.isfinite(value)
 
 
 def fixed(value: float, decimals: int) -> str:
-    """Ties go away from zero, as in JavaScript's `toFixed`.
+    """Fixed decimals; ties are rounded away from zero, as in JavaScript's `toFixed`.
 
     >>> fixed(0.78125, 4), f"{0.78125:.4f}"
     ('0.7813', '0.7812')
@@ -65,7 +65,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def formatted(value: Any, style: str, decimals: int) -> str:
-    """A cell of the leaderboard."""
+    """The text of a cell of the leaderboard."""
     if value is None:
         return NOTHING
     if style == "text":
@@ -99,7 +99,7 @@ def metric_name(metric: str) -> str:
 
 
 def is_share(metric: str) -> bool:
-    """Whether a score is a share of rows, which everybody reads best as a percentage."""
+    """Whether a score is a share of rows, which is shown as a percentage."""
     return metric.replace(" ", "_") in SHARES
 
 
