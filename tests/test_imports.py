@@ -20,10 +20,10 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"bench"},
-    {"report"},
     {"finetune"},
     {"parallel"},
     {"search"},
+    {"report"},
     {"models"},
     {"encoders"},
     {"tables"},
@@ -41,7 +41,7 @@ LAYERS = [
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 # The package's top level offers `save`, `load` and the estimators of `search`, and loads them at first use.
-ALLOWED = {("__init__", "search"), ("search", "report")}
+ALLOWED = {("__init__", "search")}
 
 
 def module_name(path: Path) -> str:

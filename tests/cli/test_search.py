@@ -13,7 +13,7 @@ import pytest
 from support.commands import run, start, wait_for
 
 import shoal
-from shoal.cli.search import predict
+from shoal.cli.predict import predict
 from shoal.runs import folder as run_folder
 from shoal.runs import versions as run_versions
 from shoal.tables.table import Table

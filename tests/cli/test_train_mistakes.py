@@ -17,7 +17,8 @@ from torch.utils.data import TensorDataset
 from shoal.parallel import checkpoint, payload
 from shoal.parallel.job import Job
 from shoal.parallel.networks import own_network
-from shoal.parallel.tables import Source, load, load_table
+from shoal.parallel.options import TableOptions
+from shoal.parallel.tables import load, load_table
 from shoal.parallel.training import check_fit
 
 NETWORKS = """
@@ -197,12 +198,13 @@ def test_a_network_file_that_ends_the_program_is_told(tmp_path):
 def test_shares_that_leave_nothing_to_train_on(tmp_path):
     points(tmp_path, 9)
     with pytest.raises(ValueError, match=r"of 9 rows, 0.95 for the test and 0.5 of the rest .* fewer than 2 to train"):
-        load_table(Source(tmp_path / "sums.csv", "y"), 0.5, 0.95)
+        load_table(tmp_path / "sums.csv", TableOptions(target="y", test=0.95), 0.5)
     with pytest.raises(ValueError, match=r"of 9 rows, 0.2 for the test and 0.8 of the rest .* a smaller --test or"):
-        load_table(Source(tmp_path / "sums.csv", "y"), 0.8, 0.2)
+        load_table(tmp_path / "sums.csv", TableOptions(target="y", test=0.2), 0.8)
     rows = "".join(f"{k},{'abc'[k % 3]}\n" for k in range(40))
     (tmp_path / "classes.csv").write_text("x,y\n" + rows)
-    sets = load_table(Source(tmp_path / "classes.csv", "y"), 0.1, 0.9)[0]  # fewer rows to train on than would hold all
+    # fewer rows to train on than would hold all
+    sets = load_table(tmp_path / "classes.csv", TableOptions(target="y", test=0.9), 0.1)[0]
     assert (len(sets.train), len(sets.valid), len(sets.test)) == (3, 1, 36)
 
 

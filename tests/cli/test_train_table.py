@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from shoal.parallel.networks import own_network
-from shoal.parallel.tables import Source, load, load_table
+from shoal.parallel.options import TableOptions
+from shoal.parallel.tables import load, load_table
 
 NETWORK = """
 from torch import nn
@@ -75,7 +76,7 @@ def test_a_table_of_numbers_is_trained_scored_and_kept_for_new_rows(tmp_path, ca
     with pytest.warns(UserWarning, match="are ignored: 'unheard of'"):
         assert trained.predict(new) == pytest.approx([1.2e6, 1.1e6], rel=0.03)
     assert trained.predict(file)[:2] == pytest.approx(trained.predict(str(file))[:2])
-    sets, prepared, _ = load_table(Source(file, "price"))
+    sets, prepared, _ = load_table(file, TableOptions(target="price"))
     with torch.no_grad():
         output = trained.model(sets.test.tensors[0])
     error = np.abs(prepared.answers(output) - prepared.answers(sets.test.tensors[1])).mean()
@@ -84,7 +85,7 @@ def test_a_table_of_numbers_is_trained_scored_and_kept_for_new_rows(tmp_path, ca
 
 def test_nothing_is_learned_from_rows_that_are_held_back(tmp_path):
     file = houses(tmp_path / "houses.csv")
-    sets, prepared, _ = load_table(Source(file, "price"))
+    sets, prepared, _ = load_table(file, TableOptions(target="price"))
     lines = file.read_text().splitlines()
     prices = {float(line.split(",")[-1]): place for place, line in enumerate(lines) if place}
     held = [prices[min(prices, key=lambda known: abs(known - price))] for part in (sets.valid, sets.test)
@@ -93,10 +94,21 @@ def test_nothing_is_learned_from_rows_that_are_held_back(tmp_path):
     for place in held:
         lines[place] = f"9999.0,castle,1901-01-01,{lines[place].split(',')[-1]}"
     file.write_text("\n".join(lines) + "\n")
-    again, after, _ = load_table(Source(file, "price"))
+    again, after, _ = load_table(file, TableOptions(target="price"))
     assert torch.equal(again.train.tensors[0], sets.train.tensors[0])
     assert after.encoder.feature_names == prepared.encoder.feature_names
     assert not torch.equal(again.test.tensors[0], sets.test.tensors[0])
+
+
+def test_the_user_says_what_a_column_is(tmp_path):
+    lines = "".join(f"{k % 4},{k % 7}\n" for k in range(80))
+    (tmp_path / "zips.csv").write_text("zip,y\n" + lines)
+    guessed, told = (
+        load_table(tmp_path / "zips.csv", TableOptions(target="y", task="regression", kinds=kinds))[1]
+        for kinds in ((), ("zip=category",))
+    )
+    assert [column.kind for column in guessed.encoder.schema.columns] == ["number"]
+    assert [column.kind for column in told.encoder.schema.columns] == ["category"]
 
 
 def test_classes_and_a_network_of_ones_own_over_launched_workers(tmp_path, call):
@@ -133,7 +145,7 @@ def test_a_network_of_ones_own_is_called_as_it_wants_and_drawn_from_the_seed(tmp
          "has 3 inputs and 1 outputs; the table has 2 inputs once encoded and needs 2 outputs (2 classes): use --net "
          "mlp:2-8-2"),
         (["signs.csv", "--target", "a", "--loss", "bce"], "is for classes, and the target holds numbers; use mse"),
-        (["signs.csv", "--target", "label", "--test", "1"], "kept for the test must be between 0 and 1; got 1.0"),
+        (["signs.csv", "--target", "label", "--test", "1"], "--test must be a share above zero and below 1; got 1.0"),
         (["signs.csv", "--target", "label", "--net", "none.py:make"], "there is no file none.py"),
         (["signs.csv", "--target", "label", "--net", "mine.py:make"], "mine.py has no function 'make'"),
         (["signs.csv", "--target", "label", "--net", "mine.py"], "as in file.py:make_network; got 'mine.py'"),

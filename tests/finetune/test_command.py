@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from support.commands import run, start
 from support.finetune import problems
+from support.processes import children_of
 from support.waiting import wait_until
 
 pytest.importorskip("transformers")
@@ -88,19 +90,6 @@ def assert_close(first: Path, second: Path) -> None:
 
 def saved(folder: Path) -> list[Path]:
     return list(folder.glob("checkpoints/*/complete.json"))
-
-
-def children(process: int) -> list[int]:
-    """The process ids of the workers of a launcher."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            content, line = stat.read_text(), (stat.parent / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"shoal.finetune.rank" in line and int(content.rsplit(")", 1)[1].split()[1]) == process:
-            found.append(int(stat.parent.name))
-    return found
 
 
 # ---- results of a run ----
@@ -206,7 +195,7 @@ def test_two_workers_give_the_weights_of_one(undisturbed, shared_out):
 def test_a_killed_worker_is_replaced_and_the_weights_are_the_same(place, shared_out):
     process = start(place, "finetune", "texts.csv", *SMALL, "--workers", 2, "--save-every", 3, "--out", "hurt")
     wait_until(lambda: saved(place / "hurt"))
-    os.kill(children(process.pid)[0], signal.SIGKILL)
+    os.kill(children_of(process.pid, "shoal.finetune.rank")[0], signal.SIGKILL)
     out, err = process.communicate(timeout=90)
     assert process.returncode == 0, out + err
     assert "restarting from the last checkpoint with 2 workers" in out
@@ -217,10 +206,10 @@ def test_a_killed_worker_is_replaced_and_the_weights_are_the_same(place, shared_
 def test_a_killed_and_resumed_run_gives_the_same_weights(place, undisturbed):
     process = start(place, "finetune", "texts.csv", *SMALL, "--save-every", 3, "--out", "dead")
     wait_until(lambda: saved(place / "dead"))
-    workers = children(process.pid)
+    workers = children_of(process.pid, "shoal.finetune.rank")
     process.kill()
     process.communicate()
-    wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 10)
+    wait_until(lambda: not any(psutil.pid_exists(worker) for worker in workers), 10)
     assert not (place / "dead" / "model").exists()
     said = run(place, "finetune", "texts.csv", *SMALL, "--out", "dead").stdout
     assert "going on with dead from step" in said

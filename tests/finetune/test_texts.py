@@ -34,7 +34,7 @@ def test_blank_cells_and_repeated_rows_are_left_out_with_a_note(tmp_path):
 
 
 def test_the_phrase_for_the_demo_has_the_form_of_its_texts_and_survives_a_shell():
-    from shoal.cli.finetune import DEMO_PHRASE, GENERATE_EXAMPLES
+    from shoal.cli.generate import DEMO_PHRASE, GENERATE_EXAMPLES
 
     table = Path(texts.__file__).parent / "problems.csv"
     with open(table, encoding="utf-8", newline="") as file:

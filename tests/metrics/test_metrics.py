@@ -18,7 +18,7 @@ from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.candidates import Pool
 from shoal.search.honest import Evidence, HonestScore, correct
 from shoal.search.problem import make_problem
-from shoal.search.summary import chance, honest_words
+from shoal.search.report_data import chance, honest_words
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 

@@ -41,7 +41,7 @@ def test_a_model_comes_back_with_all_its_results(iris_model, tmp_path):
     other = shoal.load(tmp_path / "model")
     np.testing.assert_array_equal(other.predict_proba(X), iris_model.predict_proba(X))
     assert other.score(X, y) == iris_model.score(X, y)
-    assert other._board.columns == iris_model._board.columns
+    assert other.board_.columns == iris_model.board_.columns
     assert other.best_member_ == iris_model.best_member_
     assert other.honest_score_ == iris_model.honest_score_
     assert other.cv_results_.keys() == iris_model.cv_results_.keys()

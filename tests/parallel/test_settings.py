@@ -413,7 +413,7 @@ def test_train_tells_what_it_does_and_saves_what_it_found(tmp_path, train):
     assert len(history["history"]) == 40
     again = train("--data", "iris", "--net", "mlp:4-50-3", "--out", str(tmp_path / "run"))
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "run holds a finished run: give another name" in again.stderr
 
 
 def sorted_state(model):

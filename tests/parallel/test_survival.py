@@ -13,10 +13,12 @@ import sys
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from support.parallel_cases import BATCH, SETTINGS, data, far, flat, network
 from support.parallel_trap import Trap
+from support.processes import children_of
 from support.waiting import wait_until
 
 from shoal import parallel
@@ -90,22 +92,11 @@ def test_no_worker_is_left_behind_after_ctrl_c(tmp_path):
     process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     assert process.stdout is not None
     assert process.stdout.readline().strip() == b"going"
-    children = _children(process.pid)
+    children = children_of(process.pid)
     assert len(children) == 2
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
-
-
-def _children(pid: int) -> list[int]:
-    found = []
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            if int(place.read_text().rsplit(")", 1)[1].split()[1]) == pid:
-                found.append(int(place.parent.name))
-        except OSError:
-            continue
-    return found
+    wait_until(lambda: not any(psutil.pid_exists(child) for child in children))
 
 
 # ---- heartbeats ----

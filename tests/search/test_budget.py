@@ -41,7 +41,7 @@ def test_what_is_left_out_is_a_warning_in_python_and_a_sentence_of_the_report(
     assert [one.filename for one in warned] == [__file__]
     rows = model.result_.effort.rows
     page = model.report(tmp_path / "page.html").read_text()
-    assert f"on {rows:,} rows of 20 columns. Time was short: it searched on {rows:,} of the 10,000 rows, in 2" in page
+    assert f"on {rows:,} rows of 20 columns. To save time, it searched on {rows:,} of the 10,000 rows, in 2" in page
 
 
 def test_encodings_of_numbers_that_the_user_asks_for_stay(machine_of_speed: Callable[[float], Machine]) -> None:

@@ -269,7 +269,7 @@ def test_preprocessing_never_sees_the_rows_a_fold_is_scored_on(iris):
     numbers = [fit.model_.folds[0].encoder.scaling for fit in fits]
     np.testing.assert_array_equal(numbers[0].centre, numbers[1].centre)
     np.testing.assert_array_equal(numbers[0].edges, numbers[1].edges)
-    one, two = (fit._board.columns["label"] for fit in fits)
+    one, two = (fit.board_.columns["label"] for fit in fits)
     assert sorted(one) == sorted(two), "the same recipes were tried"
     # Fitted on all rows instead, as a careless pipeline would be, the scale would be another one.
     from shoal.encoders.scaling import NumberScaling
@@ -314,7 +314,7 @@ def test_the_leaderboard_is_a_frame_that_prints_as_a_list_of_recipes(fitted, mon
     assert list(board[["score"]].columns) == ["score"]
     assert "label" in str(board[["label", "score"]]), "parts are printed by pandas"
     assert str(board).startswith("Leaderboard of 36 recipes\n    1  0.9")
-    assert board[0] == fitted._board[0]
+    assert board[0] == fitted.board_[0]
     assert board[-1]["rank"] == board.to_pandas().iloc[-1]["rank"] == 36
     assert board.to_csv().splitlines()[0].startswith("rank,recipe,score")
     assert pickle.loads(pickle.dumps(board)).equals(board)
@@ -322,8 +322,8 @@ def test_the_leaderboard_is_a_frame_that_prints_as_a_list_of_recipes(fitted, mon
     assert fitted.leaderboard_["score"].max() > 0.9, "it is the user's copy"
     assert not hasattr(ShoalClassifier(), "leaderboard_")
     monkeypatch.setitem(sys.modules, "pandas", None)
-    monkeypatch.delitem(sys.modules, "shoal.search.board_frame")
-    assert fitted.leaderboard_ is fitted._board
+    monkeypatch.delitem(sys.modules, "shoal.search.leaderboard_frame")
+    assert fitted.leaderboard_ is fitted.board_
 
 
 def test_the_honest_score_is_a_number(fitted):
@@ -339,7 +339,7 @@ def test_an_estimator_writes_its_report(fitted, iris, tmp_path):
     page = fitted.report(tmp_path / "page.html")
     said = page.read_text(encoding="utf-8")
     assert "150 rows" in said
-    assert fitted._board[0]["label"].split(",")[0].split()[0] in said
+    assert fitted.board_[0]["label"].split(",")[0].split()[0] in said
     model = ShoalClassifier(Member(epochs=2), seeds=1, cv=3).fit(X, pd.Series(y, name="kind of iris"))
     assert "kind of iris" in model.report(tmp_path / "named.html", title="Irises & more").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="files and pickles of a model do not hold; call it after fit"):

@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
-from shoal.cli.search import predict
+from shoal.cli.predict import predict
 from shoal.search.predictions import read_new_rows
 from shoal.tables.reading import Reading
 
@@ -88,11 +88,11 @@ def test_a_bare_model_reads_files_and_frames_as_the_training_file_was_read(place
 def test_the_separator_of_the_training_file_helps_where_it_cannot_be_guessed(place):
     model = shoal.load(place / "alone")
     columns = ("owner", "size", "colour", "door", "price")
-    assert model._reading == Reading(("unknown", "-1.0"), columns, header=True, sep=";")
+    assert model.reading_ == Reading(("unknown", "-1.0"), columns, header=True, sep=";")
     (place / "at.csv").write_text("size@colour@door\n" + "40@red@0.5\n-1.0@blue@0.25\n" * 5)
     with pytest.raises(ValueError, match="'size', 'colour' and 'door' are missing"):
         read_new_rows(place / "at.csv", model, None)
-    model._reading = replace(model._reading, sep="@")
+    model.reading_ = replace(model.reading_, sep="@")
     assert read_new_rows(place / "at.csv", model, None)["door"].tolist() == [0.5, 0.25] * 5
 
 
@@ -105,7 +105,7 @@ def test_a_file_without_names_must_have_as_many_columns(place, call):
 def test_a_file_without_names_may_have_all_columns_of_a_training_file_with_names(place):
     """Or those that the model knows, alone."""
     model, frame = shoal.load(place / "alone"), houses()
-    assert model._reading.header
+    assert model.reading_.header
     for part in (frame, frame[["size", "colour", "door"]]):
         part.to_csv(place / "bare.csv", index=False, header=False)
         table = read_new_rows(place / "bare.csv", model, None, header=False)
@@ -180,7 +180,7 @@ def test_a_new_fit_forgets_how_the_old_file_was_read(place):
     model.set_params(recipes=2, seeds=1, epochs=2).fit(np.arange(40.0)[:, None] - 5, np.arange(40.0))
     found = model.predict([[-1.0], [-2.0]])
     assert not np.isnan(found).any()
-    assert not hasattr(model, "_reading")
+    assert not hasattr(model, "reading_")
     assert not hasattr(model, "feature_names_in_")
 
 

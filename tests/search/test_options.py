@@ -7,7 +7,8 @@ import inspect
 import pytest
 
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
-from shoal.search.options import SearchOptions, as_parameters, parameter_names
+from shoal.search.options import SearchOptions
+from shoal.search.parameters import as_parameters, options_of_estimator, parameter_names
 from shoal.search.saving import PARAMETERS
 from shoal.search.settings import KEYS
 
@@ -25,7 +26,7 @@ def test_what_an_estimator_is_given_arrives_as_options():
     given = {"strategy": "random", "recipes": 7, "budget": 3.0, "cv": 4, "scoring": "f1", "seeds": 2, "epochs": 9,
              "ensemble": False, "refit": True, "n_jobs": 1, "random_state": 5, "space": {"hidden": [3]}}  # fmt: skip
     assert given.keys() == set(parameter_names().values()), "give the new one a value that is not its default"
-    options = ShoalRegressor(**given)._options()
+    options = options_of_estimator(ShoalRegressor(**given))
     assert as_parameters(options) == given
 
 

@@ -13,8 +13,11 @@ from shoal import early
 from shoal.cli.bench import app as bench_app
 from shoal.cli.export import EPILOG as EXPORT_EXAMPLES
 from shoal.cli.export import export
-from shoal.cli.finetune import FINETUNE_EXAMPLES, GENERATE_EXAMPLES, finetune, generate
-from shoal.cli.search import PREDICT_EXAMPLES, SEARCH_EXAMPLES, predict, search
+from shoal.cli.finetune import FINETUNE_EXAMPLES, finetune
+from shoal.cli.generate import GENERATE_EXAMPLES, generate
+from shoal.cli.info import info
+from shoal.cli.predict import PREDICT_EXAMPLES, predict
+from shoal.cli.search import SEARCH_EXAMPLES, search
 from shoal.cli.train import TRAIN_EXAMPLES, train
 from shoal.errors import UserError
 from shoal.interrupts import sigterm_is_interrupt
@@ -34,6 +37,7 @@ app.command(epilog=EXPORT_EXAMPLES)(export)
 app.command(epilog=TRAIN_EXAMPLES)(train)
 app.command(epilog=FINETUNE_EXAMPLES)(finetune)
 app.command(epilog=GENERATE_EXAMPLES)(generate)
+app.command()(info)
 app.add_typer(bench_app, name="bench", help="Measure Shoal side by side with what you would use instead.")
 
 
@@ -52,20 +56,6 @@ def _root(
     ] = False,
 ) -> None:
     """Train thousands of neural networks as one."""
-
-
-@app.command()
-def info() -> None:
-    """Print version, engines, instruction set, threads and memory of this machine."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from shoal.cli.info import describe
-
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in describe().items():
-        table.add_row(f"[bold]{name}[/bold]", value)
-    Console(soft_wrap=True).print(table)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`shoal finetune` and `shoal generate`: a language model, trained further on your texts, and what it then writes.
+"""`shoal finetune`: a language model, trained further on your texts.
 
 Libraries are imported inside the functions, so that `shoal --help` does not wait for them.
 """
@@ -6,7 +6,6 @@ Libraries are imported inside the functions, so that `shoal --help` does not wai
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -16,9 +15,9 @@ import typer
 
 from shoal.cli.parameters import given, with_options
 from shoal.errors import MissingPackage, UserError
-from shoal.finetune.options import FinetuneOptions, WritingOptions
+from shoal.finetune.options import FinetuneOptions
 from shoal.interrupts import interruptible
-from shoal.progress import Screen, steady_output
+from shoal.progress import Screen
 
 if TYPE_CHECKING:
     from shoal.finetune.session import Ready
@@ -33,12 +32,6 @@ shoal finetune problems.csv --columns statement,solution --model gpt2 --workers 
 shoal finetune letters.csv --model ./my-model --epochs 1 --lora 8 --out letters-run"""
 
 DEMO_PHRASE = "Write a function `count_words` that returns the number of words in a text."  # in the form of its texts
-
-GENERATE_EXAMPLES = f"""Examples:
-
-shoal generate shoal-runs/problems-tiny-1 '{DEMO_PHRASE}'
-
-shoal generate letters-run "Dear Sir" --temperature 0.8 --samples 3"""
 
 DEMO: dict[str, Any] = {"model": "tiny", "epochs": 8, "batch_size": 8, "learning_rate": 3e-3, "dropout": 0.0}
 DEMO_COLUMNS = ("statement", "solution")
@@ -67,7 +60,7 @@ def finetune(
     Ctrl-C saves a checkpoint; the same command goes on from there, also after the power failed.
     The results are one folder: report.html, metrics.jsonl, samples.json, settings.json and model/.
     """
-    _need_libraries(settings.tensorboard, settings.lora)
+    need_libraries(settings.tensorboard, settings.lora)
     typed = given(command_line)
     if demo and (file is not None or not typed.keys().isdisjoint(("columns", "model"))):
         raise UserError("--demo brings its own texts and model; leave out the file, --columns and --model")
@@ -90,7 +83,7 @@ def _read(path: Path, columns: tuple[str, ...], sep: str | None, header: bool) -
     return read(path, columns, sep, header)
 
 
-def _need_libraries(tensorboard: bool, lora: int) -> None:
+def need_libraries(tensorboard: bool, lora: int) -> None:
     from importlib.util import find_spec
 
     lacking = [name for name in NEEDED if find_spec(name) is None]
@@ -248,26 +241,3 @@ def _line(record: dict[str, Any]) -> str | None:
     if record.get("eval_loss") is None:
         return None
     return f"step {record['step']:,} (epoch {record.get('epoch') or 0:.2f}): test loss {record['eval_loss']:.3f}"
-
-
-@with_options()
-def generate(
-    run: Annotated[Path, typer.Argument(help="Folder of a fine-tuning run, or of a model.")],
-    text: Annotated[
-        list[str],
-        typer.Argument(help="The first column of a text, or the first ones; the model writes the next. -: read it."),
-    ],
-    options: WritingOptions,
-) -> None:
-    """Let a fine-tuned model write. Only what it writes goes to the standard output."""
-    _need_libraries(False, 0)
-    from shoal.finetune.generating import Writer
-
-    steady_output()
-    read = [sys.stdin.read().rstrip("\n") if part == "-" else part for part in text]
-    begun = [part.encode("utf-8", "replace").decode("utf-8") for part in read]  # without halves of signs
-    writer = Writer(run, options.device, lambda message: print(message, file=sys.stderr))
-    for number in range(options.samples):
-        if number:
-            print("---")
-        print(writer.write(begun, options.tokens, options.temperature, options.top_p, options.seed + number))

@@ -9,6 +9,17 @@ import platform
 from shoal.machine import available_memory, instruction_set, processor, size_text, thread_count
 
 
+def info() -> None:
+    """Print version, engines, instruction set, threads and memory of this machine."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in describe().items():
+        table.add_row(f"[bold]{name}[/bold]", value)
+    Console(soft_wrap=True).print(table)
+
+
 def describe() -> dict[str, str]:
     """What `shoal info` prints."""
     import importlib.metadata  # slow to import, and needed here only

@@ -16,12 +16,16 @@ Command = Callable[..., None]
 
 
 def with_options(
-    *, defaults: Mapping[str, Any] | None = None, moved: Mapping[str, str] | None = None
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    moved: Mapping[str, str] | None = None,
+    headed: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Command]:
     """A parameter whose type is a class of options becomes a flag for each of them, in its place; others stay.
 
     defaults  of the command line, where they are not those of the class; None: left open, the help shows none
     moved     for the order of the help: {"seed": "out"} puts `seed`, and what follows it in its class, after `out`
+    headed    what the help of all options of a parameter begins with: {"reading": "FILE: "}
 
     A parameter of type typer.Context is passed on; `given` tells which flags were typed.
     """
@@ -34,7 +38,8 @@ def with_options(
             kind = types[parameter.name]
             if isinstance(kind, type) and issubclass(kind, Options):
                 classes[parameter.name] = kind
-                blocks.append([_parameter(known, defaults or {}) for known in _flags_of(kind).values()])
+                head = (headed or {}).get(parameter.name, "")
+                blocks.append([_parameter(known, defaults or {}, head) for known in _flags_of(kind).values()])
             else:
                 blocks.append([parameter.replace(annotation=kind)])
         signature = inspect.Signature(_in_order(blocks, moved or {}))
@@ -70,7 +75,7 @@ def _flags_of(kind: type[Options]) -> dict[str, Declared]:
     return {name: known for name, known in options_of(kind).items() if known.about.on_command_line}
 
 
-def _parameter(known: Declared, defaults: Mapping[str, Any]) -> inspect.Parameter:
+def _parameter(known: Declared, defaults: Mapping[str, Any], head: str = "") -> inspect.Parameter:
     """An option as typer wants it."""
     default = defaults.get(known.name, known.default)
     kind = str if known.about.parse is not None else known.about.typed or known.type
@@ -81,7 +86,9 @@ def _parameter(known: Declared, defaults: Mapping[str, Any]) -> inspect.Paramete
     if default is None or known.optional:
         kind = kind | None
     flags = known.flags if known.about.flags or known.type is bool else ()
-    shown = typer.Option(*flags, help=known.help, metavar=known.about.metavar, show_default=not known.default_in_help)
+    shown = typer.Option(
+        *flags, help=head + known.help, metavar=known.about.metavar, show_default=not known.default_in_help
+    )
     return inspect.Parameter(
         known.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown]
     )

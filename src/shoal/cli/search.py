@@ -1,4 +1,4 @@
-"""`shoal search` and `shoal predict`: from a file to a model with an honest score, and from new rows to answers.
+"""`shoal search`: from a file to a model with an honest score.
 
 Libraries are imported inside the functions, so that `shoal --help` does not wait for them.
 """
@@ -16,7 +16,7 @@ from shoal.cli.parameters import given, with_options
 from shoal.cli.search_session import Request, Session
 from shoal.errors import UserError
 from shoal.search.options import SearchOptions
-from shoal.tables.options import DataOptions, ReadingOptions
+from shoal.tables.options import DataOptions
 
 BUDGET, DEMO_BUDGET = 60.0, 20.0  # seconds
 
@@ -33,12 +33,6 @@ shoal search patients.tsv.gz --target outcome --drop name --missing unknown --re
 shoal search --repeat first-try/settings.json --out again
 
 shoal search --repeat first-try --check"""
-
-PREDICT_EXAMPLES = """Examples:
-
-shoal predict shoal-runs/houses-1 new-houses.csv --out prices.csv
-
-shoal predict shoal-runs/german-1 new.csv --proba"""
 
 NOT_REPEATED = {"repeat", "check", "out", "threads", "file", "dry_run"}  # flags that go with --repeat
 
@@ -117,28 +111,3 @@ def _repeated(typed: dict[str, str], request: Request, path: Path) -> tuple[Requ
     file = request.file or (None if demo else Path(earlier["data"]["path"]))
     reading = replace(reading, target=None) if demo else reading
     return Request(file, demo, reading, replace(options, threads=request.search.threads)), earlier
-
-
-@with_options()
-def predict(
-    model: Annotated[Path, typer.Argument(help="Folder of a run or of a saved model.")],
-    file: Annotated[Path, typer.Argument(help="New rows: CSV, TSV (also gzipped) or Parquet.")],
-    out: Annotated[Path | None, typer.Option(help="CSV file to write. (default: the screen)")] = None,
-    proba: Annotated[bool, typer.Option("--proba", help="Also the probability of every class.")] = False,
-    *,
-    reading: ReadingOptions,
-) -> None:
-    """Predict new rows with a saved model.
-
-    The file has the columns of the training data, in any order; the target may be there and is not looked at.
-    One row of answers comes out for each row, in the same order.
-    """
-    from shoal.search.predictions import answer, read_new_rows, write_answers
-    from shoal.search.saving import load
-    from shoal.search.settings import find_model
-
-    folder, settings = find_model(model)
-    estimator = load(folder)
-    table = read_new_rows(file, estimator, settings, reading.sep, reading.header, reading.missing)
-    head, rows = answer(estimator, table, proba)
-    write_answers(head, rows, out, file)

@@ -309,7 +309,7 @@ class Session:
     def _prepare(self) -> None:
         """The estimator, and the data as it takes them."""
         from shoal.search.estimators import ShoalClassifier, ShoalRegressor
-        from shoal.search.options import as_parameters
+        from shoal.search.parameters import as_parameters
 
         options, question = self.request.search, self.question
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
@@ -319,8 +319,8 @@ class Session:
 
     def _fit(self, screen: Screen) -> Any:
         """A fitted estimator. KeyboardInterrupt: the user ended the search before there was anything to keep."""
+        from shoal.cli import background
         from shoal.errors import NothingTrained
-        from shoal.search import background
 
         self.estimator.set_params(callbacks=[_Watching(screen, self.stop)])
 
@@ -355,7 +355,7 @@ class Session:
         from shoal.report import write_search_page
         from shoal.runs import folder as run_folder
         from shoal.search import settings as run_settings
-        from shoal.search.summary import Context, report_data
+        from shoal.search.report_data import Context, report_data
 
         context = Context(
             self.source.name, self.question.target, self.notes, self.request.search.budget, self.elapsed(),
@@ -397,8 +397,8 @@ class Session:
         """The best recipes, the honest score in words, and where everything is. The last line is the report's path."""
         from shoal.runs import folder as run_folder
         from shoal.search import settings as run_settings
+        from shoal.search.report_data import honest_words
         from shoal.search.screen import top_table
-        from shoal.search.summary import honest_words
 
         search, score = data["search"], data["score"]
         early = f", ended early by {self.stop.requested}" if search["interrupted"] else ""

@@ -15,8 +15,11 @@ from shoal.cli.parameters import given, with_options
 from shoal.errors import MissingPackage, UserError
 from shoal.json_values import plain
 from shoal.members import ACTIVATIONS
+from shoal.options import options_of
 from shoal.parallel.job import Job
+from shoal.parallel.options import TableOptions
 from shoal.progress import Screen
+from shoal.runs.folder import refuse_taken
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,9 +28,7 @@ if TYPE_CHECKING:
     from shoal.parallel.tables import Prepared
     from shoal.parallel.worker import Result
 
-TEST = 0.2  # share of the rows of a file
-OF_FILES = ("target", "test", "task", "drop", "sep", "header", "missing")  # options that only a file has
-Shares = tuple[float, float, int | None, int]  # validation, test; rows to use; seed
+Rows = tuple[float, int | None, int]  # share for validation, how many to use, seed
 
 TRAIN_EXAMPLES = """Examples:
 
@@ -47,13 +48,15 @@ torchrun --nproc-per-node 2 --max-restarts 3 -m shoal train --data mnist --check
 COMMAND_DEFAULTS = {"epochs": 5, "batch_size": 128, "loss": None, "strategy": None, "workers": None}
 
 
-@with_options(defaults=COMMAND_DEFAULTS, moved={"checkpoint": "missing"})
+@with_options(
+    defaults=COMMAND_DEFAULTS,
+    moved={"target": "file", "test": "valid", "checkpoint": "kinds"},
+    headed={"table": "FILE: "},
+)
 def train(
     command_line: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="A table of your own: CSV, TSV (also gzipped), Parquet.")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="FILE: column to predict, its name or number (-1 is last).")
-    ] = None,
+    *,
     data: Annotated[
         str | None, typer.Option(help="mnist (default), fashion-mnist, iris, wine, digits or breast-cancer.")
     ] = None,
@@ -68,18 +71,10 @@ def train(
     output: Annotated[str, typer.Option("--output-activation", help="Of the last layer.")] = "identity",
     init: Annotated[str, typer.Option(help="torch or glorot.")] = "torch",
     dropout: Annotated[float, typer.Option(help="Share of hidden units left out in training.")] = 0.0,
-    *,
     job: Job,
     rows: Annotated[int | None, typer.Option(help="Use only so many training rows.")] = None,
     valid: Annotated[float, typer.Option(help="Share of the training rows kept for validation.")] = 1 / 6,
-    test: Annotated[
-        float | None, typer.Option(help="FILE: share of the rows held back for the score at the end. (default: 0.2)")
-    ] = None,
-    task: Annotated[str | None, typer.Option(help="FILE: classification or regression. (default: guessed)")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="FILE: leave this column out; repeatable.")] = None,
-    sep: Annotated[str | None, typer.Option(help="FILE: separator. (default: guessed)")] = None,
-    header: Annotated[bool | None, typer.Option("--header/--no-header", help="FILE: whether it has names.")] = None,
-    missing: Annotated[list[str] | None, typer.Option(help="FILE: a cell that means 'not known'; repeatable.")] = None,
+    table: TableOptions,
     out: Annotated[Path | None, typer.Option(help="Folder for model.safetensors, history.json, settings.json.")] = None,
 ) -> None:
     """Train one network over many workers: threads, processes or MPI ranks; torchrun and mpiexec are detected.
@@ -89,17 +84,17 @@ def train(
     """
     _need_torch()
     typed = given(command_line)
-    _check_source(file, data, typed)
+    _check_source(file, data, table, typed)
     job = _complete(job, typed)
-    _refuse_taken(out)
+    if out is not None:
+        refuse_taken(out)
     network = {"activation": activation, "output": output, "init": init, "dropout": dropout, "seed": job.seed}
     _check_network(net, network)
-    shares = (valid, TEST if test is None else test, rows, job.seed)
+    wanted = (valid, rows, job.seed)
     if file is None:
-        subject = _named_data(data or "mnist", net, shares)
+        subject = _named_data(data or "mnist", net, wanted)
     else:
-        reading = (task, tuple(drop or ()), sep, header, tuple(missing or ()))
-        subject = _own_table(file, str(target), reading, net, shares)
+        subject = _own_table(file, table, net, wanted)
         job = replace(job, loss=_loss_of(subject, job.loss if "loss" in typed else None))
     _train(job, subject, network, out)
 
@@ -132,13 +127,14 @@ class Subject:
     words: list[str] = field(default_factory=list)  # how the table was read, line by line
 
 
-def _check_source(file: Path | None, data: str | None, typed: Mapping[str, str]) -> None:
+def _check_source(file: Path | None, data: str | None, table: TableOptions, typed: Mapping[str, str]) -> None:
     """A file or --data; options that only a file has need one."""
     if file is not None and data is not None:
         raise UserError("give a file of your own or --data, not both")
-    if file is not None and "target" not in typed:
+    if file is not None and table.target is None:
         raise UserError("say which column to predict: --target with a name or a number (-1 is the last column)")
-    flags = ["--header/--no-header" if name == "header" else f"--{name}" for name in OF_FILES if name in typed]
+    known = options_of(TableOptions)
+    flags = [known[name].flags[0] for name in typed if name in known]
     if file is None and flags == ["--target"]:
         raise UserError("--target names a column of a file of your own, as in 'shoal train data.csv --target price'")
     if file is None and flags:
@@ -148,20 +144,20 @@ def _check_source(file: Path | None, data: str | None, typed: Mapping[str, str])
         )
 
 
-def _named_data(data: str, net: str | None, shares: Shares) -> Subject:
+def _named_data(data: str, net: str | None, wanted: Rows) -> Subject:
     """A data set by name, and a network that fits it unless one is given."""
     from shoal.parallel.datasets import load_data
 
-    valid, _, rows, seed = shares
+    valid, rows, seed = wanted
     sets = load_data(data, valid, rows, seed=seed)
     return Subject(data, net or f"mlp:{sets.features}-256-{sets.classes}", sets)
 
 
-def _own_table(file: Path, target: str, reading: tuple[Any, ...], net: str | None, shares: Shares) -> Subject:
+def _own_table(file: Path, table: TableOptions, net: str | None, wanted: Rows) -> Subject:
     """A table of the user's own, and a network that fits it unless one is given."""
-    from shoal.parallel.tables import Source, check_sizes, load_table
+    from shoal.parallel.tables import check_sizes, load_table
 
-    sets, prepared, words = load_table(Source(file, target, *reading), *shares)
+    sets, prepared, words = load_table(file, table, *wanted)
     net = net or f"mlp:{sets.features}-64-64-{sets.classes}"
     check_sizes(net, sets, f"{len(prepared.classes)} classes" if prepared.classes else "a number")
     return Subject(file.name, net, sets, prepared, words)
@@ -181,12 +177,6 @@ def _model(subject: Subject, network: dict[str, Any]) -> nn.Module:
     if ".py" in subject.net:
         return own_network(subject.net, subject.sets.features, subject.sets.classes, network["seed"])
     return make_model(subject.net, **network)
-
-
-def _refuse_taken(out: Path | None) -> None:
-    """Results are never overwritten."""
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"--out {out} is there already; give another folder, nothing is overwritten")
 
 
 def _make_place(out: Path | None) -> None:

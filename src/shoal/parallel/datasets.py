@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from shoal.errors import UserError
 from shoal.parallel.loader import epoch_order
-from shoal.validate import nearest, one_of
+from shoal.validate import nearest, number, one_of
 
 IMAGES = ("mnist", "fashion-mnist")
 TABLES = ("iris", "wine", "digits", "breast-cancer")  # of scikit-learn
@@ -40,8 +40,7 @@ def load_data(name: str, valid: float = 1 / 6, rows: int | None = None, scale: s
             "train FILE --target COLUMN; any other data: shoal.parallel.fit in Python)"
         )
     one_of("scale", scale, SCALES)
-    if not 0 < valid < 1:
-        raise UserError(f"the share kept for validation must be between 0 and 1; got {valid!r}")
+    number("the share kept for validation", valid, above=0, below=1, what="a share")
     X, y, X_test, y_test = _images(name, scale) if name in IMAGES else _table(name, seed)
     order = epoch_order(len(X), seed, -3, True)
     if rows is not None:

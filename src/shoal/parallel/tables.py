@@ -28,6 +28,7 @@ from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.parallel.datasets import Data
 from shoal.parallel.networks import make_model
+from shoal.parallel.options import TableOptions
 from shoal.search.predictions import read_new_rows
 from shoal.tables.files import read_table
 from shoal.tables.inputs import new_table
@@ -35,22 +36,10 @@ from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 from shoal.tables.target import LabelledTable, find_target
+from shoal.validate import number
 
 STATE, ARRAYS, WEIGHTS = "table.json", "table.safetensors", "model.safetensors"
 FEWEST = 2  # rows to train on
-
-
-@dataclass(frozen=True)
-class Source:
-    """Which file, and how to read it; what is None is guessed."""
-
-    file: Path
-    target: str
-    task: str | None = None
-    drop: tuple[str, ...] = ()
-    sep: str | None = None
-    header: bool | None = None
-    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +116,7 @@ class Trained:
         return self.prepared.target
 
     @property
-    def _reading(self) -> Reading:
+    def reading_(self) -> Reading:
         return self.prepared.reading
 
 
@@ -171,23 +160,23 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None) -> Trai
 
 
 def load_table(
-    source: Source, valid: float = 1 / 6, test: float = 0.2, rows: int | None = None, seed: int = 0
+    file: Path, options: TableOptions, valid: float = 1 / 6, rows: int | None = None, seed: int = 0
 ) -> tuple[Data, Prepared, list[str]]:
     """The table as tensors for training, validation and test; its encoding; and how it was read, line by line."""
-    for name, share in (("validation", valid), ("the test", test)):
-        if not 0 < share < 1:
-            raise UserError(f"the share kept for {name} must be between 0 and 1; got {share!r}")
-    table, found = read_table(source.file, sep=source.sep, header=source.header, missing=source.missing)
-    question = find_target(table, source.target, source.task, source.drop, found.ambiguous(table))
-    parts = _split(question, valid, test, rows, seed)
+    number("the share kept for validation", valid, above=0, below=1, what="a share")
+    assert options.target is not None
+    table, found = read_table(file, sep=options.sep, header=options.header, missing=options.missing)
+    kinds = options.kind_of_columns() or None
+    question = find_target(table, options.target, options.task, options.drop, found.ambiguous(table), kinds)
+    parts = _split(question, valid, options.test, rows, seed)
     learned = question.X.take(parts[0])
-    schema = Schema.of(learned)
+    schema = Schema.of(learned, kinds=kinds)
     encoder = Encoder.fit(schema, learned, np.ones(len(learned)))
     classes = np.unique(question.y) if question.kind == CLASSIFICATION else np.array([])
     task = Task(question.kind, len(classes) or 1)
     y = np.searchsorted(classes, question.y) if len(classes) else question.y.reshape(-1, 1)
     scaling = TargetScaling.fit(task, y[parts[0]], np.ones(len(learned)))
-    reading = Reading(tuple(source.missing), tuple(table.names), found.header, found.separator)
+    reading = Reading(options.missing, tuple(table.names), found.header, found.separator)
     prepared = Prepared(question.kind, question.target, classes.tolist(), encoder, scaling, reading)
     sets = [
         TensorDataset(prepared.inputs(question.X.take(part)), torch.from_numpy(scaling.forward(task, y[part])))

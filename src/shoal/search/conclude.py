@@ -17,7 +17,7 @@ from shoal.search.ensemble import weigh
 from shoal.search.final_model import make_model
 from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, Evidence, HonestScore, correct
 from shoal.search.leaderboard import make_leaderboard
-from shoal.search.loop import Search
+from shoal.search.loop import INTERRUPTED, Search
 from shoal.search.problem import Problem
 from shoal.search.result import Outcome
 from shoal.search.timing import Effort
@@ -115,7 +115,7 @@ def _choose(problem: Problem, candidates: Sequence[Candidate], effort: Effort) -
     few = candidates[: effort.candidates or ENSEMBLE_CANDIDATES]
     weight = problem.loss_weight
     scored = spread(np.flatnonzero(weight > 0), effort.ensemble_rows)
-    loss_inputs = np.array([problem.task.loss_inputs(_prediction(u)[scored], problem.y[scored]) for u in few])
+    loss_inputs = np.array([problem.task.loss_inputs(_prediction(one)[scored], problem.y[scored]) for one in few])
     shares = weigh(problem.task, loss_inputs, problem.y[scored], weight[scored], problem.loss_scale)
     taken = np.flatnonzero(shares).tolist()
     return [few[k] for k in taken], shares[taken]
@@ -147,7 +147,7 @@ def _fold_predictions(
     for k in range(len(problem.folds)):
         inputs = {
             encoding: problem.inputs[encoding][rows + k * problem.n]
-            for encoding in {u.recipe.encoding for u in candidates}
+            for encoding in {one.recipe.encoding for one in candidates}
         }
         for candidate, share in zip(candidates, shares, strict=True):
             assert candidate.pool is not None
@@ -183,11 +183,16 @@ def _honest(
     """The honest score of a pick: of an ensemble, or of the `best` candidate alone; `share` of the time for it."""
     rows = search.sample_rows[_sampled_places(search, ending.effort)]
     gain = averaging_gain(pick.folds, evidence.metric, pick.temperature, search.limits.seed)
-    timed = ending.bootstraps is None
+    clock, timed = search.clock, ending.bootstraps is None
+    deadline = clock.now() + share * ending.seconds
+
+    def enough() -> bool:
+        return ending.hurry() or (timed and clock.now() >= deadline)
+
     return correct(
         evidence, pick.prediction[rows], ensemble=best is None, raw=None if best is None else best.score,
-        seconds=share * ending.seconds if timed else np.inf, bootstraps=ending.bootstraps or BOOTSTRAPS,
-        temperature=pick.temperature, gain=gain, seed=search.limits.seed, hurry=ending.hurry,
+        bootstraps=ending.bootstraps or BOOTSTRAPS, temperature=pick.temperature, gain=gain, seed=search.limits.seed,
+        enough=enough,
     )  # fmt: skip
 
 
@@ -222,8 +227,8 @@ def _parameter_counts(search: Search) -> dict[int, int]:
     for encoding, matrix in search.problem.inputs.items():
         mine = [candidate for candidate in search.candidates if candidate.recipe.encoding == encoding]
         if mine:
-            layout = Layout([u.recipe.member for u in mine], matrix.shape[1], search.problem.task.n_outputs)
-            counts |= dict(zip([u.number for u in mine], layout.counts.tolist(), strict=True))
+            layout = Layout([one.recipe.member for one in mine], matrix.shape[1], search.problem.task.n_outputs)
+            counts |= dict(zip([one.number for one in mine], layout.counts.tolist(), strict=True))
     return counts
 
 
@@ -233,7 +238,7 @@ def _prediction(candidate: Candidate) -> np.ndarray:
 
 
 def _nothing(search: Search) -> UserError:
-    if search.ended == "interrupted":
+    if search.ended == INTERRUPTED:
         return NothingTrained(
             "the search was interrupted before any network had been trained for an epoch; give it more time"
         )

@@ -12,7 +12,7 @@ from shoal.search.result import Outcome
 def cv_results(outcome: Outcome) -> dict[str, Any]:
     """In scikit-learn's form: one entry per recipe, in the order of the leaderboard."""
     board = outcome.board
-    scores = np.array([np.mean([u.fold_scores for u in candidates], axis=0) for candidates in outcome.groups])
+    scores = np.array([np.mean([one.fold_scores for one in candidates], axis=0) for candidates in outcome.groups])
     results: dict[str, Any] = {f"split{k}_test_score": scores[:, k] for k in range(scores.shape[1])}
     results["mean_test_score"] = board["score"]
     finite = np.isfinite(scores).all(axis=1)

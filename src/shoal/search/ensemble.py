@@ -13,7 +13,7 @@ from shoal.metrics.tasks import Task
 STEPS = 24
 EQUAL = 20  # candidates in the equal mix, at most
 TRUST = 1000.0  # rows at which both halves of the blend have the same weight
-DOUBT = 2.0  # standard errors within which a candidate may as well be the best
+NEAR_ERRORS = 2.0  # standard errors within which a candidate may as well be the best
 
 
 def weigh(
@@ -50,7 +50,7 @@ def as_good_as_the_best(
     order = np.argsort(mean, kind="stable")
     behind = losses - losses[order[0]]
     error = np.sqrt(np.maximum(((behind - (mean - mean[order[0]])[:, None]) ** 2) @ share, 0.0) / len(y))
-    return np.asarray([k for k in order if mean[k] - mean[order[0]] <= DOUBT * error[k]])
+    return np.asarray([k for k in order if mean[k] - mean[order[0]] <= NEAR_ERRORS * error[k]])
 
 
 def greedy(

@@ -15,13 +15,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from shoal.errors import UserError, WrongType
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
-from shoal.search.arguments import seed_of, threads_of
 from shoal.search.callbacks import Callbacks, Progress, Started
 from shoal.search.cv_results import cv_results
 from shoal.search.data import TrainingData
 from shoal.search.fit import fit_search
 from shoal.search.leaderboard import variance_shares
-from shoal.search.options import SearchOptions, parameter_names
+from shoal.search.options import SearchOptions
+from shoal.search.parameters import options_of_estimator, threads_of
 from shoal.search.result import Earlier, SearchResult
 from shoal.search.timing import Clock
 from shoal.tables.inputs import new_table, training_table
@@ -59,8 +59,8 @@ class _ShoalEstimator(BaseEstimator):
     callbacks     told of progress, rungs and the end; may end the search (a list of `shoal.search.callbacks.Callback`)
 
     After fit: `leaderboard_`, `best_member_`, `best_score_`, `best_index_`, `cv_results_`, `honest_score_`, `luck_`,
-    `ensemble_gain_`, `n_networks_`, `schema_`, `model_`; and
-    `result_`, all that was tried (not in files and pickles).
+    `ensemble_gain_`, `n_networks_`, `schema_`, `model_`; `board_`, the leaderboard without pandas; `reading_`, how the
+    file of the training data was read, if it was one; and `result_`, all that was tried (not in files and pickles).
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class _ShoalEstimator(BaseEstimator):
         report   files will be written after it, within the budget
         """
         if reading is not None:
-            self._reading = reading
-        return self._search(data, self._options(), clock=clock, earlier=earlier, report=report)
+            self.reading_ = reading
+        return self._search(data, options_of_estimator(self), clock=clock, earlier=earlier, report=report)
 
     def repeat(
         self, X: Any, y: Any, earlier: SearchResult | Earlier, sample_weight: Any = None, groups: Any = None
@@ -136,11 +136,11 @@ class _ShoalEstimator(BaseEstimator):
         earlier = earlier.as_earlier() if isinstance(earlier, SearchResult) else earlier
         if not isinstance(earlier, Earlier):
             raise WrongType(f"repeat needs the result of a search, such as model.result_; got {shown(earlier)}")
-        options = self._options()
+        options = options_of_estimator(self)
         return self._search(self._data(X, y, sample_weight, groups), options, Clock(), earlier)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
-        options = self._options()
+        options = options_of_estimator(self)
         clock = Clock(options.budget)
         return self._search(self._data(X, y, sample_weight, groups), options, clock, stacklevel=4)
 
@@ -160,14 +160,9 @@ class _ShoalEstimator(BaseEstimator):
         self._publish(result)
         return self
 
-    def _options(self) -> SearchOptions:
-        """The parameters, checked."""
-        given = {name: getattr(self, parameter) for name, parameter in parameter_names().items()}
-        return SearchOptions(**given | {"threads": threads_of(self.n_jobs), "seed": seed_of(self.random_state)})
-
     def _data(self, X: Any, y: Any, sample_weight: Any, groups: Any, schema: Schema | None = None) -> TrainingData:
         """What was given, checked."""
-        self.__dict__.pop("_reading", None)  # of the file of an earlier fit
+        self.__dict__.pop("reading_", None)  # of the file of an earlier fit
         table, plain = training_table(self, X)
         task, target = self._encode_target(y, len(table))
         weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)
@@ -196,7 +191,7 @@ class _ShoalEstimator(BaseEstimator):
         outcome = result.outcome
         self.result_ = result
         self.model_ = outcome.model
-        self._board = outcome.board
+        self.board_ = outcome.board
         self.best_member_ = outcome.best.recipe.member
         self.best_index_ = outcome.place
         self.best_score_ = outcome.board[outcome.place]["score"]
@@ -210,19 +205,19 @@ class _ShoalEstimator(BaseEstimator):
     @property
     def leaderboard_(self) -> Any:
         """A row for each recipe, the best first: a pandas DataFrame where pandas is installed."""
-        board = self.__dict__.get("_board")
+        board = self.__dict__.get("board_")
         if board is None:
             raise AttributeError(f"this {type(self).__name__} has no leaderboard_ yet: call fit first")
         try:
-            from shoal.search.board_frame import board_frame
+            from shoal.search.leaderboard_frame import leaderboard_frame
         except ModuleNotFoundError:
             return board
-        return board_frame(board)
+        return leaderboard_frame(board)
 
     def report(self, path: str | os.PathLike[str], title: str | None = None) -> Path:
         """Write the report of the search as one HTML page that works offline, and say where it is."""
         from shoal.report import write_search_page
-        from shoal.search.summary import Context, report_data
+        from shoal.search.report_data import Context, report_data
 
         check_is_fitted(self)
         result: SearchResult | None = getattr(self, "result_", None)
@@ -371,12 +366,12 @@ class ShoalRegressor(RegressorMixin, _ShoalEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         values = self._raw(X)
-        return values[:, 0] if self._one_column else values
+        return values[:, 0] if self.one_column_ else values
 
     def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
         name = self._target_name(y)
         y = self._target(y, n)
-        self._one_column = y.ndim == 1
+        self.one_column_ = y.ndim == 1
         values = np.asarray(y, dtype=np.float64).reshape(n, -1)
         refuse_extreme(values, name)
         return Task(REGRESSION, values.shape[1]), values

@@ -20,8 +20,8 @@ def make_model(
 ) -> Model:
     """Collect the weights of the chosen candidates from their pools."""
     parts = tuple(
-        Part(recipe_of[u.number], str(u.recipe), u.recipe.encoding, bare(u.recipe.member), float(w))
-        for u, w in zip(candidates, weights, strict=True)
+        Part(recipe_of[one.number], str(one.recipe), one.recipe.encoding, bare(one.recipe.member), float(weight))
+        for one, weight in zip(candidates, weights, strict=True)
     )
     folds = tuple(FoldTransforms(fold.encoder, fold.target) for fold in problem.folds)
     networks = {}
@@ -29,7 +29,7 @@ def make_model(
         mine = [candidate for candidate in candidates if candidate.recipe.encoding == encoding]
         if mine:
             networks[encoding] = empty_networks(
-                problem.task, problem.inputs[encoding].shape[1], [bare(u.recipe.member) for u in mine], len(folds)
+                problem.task, problem.inputs[encoding].shape[1], [bare(one.recipe.member) for one in mine], len(folds)
             )
             _copy_weights(networks[encoding], mine, len(folds))
     return Model(problem.task, problem.schema, folds, parts, networks, temperature)

@@ -11,7 +11,6 @@ is added at the end.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
@@ -91,27 +90,24 @@ def correct(
     ensemble: bool = False,
     seed: int = 0,
     bootstraps: int = BOOTSTRAPS,
-    seconds: float = np.inf,
     raw: float | None = None,
     gain: float = 0.0,
     temperature: float = 1.0,
-    hurry: Callable[[], bool] = lambda: False,
+    enough: Callable[[], bool] = lambda: False,
 ) -> HonestScore:
     """Score of the final model, corrected for its selection; `final` are its out-of-fold predictions.
 
     Selection means weighing an ensemble with `ensemble`, else taking the candidate with the best score. `gain` is what
-    averaging over folds adds to the score; `temperature` is that of the final model. After `seconds`, or once `hurry()`
-    is true, sampling ends at FEWEST_BOOTSTRAPS samples.
+    averaging over folds adds to the score; `temperature` is that of the final model. Once `enough()` is true, sampling
+    ends at FEWEST_BOOTSTRAPS samples.
     """
     task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
     pick = _EnsemblePick(evidence) if ensemble else _BestPick(evidence)
     rows = metric.rows(task, final, y, weight)
     measured = float(metric.score(task, final, y, weight))
-    deadline = time.monotonic() + seconds
     out_of_sample, in_sample = _bootstrap(
-        evidence, pick, rows, temperature, np.random.default_rng(seed), bootstraps,
-        lambda: time.monotonic() >= deadline or hurry(),
-    )  # fmt: skip
+        evidence, pick, rows, temperature, np.random.default_rng(seed), bootstraps, enough
+    )
     raw = measured if raw is None else raw
     if not out_of_sample:  # one row, or one group: nothing can be left out
         return HonestScore(metric.name, raw, measured, metric.least, metric.most, CONFIDENCE, 0)
@@ -130,18 +126,18 @@ def _bootstrap(
     temperature: float,
     generator: np.random.Generator,
     bootstraps: int,
-    hurry: Callable[[], bool],
+    enough: Callable[[], bool],
 ) -> tuple[list[float], list[float]]:
     """For each bootstrap sample: the score of what is picked on it, on the rows left out, and the final model's on it.
 
     `rows` are the values of the final model per row, whose mean is its score. After FEWEST_BOOTSTRAPS samples, sampling
-    ends as soon as `hurry()` is true.
+    ends as soon as `enough()` is true.
     """
     task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
     out_of_sample: list[float] = []
     in_sample: list[float] = []
     for _ in range(10 * bootstraps):  # a sample that leaves no row out does not count
-        if len(out_of_sample) >= bootstraps or (len(out_of_sample) >= FEWEST_BOOTSTRAPS and hurry()):
+        if len(out_of_sample) >= bootstraps or (len(out_of_sample) >= FEWEST_BOOTSTRAPS and enough()):
             break
         counts = evidence.counts(generator)
         left_out = np.flatnonzero((counts == 0) & (weight > 0))

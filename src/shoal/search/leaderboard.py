@@ -70,9 +70,13 @@ def make_leaderboard(
 
     A row is about the seeds that were trained to the end, where there are any: the clock may have cut off others.
     """
-    groups = [[u for u in g if u.finished] or g for g in group(candidates).values()]
+    groups = [[one for one in g if one.finished] or g for g in group(candidates).values()]
     groups.sort(
-        key=lambda g: (not all(u.finished for u in g), -_mean([u.score for u in g]), _mean([u.loss for u in g]))
+        key=lambda g: (
+            not all(one.finished for one in g),
+            -_mean([one.score for one in g]),
+            _mean([one.loss for one in g]),
+        )
     )
     rows = [_row(rank, members, parameters) for rank, members in enumerate(groups, 1)]
     names = list(rows[0]) if rows else []
@@ -116,14 +120,14 @@ def variance_shares(groups: Sequence[Sequence[Candidate]]) -> dict[str, float] |
     Over candidates trained to the end. A score on a fold is taken as the sum of an effect of the recipe, one of the
     seed and one of the fold; variances within a level are taken off the level above it.
     """
-    ended = [[u for u in g if u.finished] for g in groups]
+    ended = [[one for one in g if one.finished] for g in groups]
     ended = [g for g in ended if g]
     several = [g for g in ended if len(g) > 1]
     if len(ended) < 3 or not several or len(ended[0][0].fold_scores) < 2:
         return None
-    folds = np.array([u.fold_scores for g in ended for u in g])
-    seed = float(np.mean([np.var([u.score for u in g], ddof=1) for g in several]))
-    means = np.array([_mean([u.score for u in g]) for g in ended])
+    folds = np.array([one.fold_scores for g in ended for one in g])
+    seed = float(np.mean([np.var([one.score for one in g], ddof=1) for g in several]))
+    means = np.array([_mean([one.score for one in g]) for g in ended])
     architecture = max(float(np.var(means, ddof=1)) - seed * float(np.mean([1 / len(g) for g in ended])), 0.0)
     fold = max(float(np.var(folds.mean(axis=0), ddof=1)), 0.0)
     total = architecture + seed + fold

@@ -180,5 +180,5 @@ def _saving(search: Search) -> float:
     candidates = search.best_candidates()[:SAVED_PARTS]
     widths = {encoding: matrix.shape[1] for encoding, matrix in search.problem.inputs.items()}
     outputs, folds = search.problem.task.n_outputs, len(search.problem.folds)
-    counts = [int(Layout([u.recipe.member], widths[u.recipe.encoding], outputs).counts.sum()) for u in candidates]
+    counts = [int(Layout([one.recipe.member], widths[one.recipe.encoding], outputs).counts.sum()) for one in candidates]
     return 0.3 + 3 * each * 4 * folds * SAVED_PARTS * float(np.mean(counts))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.errors import UserError
-from shoal.options import Options, option, options_of
+from shoal.options import Options, option
 from shoal.search.strategies import strategies_of_default_space
 from shoal.tables.target import TASKS
 
@@ -49,19 +49,3 @@ class SearchOptions(Options):
     refit: bool | str = option(
         "auto", "Train what was chosen on all rows again.", check=_when_to_refit, on_command_line=False, in_files=False
     )
-
-
-# ---- the same options as parameters of estimators ----
-
-SCIKIT_LEARN_NAMES = {"folds": "cv", "threads": "n_jobs", "seed": "random_state"}  # where they are not ours
-NO_PARAMETERS = ("task",)  # the class of the estimator says it
-
-
-def parameter_names() -> dict[str, str]:
-    """The parameter of an estimator for each option that has one."""
-    return {name: SCIKIT_LEARN_NAMES.get(name, name) for name in options_of(SearchOptions) if name not in NO_PARAMETERS}
-
-
-def as_parameters(options: SearchOptions) -> dict[str, Any]:
-    """Options as an estimator takes them."""
-    return {parameter: getattr(options, name) for name, parameter in parameter_names().items()}

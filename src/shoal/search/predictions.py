@@ -33,7 +33,7 @@ def read_new_rows(
     """
     schema: Schema = estimator.schema_
     data = {} if settings is None else settings["data"]
-    reading: Reading = getattr(estimator, "_reading", None) or Reading.of(data)
+    reading: Reading = getattr(estimator, "reading_", None) or Reading.of(data)
     header = reading.header if header is None else header
     marks = [*reading.missing, *missing]
     table, _ = read_table(path, sep=sep, header=header, missing=marks)

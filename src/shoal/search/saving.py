@@ -29,7 +29,7 @@ from shoal.search.cv_results import param_columns
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.honest import HonestScore
 from shoal.search.leaderboard import Leaderboard
-from shoal.search.options import parameter_names
+from shoal.search.parameters import parameter_names
 from shoal.tables.reading import Reading
 from shoal.validate import whole
 
@@ -72,18 +72,18 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Any]]:
     """For model.json, for the weights and for the timings."""
     described, arrays = describe_model(estimator.model_)
-    reading: Reading | None = getattr(estimator, "_reading", None)
+    reading: Reading | None = getattr(estimator, "reading_", None)
     results = {name: value for name, value in estimator.cv_results_.items() if not name.startswith("param_")}
     body = {
         "kind": "classifier" if isinstance(estimator, ShoalClassifier) else "regressor",
         "parameters": _plain_parameters(estimator),
         **described,
         "classes": _plain_classes(getattr(estimator, "classes_", None)),
-        "one_column": getattr(estimator, "_one_column", None),
+        "one_column": getattr(estimator, "one_column_", None),
         "feature_names": _names(estimator),
         "target_name": getattr(estimator, "target_name_", None),
         "reading": None if reading is None else reading.as_dict(),
-        "leaderboard": estimator._board.columns | {"seconds": None},
+        "leaderboard": estimator.board_.columns | {"seconds": None},
         "cv_results": results | {"mean_fit_time": None},
         "best_member": estimator.best_member_.as_dict(),
         "honest_score": estimator.honest_score_.as_dict(),
@@ -91,7 +91,7 @@ def _describe(estimator: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], di
     }
     timings = {
         "n_jobs": body["parameters"].pop("n_jobs", None),
-        "seconds": estimator._board.columns["seconds"],
+        "seconds": estimator.board_.columns["seconds"],
         "mean_fit_time": results["mean_fit_time"],
     }
     # JSON has no infinities: those of networks that diverged become words.
@@ -126,7 +126,7 @@ def _restore(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     if body["classes"] is not None:
         estimator.classes_ = np.array(body["classes"]["values"], dtype=np.dtype(body["classes"]["dtype"]))
     if body["one_column"] is not None:
-        estimator._one_column = body["one_column"]
+        estimator.one_column_ = body["one_column"]
     names = body["feature_names"]
     if names is None and body["target_name"] is not None:  # of a table of the command line, as version 1 saved it
         names = [column.name for column in estimator.schema_.columns]
@@ -135,10 +135,10 @@ def _restore(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     if body["target_name"] is not None:
         estimator.target_name_ = body["target_name"]
     if body.get("reading") is not None:
-        estimator._reading = Reading.of(body["reading"])
+        estimator.reading_ = Reading.of(body["reading"])
     board = {name: [_number(cell) if name in NUMBERS else cell for cell in column or ()]
              for name, column in body["leaderboard"].items()}  # fmt: skip
-    estimator._board = Leaderboard(board)
+    estimator.board_ = Leaderboard(board)
     estimator.cv_results_ = _restore_results(body["cv_results"]) | arrays_under("results.", arrays)
     estimator.best_member_ = Member.from_dict(body["best_member"])
     estimator.honest_score_ = HonestScore(**{name: _number(value) for name, value in body["honest_score"].items()})
@@ -180,7 +180,7 @@ def _read_timings(file: Path) -> dict[str, Any] | None:
 
 def _restore_timings(estimator: Any, timings: dict[str, Any] | None, file: Path) -> None:
     """Seconds that a model of version 2 was made in; unknown where the file is not there."""
-    board, results = estimator._board.columns, estimator.cv_results_
+    board, results = estimator.board_.columns, estimator.cv_results_
     rows = len(board["rank"])
     try:
         jobs = None if timings is None else timings.get("n_jobs")

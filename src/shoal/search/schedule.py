@@ -64,7 +64,7 @@ class Costs:
     def account(self, candidates: Sequence[Candidate], before: Mapping[int, int], seconds: float) -> None:
         """Share out the time by work: an engine trains many networks at a time and cannot say what each one took."""
         costs = np.array([
-            candidate_cost(self.problem, u.recipe) * max(u.epochs - before[u.number], 0) for u in candidates
+            candidate_cost(self.problem, one.recipe) * max(one.epochs - before[one.number], 0) for one in candidates
         ])  # fmt: skip
         total = max(float(costs.sum()), 1e-300)
         for candidate, cost in zip(candidates, costs, strict=True):

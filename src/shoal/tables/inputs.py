@@ -61,7 +61,7 @@ def training_table(estimator: Any, X: Any) -> tuple[Table, bool]:
 def new_table(estimator: Any, X: Any) -> Table:
     """The table that a fitted estimator predicts."""
     schema: Schema = estimator.schema_
-    reading: Reading = getattr(estimator, "_reading", None) or Reading()
+    reading: Reading = getattr(estimator, "reading_", None) or Reading()
     X = named_columns(X)
     if not has_names(X):
         return reading.without_marks(_by_place(estimator, X, reading))

@@ -196,13 +196,6 @@ def first_rows(data: TensorDataset, rows: int) -> TensorDataset:
     return TensorDataset(*(tensor[:rows] for tensor in data.tensors))
 
 
-def joined(one: TensorDataset, other: TensorDataset) -> TensorDataset:
-    import torch
-    from torch.utils.data import TensorDataset
-
-    return TensorDataset(*(torch.cat(pair) for pair in zip(one.tensors, other.tensors, strict=True)))
-
-
 def percent(share: float | None, digits: int = 2) -> str:
     return "-" if share is None else f"{100 * share:.{digits}f}%"
 

@@ -23,7 +23,6 @@ from shoal.members import Member
 jax: Any = Lazy("jax")
 jnp: Any = Lazy("jax.numpy")
 
-FORMULATIONS = ("vmap", "einsum", "wide")
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "identity": lambda x: x,
     "sigmoid": lambda x: jax.nn.sigmoid(x),

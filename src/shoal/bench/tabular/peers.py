@@ -66,7 +66,7 @@ class Shoal:
     def fit(self, X: Any, y: np.ndarray) -> Shoal:
         self.model_ = self.kind(budget=self.seconds, random_state=self.seed).fit(X, y)
         best = getattr(self.model_, "best_member_", None)
-        recipes = getattr(self.model_, "_board", None)
+        recipes = getattr(self.model_, "board_", None)
         self.details_ = {"best": str(best), "candidates": None if recipes is None else len(recipes)}
         return self
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal import atomic
 from shoal.bench.harness.machine import describe, require, version
 from shoal.bench.harness.measure import progress_bar
 from shoal.bench.harness.report import Result
@@ -127,7 +128,7 @@ class Journal:
             gone = entry and entry["contender"] in contenders and all(entry[name] == self.common[name] for name in SAME)
             if entry and not gone:
                 kept.append(line)
-        self.path.write_text("".join(f"{line}\n" for line in kept))
+        atomic.write_text(self.path, "".join(f"{line}\n" for line in kept))
         self.entries = {key: entry for key, entry in self.entries.items() if entry["contender"] not in contenders}
 
 

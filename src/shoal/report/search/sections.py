@@ -130,7 +130,7 @@ def left_out(effort: dict[str, Any], rows: Any) -> str:
         parts.append(f"on {words.count(effort['rows'])} of the {words.count(rows, 'row')}")
     if effort.get("folds"):
         parts.append(f"in {words.count(effort['folds'], 'fold')}")
-    if effort.get("forms"):
+    if effort.get("encodings"):
         parts.append("with one encoding of numbers only")
     return f"To save time, it searched {', '.join(parts)}. " if parts else ""
 

@@ -1,10 +1,10 @@
-"""Arguments of the estimators."""
+"""Threads of the estimators, as scikit-learn's n_jobs gives them."""
 
 import numpy as np
 import pytest
 
 from shoal import ShoalClassifier
-from shoal.search.arguments import threads_of
+from shoal.search.parameters import threads_of
 
 
 @pytest.mark.parametrize("jobs", [0, 5000, True, "2", 1.5])

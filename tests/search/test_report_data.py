@@ -8,7 +8,7 @@ import pytest
 import shoal
 from shoal.metrics.metric import METRICS
 from shoal.search.honest import HonestScore
-from shoal.search.summary import honest_words
+from shoal.search.report_data import honest_words
 from shoal.tables.table import Table
 
 
@@ -22,7 +22,7 @@ def test_report_data_are_complete_and_agree_with_the_estimator(task):
     from sklearn.datasets import load_iris
 
     from shoal.report import search_page
-    from shoal.search.summary import Context, chance, report_data
+    from shoal.search.report_data import Context, chance, report_data
 
     found = load_iris()
     X = Table.of(found.data, [f"x{k}" for k in range(4)])
@@ -66,3 +66,12 @@ def test_one_time_is_not_one_times():
     said = honest_words(honest, 0.01, "y", 10)
     assert "about 1 right answer in 100" in said[0]
     assert "is right 1 time in 100" in said[1]
+
+
+def test_the_report_says_each_thing_that_was_left_out():
+    from shoal.report.search.sections import left_out
+    from shoal.search.timing import Effort
+
+    effort = Effort(folds=2, encodings=("plain",), rows=500)
+    told = "To save time, it searched on 500 of the 2,000 rows, in 2 folds, with one encoding of numbers only. "
+    assert left_out(effort.as_dict(), 2000) == told

@@ -11,7 +11,7 @@ import pandas as pd
 from shoal.search.leaderboard import Leaderboard
 
 
-class BoardFrame(pd.DataFrame):
+class LeaderboardFrame(pd.DataFrame):
     """A DataFrame with a row for each recipe; printed as the best recipes. `board[0]` is a row, as a dict."""
 
     @property
@@ -22,7 +22,7 @@ class BoardFrame(pd.DataFrame):
         return self._board()[int(key)] if isinstance(key, Integral) else super().__getitem__(key)
 
     def _board(self) -> Leaderboard:
-        columns = {str(name): super(BoardFrame, self).__getitem__(name).astype(object) for name in self.columns}
+        columns = {str(name): super(LeaderboardFrame, self).__getitem__(name).astype(object) for name in self.columns}
         return Leaderboard({name: column.where(column.notna(), None).tolist() for name, column in columns.items()})
 
     def to_pandas(self) -> pd.DataFrame:
@@ -36,5 +36,5 @@ class BoardFrame(pd.DataFrame):
         return repr(self._board())
 
 
-def board_frame(board: Leaderboard) -> BoardFrame:
-    return BoardFrame(board.columns)
+def leaderboard_frame(board: Leaderboard) -> LeaderboardFrame:
+    return LeaderboardFrame(board.columns)

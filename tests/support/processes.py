@@ -1,0 +1,17 @@
+"""Processes that a test has started, and theirs."""
+
+from __future__ import annotations
+
+import psutil
+
+
+def children_of(process: int, module: str = "") -> list[int]:
+    """Processes that a process has started, or of these the ones that run a module."""
+    found = []
+    for child in psutil.Process(process).children():
+        try:
+            if any(module in word for word in child.cmdline()):
+                found.append(child.pid)
+        except psutil.NoSuchProcess:
+            continue
+    return found
