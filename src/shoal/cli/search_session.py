@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal.runs.folder import RunFolder
     from shoal.search.options import SearchOptions
     from shoal.search.result import Earlier
-    from shoal.search.screen import Screen
+    from shoal.search.screen import SearchScreen
     from shoal.search.timing import Effort
     from shoal.tables.options import DataOptions
     from shoal.tables.reading import Reading
@@ -99,7 +99,7 @@ def _demo() -> Source:
 class _Watching:
     """Tells the screen how far the search is, and ends it when the user has asked for that."""
 
-    def __init__(self, screen: Screen, stop: Interrupt) -> None:
+    def __init__(self, screen: SearchScreen, stop: Interrupt) -> None:
         self.screen, self.stop, self.note = screen, stop, screen.say
 
     def progress(self, progress: Any) -> bool:
@@ -261,13 +261,13 @@ class Session:
 
     def _search(self, folder: RunFolder, keep: bool = True) -> None:
         """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
-        from shoal.search.screen import Screen
+        from shoal.search.screen import SearchScreen
         from shoal.search.timing import Clock
 
         self.reading = self.elapsed()
         self.clock = Clock(self.budget, self.begun, advised=self.advised)
         budget = None if self.budget is None else self.budget - self.reading
-        screen = Screen(self.request.search.scoring or _default_score(self.question), budget)
+        screen = SearchScreen(self.request.search.scoring or _default_score(self.question), budget)
 
         def told() -> None:
             if screen.latest is None:  # nothing was trained yet: there is nothing to keep
@@ -317,7 +317,7 @@ class Session:
         self.estimator = kind(**parameters, kinds=question.kinds)
         self.data = self.estimator.training_data(question.X, question.y, question.target, self.schema)
 
-    def _fit(self, screen: Screen) -> Any:
+    def _fit(self, screen: SearchScreen) -> Any:
         """A fitted estimator. KeyboardInterrupt: the user ended the search before there was anything to keep."""
         from shoal.cli import background
         from shoal.errors import NothingTrained

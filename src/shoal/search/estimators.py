@@ -181,9 +181,9 @@ class _ShoalEstimator(BaseEstimator):
         if not self.verbose:
             yield callbacks
             return
-        from shoal.search.screen import Screen
+        from shoal.search.screen import SearchScreen
 
-        with Screen("score", options.budget) as screen:
+        with SearchScreen("score", options.budget) as screen:
             callbacks.callbacks.append(_Drawing(screen))
             yield callbacks
 

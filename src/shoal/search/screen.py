@@ -15,7 +15,7 @@ QUIET_AFTER = 1.5  # seconds without news from training: something else is going
 TOP = 10
 
 
-class Screen:
+class SearchScreen:
     """Told of progress by the thread that searches, drawn by the one that waits for it."""
 
     def __init__(self, metric: str, budget: float | None, show_bar: bool | None = None) -> None:
@@ -72,7 +72,7 @@ class Screen:
         else:
             print(text, file=sys.stderr, flush=True)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> SearchScreen:
         self._bar.start()
         return self
 
