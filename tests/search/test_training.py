@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from shoal import Member, ShoalClassifier
@@ -78,3 +80,37 @@ def test_without_a_metric_nobody_is_assessed(searched):
     trained = train(searched.problem, None, replace(work_of(searched.problem, 1)), threads=1)
     assert trained.assessments == {}
     assert (epochs_done(trained.networks, 3) == 1).all()
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    widths=st.lists(st.sampled_from([(), (3,), (8,), (5, 4)]), min_size=1, max_size=5),
+    stages=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    cut=st.integers(0, 5),
+    threads=st.sampled_from([1, 2]),
+    encoding=st.sampled_from(["plain", "piecewise"]),
+)
+def test_any_stages_and_any_sharing_out_of_candidates_give_the_same_bits(
+    searched, widths, stages, cut, threads, encoding
+):
+    """A rung at a time or all at once, all candidates in one call or in two: the same predictions and weights."""
+    problem, folds = searched.problem, len(searched.problem.folds)
+    members = tuple(Member(hidden=hidden, learning_rate=0.02, batch_size=8, seed=k) for k, hidden in enumerate(widths))
+
+    def trained(some, epochs, threads, networks=None):
+        work = Work(encoding, some, np.full((len(some), folds), epochs), seed=3, networks=networks)
+        return train(problem, searched.metric, work, threads)
+
+    whole = trained(members, sum(stages), 1)
+    found = []
+    for part in (members[:cut], members[cut:]):
+        networks, done = None, 0
+        for stage in stages if part else ():
+            done += stage
+            result = trained(part, done, threads, networks)
+            networks = result.networks
+        found += list(result.assessments.values()) if part else []
+    assert len(found) == len(members)
+    for one, other in zip(whole.assessments.values(), found, strict=True):
+        np.testing.assert_array_equal(one.prediction, other.prediction)
+        assert (one.score, one.loss, one.train_curve.tolist()) == (other.score, other.loss, other.train_curve.tolist())
