@@ -31,7 +31,11 @@ MISTAKES = {
     "empty": ("search empty.csv --target y", "is empty"),
     "no such column": ("search table.csv --target z", "there is no column 'z'"),
     "no such task": ("search table.csv --target y --task guess", "--task must be one of"),
-    "no such strategy": ("search table.csv --target y --recipes 2 --strategy best", "strategy must be one of"),
+    "no such strategy": (
+        "search table.csv --target y --recipes 2 --strategy best",
+        "--strategy must be one of halving, random, optuna; got 'best'",
+    ),
+    "a strategy that needs lists": ("search table.csv --target y --recipes 2 --strategy grid", "got 'grid'"),
     "no such score": ("search table.csv --target y --recipes 2 --scoring best", "scoring must be one of"),
     "too many folds": ("search table.csv --target y --recipes 2 --folds 99", "--folds must be"),
     "a taken folder": ("search table.csv --target y --recipes 2 --out taken", "--out must be a new folder"),

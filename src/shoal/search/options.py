@@ -14,6 +14,7 @@ from shoal.options import Options, option
 from shoal.search.strategies import strategies_of_default_space
 from shoal.tables.target import TASKS
 
+DRAWING = strategies_of_default_space()  # the command line has no space and no objects
 LARGEST_SEED = (1 << 32) - 1
 SCORING = (
     "Score to rank by. For classes accuracy (default), balanced_accuracy, roc_auc, f1, f1_macro, neg_log_loss or "
@@ -37,7 +38,7 @@ class SearchOptions(Options):
         None, "Seconds to use. (default: 60)", above=0, what="a number of seconds", metavar="SECONDS"
     )
     recipes: int | None = option(100, "Try so many recipes, however long it takes.", least=1)
-    strategy: Any = option("halving", f"One of {', '.join(strategies_of_default_space())}.", typed=str)
+    strategy: Any = option("halving", f"One of {', '.join(DRAWING)}.", typed=str, one_of=DRAWING)
     folds: Any = option(None, "Folds that rows are held out in. (default: 8, 5 or 3)", typed=int, least=2)
     scoring: Any = option(None, SCORING, typed=str)
     seeds: int = option(3, "Train the best recipes with so many seeds each.", least=1)
