@@ -11,11 +11,12 @@ import numpy as np
 from shoal.members import Member
 from shoal.metrics.metric import Metric
 from shoal.search.problem import Problem
+from shoal.search.samples import Samples
 from shoal.search.space import Recipe
 from shoal.search.training import Assessment, Control, Work, assess, epochs_done, new_networks, train
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Candidate:
     """One recipe with one seed on every fold, and how it did on the rows that it did not train on."""
 
@@ -29,7 +30,7 @@ class Candidate:
     fold_scores: np.ndarray = field(default_factory=lambda: np.empty(0))
     fold_losses: np.ndarray = field(default_factory=lambda: np.empty(0))
     prediction: np.ndarray | None = None  # (n, n_outputs) out-of-fold; dropped for all but the best
-    sample: np.ndarray | None = None  # the same on the rows kept for honest estimates, for every candidate
+    sampled: bool = False  # whether `Samples` has it on the rows kept for honest estimates; not, where it diverged
     train_curve: np.ndarray = field(default_factory=lambda: np.empty(0))  # (epochs,) mean over folds
     valid_curve: np.ndarray = field(default_factory=lambda: np.empty(0))
     seconds: float = 0.0
@@ -49,14 +50,15 @@ class Candidate:
         assert self.recipe.member.epochs is not None
         return self.recipe.member.epochs
 
-    def note(self, found: Assessment, sample_rows: np.ndarray) -> None:
-        """Take over an assessment; of predictions, those of `sample_rows` stay when the others are dropped."""
+    def note(self, found: Assessment, samples: Samples) -> None:
+        """Take over an assessment; of predictions, those of some rows stay in `samples` when all are dropped."""
         self.fold_epochs, self.fold_scores, self.fold_losses = found.fold_epochs, found.fold_scores, found.fold_losses
         self.loss, self.score, self.prediction = found.loss, found.score, found.prediction
         diverged = found.prediction is None
         self.finished = self.epochs >= self.target and not diverged
-        self.sample = None if found.prediction is None else found.prediction[sample_rows]
-        if not diverged:
+        self.sampled = not diverged
+        if found.prediction is not None:
+            samples.put(self.number, found.prediction)
             self.train_curve, self.valid_curve = found.train_curve, found.valid_curve
 
 
@@ -88,7 +90,7 @@ class Pool:
         self,
         until: Mapping[int, Sequence[int]],
         metric: Metric | None,
-        sample_rows: np.ndarray,
+        samples: Samples,
         seed: int,
         threads: int | None,
         control: Control | None = None,
@@ -101,17 +103,15 @@ class Pool:
         trained = train(self.problem, metric, work, threads, control)
         self.networks = trained.networks
         for place, found in trained.assessments.items():
-            self.candidates[place].note(found, sample_rows)
+            self.candidates[place].note(found, samples)
         return [self.candidates[place] for place in trained.assessments]
 
-    def assess(
-        self, candidates: Sequence[Candidate], metric: Metric, sample_rows: np.ndarray, threads: int | None
-    ) -> None:
+    def assess(self, candidates: Sequence[Candidate], metric: Metric, samples: Samples, threads: int | None) -> None:
         """Assess candidates as they stand."""
         places = [self._place(candidate) for candidate in candidates]
         found = assess(self.problem, metric, self.encoding, self.networks, places, threads)
         for candidate, one in zip(candidates, found, strict=True):
-            candidate.note(one, sample_rows)
+            candidate.note(one, samples)
 
     def epochs(self) -> np.ndarray:
         """(n_candidates, n_folds) epochs that each network has done."""

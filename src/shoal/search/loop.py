@@ -20,6 +20,7 @@ from shoal.search.callbacks import Callbacks, Progress, RungEnded
 from shoal.search.candidates import Candidate, Pool
 from shoal.search.log import LogEntry, read_recipes
 from shoal.search.problem import Problem
+from shoal.search.samples import Samples
 from shoal.search.schedule import (
     FEWEST_PER_ROUND,
     MOST_PER_ROUND,
@@ -59,6 +60,7 @@ class Search:
         self.costs = Costs(problem, limits)
         self.ended = ""  # why it ended early
         self.sample_rows = choose_sample(problem, limits.seed)
+        self.samples = Samples(self.sample_rows, problem.task.n_outputs)
 
     # ---- the whole ----
 
@@ -265,7 +267,7 @@ class Search:
             begun = self.clock.now()
             before = {candidate.number: candidate.epochs for candidate in pool.candidates}
             trained = pool.train(
-                mine, self.metric, self.sample_rows, self.limits.seed, self.limits.threads, self._control(stage, must)
+                mine, self.metric, self.samples, self.limits.seed, self.limits.threads, self._control(stage, must)
             )
             if trained:
                 self.costs.account(trained, before, self.clock.now() - begun)
@@ -307,7 +309,7 @@ class Search:
         for pool in pools:
             moved = [candidate for candidate in pool.moved_on() if needed and (pool.epochs_of(candidate) > 0).all()]
             if moved:
-                pool.assess(moved, self.metric, self.sample_rows, self.limits.threads)
+                pool.assess(moved, self.metric, self.samples, self.limits.threads)
             left_out = {candidate.number for candidate in pool.moved_on()}
             pool.keep([candidate for candidate in pool.candidates if candidate.number not in left_out])
 
