@@ -62,6 +62,7 @@ class Journal:
         self.bytes_written = 0
         self._heads: dict[Path, Head] = {}
         self._places: dict[tuple[str, str], tuple[Path, int]] = {}
+        self._also: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # more files with the same part: rare
         self._events_end, self._last_check = 0, ""
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -161,23 +162,26 @@ class Journal:
     def _add(self, path: Path, head: Head) -> None:
         self._heads[path] = head
         for place, key in enumerate(head.keys):
-            self._places[head.kind, key] = path, place
+            part = head.kind, key
+            if part in self._places:
+                self._also.setdefault(part, []).append(self._places[part])
+            self._places[part] = path, place
 
     def _forget(self, path: Path) -> None:
-        """Keys of a file that is not used any more; where another file has one of them as well, that is found again."""
+        """A file that is not used any more. Keys that another file has as well are found there from now on."""
         head = self._heads.pop(path, None)
         if head is None:
             return
-        lost = {key for key in head.keys if self._places.get((head.kind, key), (None,))[0] == path}
-        for key in lost:
-            del self._places[head.kind, key]
-        if not lost:
-            return
-        for other, found in self._heads.items():
-            if found.kind == head.kind and not lost.isdisjoint(found.keys):
-                self._places |= {
-                    (found.kind, key): (other, place) for place, key in enumerate(found.keys) if key in lost
-                }
+        for key in head.keys:
+            part = head.kind, key
+            others = [found for found in self._also.pop(part, []) if found[0] != path]
+            if self._places[part][0] != path:
+                others.append(self._places[part])
+            del self._places[part]
+            if others:
+                self._places[part] = others.pop()
+            if others:
+                self._also[part] = others
 
     def _set_aside(self, path: Path, what: str) -> None:
         self._forget(path)
