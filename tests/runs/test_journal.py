@@ -83,6 +83,11 @@ def test_equal_work_is_an_equal_file_that_takes_the_place_of_the_old_one(journal
     assert journal.files == 1
 
 
+def test_each_key_counts_in_the_name_of_a_file(journal: Journal) -> None:
+    paths = {journal.write("shard", keys, ARRAYS) for keys in (["aa"], ["aa", "bb"], ["bb", "aa"], ["aabb"])}
+    assert len(paths) == journal.files == 4
+
+
 def test_a_key_in_two_files_is_found_as_long_as_one_of_them_is_good(journal: Journal, warned: list[str]) -> None:
     one = journal.write("shard", ["aa", "bb"], {"x": np.zeros(1)})
     two = journal.write("shard", ["cc", "bb"], {"x": np.ones(1)})
@@ -140,6 +145,14 @@ def test_a_file_cut_or_changed_anywhere_is_set_aside(
     assert path.name in warned[0]
     assert warned[0].endswith("set aside in damaged/, its work is computed again")
     assert journal.read(other) is not None
+
+
+def test_a_cut_file_is_found_when_the_journal_is_opened(journal: Journal, warned: list[str]) -> None:
+    """So that a run can say how much it has to compute again."""
+    path = journal.write("shard", ["aa"], ARRAYS)
+    os.truncate(path, path.stat().st_size - 1)
+    assert reopened(journal).files == 0
+    assert "is damaged (cut short)" in warned[0]
 
 
 def test_every_bit_of_a_small_file_counts(tmp_path: Path) -> None:
