@@ -50,8 +50,11 @@ class EnsemblePick:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         task, y = evidence.task, evidence.y
-        self.loss_inputs = np.array([task.loss_inputs(p, y) for p in evidence.prediction[:]])
-        self.losses = task.losses_of_inputs(self.loss_inputs, y, evidence.scale).astype(np.float32)
+        self.loss_inputs = task.loss_inputs(evidence.prediction[:], y)
+        self.losses = np.empty(self.loss_inputs.shape[:2], dtype=np.float32)
+        for start, block in _blocks(evidence):  # a few at a time: what is computed on the way takes memory, too
+            places = slice(start, start + len(block))
+            self.losses[places] = task.losses_of_inputs(self.loss_inputs[places], y, evidence.scale)
 
     def __call__(self, number: int, counts: np.ndarray) -> np.ndarray:
         evidence = self.evidence
