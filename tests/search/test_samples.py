@@ -27,7 +27,7 @@ def test_what_was_put_in_comes_out_whoever_is_asked_for(in_memory, tmp_path):
     given = predictions(40)
     store = Samples(ROWS, OUTPUTS, tmp_path, limit=in_memory * BYTES)
     for number in (*range(0, 40, 2), *range(1, 40, 2)):
-        store.put(number, given[number])
+        store.put(number, given[number, ROWS])
     assert store.in_memory == (in_memory == 100)
     for numbers in (range(40), [7], [3, 4, 5, 20, 21, 2, 2], []):
         np.testing.assert_array_equal(store.read(numbers), given[list(numbers)][:, ROWS])
@@ -38,7 +38,7 @@ def test_a_later_assessment_takes_the_place_of_the_earlier_one(in_memory):
     store = Samples(ROWS, OUTPUTS, limit=in_memory * BYTES)
     for seed in (0, 1):
         for number, prediction in enumerate(predictions(5, seed)):
-            store.put(number, prediction)
+            store.put(number, prediction[ROWS])
     np.testing.assert_array_equal(store.read([0, 4]), predictions(5, seed=1)[[0, 4]][:, ROWS])
 
 
@@ -46,7 +46,7 @@ def test_some_rows_of_some_candidates_are_read_as_from_an_array():
     given = predictions(20)
     store = Samples(ROWS, OUTPUTS, limit=0)
     for number, prediction in enumerate(given):
-        store.put(number, prediction)
+        store.put(number, prediction[ROWS])
     numbers, places = [1, 3, 4, 5, 19], np.array([0, 2, 3])
     sampled, wanted = Sampled(store, numbers, places), given[numbers][:, ROWS[places]]
     assert (len(sampled), sampled.shape) == (5, wanted.shape)
@@ -57,7 +57,7 @@ def test_some_rows_of_some_candidates_are_read_as_from_an_array():
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere the file has a name until it is closed")
 def test_the_file_has_no_name_so_that_it_goes_away_with_the_process(tmp_path):
     store = Samples(ROWS, OUTPUTS, tmp_path, limit=0)
-    store.put(0, predictions(1)[0])
+    store.put(0, predictions(1)[0, ROWS])
     assert not store.in_memory
     assert list(tmp_path.iterdir()) == []
 
@@ -83,7 +83,7 @@ def test_a_full_disk_is_one_clear_sentence(monkeypatch):
     with open("/dev/full", "r+b", buffering=0) as full:
         monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full)
         with pytest.raises(UserError, match=r"^the disk of .* is full: predictions of 1 recipes take 48 B there; make"):
-            Samples(ROWS, OUTPUTS, limit=0).put(0, predictions(1)[0])
+            Samples(ROWS, OUTPUTS, limit=0).put(0, predictions(1)[0, ROWS])
 
 
 @pytest.mark.parametrize("strategy", ["random", "halving"])

@@ -114,10 +114,3 @@ def test_any_stages_and_any_sharing_out_of_candidates_give_the_same_bits(
     for one, other in zip(whole.assessments.values(), found, strict=True):
         np.testing.assert_array_equal(one.prediction, other.prediction)
         assert (one.score, one.loss, one.train_curve.tolist()) == (other.score, other.loss, other.train_curve.tolist())
-
-
-def test_an_assessment_holds_only_its_own_numbers(searched):
-    """A view would keep the arrays of a whole round in memory: memory would grow with the square of the candidates."""
-    trained = train(searched.problem, searched.metric, work_of(searched.problem, 1), threads=1)
-    for found in trained.assessments.values():
-        assert all(array.base is None for array in vars(found).values() if isinstance(array, np.ndarray))

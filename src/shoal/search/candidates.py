@@ -52,14 +52,21 @@ class Candidate:
 
     def note(self, found: Assessment, samples: Samples) -> None:
         """Take over an assessment; of predictions, those of some rows stay in `samples` when all are dropped."""
-        self.fold_epochs, self.fold_scores, self.fold_losses = found.fold_epochs, found.fold_scores, found.fold_losses
-        self.loss, self.score, self.prediction = found.loss, found.score, found.prediction
+        self.fold_epochs, self.fold_scores = _own(found.fold_epochs), _own(found.fold_scores)
+        self.fold_losses = _own(found.fold_losses)
+        self.loss, self.score = found.loss, found.score
+        self.prediction = None if found.prediction is None else _own(found.prediction)
         diverged = found.prediction is None
         self.finished = self.epochs >= self.target and not diverged
         self.sampled = not diverged
         if found.prediction is not None:
-            samples.put(self.number, found.prediction)
-            self.train_curve, self.valid_curve = found.train_curve, found.valid_curve
+            samples.put(self.number, found.prediction[samples.rows])
+            self.train_curve, self.valid_curve = _own(found.train_curve), _own(found.valid_curve)
+
+
+def _own(array: np.ndarray) -> np.ndarray:
+    """An array that is no part of a larger one: that would stay in memory as long as any candidate of its round."""
+    return array if array.base is None else array.copy()
 
 
 def epoch_cost(member: Member, n_rows: int, n_features: int, n_outputs: int) -> float:

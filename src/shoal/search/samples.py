@@ -39,11 +39,11 @@ class Samples:
         self._kept: dict[int, np.ndarray] = {}  # as long as they are in memory
         self._file: IO[bytes] | None = None
 
-    def put(self, number: int, prediction: np.ndarray) -> None:
-        """Keep the sampled rows of a candidate's prediction (n, n_outputs)."""
-        sample = np.ascontiguousarray(prediction[self.rows], dtype=np.float32)
+    def put(self, number: int, sample: np.ndarray) -> None:
+        """Keep a candidate's predictions (n_rows, n_outputs) of the sampled rows."""
+        sample = np.ascontiguousarray(sample, dtype=np.float32)
         if self._file is None:
-            self._kept[number] = sample
+            self._kept[number] = sample if sample.base is None else sample.copy()
             if len(self._kept) * self._size > self.limit:
                 self._move_to_file()
             return

@@ -124,24 +124,14 @@ def assess(
         scores[:, k] = metric.score(task, prediction, y, weight)
         losses[:, k] = weighted_mean(task.losses(prediction, y, problem.loss_scale), fold.loss_weight[rows])
         total[:, rows] += (prediction * (weight / problem.valid_weight[rows])[:, None]).astype(np.float32)
-    done = epochs_done(networks, folds)
-    # Copies: a view would keep the arrays of all these candidates in memory for as long as one of them is known.
-    return [
-        _assessment(problem, networks, place, done[place].copy(), total[u].copy(), scores[u].copy(), losses[u].copy())
-        for u, place in enumerate(places)
-    ]
+    return [_assessment(problem, networks, place, total[u], scores[u], losses[u]) for u, place in enumerate(places)]
 
 
 def _assessment(
-    problem: Problem,
-    networks: Population,
-    place: int,
-    done: np.ndarray,
-    prediction: np.ndarray,
-    scores: np.ndarray,
-    losses: np.ndarray,
+    problem: Problem, networks: Population, place: int, prediction: np.ndarray, scores: np.ndarray, losses: np.ndarray
 ) -> Assessment:
     folds = len(problem.folds)
+    done = epochs_done(networks, folds)[place]
     if not np.isfinite(prediction).all() or not np.isfinite(losses).all():
         return Assessment(done, np.full(folds, -np.inf), np.full(folds, np.inf))
     weight = problem.loss_weight

@@ -98,7 +98,7 @@ def notes(settings: Settings, found: Sequence[dict[str, Any]]) -> list[str]:
     where = f"; in a file for {', '.join(spilled)} recipes" if spilled else "; all in memory"
     return [
         f"A recipe is a network of {WIDTHS[0]} to {WIDTHS[-1]} neurons in {FOLDS} folds, trained for {EPOCHS} epochs "
-        f"on {settings.rows:,} rows of {FEATURES} numbers: hardly any training, to show what every recipe costs anyway.",
+        f"on {settings.rows:,} rows of {FEATURES} numbers. That is what every recipe costs anyway.",
         "Seconds are those of fit and of the files that `shoal search` writes; starting Python and imports are not in "
         f"them. Peak memory is that of the whole process; of it, imports take {size_text(found[0]['imports_bytes'])}.",
         f"Samples are the out-of-fold predictions that are kept of every recipe for the honest score{where}.",
