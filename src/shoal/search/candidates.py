@@ -12,6 +12,7 @@ from shoal.members import Member
 from shoal.metrics.metric import Metric
 from shoal.population import Population
 from shoal.search.matrices import Matrices
+from shoal.search.samples import Samples
 from shoal.search.space import Recipe
 from shoal.search.training import Assessment, assess, epochs_done, new_networks
 
@@ -56,14 +57,24 @@ class Candidate:
         """It is not among the best: its weights and its predictions are not needed any more."""
         self.pool, self.prediction, self.dropped = None, None, True
 
-    def note(self, found: Assessment, sample_rows: np.ndarray) -> None:
-        """Take over an assessment; of predictions, those of `sample_rows` stay when the others are dropped."""
-        self.fold_epochs, self.fold_scores, self.fold_losses = found.fold_epochs, found.fold_scores, found.fold_losses
-        self.loss, self.score, self.prediction = found.loss, found.score, found.prediction
+    def note(self, found: Assessment, samples: Samples) -> None:
+        """Take over an assessment; of predictions, those of some rows stay in `samples` when all are dropped."""
+        self.fold_epochs, self.fold_scores = _own(found.fold_epochs), _own(found.fold_scores)
+        self.fold_losses = _own(found.fold_losses)
+        self.loss, self.score = found.loss, found.score
+        self.prediction = None if found.prediction is None else _own(found.prediction)
         self.finished = self.epochs >= self.target and not found.diverged
-        self.sample = found.sample if found.prediction is None else found.prediction[sample_rows]
+        sample = found.sample if found.prediction is None else found.prediction[samples.rows]
+        self.sampled = sample is not None
+        if sample is not None:
+            samples.put(self.number, sample)
         if not found.diverged:
-            self.train_curve, self.valid_curve = found.train_curve, found.valid_curve
+            self.train_curve, self.valid_curve = _own(found.train_curve), _own(found.valid_curve)
+
+
+def _own(array: np.ndarray) -> np.ndarray:
+    """An array that is no part of a larger one: that would stay in memory as long as any candidate of its round."""
+    return array if array.base is None else array.copy()
 
 
 def epoch_cost(member: Member, n_rows: int, n_features: int, n_outputs: int) -> float:
@@ -90,9 +101,7 @@ class Pool:
         for candidate in self.candidates:
             candidate.pool = self
 
-    def assess(
-        self, candidates: Sequence[Candidate], metric: Metric, sample_rows: np.ndarray, threads: int | None
-    ) -> None:
+    def assess(self, candidates: Sequence[Candidate], metric: Metric, samples: Samples, threads: int | None) -> None:
         """Assess candidates as they stand."""
         places = [self._place(candidate) for candidate in candidates]
         found = assess(self.problem, metric, self.encoding, self.networks, places, threads)

@@ -23,6 +23,7 @@ from shoal.search.loop import INTERRUPTED, Search
 from shoal.search.picks import ENSEMBLE_CANDIDATES
 from shoal.search.problem import Problem
 from shoal.search.result import Outcome
+from shoal.search.samples import Sampled
 from shoal.search.shards import Order
 from shoal.search.timing import Effort
 from shoal.search.trainers import InProcess
@@ -223,7 +224,7 @@ def _train_again(search: Search, problem: Problem, chosen: Sequence[Candidate]) 
     candidates = [Candidate(len(search.candidates) + k, candidate.recipe) for k, candidate in enumerate(chosen)]
     trainer = InProcess(problem, None, search.limits.seed, search.limits.threads)
     for batch in trainer.train([Order.of(problem, one, [one.target]) for one in candidates], Control()):
-        batch.hand_over(problem, search.sample_rows)
+        batch.hand_over(problem, search.samples)
     return candidates
 
 

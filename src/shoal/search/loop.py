@@ -303,7 +303,7 @@ class Search:
         begun, work, recalled = self.clock.now(), 0.0, 0.0
         with closing(self.trainer.train(orders, self._control(stage, must))) as batches:
             for batch in batches:
-                trained = batch.hand_over(self.problem, self.sample_rows)
+                trained = batch.hand_over(self.problem, self.samples)
                 self._report(batch)
                 if trained:
                     work += self.costs.account(trained, before, batch.seconds)
@@ -369,7 +369,7 @@ class Search:
             moved = [candidate for candidate in pool.moved_on() if needed and (pool.epochs_of(candidate) > 0).all()]
             unknown = [one for one in pool.candidates if needed and one not in moved and _unknown(one)]
             if moved or unknown:
-                pool.assess([*moved, *unknown], self.metric, self.sample_rows, self.limits.threads)
+                pool.assess([*moved, *unknown], self.metric, self.samples, self.limits.threads)
             left_out = {candidate.number for candidate in pool.moved_on()}
             pool.keep([candidate for candidate in pool.candidates if candidate.number not in left_out])
 
@@ -395,7 +395,7 @@ class Search:
             orders = [Order.of(self.problem, candidate, until[candidate.number]) for candidate in lost]
             with closing(self.trainer.train(orders, self._control(SEARCHING, must=True), anew=True)) as batches:
                 for batch in batches:
-                    batch.hand_over(self.problem, self.sample_rows)
+                    batch.hand_over(self.problem, self.samples)
 
     # ---- questions ----
 

@@ -1,9 +1,10 @@
 """A search on many workers, simulated: what the process of the search, its link and its workers are busy with.
 
-Time goes from event to event. The process of the search does one thing at a time: it packs and submits a shard, or it takes
-in a result and writes it to the journal. Its link carries one message at a time in each direction. A worker does one
-shard at a time. A rung begins when the one before it has ended, and so does a round. Shards are cut as
-`shoal.search.shards` cuts them: a third of what each worker has left to do, the largest first, a single recipe by its folds.
+Time goes from event to event. The process of the search does one thing at a time: it packs and submits a shard, or it
+takes in a result and writes it to the journal. Its link carries one message at a time in each direction. A worker does
+one shard at a time. A rung begins when the one before it has ended, and so does a round. Shards are cut as
+`shoal.search.shards` cuts them: a third of what each worker has left to do, the largest first; a recipe that is larger
+than that by its folds.
 """
 
 from __future__ import annotations
@@ -89,9 +90,7 @@ def cut(recipes: int, seconds: float, folds: int, workers: int, least: float) ->
     return sizes
 
 
-def simulate(
-    costs: Costs, recipes: int, workers: int, round_of: int, rungs: Sequence[Rung] = HALVING
-) -> Outcome:
+def simulate(costs: Costs, recipes: int, workers: int, round_of: int, rungs: Sequence[Rung] = HALVING) -> Outcome:
     """A whole search: rounds of up to so many recipes, rung by rung."""
     run = _Run(costs, workers)
     left = recipes
