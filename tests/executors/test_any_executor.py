@@ -104,7 +104,7 @@ def test_of_a_task_that_fails_only_the_guilty_part_is_lost(any_kind, begin, benc
 
 
 def test_where_everything_fails_it_is_an_error_and_not_a_search_without_results(any_kind, begin):
-    with pytest.raises(RuntimeError, match="every task has failed so far(.|\n)*ArithmeticError: .* cannot be done"):
+    with pytest.raises(RuntimeError, match=r"every task has failed so far(.|\n)*ArithmeticError: .* cannot be done"):
         run(begin(any_kind), [task_of(f"{i}", {f"{i}": "fail"}) for i in range(9)])
 
 
@@ -120,8 +120,11 @@ def test_a_reply_that_cannot_be_right_is_not_used(begin, bench, lie):
             return reply
         lies.append(lie)
         changes = {
-            "proof": {"proof": "0" * 64}, "content": {"content": b"forged"}, "status": {"status": "fine"}, "type": {"seconds": "1"}
-        }  # fmt: skip
+            "proof": {"proof": "0" * 64},
+            "content": {"content": b"forged"},
+            "status": {"status": "fine"},
+            "type": {"seconds": "1"},
+        }
         return replies[0] if lie == "of another task" else reply | changes[lie]
 
     def prepare(watched):

@@ -10,11 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support import executor_work
-
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.find import find_workers
 from shoal.executors.interface import Call, Done, Job, Reply, SetAside, Task, WorkerInfo, Workers
+from support import executor_work
 
 
 @contextmanager

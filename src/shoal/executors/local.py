@@ -120,20 +120,27 @@ class _Seat:
         self._environment = {f"{library}_NUM_THREADS": str(threads) for library in ("OMP", "OPENBLAS", "MKL")}
 
     def submit(self, function: Any, *arguments: Any) -> Future[Reply]:
+        reason = ""
         for _ in range(2):
-            if self._pool is None:
-                self._pool = _loky().ProcessPoolExecutor(
-                    1, timeout=None, initializer=_begin, initargs=(os.getpid(),), env=self._environment
-                )
             try:
                 with _without_interrupts():
-                    future: Future[Reply] = self._pool.submit(function, *arguments)
+                    future: Future[Reply] = self._open().submit(function, *arguments)
                 return future
-            except BrokenExecutor:  # it has ended while it had nothing to do
-                self.close()
+            except BrokenExecutor:  # it has ended, now or while it had nothing to do
+                self.close(wait=False)
+            except OSError as error:  # the system has no room for another process
+                self.close(wait=False)
+                reason = f" ({error})"
         future = Future()
-        future.set_exception(WorkerLost("a worker process could not be started"))
+        future.set_exception(WorkerLost(f"a worker process could not be started{reason}"))
         return future
+
+    def _open(self) -> Any:
+        if self._pool is None:
+            self._pool = _loky().ProcessPoolExecutor(
+                1, timeout=None, initializer=_begin, initargs=(os.getpid(),), env=self._environment
+            )
+        return self._pool
 
     def kill(self) -> None:
         """End the process, even a stopped one. Its task fails, and the next one gets a new process."""
@@ -141,10 +148,11 @@ class _Seat:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
+        """A thread of the pool, which calls when a task has ended, cannot wait for itself."""
         self.kill()
         if self._pool is not None:
-            self._pool.shutdown(wait=True, kill_workers=True)
+            self._pool.shutdown(wait=wait, kill_workers=True)
             self._pool = None
 
 
