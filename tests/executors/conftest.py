@@ -17,6 +17,12 @@ def any_kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
+@pytest.fixture(params=["serial", "local:2"])
+def some_kind(request: pytest.FixtureRequest) -> Kind:
+    """In this process and in others: for what the dispatcher does alike with all of them."""
+    return KINDS[request.param]
+
+
 @pytest.fixture(params=[name for name, kind in KINDS.items() if not kind.in_process])
 def process_kind(request: pytest.FixtureRequest) -> Kind:
     """Those whose workers may be killed."""

@@ -7,8 +7,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from support.executors import Bench, cut, gained, run, set_aside, task_of, tasks_of
-from support.waiting import wait_until
+from support.executors import KINDS, Bench, cut, gained, run, set_aside, task_of, tasks_of
 
 from shoal import _native
 from shoal.errors import UserError
@@ -42,8 +41,14 @@ def test_the_content_travels_only_where_the_file_is_not_the_right_one(any_kind, 
     right.write_bytes(bench.job.content)
     wrong.write_bytes(bench.job.content[:-1] + b" ")
     assert not sent(right)
-    for file in (wrong, tmp_path / "nowhere"):
-        assert {call.content for call in sent(file)} == {bench.job.content}
+    assert {call.content for call in sent(wrong)} == {bench.job.content}
+
+
+def test_the_content_travels_where_there_is_no_file(begin, bench, tmp_path):
+    bench.job = replace(bench.job, file=tmp_path / "nowhere")
+    dispatcher = begin(KINDS["local:1"])
+    assert gained(run(dispatcher, tasks_of(6))) == bench.expected(tasks_of(6))
+    assert [call.content is None for call in dispatcher.workers.calls].count(False) in (1, 2, 3)
 
 
 def test_all_use_the_instruction_set_that_all_have_and_share_the_cores(any_kind, begin, bench):
@@ -61,7 +66,7 @@ def test_all_use_the_instruction_set_that_all_have_and_share_the_cores(any_kind,
     assert _native.instruction_set() == before
 
 
-def test_a_worker_of_another_version_is_refused_in_words(any_kind, begin):
+def test_a_worker_of_another_version_is_refused_in_words(some_kind, begin):
     def prepare(watched):
         versions = {"shoal": "0.0.1"}
         watched.change_infos = lambda infos: [replace(info, versions=info.versions | versions) for info in infos]
@@ -69,21 +74,21 @@ def test_a_worker_of_another_version_is_refused_in_words(any_kind, begin):
     with pytest.raises(
         UserError, match=r"cannot take part: it has shoal 0\.0\.1, and the search has shoal .*install the same"
     ):
-        begin(any_kind, prepare)
+        begin(some_kind, prepare)
 
 
-def test_a_worker_that_comes_later_refuses_what_it_cannot_do_the_same(any_kind, begin, bench):
+def test_a_worker_that_comes_later_refuses_what_it_cannot_do_the_same(some_kind, begin, bench):
     def prepare(watched):
         watched.change_call = lambda call: replace(call, versions=call.versions | {"numpy": "1.0"})
 
-    dispatcher = begin(any_kind, prepare)
+    dispatcher = begin(some_kind, prepare)
     with pytest.raises(UserError, match=r"cannot take part: it has numpy .*, and the search has numpy 1\.0"):
         run(dispatcher, tasks_of(1))
     assert not bench.traces("tasks")
 
 
-def test_a_task_that_fails_is_tried_once_more_and_then_set_aside(any_kind, begin, bench):
-    dispatcher = begin(any_kind)
+def test_a_task_that_fails_is_tried_once_more_and_then_set_aside(some_kind, begin, bench):
+    dispatcher = begin(some_kind)
     tasks = [task_of("bad", {"bad": "fail"}, cost=0.5), *tasks_of(5)]
     results = run(dispatcher, tasks)
     assert set_aside(results) == {"bad": "ArithmeticError: bad cannot be done"}
@@ -91,27 +96,25 @@ def test_a_task_that_fails_is_tried_once_more_and_then_set_aside(any_kind, begin
     assert len(bench.traces("failures")) == 2
 
 
-def test_a_failure_by_chance_costs_nothing_but_time(any_kind, begin, bench):
+def test_a_failure_by_chance_costs_nothing_but_time(some_kind, begin, bench):
     tasks = [task_of("a", {"a": "fail once"}), *tasks_of(3)]
-    assert gained(run(begin(any_kind), tasks)) == bench.expected(tasks)
+    assert gained(run(begin(some_kind), tasks)) == bench.expected(tasks)
 
 
-def test_of_a_task_that_fails_only_the_guilty_part_is_lost(any_kind, begin, bench):
+def test_of_a_task_that_fails_only_the_guilty_part_is_lost(some_kind, begin, bench):
     parts = {"a": "", "b": "", "c": "fail", "d": ""}
-    results = run(begin(any_kind), [task_of("task", parts)])
+    results = run(begin(some_kind), [task_of("task", parts)])
     assert set_aside(results) == {"c": "ArithmeticError: c cannot be done"}
     assert gained(results).keys() == {"a", "b", "d"}
 
 
-def test_where_everything_fails_it_is_an_error_and_not_a_search_without_results(any_kind, begin):
+def test_where_everything_fails_it_is_an_error_and_not_a_search_without_results(some_kind, begin):
     with pytest.raises(RuntimeError, match=r"every task has failed so far(.|\n)*ArithmeticError: .* cannot be done"):
-        run(begin(any_kind), [task_of(f"{i}", {f"{i}": "fail"}) for i in range(9)])
+        run(begin(some_kind), [task_of(f"{i}", {f"{i}": "fail"}) for i in range(9)])
 
 
 @pytest.mark.parametrize("lie", ["proof", "content", "status", "type", "of another task"])
 def test_a_reply_that_cannot_be_right_is_not_used(begin, bench, lie):
-    from support.executors import KINDS
-
     replies, lies = [], []
 
     def change(call, reply):
@@ -152,11 +155,11 @@ def test_stop_ends_it_at_once_and_the_next_round_goes_on(any_kind, begin, bench)
     assert gained(run(dispatcher, tasks_of(3))) == bench.expected(tasks_of(3))
 
 
-def test_a_task_that_needs_too_much_memory_is_cut_beforehand(any_kind, begin, bench):
+def test_a_task_that_needs_too_much_memory_is_cut_beforehand(some_kind, begin, bench):
     def prepare(watched):
-        watched.change_infos = lambda infos: [replace(info, memory=1000 * any_kind.slots) for info in infos]
+        watched.change_infos = lambda infos: [replace(info, memory=1000 * some_kind.slots) for info in infos]
 
-    dispatcher = begin(any_kind, prepare)
+    dispatcher = begin(some_kind, prepare)
     tasks = [task_of("task", ["a", "b", "c", "d"], memory=3000)]
     results = run(dispatcher, tasks)
     assert gained(results) == bench.expected(tasks)
@@ -225,10 +228,10 @@ def test_a_task_that_runs_out_of_memory_is_cut(process_kind, begin, bench):
     assert "too little memory" in dispatcher.status.notes[0]
 
 
-def test_workers_do_not_share_jobs_of_other_searches(process_kind, begin, bench, tmp_path):
-    dispatcher = begin(process_kind)
+def test_workers_do_not_mix_jobs(begin, bench, tmp_path):
+    dispatcher = begin(KINDS["local:2"])
     run(dispatcher, tasks_of(2))
     other = Bench(tmp_path, text="another job")
     dispatcher.job = other.job
     assert gained(run(dispatcher, tasks_of(2))) == other.expected(tasks_of(2))
-    assert wait_until(lambda: len(other.traces("loads")) >= 2)
+    assert len(other.traces("loads")) >= 2

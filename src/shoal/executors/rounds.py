@@ -122,6 +122,8 @@ class Round:
         """Submit as much as the workers can do, and a little more."""
         slots = self.workers.slots()
         self.status.workers = slots
+        for text in self.workers.notes:
+            self.owner.note(text)
         if slots == 0 and any(flight.given_up for flight in self.flights.values()):
             self._restart("all workers hang")
             slots = self.workers.slots()
