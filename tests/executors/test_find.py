@@ -40,7 +40,10 @@ COUNT = "local:N needs a whole number of processes from 1 to 1024, such as local
         ("dask", "dask://host:port needs a host and a port"),
         ("tls://:8786", "tls://host:port needs a host and a port, such as tls://scheduler:8786; got 'tls://:8786'"),
         ("ray://host", "ray://host:port needs a host and a port, such as ray://scheduler:10001; got 'ray://host'"),
-        ("mpi", "--cluster mpi works on the ranks of mpiexec: start it as mpiexec -n 5 python -m mpi4py.futures -m shoal"),
+        (
+            "mpi",
+            "--cluster mpi works on the ranks of mpiexec: start it as mpiexec -n 5 python -m mpi4py.futures -m shoal",
+        ),
     ],
 )
 def test_a_name_that_cannot_be_is_one_sentence_with_the_remedy(name, said):

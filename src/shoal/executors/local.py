@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 import time
@@ -43,12 +44,10 @@ class LocalWorkers(Workers):
             answers = [seat.submit(worker.hello) for seat in self._seats]
             deadline = time.monotonic() + STARTING
             return [WorkerInfo.of(answer.result(max(0.0, deadline - time.monotonic()))) for answer in answers]
-        except (BrokenExecutor, TimeoutError, OSError) as error:
+        except (WorkerLost, BrokenExecutor, TimeoutError) as error:
             self.close()
-            raise UserError(
-                f"{self.name}: the worker processes did not start ({type(error).__name__}: {str(error).strip()}); "
-                "use fewer, or see what they print"
-            ) from None
+            reason = str(error) if isinstance(error, WorkerLost) else _reason(error)
+            raise UserError(f"{self.name}: {reason}; use fewer processes, or see what they print") from None
 
     def slots(self) -> int:
         return self.processes
@@ -103,7 +102,7 @@ class LocalWorkers(Workers):
             seat.future = None
         error = None if inner.cancelled() else inner.exception()
         if inner.cancelled() or isinstance(error, BrokenExecutor) or self._closed:
-            future.set_exception(WorkerLost("a worker process has ended abruptly"))
+            future.set_exception(WorkerLost(_reason(error)))
         elif error is not None:
             future.set_exception(error)
         else:
@@ -128,9 +127,9 @@ class _Seat:
                 return future
             except BrokenExecutor:  # it has ended, now or while it had nothing to do
                 self.close(wait=False)
-            except OSError as error:  # the system has no room for another process
+            except (OSError, UnboundLocalError) as error:  # no room for another process; loky stumbles over the error
                 self.close(wait=False)
-                reason = f" ({error})"
+                reason = f" ({error.__context__ if isinstance(error, UnboundLocalError) else error})"
         future = Future()
         future.set_exception(WorkerLost(f"a worker process could not be started{reason}"))
         return future
@@ -154,6 +153,14 @@ class _Seat:
         if self._pool is not None:
             self._pool.shutdown(wait=wait, kill_workers=True)
             self._pool = None
+
+
+def _reason(error: BaseException | None) -> str:
+    """Why a worker is lost; loky's text has the signal in it."""
+    if isinstance(error, TimeoutError):
+        return f"a worker process did not start within {STARTING:.0f} s"
+    signals = re.findall(r"(SIG[A-Z]+)\(", str(error))
+    return f"a worker process was ended by {signals[0]}" if signals else "a worker process has ended"
 
 
 def _loky() -> Any:
