@@ -28,6 +28,7 @@ LAYERS = [
     {"encoders"},
     {"tables"},
     {"metrics"},
+    {"executors"},
     {"runs"},
     {"__init__"},
     {"population"},

@@ -304,6 +304,30 @@ class Population:
         other.history = self.history.select(chosen)
         return other
 
+    @staticmethod
+    def gather(sources: Sequence[tuple[Population, int]]) -> Population:
+        """A new population of members of others, with their weights, moments and counters, in the order given."""
+        if not sources:
+            raise UserError("gather at least one member; got none")
+        first = sources[0][0]
+        other = Population._blank(
+            [population.members[i] for population, i in sources], first.n_features, first.n_outputs, first.loss,
+            class_weight=first.program.class_weight, memory_limit=first.memory_limit,
+        )  # fmt: skip
+        places: dict[int, list[int]] = {}
+        for place, (population, _) in enumerate(sources):
+            places.setdefault(id(population), []).append(place)
+        other.history = History.empty(len(sources))
+        for mine in map(np.array, places.values()):
+            source, chosen = sources[mine[0]][0], np.array([sources[place][1] for place in mine])
+            storage.copy_state(source.program, source.state, chosen, other.program, other.state, mine)
+            curves = source.history.select(chosen)
+            other.history.record(
+                mine, np.zeros(len(mine), np.int64), loss=curves.loss, valid_loss=curves.valid_loss,
+                valid_score=curves.valid_score,
+            )  # fmt: skip
+        return other
+
     # ---- results ----
 
     def predict(

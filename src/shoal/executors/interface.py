@@ -7,22 +7,29 @@ back. An executor is a `Workers`: it takes a call, and gives back a future. `dis
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shoal.validate import shown
+
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """What all tasks of a search share. A worker loads it once and keeps it by its key."""
 
-    key: str  # hash of the content
+    key: str  # SHA-256 of the content
     content: bytes  # given to `load` in the worker
     load: str  # "module:function" from the content (bytes, or a file mapped into memory) to any object
     work: str  # "module:function" of (that object, payload, threads) -> bytes: does a task
     file: Path | None = None  # holds the content too, for workers that see the same disk
+
+    @staticmethod
+    def of(content: bytes, load: str, work: str, file: Path | None = None) -> Job:
+        return Job(hashlib.sha256(content).hexdigest(), content, load, work, file)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +43,27 @@ class Task:
     about: Any = None  # of whoever made the task; stays here
 
 
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A task as it goes to a worker, for `worker.run`. The content of the job comes along where a worker lacks it."""
+
+    task: str  # its name
+    payload: bytes
+    key: str  # of the job, as load, work and file are
+    load: str
+    work: str
+    file: str | None
+    content: bytes | None
+    threads: int
+    threads_on: dict[str, int]  # hosts with another number of threads
+    instruction_set: str
+    versions: dict[str, str]  # the worker must have these
+    token: str  # a secret of this search: the reply proves that its sender has seen the call
+
+
+Reply = dict[str, Any]  # what `worker.run` gives back; `replies.check` says what is in it
+
+
 @dataclass(frozen=True)
 class WorkerInfo:
     """What a worker says of itself."""
@@ -44,9 +72,32 @@ class WorkerInfo:
     pid: int
     cores: int  # that it may run on
     memory: int  # bytes that it may use
-    instruction_sets: tuple[str, ...]  # that its kernel can use, the widest last
+    instruction_sets: tuple[str, ...]  # that its kernel can use, the fastest first
     versions: dict[str, str] = field(default_factory=dict)  # that bits depend on
     name: str = ""  # address or rank, where the executor has one
+    slots: int = 1  # tasks that it does at the same time
+
+    @staticmethod
+    def of(values: object) -> WorkerInfo:
+        """From what `worker.hello` has sent; ValueError where it cannot be that."""
+        if not isinstance(values, dict):
+            raise ValueError(f"a worker must describe itself by a dict; got {shown(values)}")
+        types: dict[str, Any] = {
+            "host": str,
+            "pid": int,
+            "cores": int,
+            "memory": int,
+            "instruction_sets": (list, tuple),
+            "versions": dict,
+        }
+        for name, kind in types.items():
+            if not isinstance(values.get(name), kind):
+                raise ValueError(f"a worker's {name} cannot be {shown(values.get(name))}")
+        words = [*values["instruction_sets"], *values["versions"], *values["versions"].values()]
+        if not all(isinstance(word, str) for word in words) or values["cores"] < 1:
+            raise ValueError(f"a worker cannot be {shown(values)}")
+        known = {name: values[name] for name in types}
+        return WorkerInfo(**known | {"instruction_sets": tuple(values["instruction_sets"])})
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,30 +134,50 @@ class Workers(ABC):
     """Processes that do tasks, wherever they are. Used by one thread."""
 
     name: str  # as the user gave it, such as "local:4"
+    ahead: int = 2  # calls that may be submitted beyond `slots`, so that no worker waits for the next one
 
     @abstractmethod
     def start(self, job: Job) -> list[WorkerInfo]:
-        """Make the job known, and say who is there; UserError in words if nobody can take part."""
+        """Make the job known, and say who is there; UserError in words if nobody can take part.
+
+        An executor may bring the job to its workers here (`worker.keep`). It need not: the file of the job, or its
+        content with a call, does it too.
+        """
 
     @abstractmethod
     def slots(self) -> int:
-        """Tasks that can run at the same time now; 0: nobody is there at the moment."""
+        """Tasks that can run at the same time now; 0: nobody is there at the moment. Asked often."""
 
     @abstractmethod
-    def submit(self, task: Task) -> Future[bytes]:
-        """Begin a task. The future may fail with WorkerLost, or with what the task raised."""
+    def submit(self, call: Call) -> Future[Reply]:
+        """Have a worker do `worker.run(call)`. This, or the future, may fail with WorkerLost or a BrokenExecutor."""
 
     @abstractmethod
     def restart(self) -> None:
-        """After WorkerLost: be ready for more tasks, with new workers if need be; UserError if there is no way."""
+        """After WorkerLost, or where all hang: be ready for more, with new workers if need be.
+
+        What runs in workers that are well goes on. UserError if there is no way.
+        """
 
     @abstractmethod
-    def give_up(self, future: Future[bytes]) -> None:
+    def give_up(self, future: Future[Reply]) -> None:
         """The task of this future hangs: keep its worker from getting more, or end it, where that is possible."""
 
     @abstractmethod
     def close(self) -> None:
         """End what was started here. Tasks that still run are not waited for."""
+
+    def forget(self, future: Future[Reply]) -> None:
+        """Nobody waits for this future any more: cancel it, or free its worker where that costs nothing."""
+        future.cancel()
+
+    def refuse(self, worker: WorkerInfo) -> bool:
+        """This worker cannot take part: give it no more tasks. False: that cannot be done here."""
+        return False
+
+    def present(self) -> list[WorkerInfo] | None:
+        """Who is there now, where that may change; None: the same as at the start."""
+        return None
 
 
 class WorkerLost(Exception):

@@ -1,0 +1,283 @@
+"""What runs in a worker: it keeps the job, makes sure that the bits will be the same, and does one task at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import mmap
+import os
+import socket
+import threading
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+from shoal import _native
+from shoal.executors import replies
+from shoal.executors.interface import Call, Reply
+from shoal.machine import available_memory
+from shoal.runs import versions as libraries
+
+KEPT = 2  # jobs that a process keeps
+
+
+def hello(pause: float = 0.0) -> Reply:
+    """What this worker is, as plain values: see WorkerInfo. With a pause, so that other workers take other calls."""
+    time.sleep(pause)
+    return _fixed() | {"memory": available_memory()}
+
+
+@cache
+def versions() -> dict[str, str]:
+    """What the bits of a task depend on, beside the instruction set. Scores may be those of scikit-learn."""
+    found = libraries.versions()
+    return {name: found[name] for name in (*libraries.LIBRARIES, "machine")}
+
+
+def run(call: Call) -> Reply:
+    """Do a task. Whatever happens in it comes back as a reply, with the reason in words."""
+    began = time.perf_counter()
+    seconds = loading = 0.0
+    try:
+        reason = _unable(call)
+        if reason:
+            return _reply(call, replies.REFUSED, reason.encode())
+        with _settings(call) as threads:
+            job = _job(call)
+            loading = time.perf_counter() - began if job.new else 0.0
+            began = time.perf_counter()
+            content = function(call.work)(job.value, call.payload, threads)
+            seconds = time.perf_counter() - began
+        if not isinstance(content, bytes):
+            raise TypeError(f"{call.work} must return bytes; got {type(content).__name__}")
+        return _reply(call, replies.DONE, content, seconds, loading)
+    except _Missing:
+        return _reply(call, replies.MISSING, b"")
+    except MemoryError:
+        return _reply(call, replies.MEMORY, traceback.format_exc().encode())
+    except Exception:
+        return _reply(call, replies.FAILED, traceback.format_exc().encode())
+
+
+def keep(key: str, load: str, content: bytes) -> None:
+    """Load a job before its first task, for executors that bring it to their workers themselves."""
+    _JOBS.get(key, load, lambda: content)
+
+
+def forget(key: str) -> None:
+    """Free the memory of a job."""
+    _JOBS.forget(key)
+
+
+def function(name: str) -> Callable[..., Any]:
+    """ "module:function" -> the function."""
+    module, _, attribute = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+# --- ending a task that runs in the process of the search: nothing else can end it
+
+STOPS: dict[str, Callable[[], bool]] = {}  # by token, in the process of the search
+_token: ContextVar[str] = ContextVar("token", default="")
+
+
+class Stopped(Exception):
+    """Raised by work that has seen `stopping()`."""
+
+
+def stopping() -> bool:
+    """Should this task end, because its search does? Work asks this several times a second, and raises Stopped."""
+    stop = STOPS.get(_token.get())
+    return stop is not None and stop()
+
+
+# --- the job
+
+
+class _Missing(Exception):
+    """This process has not got the job and cannot get it by itself."""
+
+
+class _Loading:
+    """A job that is loaded once, by the first who needs it; the others wait."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.ready = False
+        self.value: Any = None
+
+
+class _Found:
+    def __init__(self, value: Any, new: bool) -> None:
+        self.value, self.new = value, new
+
+
+class Jobs:
+    """The jobs that a process has loaded: the latest few. Several threads may ask at the same time."""
+
+    def __init__(self, most: int = KEPT) -> None:
+        self.most, self._lock = most, threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], _Loading] = OrderedDict()
+
+    def get(self, key: str, load: str, read: Callable[[], Any]) -> _Found:
+        """The job of that key, loaded from what `read` gives unless it is here."""
+        with self._lock:
+            loading = self._kept.setdefault((key, load), _Loading())
+            self._kept.move_to_end((key, load))
+        with loading.lock:
+            if loading.ready:
+                return _Found(loading.value, False)
+            try:
+                loading.value = function(load)(read())
+            except BaseException:
+                with self._lock:
+                    if self._kept.get((key, load)) is loading:
+                        del self._kept[key, load]
+                raise
+            loading.ready = True
+        with self._lock:
+            while len(self._kept) > self.most:
+                self._kept.popitem(last=False)
+        return _Found(loading.value, True)
+
+    def unlock(self) -> None:
+        """In a process made by fork: what another thread of the parent was loading is not here."""
+        self._lock = threading.Lock()
+        self._kept = OrderedDict((name, loading) for name, loading in self._kept.items() if loading.ready)
+
+    def forget(self, key: str) -> None:
+        with self._lock:
+            for known in [known for known in self._kept if known[0] == key]:
+                del self._kept[known]
+
+
+_JOBS = Jobs()
+
+
+def _job(call: Call) -> _Found:
+    return _JOBS.get(call.key, call.load, lambda: _content(call))
+
+
+def _content(call: Call) -> bytes | mmap.mmap:
+    """The job's content from its file, mapped into memory, if this machine sees that file; else what came along."""
+    mapped = _mapped(call.file) if call.file else None
+    if mapped is not None and hashlib.sha256(mapped).hexdigest() == call.key:
+        return mapped
+    if call.content is None:
+        raise _Missing
+    if hashlib.sha256(call.content).hexdigest() != call.key:
+        raise ValueError("the content of the job does not have the hash that was sent with it")
+    return call.content
+
+
+def _mapped(file: str) -> mmap.mmap | None:
+    try:
+        with open(file, "rb") as opened:
+            return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):  # no such file here, not ours to read, or empty
+        return None
+
+
+# --- the process
+
+
+def _unable(call: Call) -> str:
+    """Why the bits would not be the same here; empty if they are."""
+    mine = versions()
+    for name, wanted in call.versions.items():
+        if mine.get(name) != wanted:
+            return f"it has {name} {mine.get(name, 'of no known version')}, and the search has {name} {wanted}"
+    known = _native.instruction_sets()
+    if call.instruction_set not in known:
+        return f"it has the instruction sets {', '.join(known)}, and the search uses {call.instruction_set}"
+    return ""
+
+
+_settings_lock = threading.Lock()
+_inside = 0  # tasks that run in this process now
+_restore: Callable[[], None] = lambda: None  # noqa: E731
+
+
+@contextmanager
+def _settings(call: Call) -> Iterator[int]:
+    """The instruction set of the kernel, and threads for libraries: put back when the last task of this process ends.
+
+    All tasks of a search have the same. The kernel reads SHOAL_ISA at each call.
+    """
+    global _inside, _restore
+    threads = call.threads_on.get(_host(), call.threads)
+    with _settings_lock:
+        if _inside == 0:
+            _restore = _set(call.instruction_set, threads)
+        _inside += 1
+    outer = _token.set(call.token)
+    try:
+        yield threads
+    finally:
+        _token.reset(outer)
+        with _settings_lock:
+            _inside -= 1
+            if _inside == 0:
+                _restore()
+
+
+def _set(instruction_set: str, threads: int) -> Callable[[], None]:
+    before = os.environ.get("SHOAL_ISA")
+    change = _native.instruction_set() != instruction_set
+    if change:
+        os.environ["SHOAL_ISA"] = instruction_set
+    limits = _controller().limit(limits=threads)
+
+    def restore() -> None:
+        limits.restore_original_limits()
+        if change and before is None:
+            os.environ.pop("SHOAL_ISA", None)
+        elif change and before is not None:
+            os.environ["SHOAL_ISA"] = before
+
+    return restore
+
+
+def _after_fork() -> None:
+    """A process made by fork has none of the tasks of its parent, and locks must not stay as they were there."""
+    global _inside, _settings_lock
+    _inside, _settings_lock = 0, threading.Lock()
+    _JOBS.unlock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@cache
+def _controller() -> Any:
+    """The BLAS and OpenMP libraries of this process: finding them takes milliseconds, so it is done once."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@cache
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _fixed() -> Reply:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {
+        "host": _host(),
+        "pid": os.getpid(),
+        "cores": cores,
+        "instruction_sets": list(_native.instruction_sets()),
+        "versions": versions(),
+    }
+
+
+def _reply(call: Call, status: str, content: bytes, seconds: float = 0.0, loading: float = 0.0) -> Reply:
+    return replies.make(call, status, content, seconds, loading, _fixed() | {"memory": 0})
