@@ -24,6 +24,7 @@ from shoal.validate import one_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+BETWEEN = 4  # disturbed searches between two undisturbed ones
 LATE = 10.0  # seconds that one lost worker may cost, beside its work
 
 
@@ -103,23 +104,23 @@ def write_table(path: Path) -> Path:
 
 
 def disturb(stage: Stage, name: str, random: Random) -> dict[str, Any]:
-    """Searches with faults of one kind, and undisturbed ones before and after them."""
+    """Searches with faults of one kind, and undisturbed ones before, between and after them."""
     kind = KINDS[name]
     absent = missing(kind.cluster)
     if absent:
         return {"kind": kind.words, "cluster": kind.cluster, "left_out": f"{absent} is not installed"}
-    same, usual = stage.undisturbed(kind.cluster)
+    plain = [stage.undisturbed(kind.cluster)]
     stories: list[dict[str, Any]] = []
-    usuals, kills = [usual], 0
+    kills = 0
     while kills < stage.settings.kills and len(stories) < 3 * stage.settings.kills:
         count = min(random.randint(1, stage.settings.together), stage.settings.kills - kills)
-        stories.append(one_search(stage, kind, random, usual, count))
+        stories.append(one_search(stage, kind, random, plain[-1][1], count))
         kills += len(stories[-1]["faults"])
-    again, usual = stage.undisturbed(kind.cluster)
-    usuals.append(usual)
+        if kills >= stage.settings.kills or len(stories) % BETWEEN == 0:
+            plain.append(stage.undisturbed(kind.cluster))
     return {
-        "kind": kind.words, "cluster": kind.cluster, "undisturbed_seconds": usuals,
-        "undisturbed_same": same == again == stage.right, "searches": stories,
+        "kind": kind.words, "cluster": kind.cluster, "undisturbed_seconds": [seconds for _, seconds in plain],
+        "undisturbed_same": all(weights == stage.right for weights, _ in plain), "searches": stories,
     }  # fmt: skip
 
 
@@ -167,7 +168,7 @@ def table(measured: dict[str, dict[str, Any]]) -> ResultTable:
             found["kind"], found["cluster"], str(sum(len(search["faults"]) for search in hit)), str(len(hit)),
             _share(hit, "finished"), _share(hit, "same"), str(sum(len(search["codes"]) for search in hit)),
             str(sum(search["resumed"] for search in hit)), str(sum(search["left_behind"] for search in hit)),
-            " and ".join(f"{seconds:.1f}" for seconds in found["undisturbed_seconds"]) + " s",
+            f"{min(found['undisturbed_seconds']):.1f} to {max(found['undisturbed_seconds']):.1f} s",
             f"{median(lost):.1f} s" if lost else "-", f"{max(lost):.1f} s" if lost else "-",
         ])  # fmt: skip
     return ResultTable("Disturbed searches, and seconds that they took longer", head, rows)
@@ -204,7 +205,8 @@ def notes(settings: Settings, measured: dict[str, dict[str, Any]]) -> list[str]:
         f"Each is `shoal search` of {settings.recipes} recipes on a table of 569 rows; after each fault that ends it, "
         "the same command is started again. Same bytes: model/weights.safetensors is that of an undisturbed search.",
         f"Up to {settings.together} faults at random moments in one search. Lost per fault: the seconds of all starts "
-        "together, less those of an undisturbed search (mean of one before and one after), divided by the faults. "
+        f"together, less those of an undisturbed search (mean of several: one before each {BETWEEN}, one after them), "
+        "divided by the faults. "
         "Each new start costs the start of Python and the reading of the table once more, about 1.5 s.",
         "That resumed: starts that found files of the journal. Left behind: processes of a search that were there 20 s "
         "after its end.",
