@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
@@ -15,7 +16,8 @@ import psutil
 from shoal.bench.faults.runs import Attempt, alive, shoal, workers_among
 from shoal.bench.harness.machine import installed
 
-STARTING = 60.0  # seconds that a scheduler may take to listen
+STARTING = 60.0  # seconds that a scheduler may take to listen, or workers to find it
+REGISTERED = "Registered to:"  # what a worker of Dask says then
 
 
 class Cluster:
@@ -63,16 +65,26 @@ class Dask(Cluster):
         self.start_workers()
 
     def start_scheduler(self) -> None:
-        self.scheduler = self._run("dask_scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
-        deadline = time.monotonic() + STARTING
-        while not listening(self.port):
-            if time.monotonic() > deadline or self.scheduler.poll() is not None:
-                raise RuntimeError(f"the Dask scheduler did not start; see {self.folder / 'dask.log'}")
-            time.sleep(0.05)
+        page = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]  # without the latter it takes a fixed port
+        self.scheduler = self._run("dask_scheduler", "--host", "127.0.0.1", "--port", str(self.port), *page)
+        self._wait_for(lambda: listening(self.port))
 
     def start_workers(self) -> None:
+        before = self.said().count(REGISTERED)
         here = ["--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--local-directory", str(self.folder)]
         self.nannies += [self._run("dask_worker", f"tcp://127.0.0.1:{self.port}", *here) for _ in range(2)]
+        self._wait_for(lambda: self.said().count(REGISTERED) == before + 2)
+
+    def said(self) -> str:
+        return (self.folder / "dask.log").read_text(encoding="utf-8", errors="replace")
+
+    def _wait_for(self, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + STARTING
+        while not ready():
+            if time.monotonic() > deadline:
+                self.end()
+                raise RuntimeError(f"the Dask cluster did not start:\n{self.said()[-2000:]}")
+            time.sleep(0.05)
 
     def kill_scheduler(self) -> None:
         assert self.scheduler is not None
