@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.waiting import wait_until
-
 from shoal.bench.faults.clusters import CLUSTERS, Cluster
 from shoal.bench.faults.runs import Attempt, Story, search_words
+from support.waiting import wait_until
 
+RECIPES = 16
 LIMIT = 150.0  # seconds; only keeps a broken search from hanging a test
 
 

@@ -119,6 +119,9 @@ def damage(files: list[Path], random: Random) -> str:
     return random.choice(ways)(files, random) if files else ""
 
 
+Way = Callable[[list[Path], Random], str]  # changes something in a journal with these files, says what
+
+
 def truncate(files: list[Path], random: Random) -> str:
     path = random.choice(files)
     os.truncate(path, random.randrange(path.stat().st_size))
