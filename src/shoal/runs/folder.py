@@ -20,7 +20,7 @@ from typing import Any
 from shoal import atomic
 from shoal.errors import UserError
 from shoal.runs.changes import differences
-from shoal.runs.journal import Journal
+from shoal.runs.journal import TEMPORARY, Journal
 from shoal.runs.kinds import FORMAT, JOURNAL, PROGRESS, RUN, SETTINGS, VERSION, Kind, Run, read_run
 from shoal.runs.lock import FolderLock, InUse, LostFolder, is_lock_file, take
 from shoal.runs.versions import versions
@@ -207,6 +207,9 @@ class RunFolder:
 
     def _begin(self) -> None:
         """Say what is computed here, before anything else is written."""
+        for file in self.path.iterdir():
+            if TEMPORARY.fullmatch(file.name):  # a killed process was writing it
+                remove_files(self.path, (file.name,))
         if self.resumes and (self.path / RUN).exists():
             return
         if not self.resumes:

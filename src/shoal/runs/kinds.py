@@ -117,7 +117,7 @@ KINDS = {
         Kind("search", (RUN, PROGRESS, JOURNAL, SETTINGS, REPORT, BOARD, MODEL), (JOURNAL, PROGRESS),
              False, _search_is_finished, _search_has_work, _search_marks),
         Kind("finetune", (RUN, PROGRESS, SETTINGS, METRICS, SAMPLES, REPORT, START, CHECKPOINTS, EVENTS),
-             (CHECKPOINTS, START, PROGRESS), True, _finetune_is_finished, _finetune_has_work, _finetune_marks),
+             (CHECKPOINTS, PROGRESS), True, _finetune_is_finished, _finetune_has_work, _finetune_marks),
     )
 }  # fmt: skip
 SEARCH, FINETUNE = KINDS["search"], KINDS["finetune"]

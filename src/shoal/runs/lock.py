@@ -19,7 +19,7 @@ import secrets
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -36,6 +36,7 @@ BEAT = 2.0  # seconds between two signs of life
 PATIENCE = 15.0  # seconds without one until the owner counts as gone
 POLL, LONGEST_STEP = 0.1, 1.0  # seconds; one who looks may have been stopped, too
 TRIES = 5
+FEW_BEATS = 3
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
 SAME_START = 2.0  # seconds; the system computes when a process began from a clock that is adjusted
 
@@ -141,6 +142,21 @@ def owner_of(folder: Path) -> Owner | None:
     """Who the newest lease of a folder names; it need not be alive."""
     leases = _leases(folder)
     return read_owner(leases[-1]) if leases else None
+
+
+def living(folders: Iterable[Path]) -> dict[Path, Owner]:
+    """Which of some folders are in use, and by whom, without disturbing anybody. Signs of life from other machines are
+    waited for, a few beats for all together."""
+    owners = {folder: owner for folder in folders if (owner := owner_of(folder)) is not None}
+    found = {folder: owner for folder, owner in owners.items() if owner.lives()}
+    unsure = {folder: owner for folder, owner in owners.items() if owner.lives() is None}
+    end = time.monotonic() + FEW_BEATS * BEAT
+    while len(unsure) and time.monotonic() < end:
+        time.sleep(POLL)
+        changed = {folder: now for folder in unsure if (now := owner_of(folder)) != unsure[folder]}
+        found |= {folder: now for folder, now in changed.items() if now is not None}
+        unsure = {folder: owner for folder, owner in unsure.items() if folder not in changed}
+    return found
 
 
 def is_lock_file(name: str) -> bool:
