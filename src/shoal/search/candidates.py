@@ -113,7 +113,8 @@ class Pool:
         return epochs_done(self.networks, len(self.problem.folds))[: len(self.candidates)]
 
     def epochs_of(self, candidate: Candidate) -> np.ndarray:
-        return np.asarray(self.epochs()[self._place(candidate)])
+        folds, place = len(self.problem.folds), self._place(candidate)
+        return self.networks.state.epochs[place * folds : (place + 1) * folds].copy()
 
     def moved_on(self) -> list[Candidate]:
         """Candidates whose networks were trained after they were last assessed: their scores are of older weights."""
