@@ -1,0 +1,158 @@
+"""One loop over every kind of executor: it gives out tasks and outlives whatever happens to the workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from shoal.executors import worker
+from shoal.executors.interface import Call, Done, Job, Reply, SetAside, Status, Task, WorkerInfo, Workers
+from shoal.executors.rounds import Round
+from shoal.executors.team import Team, accept, choose_instruction_set, share
+
+REMEMBERED = 1000  # finished tasks whose times say how long is too long
+PATIENCE = 10.0  # seconds that any task may take, and more by what the others took
+SLOWER = 4.0  # times the slowest of the others
+
+
+class Pace:
+    """Seconds that tasks took, and so how long is too long."""
+
+    def __init__(self, seconds_per_cost: float = 0.0) -> None:
+        self.expected = seconds_per_cost
+        self.loading = 0.0  # the longest that a worker took to load the job
+        self._seen: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
+
+    def saw(self, cost: float, seconds: float, loading: float) -> None:
+        self.loading = max(self.loading, loading)
+        self._seen.append((cost, seconds))
+
+    def slowest(self) -> float:
+        """Seconds per cost of the slowest; tasks much smaller than the others do not count. 0: not known."""
+        largest = max((cost for cost, _ in self._seen), default=0.0)
+        rates = [seconds / cost for cost, seconds in self._seen if cost > 0 and cost >= largest / 4]
+        return max(rates, default=self.expected)
+
+    def limit(self, cost: float) -> float:
+        """Seconds after which a task of that cost hangs."""
+        if not self._seen and not self.expected:
+            return float("inf")
+        return PATIENCE + SLOWER * (self.loading + self.slowest() * cost)
+
+
+class Dispatcher:
+    """Does tasks of one job on workers.
+
+    threads          for each task; None: the cores of each host, shared out among the tasks that it does at a time
+    instruction_set  that all must use; None: SHOAL_ISA, else the fastest that all have
+    seconds_per_cost what tasks take, roughly, where that is known: then even the first one cannot hang for ever
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        job: Job,
+        threads: int | None = None,
+        instruction_set: str | None = None,
+        seconds_per_cost: float = 0.0,
+    ) -> None:
+        self.workers, self.job, self.status = workers, job, Status()
+        self.pace = Pace(seconds_per_cost)
+        self.team = Team(instruction_set or "", 1)
+        self.left: list[Future[Reply]] = []  # of earlier rounds, which could not be cancelled
+        self._threads, self._wanted, self._token = threads, instruction_set, secrets.token_hex(32)
+        self._file = str(job.file) if job.file else None
+        self._own_file: Path | None = None
+
+    @property
+    def instruction_set(self) -> str:
+        """The one that all workers use."""
+        return self.team.instruction_set
+
+    def start(self) -> None:
+        """Find out who is there; UserError in words if the search cannot run there."""
+        infos = self.workers.start(self.job)
+        chosen = choose_instruction_set(accept(infos, self.workers, self._wanted, self.note), self._wanted)
+        accepted = accept(infos, self.workers, chosen, self.note)
+        self.team = share(accepted, chosen, self._threads)
+        self.status.workers = self.workers.slots()
+        if self._file is None and any(info.pid != os.getpid() and info.host == _host() for info in infos):
+            self._write_file()
+
+    def run(
+        self, tasks: Sequence[Task], stop: Callable[[], bool], cut: Callable[[Task], Sequence[Task]]
+    ) -> Iterator[Done | SetAside]:
+        """Do these tasks, the most expensive first, and give each back when it is done.
+
+        stop  asked several times a second: then what waits is cancelled, and what runs is abandoned
+        cut   a task -> smaller ones that together are the same work; none where it cannot be cut
+        """
+        self._look_again()
+        worker.STOPS[self._token] = stop
+        doing = Round(self, tasks, stop, cut)
+        try:
+            yield from doing.results()
+        finally:
+            doing.abandon()
+            del worker.STOPS[self._token]
+            self.status.busy = self.status.waiting = 0
+
+    def close(self) -> None:
+        """End the workers that were started for this. What still runs is not waited for."""
+        try:
+            self.workers.close()
+        finally:
+            worker.forget(self.job.key)
+            if self._own_file is not None:
+                self._own_file.unlink(missing_ok=True)
+                self._own_file = None
+
+    def __enter__(self) -> Dispatcher:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def note(self, text: str) -> None:
+        if text not in self.status.notes:
+            self.status.notes.append(text)
+
+    def call(self, task: Task, with_content: bool) -> Call:
+        job, team = self.job, self.team
+        return Call(
+            task=task.name, payload=task.payload, key=job.key, load=job.load, work=job.work, file=self._file,
+            content=job.content if with_content else None, threads=team.threads, threads_on=team.threads_on,
+            instruction_set=team.instruction_set, versions=worker.versions(), token=self._token,
+        )  # fmt: skip
+
+    def _look_again(self) -> None:
+        """Workers may have come and gone since the last time."""
+        infos = self.workers.present()
+        if infos:
+            accepted = accept(infos, self.workers, self.team.instruction_set, self.note)
+            self.team = share(accepted, self.team.instruction_set, self._threads)
+        self.left = [future for future in self.left if not future.done()]
+
+    def _write_file(self) -> None:
+        """Workers of this machine map it into memory. Without it the content goes to each of them."""
+        with contextlib.suppress(OSError):
+            number, name = tempfile.mkstemp(prefix="shoal-job-")
+            self._own_file = Path(name)
+            with open(number, "wb") as file:
+                file.write(self.job.content)
+            self._file = name
+
+
+def _host() -> str:
+    return WorkerInfo.of(worker.hello()).host

@@ -1,0 +1,112 @@
+"""Any executor of `concurrent.futures`: processes, threads, mpi4py.futures, a Dask client's, executorlib, Parsl."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import replace
+from typing import Any
+
+from shoal.errors import UserError
+from shoal.executors import worker
+from shoal.executors.interface import Call, Job, Reply, WorkerInfo, WorkerLost, Workers
+
+GREETING = 120.0  # seconds in which the first worker must have answered
+OTHERS = 10.0  # seconds for the others, after the first
+UNKNOWN = 16  # calls that count the workers of an executor that does not say how many it has
+PAUSE = 0.05  # seconds that each of these takes, so that all workers get one
+
+
+class FutureWorkers(Workers):
+    def __init__(self, executor: Executor, name: str = "") -> None:
+        self.name = name or type(executor).__name__
+        self._executor, self._given = executor, executor
+        self._size = _size(executor)
+        self._hanging: set[Future[Reply]] = set()
+
+    def start(self, job: Job) -> list[WorkerInfo]:
+        calls = [self._begin(worker.hello, PAUSE) for _ in range(self._size or UNKNOWN)]
+        answered, _ = wait(calls, timeout=GREETING, return_when="FIRST_COMPLETED")
+        answered = wait(calls, timeout=OTHERS if answered else 0).done
+        infos = {}
+        for answer in answered:
+            info = WorkerInfo.of(self._answer(answer))
+            infos[info.host, info.pid] = info
+        if not infos:
+            raise UserError(f"{self.name}: no worker has answered within {GREETING:.0f} s; see whether it has any")
+        self._size = self._size or len(infos)
+        return _spread(list(infos.values()), self._size)
+
+    def _answer(self, answer: Future[Reply]) -> Reply:
+        try:
+            return answer.result()
+        except ModuleNotFoundError as missing:
+            raise UserError(
+                f"{self.name}: a worker has no package {missing.name!r}, or an older one; install there what is here"
+            ) from None
+        except Exception as error:
+            raise UserError(f"{self.name}: a worker could not even start ({type(error).__name__}: {error})") from error
+
+    def slots(self) -> int:
+        self._hanging = {future for future in self._hanging if not future.done()}
+        return max(0, self._size - len(self._hanging))
+
+    def submit(self, call: Call) -> Future[Reply]:
+        return self._begin(worker.run, call)
+
+    def _begin(self, function: Any, *arguments: Any) -> Future[Reply]:
+        try:
+            return self._executor.submit(function, *arguments)
+        except RuntimeError as error:
+            if isinstance(error, WorkerLost) or "shutdown" not in str(error):
+                raise
+            raise UserError(f"{self.name}: the executor was shut down; give one that still runs") from None
+
+    def restart(self) -> None:
+        """A pool of processes that broke is replaced by one like it; others have to mend themselves."""
+        broken = getattr(self._executor, "_broken", False)
+        if not broken and not self._hanging:
+            return
+        if type(self._executor) is not ProcessPoolExecutor:
+            why = "is broken" if broken else "hangs"
+            raise UserError(f"{self.name}: the executor {why}; start a new one, and the same search goes on from there")
+        old = self._executor
+        self._end(old)
+        self._executor = ProcessPoolExecutor(
+            self._size, mp_context=old._mp_context, initializer=old._initializer, initargs=old._initargs
+        )  # fmt: skip
+        self._hanging = set()
+
+    def give_up(self, future: Future[Reply]) -> None:
+        """Whose process it is cannot be known: its slot is not used any more."""
+        self._hanging.add(future)
+
+    def close(self) -> None:
+        """The executor belongs to whoever made it, unless it had to be replaced."""
+        if self._executor is not self._given:
+            self._end(self._executor)
+
+    @staticmethod
+    def _end(pool: Executor) -> None:
+        for process in list((getattr(pool, "_processes", None) or {}).values()):
+            if process.is_alive():
+                os.kill(process.pid, signal.SIGKILL)
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _size(executor: Executor) -> int:
+    """Tasks that it does at the same time; 0: it does not say."""
+    for name in ("_max_workers", "num_workers"):
+        found = getattr(executor, name, None)
+        if isinstance(found, int) and found > 0:
+            return found
+    return 0
+
+
+def _spread(infos: list[WorkerInfo], size: int) -> list[WorkerInfo]:
+    """The slots of an executor, shared out among the workers that have answered: some may have answered for others."""
+
+    shares = Counter(index % len(infos) for index in range(max(size, len(infos))))
+    return [replace(info, slots=shares[index]) for index, info in enumerate(infos)]

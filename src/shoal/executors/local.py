@@ -1,0 +1,185 @@
+"""Worker processes on this machine, `local:4`: each is a loky pool of one.
+
+A pool breaks as a whole when one of its processes ends. With one process each, only the task of that process is lost,
+it is known which one it was, and a process that hangs can be ended alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Future, TimeoutError
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from shoal.errors import MissingPackage, UserError
+from shoal.executors import worker
+from shoal.executors.interface import Call, Job, Reply, WorkerInfo, WorkerLost, Workers
+from shoal.machine import thread_count
+
+STARTING = 120.0  # seconds that processes may take to start
+WATCHING = 0.5  # seconds between two looks at the parent
+
+
+class LocalWorkers(Workers):
+    def __init__(self, processes: int) -> None:
+        self.name, self.processes = f"local:{processes}", processes
+        self._lock = threading.RLock()
+        self._pending: deque[tuple[Call, Future[Reply]]] = deque()
+        self._seats: list[_Seat] = []
+        self._closed = False
+        _loky()
+
+    def start(self, job: Job) -> list[WorkerInfo]:
+        threads = max(1, thread_count() // self.processes)
+        self._seats = [_Seat(threads) for _ in range(self.processes)]
+        try:
+            answers = [seat.submit(worker.hello) for seat in self._seats]
+            deadline = time.monotonic() + STARTING
+            return [WorkerInfo.of(answer.result(max(0.0, deadline - time.monotonic()))) for answer in answers]
+        except (BrokenExecutor, TimeoutError, OSError) as error:
+            self.close()
+            raise UserError(
+                f"{self.name}: the worker processes did not start ({type(error).__name__}: {str(error).strip()}); "
+                "use fewer, or see what they print"
+            ) from None
+
+    def slots(self) -> int:
+        return self.processes
+
+    def submit(self, call: Call) -> Future[Reply]:
+        future: Future[Reply] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("cannot submit after shutdown")
+            self._pending.append((call, future))
+        self._serve()
+        return future
+
+    def restart(self) -> None:
+        """Processes that have ended are replaced when they get their next task."""
+
+    def give_up(self, future: Future[Reply]) -> None:
+        with self._lock:
+            for seat in self._seats:
+                if seat.future is future:
+                    seat.kill()
+
+    def forget(self, future: Future[Reply]) -> None:
+        """Ending a process and starting another costs a second or two, a task that nobody wants may cost minutes."""
+        if not future.cancel():
+            self.give_up(future)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for _, future in self._pending:
+                future.cancel()
+            self._pending.clear()
+        for seat in self._seats:
+            seat.close()
+
+    def _serve(self) -> None:
+        """Give the calls that wait to processes that have nothing to do."""
+        with self._lock:
+            free = [seat for seat in self._seats if seat.future is None]
+            while free and self._pending and not self._closed:
+                call, future = self._pending.popleft()
+                if not future.set_running_or_notify_cancel():
+                    continue
+                seat = free.pop()
+                seat.future = future
+                seat.submit(worker.run, call).add_done_callback(partial(self._ended, seat, future))
+
+    def _ended(self, seat: _Seat, future: Future[Reply], inner: Future[Reply]) -> None:
+        """Called by a thread of the pool."""
+        with self._lock:
+            seat.future = None
+        error = None if inner.cancelled() else inner.exception()
+        if inner.cancelled() or isinstance(error, BrokenExecutor) or self._closed:
+            future.set_exception(WorkerLost("a worker process has ended abruptly"))
+        elif error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(inner.result())
+        self._serve()
+
+
+class _Seat:
+    """The place of a process: when one has ended, the next task gets a new one."""
+
+    def __init__(self, threads: int) -> None:
+        self.future: Future[Reply] | None = None  # of the task that it does
+        self._pool: Any = None
+        self._environment = {f"{library}_NUM_THREADS": str(threads) for library in ("OMP", "OPENBLAS", "MKL")}
+
+    def submit(self, function: Any, *arguments: Any) -> Future[Reply]:
+        for _ in range(2):
+            if self._pool is None:
+                self._pool = _loky().ProcessPoolExecutor(
+                    1, timeout=None, initializer=_begin, initargs=(os.getpid(),), env=self._environment
+                )
+            try:
+                with _without_interrupts():
+                    future: Future[Reply] = self._pool.submit(function, *arguments)
+                return future
+            except BrokenExecutor:  # it has ended while it had nothing to do
+                self.close()
+        future = Future()
+        future.set_exception(WorkerLost("a worker process could not be started"))
+        return future
+
+    def kill(self) -> None:
+        """End the process, even a stopped one. Its task fails, and the next one gets a new process."""
+        for number in list(self._pool._processes) if self._pool is not None else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+
+    def close(self) -> None:
+        self.kill()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, kill_workers=True)
+            self._pool = None
+
+
+def _loky() -> Any:
+    try:
+        import loky
+    except ModuleNotFoundError:
+        raise MissingPackage("--cluster local:N needs loky: pip install 'shoal[cluster]'", name="loky") from None
+    return loky
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes started here never see Ctrl-C: a terminal sends it to them too, but it is for the search alone."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(parent: int) -> None:
+    """First in a worker process."""
+    import loky.process_executor
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    loky.process_executor._USE_PSUTIL = False  # it would take a large job, which is kept, for leaked memory
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """A worker does not outlive the search, however that ended."""
+    while os.getppid() == parent:
+        time.sleep(WATCHING)
+    os._exit(1)

@@ -1,0 +1,29 @@
+"""The ranks of `mpiexec -n 5 python -m mpi4py.futures -m shoal search ... --cluster mpi`: rank 0 searches, others work.
+
+A rank that dies takes the whole MPI job down: nothing can be done about that here. What was finished is in the journal.
+"""
+
+from __future__ import annotations
+
+from shoal.errors import MissingPackage, UserError
+from shoal.executors.futures import FutureWorkers
+
+HOW = "mpiexec -n 5 python -m mpi4py.futures -m shoal search ... --cluster mpi"
+
+
+class MpiWorkers(FutureWorkers):
+    def __init__(self) -> None:
+        try:
+            from mpi4py.futures import MPIPoolExecutor, _core
+        except ImportError:
+            raise MissingPackage("--cluster mpi needs mpi4py: pip install 'shoal[mpi]'", name="mpi4py") from None
+        if _core.SharedPool is None:
+            raise UserError(f"--cluster mpi works on the ranks of mpiexec: start it as {HOW}")
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.Get_size() < 2:
+            raise UserError(f"--cluster mpi needs two ranks or more, one of them for the search: start it as {HOW}")
+        super().__init__(MPIPoolExecutor(), "mpi")
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
