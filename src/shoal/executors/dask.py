@@ -84,6 +84,11 @@ class DaskWorkers(Workers):
         session = self._session
         return session.slots if session is not None and not session.lost else self._away()
 
+    @property
+    def ahead(self) -> int:  # type: ignore[override]
+        """One more for each worker, which has it when it has done another one."""
+        return self._session.ahead if self._session is not None else 0
+
     def present(self) -> list[WorkerInfo]:
         workers = list(self._session.workers.values()) if self._session is not None else []
         return [worker.info for worker in workers if worker.info is not None and not worker.refused]
@@ -129,13 +134,7 @@ class DaskWorkers(Workers):
         """Within 10 s, or a sentence that says what is wrong there."""
         distributed = _distributed()
         security = _security(distributed) if self.address.startswith("tls:") else None
-        try:
-            socket.create_connection((self.host, self.port), timeout=CONNECTING).close()
-        except OSError as error:
-            raise UserError(
-                f"{self.name}: no Dask scheduler answers there ({_words(error)}); start one with "
-                f"`dask scheduler --port {self.port}` on that machine, or give the address that it prints"
-            ) from None
+        self._probe(security)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of versions: workers are asked for those that matter
             try:
@@ -143,8 +142,8 @@ class DaskWorkers(Workers):
                     self.address, timeout=CONNECTING, set_as_default=False, security=security, direct_to_workers=False
                 )
                 versions = client.sync(client.scheduler.versions, callback_timeout=CONNECTING)
-            except (OSError, TimeoutError, FuturesTimeout, ImportError, TypeError, ValueError, AssertionError) as error:
-                raise UserError(self._no_scheduler(error)) from None
+            except (OSError, TimeoutError, FuturesTimeout, ImportError, TypeError, ValueError, AssertionError):
+                raise UserError(self._something_else()) from None
         there, here = dask_session.python_there(versions), dask_session.python_here()
         if there and there != here:
             client.close(CLOSING)
@@ -153,13 +152,30 @@ class DaskWorkers(Workers):
             )
         return Session(client, job, self._note)
 
-    def _no_scheduler(self, error: BaseException) -> str:
-        reasons = [str(one) for one in _causes(error) if isinstance(one, ssl.SSLError)]
-        if reasons:
-            return (
-                f"{self.name}: no encrypted connection to a Dask scheduler ({reasons[0]}); the scheduler must be "
-                "started with TLS too, with certificates of the same authority"
-            )
+    def _probe(self, security: Any) -> None:
+        """Is a Dask scheduler there? It speaks first. Dask's client waits for the first words of others for ever."""
+        try:
+            plain = socket.create_connection((self.host, self.port), timeout=CONNECTING)
+            with plain, _encrypted(plain, security) if security is not None else plain as connection:
+                connection.settimeout(CONNECTING)
+                try:
+                    spoken = connection.recv(1)
+                except (TimeoutError, ConnectionError):
+                    spoken = b""
+        except ssl.SSLError as error:
+            raise UserError(
+                f"{self.name}: no encrypted connection to a Dask scheduler ({error.reason or error}); the scheduler "
+                "must be started with TLS too, with certificates of the same authority"
+            ) from None
+        except OSError as error:
+            raise UserError(
+                f"{self.name}: no Dask scheduler answers there ({_words(error)}); start one with "
+                f"`dask scheduler --port {self.port}` on that machine, or give the address that it prints"
+            ) from None
+        if not spoken:
+            raise UserError(self._something_else())
+
+    def _something_else(self) -> str:
         other = "dask" if self.address.startswith("tls:") else "tls"
         return (
             f"{self.name}: something answers there, but not as a Dask scheduler does; give the address that "
@@ -241,7 +257,9 @@ def _distributed() -> Any:
     try:
         import distributed
     except ModuleNotFoundError:
-        raise MissingPackage("--cluster dask://... needs Dask: pip install 'shoal[dask]'", name="distributed") from None
+        raise MissingPackage(
+            "--cluster dask://... needs Dask: pip install 'shoal[cluster]'", name="distributed"
+        ) from None
     return distributed
 
 
@@ -281,12 +299,9 @@ def _end(session: Session) -> None:
             work()
 
 
-def _causes(error: BaseException | None) -> list[BaseException]:
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
-        error = error.__cause__ or error.__context__
-    return found
+def _encrypted(plain: socket.socket, security: Any) -> socket.socket:
+    context: ssl.SSLContext = security.get_connection_args("client")["ssl_context"]
+    return context.wrap_socket(plain)
 
 
 def _words(error: BaseException) -> str:

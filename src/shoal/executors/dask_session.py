@@ -12,7 +12,7 @@ import contextlib
 import platform
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -39,7 +39,8 @@ class Worker:
     last_seen: float = 0.0  # by the scheduler's clock
     quiet: float = 0.0  # seconds since then
     silent: bool = False
-    doing: set[Entry] = field(default_factory=set)
+    restarted: bool = False  # its nanny was asked to
+    doing: list[Entry] = field(default_factory=list)  # it has begun as many as it has threads, the first ones
     deliveries: int = 0  # of the job
     delivery: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -52,6 +53,10 @@ class Worker:
     def slots(self) -> int:
         """Tasks that it can do for us now. One that nobody waits for any more still has its thread."""
         return max(0, self.threads - sum(entry.future.done() for entry in self.doing)) if self.usable else 0
+
+    def without(self, entry: Entry) -> None:
+        if entry in self.doing:
+            self.doing.remove(entry)
 
 
 @dataclass(eq=False)
@@ -79,7 +84,7 @@ class Session:
         self.workers: dict[str, Worker] = {}
         self.lost = ""  # why the scheduler is out of reach
         self.looked = False  # at the workers, at least once
-        self.slots = 0
+        self.slots = self.ahead = self._submitted = 0
         self._queue: deque[Entry] = deque()
         self._entries: dict[Future[Reply], Entry] = {}
         self._background: set[asyncio.Task[Any]] = set()
@@ -91,7 +96,8 @@ class Session:
         self.loop.call_soon_threadsafe(self._open)
 
     def submit(self, call: Call) -> Future[Reply]:
-        entry = Entry(replace(call, content=None), Future())
+        """The content of the job does not go with it: `_deliver` brings it to a worker that lacks it."""
+        entry = Entry(replace(call, content=None) if call.key == self.job.key else call, Future())
         self.loop.call_soon_threadsafe(self._enter, entry)
         return entry.future
 
@@ -121,7 +127,7 @@ class Session:
         for entry in self._entries.values():
             entry.end(error=WorkerLost("the search has ended"))
             if entry.theirs is not None:
-                entry.theirs.cancel()
+                entry.theirs.release()
         if not self.lost:
             await self.client.unregister_worker_plugin(self.plugin)
 
@@ -155,16 +161,21 @@ class Session:
             self._wake.set()
 
     async def _watch(self) -> None:
+        """Dask's client connects anew by itself, but without its tasks, and perhaps to another scheduler."""
+        connection = self.client.scheduler_comm
         unanswered, looked = 0.0, self.loop.time()
         while not self.lost:
             try:
+                if self.client.status != "running" or self.client.scheduler_comm is not connection:
+                    self._cut_off()
+                    return
                 found = await asyncio.wait_for(self.client.scheduler.identity(n_workers=-1), UNREACHABLE / 3)
                 unanswered, pause = 0.0, max(LOOKING, len(found["workers"]) / 100)
                 self._see(found["workers"], min(self.loop.time() - looked, 2 * pause))
                 looked = self.loop.time()
             except (OSError, asyncio.TimeoutError):
                 unanswered, pause = unanswered + UNREACHABLE / 3, LOOKING
-                if self.client.status != "running" or unanswered >= UNREACHABLE:
+                if unanswered >= UNREACHABLE:
                     self._cut_off()
             try:
                 await asyncio.wait_for(self._wake.wait(), pause)
@@ -185,7 +196,10 @@ class Session:
             worker.quiet = 0.0 if state["last_seen"] != worker.last_seen else worker.quiet + elapsed
             worker.last_seen, worker.silent = state["last_seen"], worker.quiet >= limit
             if worker.silent:
-                self._fail(self._of(worker), f"worker {address} has been silent for {limit:.0f} s")
+                self._lose(worker, f"has been silent for {limit:.0f} s")
+            if worker.quiet >= 3 * limit and state.get("nanny") and not worker.restarted:
+                worker.restarted = True
+                self._start(self.client.restart_workers([address], raise_for_error=False))
         self.looked = True
         self._count()
 
@@ -230,15 +244,18 @@ class Session:
     def _gone(self, address: str, how: str) -> None:
         worker = self.workers.pop(address, None)
         if worker is not None:
-            entries = self._of(worker)
-            self._fail(entries, f"worker {address} {how}")
-            for entry in entries:
+            self._lose(worker, how)
+            for entry in self._of(worker):
                 self._release(entry)
             self._count()
 
     def _cut_off(self) -> None:
-        self.lost = "the scheduler does not answer any more"
-        self._fail(list(self._entries.values()), self.lost)
+        """Whoever holds this session then makes a new one."""
+        self.lost = "the scheduler is out of reach"
+        for entry in self._entries.values():
+            entry.end(error=WorkerLost(self.lost))
+        self._entries.clear()
+        self._queue.clear()
         self.workers.clear()
         self._count()
 
@@ -253,47 +270,53 @@ class Session:
         self._assign()
 
     def _assign(self) -> None:
-        """Calls that wait go to workers with a free thread, those with most of them first."""
+        """Calls that wait go to workers with a free thread, and then one more to each, so that it need not wait."""
         while self._queue:
             if self._queue[0].future.done():
                 self._entries.pop(self._queue.popleft().future, None)
                 continue
-            free = [one for one in self.workers.values() if one.usable and len(one.doing) < one.threads]
+            free = [one for one in self.workers.values() if one.usable and len(one.doing) <= one.threads]
             if not free:
                 return
             worker = min(free, key=lambda one: len(one.doing) / one.threads)
             entry = self._queue.popleft()
             entry.worker = worker
-            worker.doing.add(entry)
+            worker.doing.append(entry)
             self._start(self._do(entry, worker))
 
     async def _do(self, entry: Entry, worker: Worker) -> None:
+        """It may end up elsewhere: then this is of no use any more."""
         try:
             before = worker.deliveries
             reply = await self._have_done(entry, worker)
-            if isinstance(reply, dict) and reply.get("status") == replies.MISSING:
+            if isinstance(reply, dict) and reply.get("status") == replies.MISSING and entry.call.key == self.job.key:
                 await self._deliver(worker, before)
                 reply = await self._have_done(entry, worker)
-            entry.end(reply)
-        except (CancelledError, asyncio.CancelledError, OSError):
-            entry.end(error=WorkerLost(self.lost or f"worker {worker.address} is out of reach"))
+            if entry.worker is worker:
+                entry.end(reply)
+        except (CancelledError, asyncio.CancelledError, asyncio.TimeoutError, OSError) as error:
+            if getattr(error, "reason", "") == "scheduler-connection-lost":
+                self._cut_off()
+            if entry.worker is worker:
+                entry.end(error=WorkerLost(self.lost or f"worker {worker.address} is out of reach"))
         except Exception as error:
             killed = type(error).__name__ == "KilledWorker"
             entry.end(error=WorkerLost(f"worker {worker.address} has ended") if killed else error)
         finally:
-            self._release(entry)
+            if entry.worker is worker:
+                self._release(entry)
             self._count()
 
     async def _have_done(self, entry: Entry, worker: Worker) -> Any:
-        """The reply. The next call goes to the worker as soon as this one is done, before its reply is fetched."""
+        """The reply. The thread counts as free as soon as it is, before the reply is fetched."""
         call = {name.name: getattr(entry.call, name.name) for name in fields(Call)}
-        worker.doing.add(entry)
+        self._submitted += 1
         entry.theirs = theirs = self.client.submit(
-            dask_remote.make_run(), call, key=f"shoal-{entry.call.task}-{uuid.uuid4().hex}",
+            dask_remote.make_run(), call, key=f"shoal-{entry.call.task}-{uuid.uuid4().hex}", priority=-self._submitted,
             workers=[worker.address], allow_other_workers=False, pure=False, retries=0,
         )  # fmt: skip
         await theirs.exception()
-        worker.doing.discard(entry)
+        worker.without(entry)
         self._count()
         return None if entry.future.done() else await theirs.result()
 
@@ -312,32 +335,46 @@ class Session:
                     await self._on(worker, take, self.plugin, begin, piece, len(content))
             worker.deliveries += 1
 
+    def _lose(self, worker: Worker, why: str) -> None:
+        """What it was doing is lost; what it had not begun yet goes elsewhere."""
+        for entry in self._of(worker):
+            if entry in worker.doing[worker.threads :]:
+                self._put_back(entry)
+            else:
+                entry.end(error=WorkerLost(f"worker {worker.address} {why}"))
+
+    def _put_back(self, entry: Entry) -> None:
+        self._release(entry)
+        entry.worker = entry.theirs = None
+        self._entries[entry.future] = entry
+        self._queue.appendleft(entry)
+
     def _release(self, entry: Entry) -> None:
-        """Dask forgets the task and its result."""
+        """Dask cancels the task, or forgets its result."""
         self._entries.pop(entry.future, None)
         if entry.worker is not None:
-            entry.worker.doing.discard(entry)
+            entry.worker.without(entry)
         if entry.theirs is not None:
-            entry.theirs.cancel() if not entry.theirs.done() else entry.theirs.release()
+            entry.theirs.release()
 
     def _give_up(self, future: Future[Reply]) -> None:
+        """Its worker gets no more until this task has ended after all."""
         entry = self._entries.get(future)
         if entry is not None and entry.worker is None:
             future.cancel()
-        elif entry is not None:
+        elif entry is not None and entry.worker is not None:
             entry.given_up = True
+            for waiting in entry.worker.doing[entry.worker.threads :]:
+                self._put_back(waiting)
         self._count()
 
     def _of(self, worker: Worker) -> list[Entry]:
         return [entry for entry in self._entries.values() if entry.worker is worker]
 
-    def _fail(self, entries: Iterable[Entry], why: str) -> None:
-        for entry in entries:
-            entry.end(error=WorkerLost(why))
-
     def _count(self) -> None:
         """After any change: who has room?"""
         self.slots = sum(worker.slots for worker in self.workers.values())
+        self.ahead = sum(worker.usable for worker in self.workers.values())
         self._assign()
 
 
