@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,6 +136,7 @@ class Workers(ABC):
 
     name: str  # as the user gave it, such as "local:4"
     ahead: int = 2  # calls that may be submitted beyond `slots`, so that no worker waits for the next one
+    notes: Sequence[str] = ()  # sentences for the user: taken into `Status.notes`
 
     @abstractmethod
     def start(self, job: Job) -> list[WorkerInfo]:
