@@ -39,8 +39,9 @@ def estimator(recipes: int) -> ShoalClassifier:
 
 def save(fitted: ShoalClassifier, folder: Path) -> None:
     """The files that `shoal search` writes."""
+    from shoal.runs.kinds import BOARD
     from shoal.search.saving import save as save_model
-    from shoal.search.settings import BOARD, write_settings
+    from shoal.search.settings import write_settings
 
     save_model(fitted, folder / "model")
     fitted.board_.to_csv(folder / BOARD)
