@@ -50,6 +50,11 @@ class Kind:
     kills: int = 3  # workers that a poisonous task may end
 
 
+def named(name: str) -> Kind:
+    """One that the command line has a name for."""
+    return Kind(lambda: _named(name), 1)
+
+
 KINDS = {
     "serial": Kind(lambda: _named(None), 1, in_process=True),
     "threads": Kind(_threads, 2, in_process=True),

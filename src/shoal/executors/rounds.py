@@ -294,10 +294,11 @@ class Round:
                 self._again(entry)
             else:
                 yield from self._set_aside(entry, f"it ended {entry.losses} workers in a row ({reason})")
-        self._restart(lost[0][1])
+        self._restart(lost[0][1], suspected=all(flight.entry.suspect for flight, _ in lost))
 
-    def _restart(self, reason: str) -> None:
-        self.restarts += 1
+    def _restart(self, reason: str, suspected: bool = False) -> None:
+        """New workers. Those that a suspect ends, while it is found out which part of it is guilty, do not count."""
+        self.restarts += not suspected
         if self.restarts > RESTARTS + 2 * ENDED * len(self.undecided):
             raise UserError(
                 f"{self.workers.name}: workers end as soon as they get a task ({reason}); see what they print"
