@@ -2,4 +2,5 @@
 
 from shoal.cli import main
 
-main()
+if __name__ == "__main__":  # the other ranks of `mpiexec python -m mpi4py.futures -m shoal` import this too
+    main()

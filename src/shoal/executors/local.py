@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 import time
@@ -43,12 +44,10 @@ class LocalWorkers(Workers):
             answers = [seat.submit(worker.hello) for seat in self._seats]
             deadline = time.monotonic() + STARTING
             return [WorkerInfo.of(answer.result(max(0.0, deadline - time.monotonic()))) for answer in answers]
-        except (BrokenExecutor, TimeoutError, OSError) as error:
+        except (WorkerLost, BrokenExecutor, TimeoutError) as error:
             self.close()
-            raise UserError(
-                f"{self.name}: the worker processes did not start ({type(error).__name__}: {str(error).strip()}); "
-                "use fewer, or see what they print"
-            ) from None
+            reason = str(error) if isinstance(error, WorkerLost) else _reason(error)
+            raise UserError(f"{self.name}: {reason}; use fewer processes, or see what they print") from None
 
     def slots(self) -> int:
         return self.processes
@@ -103,7 +102,7 @@ class LocalWorkers(Workers):
             seat.future = None
         error = None if inner.cancelled() else inner.exception()
         if inner.cancelled() or isinstance(error, BrokenExecutor) or self._closed:
-            future.set_exception(WorkerLost("a worker process has ended abruptly"))
+            future.set_exception(WorkerLost(_reason(error)))
         elif error is not None:
             future.set_exception(error)
         else:
@@ -120,20 +119,27 @@ class _Seat:
         self._environment = {f"{library}_NUM_THREADS": str(threads) for library in ("OMP", "OPENBLAS", "MKL")}
 
     def submit(self, function: Any, *arguments: Any) -> Future[Reply]:
+        reason = ""
         for _ in range(2):
-            if self._pool is None:
-                self._pool = _loky().ProcessPoolExecutor(
-                    1, timeout=None, initializer=_begin, initargs=(os.getpid(),), env=self._environment
-                )
             try:
                 with _without_interrupts():
-                    future: Future[Reply] = self._pool.submit(function, *arguments)
+                    future: Future[Reply] = self._open().submit(function, *arguments)
                 return future
-            except BrokenExecutor:  # it has ended while it had nothing to do
-                self.close()
+            except BrokenExecutor:  # it has ended, now or while it had nothing to do
+                self.close(wait=False)
+            except (OSError, UnboundLocalError) as error:  # no room for another process; loky stumbles over the error
+                self.close(wait=False)
+                reason = f" ({error.__context__ if isinstance(error, UnboundLocalError) else error})"
         future = Future()
-        future.set_exception(WorkerLost("a worker process could not be started"))
+        future.set_exception(WorkerLost(f"a worker process could not be started{reason}"))
         return future
+
+    def _open(self) -> Any:
+        if self._pool is None:
+            self._pool = _loky().ProcessPoolExecutor(
+                1, timeout=None, initializer=_begin, initargs=(os.getpid(),), env=self._environment
+            )
+        return self._pool
 
     def kill(self) -> None:
         """End the process, even a stopped one. Its task fails, and the next one gets a new process."""
@@ -141,11 +147,20 @@ class _Seat:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
+        """A thread of the pool, which calls when a task has ended, cannot wait for itself."""
         self.kill()
         if self._pool is not None:
-            self._pool.shutdown(wait=True, kill_workers=True)
+            self._pool.shutdown(wait=wait, kill_workers=True)
             self._pool = None
+
+
+def _reason(error: BaseException | None) -> str:
+    """Why a worker is lost; loky's text has the signal in it."""
+    if isinstance(error, TimeoutError):
+        return f"a worker process did not start within {STARTING:.0f} s"
+    signals = re.findall(r"(SIG[A-Z]+)\(", str(error))
+    return f"a worker process was ended by {signals[0]}" if signals else "a worker process has ended"
 
 
 def _loky() -> Any:

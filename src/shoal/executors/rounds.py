@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ASKED = 0.1  # seconds between two questions to `stop`
 SETTLING = 0.2  # seconds in which the other tasks of a broken pool fail too
 ENDED = 3  # workers in a row that a task may end
+SURELY = 2  # of these, while nothing else could have ended them
 TRIES = 2  # times that a task may raise an exception
 HANGS = 3
 ABSENT = 10.0  # seconds without any worker: worth a word
@@ -121,6 +122,8 @@ class Round:
         """Submit as much as the workers can do, and a little more."""
         slots = self.workers.slots()
         self.status.workers = slots
+        for text in self.workers.notes:
+            self.owner.note(text)
         if slots == 0 and any(flight.given_up for flight in self.flights.values()):
             self._restart("all workers hang")
             slots = self.workers.slots()
@@ -286,16 +289,16 @@ class Round:
                 self._again(entry)
             elif self._cut(entry, suspect=True):
                 self.status.repeated += 1
-            elif entry.ended < ENDED:
+            elif entry.losses < ENDED or entry.ended < SURELY:
                 entry.suspect = True
                 self._again(entry)
             else:
-                yield from self._set_aside(entry, f"it ended {entry.ended} workers in a row: {reason}")
+                yield from self._set_aside(entry, f"it ended {entry.losses} workers in a row ({reason})")
         self._restart(lost[0][1])
 
     def _restart(self, reason: str) -> None:
         self.restarts += 1
-        if self.restarts > RESTARTS + ENDED * len(self.undecided):
+        if self.restarts > RESTARTS + 2 * ENDED * len(self.undecided):
             raise UserError(
                 f"{self.workers.name}: workers end as soon as they get a task ({reason}); see what they print"
             )

@@ -103,6 +103,10 @@ class Journal:
         self._add(path, head)
         return path
 
+    def count(self, kind: str) -> int:
+        """Parts of a kind that are there."""
+        return sum(found == kind for found, _ in self._places)
+
     def find(self, kind: str, key: str) -> tuple[Path, int] | None:
         """The file with this part, and the key's place among the file's keys."""
         return self._places.get((kind, key))

@@ -1,15 +1,14 @@
-"""A file of the journal: safetensors, with a sha256 over all its bytes in the metadata, written and read by hand.
+"""A file of the journal: safetensors, with a sha256 over all its bytes in the metadata.
 
-By hand, because the checksum covers the header too: it stands at a known place, and is zeros while it is computed.
-The pieces of a file are written from where they are in memory, and read into one piece of memory, once: what was
-checked is what is used. (A file mapped into memory could change after the check, and a bad disk would be a SIGBUS.)
+The checksum covers the header too: it stands at a known place there, and is zeros while it is computed. The pieces of a
+file are written from where they are in memory, and read into one piece of memory, once: what was checked is what is
+used. (A file mapped into memory could change after the check, and a bad disk would be a SIGBUS.)
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,16 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from shoal import tensors
+from shoal.tensors import METADATA
+
 FORMAT, VERSION, ENDING = "shoal-journal", "1", ".safetensors"
 START = b'{"__metadata__":{"sha256":"'
 ZEROS = "0" * 64
-ALIGNED = 64  # bytes; where the arrays begin
 FIRST = 65_536  # bytes; most headers fit
-TYPES = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
-    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
-}  # fmt: skip
-NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
 
 
 class Damaged(Exception):
@@ -52,19 +48,8 @@ def pieces(head: Head, arrays: Mapping[str, np.ndarray], about: str) -> list[byt
         "sha256": ZEROS, "format": FORMAT, "version": VERSION,
         "kind": head.kind, "keys": ",".join(head.keys), "about": about,
     }  # fmt: skip
-    header: dict[str, Any] = {"__metadata__": metadata}
-    data: list[bytes | memoryview] = []
-    end = 0
-    for name in sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name)):  # each begins aligned
-        array = np.asarray(arrays[name], arrays[name].dtype.newbyteorder("<"), order="C")
-        if array.dtype not in NAMES or name == "__metadata__":
-            raise ValueError(f"the journal has no room for {name!r}, an array of {array.dtype}")
-        header[name] = {"dtype": NAMES[array.dtype], "shape": array.shape, "data_offsets": [end, end + array.nbytes]}
-        data.append(array.reshape(-1).view(np.uint8).data)
-        end += array.nbytes
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-(8 + len(text)) % ALIGNED)
-    begin = len(text).to_bytes(8, "little") + text
+    described, data = tensors.layout(arrays)
+    begin = tensors.header_bytes({METADATA: metadata} | described)
     return [_with_checksum(begin, _sha256([begin, *data])), *data]
 
 
@@ -107,22 +92,17 @@ def checked(name: str, content: np.ndarray) -> tuple[Head, dict[str, np.ndarray]
     place = 8 + len(START)
     if _sha256([_with_checksum(begin, ZEROS), content[length:].data]).encode() != begin[place : place + 64]:
         raise Damaged("is damaged (checksum)")
-    data, end, arrays = content[length:], 0, {}
-    for array_name, described in header.items():
-        if array_name != "__metadata__":
-            begin_of, end = end, end + _size(described)
-            if described["data_offsets"] != [begin_of, end] or end > len(data):
-                raise Damaged("is damaged (places of its arrays)")
-            arrays[array_name] = data[begin_of:end].view(TYPES[described["dtype"]]).reshape(described["shape"])
-    if end != len(data):
-        raise Damaged("is damaged (its length)")
-    return head, arrays, header["__metadata__"]["about"]
+    try:
+        arrays = tensors.arrays_in(header, content[length:])
+    except tensors.NotTensors as error:
+        raise Damaged(f"is damaged ({error})") from None
+    return head, arrays, header[METADATA]["about"]
 
 
 def _parsed(name: str, text: bytes) -> tuple[dict[str, Any], Head]:
     try:
         header = json.loads(text)
-        metadata = header["__metadata__"]
+        metadata = header[METADATA]
         found = metadata["format"], metadata["version"], metadata["kind"], metadata["keys"], metadata["about"]
         if not all(isinstance(value, str) for value in found):
             raise TypeError
@@ -141,19 +121,10 @@ def _parsed(name: str, text: bytes) -> tuple[dict[str, Any], Head]:
 
 
 def _data_size(header: dict[str, Any]) -> int:
-    return sum(_size(described) for name, described in header.items() if name != "__metadata__")
-
-
-def _size(described: Any) -> int:
-    """Bytes of an array, as its description has it."""
     try:
-        shape = described["shape"]
-        whole = isinstance(shape, list) and isinstance(described["data_offsets"], list)
-        if not whole or not all(type(length) is int and length >= 0 for length in shape):
-            raise ValueError
-        return math.prod(shape) * np.dtype(TYPES[described["dtype"]]).itemsize
-    except (ValueError, LookupError, TypeError):
-        raise Damaged("is damaged (shapes of its arrays)") from None
+        return sum(tensors.size_of(described) for name, described in header.items() if name != METADATA)
+    except tensors.NotTensors as error:
+        raise Damaged(f"is damaged ({error})") from None
 
 
 def _with_checksum(begin: bytes, digits: str) -> bytes:

@@ -45,6 +45,15 @@ class Setting:
 
 def pack_setting(setting: Setting) -> bytes:
     """A metric that is not Shoal's own goes as a pickle, and is the only thing that does."""
+    return tensors.pack(*_setting(setting))
+
+
+def setting_digest(setting: Setting) -> str:
+    """A hash of all of it."""
+    return tensors.digest(*_setting(setting))
+
+
+def _setting(setting: Setting) -> tuple[Arrays, dict[str, Any]]:
     matrices, metric = setting.matrices, setting.metric
     arrays = {"y": matrices.y, "targets": matrices.targets, "sample_rows": setting.sample_rows}
     arrays |= {f"inputs.{name}": matrix for name, matrix in matrices.inputs.items()}
@@ -61,7 +70,7 @@ def pack_setting(setting: Setting) -> bytes:
         "task": asdict(matrices.task), "encodings": list(matrices.inputs), "folds": len(matrices.folds),
         "metric": metric.name if own else None, "seed": setting.seed,
     }  # fmt: skip
-    return tensors.pack(arrays, about)
+    return arrays, about
 
 
 def _pickled(metric: Metric) -> bytes:
@@ -95,12 +104,14 @@ def load_setting(content: Any) -> Setting:
 # ---- a shard ----
 
 
-def pack_work(work: Work) -> bytes:
+def pack_work(work: Work, more: Mapping[str, Any] | None = None) -> bytes:
+    """`more`: what else the worker is told."""
     arrays = {"until": work.until}
     if work.networks is not None:
         arrays |= {f"networks.{name}": array for name, array in storage.state_arrays(work.networks).items()}
     members = [member.as_dict() for member in work.members]
-    return tensors.pack(arrays, {"encoding": work.encoding, "members": members, "folds": work.folds})
+    about = {"encoding": work.encoding, "members": members, "folds": work.folds}
+    return tensors.pack(arrays, about | dict(more or {}))
 
 
 def load_work(setting: Setting, content: bytes) -> Work:

@@ -1,0 +1,54 @@
+"""Every kind of executor, with workers that are ended after each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.executors import KINDS, Bench, Kind, Watched
+
+from shoal.executors.dispatch import Dispatcher
+
+
+@pytest.fixture(params=KINDS)
+def any_kind(request: pytest.FixtureRequest) -> Kind:
+    """Each of them."""
+    return KINDS[request.param]
+
+
+@pytest.fixture(params=["serial", "local:2"])
+def some_kind(request: pytest.FixtureRequest) -> Kind:
+    """In this process and in others: for what the dispatcher does alike with all of them."""
+    return KINDS[request.param]
+
+
+@pytest.fixture(params=[name for name, kind in KINDS.items() if not kind.in_process])
+def process_kind(request: pytest.FixtureRequest) -> Kind:
+    """Those whose workers may be killed."""
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def begin(bench: Bench) -> Iterator[Callable[..., Dispatcher]]:
+    """begin(kind) -> a dispatcher that has started; its workers are watched, and may be changed before that."""
+    opened = []
+
+    def started(kind: Kind, prepare: Callable[[Watched], None] = lambda _: None, **options: object) -> Dispatcher:
+        made = kind.make()
+        watched = Watched(made.__enter__())
+        dispatcher = Dispatcher(watched, bench.job, **options)  # type: ignore[arg-type]
+        opened.append((made, dispatcher))
+        prepare(watched)
+        dispatcher.start()
+        return dispatcher
+
+    yield started
+    for made, dispatcher in opened:
+        dispatcher.close()
+        made.__exit__(None, None, None)

@@ -1,0 +1,202 @@
+"""Every kind of executor, for the suite that they share, and tasks for it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shoal.executors.dispatch import Dispatcher
+from shoal.executors.find import find_workers
+from shoal.executors.interface import Call, Done, Job, Reply, SetAside, Task, WorkerInfo, Workers
+from support import executor_work
+
+
+@contextmanager
+def _named(name: str | None) -> Iterator[Workers]:
+    yield find_workers(name)
+
+
+@contextmanager
+def _threads() -> Iterator[Workers]:
+    with ThreadPoolExecutor(2) as pool:
+        yield find_workers(pool)
+
+
+@contextmanager
+def _processes() -> Iterator[Workers]:
+    """Processes by spawn: a fork of a process with threads may hang. None is left behind, not even a stopped one."""
+    pool = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield find_workers(pool)
+    finally:
+        for process in list((pool._processes or {}).values()):
+            process.kill()
+        pool.shutdown()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of executor: how to get workers, and what can be done to them in a test."""
+
+    make: Callable[[], AbstractContextManager[Workers]]
+    slots: int
+    in_process: bool = False  # tasks run in the process of the test: it must not be killed
+    replaces: bool = True  # a worker that ended is replaced by itself or by us
+    kills: int = 3  # workers that a poisonous task may end
+
+
+KINDS = {
+    "serial": Kind(lambda: _named(None), 1, in_process=True),
+    "threads": Kind(_threads, 2, in_process=True),
+    "processes": Kind(_processes, 2, kills=5),
+    "local:1": Kind(lambda: _named("local:1"), 1),
+    "local:2": Kind(lambda: _named("local:2"), 2),
+}  # fmt: skip
+
+
+class Watched(Workers):
+    """Workers that a test watches, and between which and the dispatcher it may put its hands."""
+
+    def __init__(self, workers: Workers) -> None:
+        self.workers, self.name, self.ahead = workers, workers.name, workers.ahead
+        self.calls: list[Call] = []
+        self.restarts = 0
+        self.change_infos: Callable[[list[WorkerInfo]], list[WorkerInfo]] = lambda infos: infos
+        self.change_call: Callable[[Call], Call] = lambda call: call
+        self.change_reply: Callable[[Call, Reply], object] = lambda _, reply: reply
+
+    def start(self, job: Job) -> list[WorkerInfo]:
+        return self.change_infos(self.workers.start(job))
+
+    def slots(self) -> int:
+        return self.workers.slots()
+
+    def submit(self, call: Call) -> Future[Reply]:
+        self.calls.append(call)
+        inner = self.workers.submit(self.change_call(call))
+        outer: _Outer = _Outer(inner)
+        inner.add_done_callback(lambda done: outer.settle(done, lambda reply: self.change_reply(call, reply)))
+        return outer
+
+    def restart(self) -> None:
+        self.restarts += 1
+        self.workers.restart()
+
+    def give_up(self, future: Future[Reply]) -> None:
+        self.workers.give_up(_inner(future))
+
+    def close(self) -> None:
+        self.workers.close()
+
+    def forget(self, future: Future[Reply]) -> None:
+        self.workers.forget(_inner(future))
+
+    def refuse(self, worker: WorkerInfo) -> bool:
+        return self.workers.refuse(worker)
+
+    def present(self) -> list[WorkerInfo] | None:
+        return self.workers.present()
+
+
+class _Outer(Future[Reply]):
+    def __init__(self, inner: Future[Reply]) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def settle(self, done: Future[Reply], change: Callable[[Reply], object]) -> None:
+        if done.cancelled():
+            self.cancel()
+            self.set_running_or_notify_cancel()
+        elif done.exception() is not None:
+            self.set_exception(done.exception())
+        else:
+            self.set_result(change(done.result()))  # type: ignore[arg-type]
+
+
+def _inner(future: Future[Reply]) -> Future[Reply]:
+    assert isinstance(future, _Outer)
+    return future.inner
+
+
+@dataclass
+class Bench:
+    """A folder for traces, a job, and tasks for it."""
+
+    folder: Path
+    file: Path | None = None
+    text: str = "job"
+    job: Job = field(init=False)
+
+    def __post_init__(self) -> None:
+        content = json.dumps({"folder": str(self.folder), "text": self.text}).encode()
+        self.job = Job.of(content, "support.executor_work:load", "support.executor_work:work", self.file)
+
+    def traces(self, kind: str) -> list[tuple[int, str]]:
+        return executor_work.traces(self.folder, kind)
+
+    def go(self) -> None:
+        """Let the tasks end that wait."""
+        (self.folder / "go").touch()
+
+    def expected(self, tasks: Sequence[Task]) -> dict[str, bytes]:
+        """What these tasks must give, by part: however they were cut, and wherever they were done."""
+        return {part: executor_work.line(self.text, part) for task in tasks for part, _ in parts_of(task)}
+
+
+def task_of(name: str, parts: Sequence[str] | dict[str, str], cost: float = 1.0, memory: int = 0) -> Task:
+    """A task of these parts, and what to do for each: nothing, or what `executor_work.DOING` says."""
+    told = parts if isinstance(parts, dict) else dict.fromkeys(parts, "")
+    payload = {"name": name, "parts": list(told.items())}
+    return Task(name, json.dumps(payload).encode(), cost, memory)
+
+
+def tasks_of(count: int) -> list[Task]:
+    """Harmless ones, of two parts each."""
+    return [task_of(f"task{i}", [f"part{i}a", f"part{i}b"], cost=float(i + 1)) for i in range(count)]
+
+
+def parts_of(task: Task) -> list[tuple[str, str]]:
+    return [(part, told) for part, told in json.loads(task.payload)["parts"]]
+
+
+def cut(task: Task) -> list[Task]:
+    """Two halves; nothing where there is only one part."""
+    parts = parts_of(task)
+    half = len(parts) // 2
+    halves = [parts[:half], parts[half:]] if half else []
+    return [
+        task_of(
+            f"{task.name}.{i}", dict(half), task.cost * len(half) / len(parts), task.memory * len(half) // len(parts)
+        )
+        for i, half in enumerate(halves)
+    ]
+
+
+def never() -> bool:
+    return False
+
+
+def run(dispatcher: Dispatcher, tasks: Sequence[Task], stop: Callable[[], bool] = never) -> list[Done | SetAside]:
+    return list(dispatcher.run(tasks, stop, cut))
+
+
+def gained(results: Sequence[Done | SetAside]) -> dict[str, bytes]:
+    """What came back, by part. Nothing may come back twice."""
+    found: dict[str, bytes] = {}
+    for result in results:
+        if isinstance(result, Done):
+            lines = dict(zip([part for part, _ in parts_of(result.task)], result.content.splitlines(), strict=True))
+            assert not found.keys() & lines.keys()
+            found |= lines
+    return found
+
+
+def set_aside(results: Sequence[Done | SetAside]) -> dict[str, str]:
+    """Parts that nobody could do, with the reason."""
+    lost = [result for result in results if isinstance(result, SetAside)]
+    return {part: result.reason for result in lost for part, _ in parts_of(result.task)}
