@@ -36,7 +36,7 @@ LAYERS = [
     {"memory", "history", "extract"},
     {"engines"},
     {"torch", "layout", "rows", "datasets", "progress"},
-    {"members", "machine", "early", "version", "options", "atomic", "json_values", "interrupts"},
+    {"members", "machine", "early", "version", "options", "atomic", "json_values", "interrupts", "tensors"},
     {"validate"},
     {"activations", "errors", "_native"},
 ]

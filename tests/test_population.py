@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.datasets import make_blobs
 
 import shoal
 from shoal import Member, Population, rows
@@ -431,3 +432,24 @@ def test_progress_prints_the_plan(capsys):
     printed = capsys.readouterr().out
     assert "estimated peak memory" in printed
     assert "6/6" in printed
+
+
+def test_members_gathered_from_several_populations_go_on_as_they_were():
+    """Whatever is brought together, and in whatever order: the same bits as without it."""
+    X, y = make_blobs(80, 4, centers=3, random_state=0)
+    X = X.astype(np.float32)
+    kinds = ((3, "adam", 0), (5, "sgd", 2), (4, "adamw", 0))
+    members = [Member(hidden=(k,), optimizer=optimizer, patience=patience) for k, optimizer, patience in kinds]
+    whole = Population(members, X.shape[1], 3)
+    whole.fit(X, y, 5, rows=0.25)
+    parts = [Population(members[:1], X.shape[1], 3), Population(members[1:], X.shape[1], 3)]
+    for part, epochs in zip(parts, (2, 3), strict=True):
+        part.fit(X, y, epochs, rows=0.25)
+    together = Population.gather([(parts[1], 1), (parts[0], 0), (parts[1], 0)])
+    together.fit(X, y, until=5, rows=0.25)
+    for place, member in enumerate((2, 0, 1)):
+        assert together.members[place] == members[member]
+        for (W, b), (V, c) in zip(together.weights(place), whole.weights(member), strict=True):
+            assert np.array_equal(W, V)
+            assert np.array_equal(b, c)
+        assert np.array_equal(together.history.valid_loss[place], whole.history.valid_loss[member])

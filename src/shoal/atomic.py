@@ -32,7 +32,7 @@ def new_file(target: Path) -> Iterator[Path]:
         yield partial
         _sync(partial)
         os.replace(partial, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -53,7 +53,7 @@ def new_folder(target: Path) -> Iterator[Path]:
             if old.exists():
                 os.replace(old, target)
             raise
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     finally:
         for folder in (partial, old):
             shutil.rmtree(folder, ignore_errors=True)
@@ -73,7 +73,7 @@ def rename(source: Path, target: Path) -> None:
     """Give a folder that is complete its name. Unlike `new_folder` this fails where `target` is there and not empty."""
     sync_tree(source)
     os.rename(source, target)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def sync_tree(folder: Path) -> None:
@@ -81,7 +81,7 @@ def sync_tree(folder: Path) -> None:
     for place, _, files in os.walk(folder):
         for name in files:
             _sync(Path(place) / name)
-        _sync_folder(Path(place))
+        sync_folder(Path(place))
 
 
 def _beside(target: Path, ending: str) -> Path:
@@ -94,7 +94,7 @@ def _sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     """Names in a folder are its content. Windows has no such call, and some network disks refuse it."""
     if os.name != "posix":
         return

@@ -78,19 +78,19 @@ class Population:
         draw(self.program, self.state, thread_count(None))
 
     @classmethod
-    def _blank(
+    def blank(
         cls,
         members: Sequence[Member],
         n_features: int,
         n_outputs: int,
         loss: str,
         *,
-        class_weight: np.ndarray,
-        memory_limit: int | None,
+        class_weight: np.ndarray | None = None,
+        memory_limit: int | None = None,
     ) -> Population:
         """A population with zero weights; the caller fills in its state."""
         population = cls.__new__(cls)
-        weight = class_weight if len(class_weight) else None
+        weight = class_weight if class_weight is not None and len(class_weight) else None
         population._prepare(members, n_features, n_outputs, loss, weight, memory_limit)
         return population
 
@@ -296,12 +296,36 @@ class Population:
         chosen = self._indices(members)
         if not len(chosen):
             raise UserError("select at least one member; got none")
-        other = Population._blank(
+        other = Population.blank(
             [self.members[i] for i in chosen], self.n_features, self.n_outputs, self.loss,
             class_weight=self.program.class_weight, memory_limit=self.memory_limit,
         )  # fmt: skip
         storage.copy_state(self.program, self.state, chosen, other.program, other.state)
         other.history = self.history.select(chosen)
+        return other
+
+    @staticmethod
+    def gather(sources: Sequence[tuple[Population, int]]) -> Population:
+        """A new population of members of others, with their weights, moments and counters, in the order given."""
+        if not sources:
+            raise UserError("gather at least one member; got none")
+        first = sources[0][0]
+        other = Population.blank(
+            [population.members[i] for population, i in sources], first.n_features, first.n_outputs, first.loss,
+            class_weight=first.program.class_weight, memory_limit=first.memory_limit,
+        )  # fmt: skip
+        places: dict[int, list[int]] = {}
+        for place, (population, _) in enumerate(sources):
+            places.setdefault(id(population), []).append(place)
+        other.history = History.empty(len(sources))
+        for mine in map(np.array, places.values()):
+            source, chosen = sources[mine[0]][0], np.array([sources[place][1] for place in mine])
+            storage.copy_state(source.program, source.state, chosen, other.program, other.state, mine)
+            curves = source.history.select(chosen)
+            other.history.record(
+                mine, np.zeros(len(mine), np.int64), loss=curves.loss, valid_loss=curves.valid_loss,
+                valid_score=curves.valid_score,
+            )  # fmt: skip
         return other
 
     # ---- results ----
@@ -370,7 +394,7 @@ class Population:
     @staticmethod
     def load(path: str | os.PathLike[str], memory_limit: int | None = None) -> Population:
         """A population from `save`, which can be trained further as if it had never been saved."""
-        return storage.load_population(path, Population._blank, memory_limit)
+        return storage.load_population(path, Population.blank, memory_limit)
 
     # ---- internal ----
 

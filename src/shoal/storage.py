@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,12 @@ VERSION = 1
 PER_MEMBER = ("steps", "epochs", "best_epoch", "best_loss", "status")
 
 
-def copy_state(source: Program, old: State, chosen: np.ndarray, target: Program, new: State) -> None:
-    """Copy parameters, slots and counters of the chosen members into a state whose member k is chosen[k]."""
-    for k, i in enumerate(chosen):
+def copy_state(
+    source: Program, old: State, chosen: np.ndarray, target: Program, new: State, places: np.ndarray | None = None
+) -> None:
+    """Copy parameters, slots and counters of the chosen members: chosen[k] becomes member places[k], or member k."""
+    places = np.arange(len(chosen)) if places is None else places
+    for k, i in zip(places, chosen, strict=True):
         size = int(source.layout.sizes[i])
         begin, end = int(source.records["parameters"][i]), int(target.records["parameters"][k])
         new.parameters[end : end + size] = old.parameters[begin : begin + size]
@@ -34,17 +37,32 @@ def copy_state(source: Program, old: State, chosen: np.ndarray, target: Program,
         begin, end = int(source.records["slots"][i]), int(target.records["slots"][k])
         new.slots[end : end + slots] = old.slots[begin : begin + slots]
     for name in PER_MEMBER:
-        getattr(new, name)[:] = getattr(old, name)[chosen]
+        getattr(new, name)[places] = getattr(old, name)[chosen]
+
+
+def state_arrays(population: Population) -> dict[str, np.ndarray]:
+    """All that training has changed: parameters, moments, counters and curves."""
+    state, history = population.state, population.history
+    arrays = {name: getattr(state, name) for name in ("parameters", "slots", *PER_MEMBER)}
+    return arrays | {f"history.{name}": getattr(history, name) for name in CURVES}
+
+
+def fill_state(population: Population, arrays: Mapping[str, np.ndarray], seconds: float = 0.0) -> None:
+    """Put what `state_arrays` gave into a population of the same members; ValueError or KeyError if it does not fit."""
+    _check_counters(arrays)
+    for name in ("parameters", "slots", *PER_MEMBER):
+        _put(getattr(population.state, name), arrays[name], name)
+    curves: dict[str, Any] = {name: np.array(arrays[f"history.{name}"], dtype=np.float64) for name in CURVES}
+    if any(curve.shape != (len(population), curves["loss"].shape[1]) for curve in curves.values()):
+        raise UserError("the history does not fit the members")
+    population.history = History(**curves, seconds=seconds)
 
 
 def save_population(population: Population, path: str | os.PathLike[str]) -> None:
     """Write a file; a crash leaves either the old file or the new one."""
     from safetensors.numpy import save_file
 
-    state, history = population.state, population.history
-    arrays = {"parameters": state.parameters, "slots": state.slots, "class_weight": population.program.class_weight}
-    arrays |= {name: getattr(state, name) for name in PER_MEMBER}
-    arrays |= {f"history.{name}": getattr(history, name) for name in CURVES}
+    arrays = state_arrays(population) | {"class_weight": population.program.class_weight}
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -52,7 +70,7 @@ def save_population(population: Population, path: str | os.PathLike[str]) -> Non
         "n_features": population.n_features,
         "n_outputs": population.n_outputs,
         "loss": population.loss,
-        "seconds": history.seconds,
+        "seconds": population.history.seconds,
     }
     target = Path(path)
     if not target.parent.is_dir():
@@ -73,13 +91,7 @@ def load_population(
             members, header["n_features"], header["n_outputs"], header["loss"], class_weight=arrays["class_weight"],
             memory_limit=memory_limit,
         )  # fmt: skip
-        _check_counters(arrays)
-        for name in ("parameters", "slots", *PER_MEMBER):
-            _put(getattr(population.state, name), arrays[name], name)
-        curves: dict[str, Any] = {name: np.array(arrays[f"history.{name}"], dtype=np.float64) for name in CURVES}
-        if any(curve.shape != (len(members), curves["loss"].shape[1]) for curve in curves.values()):
-            raise UserError("the history does not fit the members")
-        population.history = History(**curves, seconds=float(header["seconds"]))
+        fill_state(population, arrays, float(header["seconds"]))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise UserError(f"{os.fspath(path)} is damaged or was altered: {error}") from error
     return population
@@ -103,7 +115,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nd
     return header, arrays
 
 
-def _check_counters(arrays: dict[str, np.ndarray]) -> None:
+def _check_counters(arrays: Mapping[str, np.ndarray]) -> None:
     if arrays["status"].max(initial=0) >= len(STATUS_NAMES):
         raise UserError(f"status must be below {len(STATUS_NAMES)}")
     for name in ("steps", "epochs", "best_epoch"):

@@ -14,11 +14,10 @@ from support.commands import run, start, wait_for
 
 import shoal
 from shoal.cli.predict import predict
-from shoal.runs import folder as run_folder
 from shoal.runs import versions as run_versions
 from shoal.tables.table import Table
 
-FILES = {"report.html", "leaderboard.csv", "model", "settings.json"}
+FILES = {"report.html", "leaderboard.csv", "model", "settings.json", "run.json"}
 
 
 def answers(model, file, **flags):
@@ -96,11 +95,45 @@ def test_the_run_folder_holds_everything_and_nothing_else(place):
     assert settings["result"]["score"]["corrected"] > 0.85
 
 
-def test_a_finished_run_is_never_overwritten(place, call):
-    before = (place / "first" / "settings.json").read_bytes()
-    result = call(place, "search", "iris.csv", "--target", "-1", "--recipes", 2, "--out", "first", code=2)
-    assert "finished run" in result.stderr
-    assert (place / "first" / "settings.json").read_bytes() == before
+def contents(folder):
+    return {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_finished_run_is_found_and_not_computed_again(place, call):
+    """However its target is named, and whatever computes it."""
+    before = contents(place / "first")
+    flags = ("--target", "-1", "--recipes", 6, "--out", "first", "--seeds", 2, "--threads", 1)
+    result = call(place, "search", "iris.csv", *flags)
+    assert "This search was done before, begun " in result.stdout
+    assert "(--fresh computes it anew)" in result.stdout
+    score = json.loads((place / "first/settings.json").read_text())["result"]["score"]["corrected"]
+    assert f"honest score: accuracy {score:.4f} (95% interval" in result.stdout
+    assert result.stdout.splitlines()[-1] == str(Path("first/report.html"))
+    assert "plan:" not in result.stdout
+    assert contents(place / "first") == before
+
+
+def test_other_settings_or_data_in_a_finished_run_are_refused_with_what_changed(place, call, tmp_path):
+    before = contents(place / "first")
+    same = ("search", "iris.csv", "--target", "species", "--out", place / "first", "--seeds", 2)
+    error = call(place, *same, "--recipes", 7, code=2).stderr
+    assert "holds a finished run that differs: recipes was 6 and is 7. Give another --out, or --fresh" in error
+    (tmp_path / "iris.csv").write_text((place / "iris.csv").read_text().replace("5.1", "5.2", 1))
+    error = call(tmp_path, *same, "--recipes", 6, code=2).stderr
+    assert f"the data were {(place / 'iris.csv').resolve()} and are {(tmp_path / 'iris.csv').resolve()}" in error
+    shutil.copytree(place / "first", tmp_path / "mine")
+    about = json.loads((tmp_path / "mine/run.json").read_text())
+    about["file"] = str((tmp_path / "iris.csv").resolve())
+    about["fingerprint"]["numpy"] = "1.0"
+    (tmp_path / "mine/run.json").write_text(json.dumps(about))
+    mine = ("search", "iris.csv", "--target", "species", "--out", "mine", "--seeds", 2, "--recipes", 6)
+    error = call(tmp_path, *mine, code=2).stderr
+    assert "iris.csv has changed since (another checksum); numpy was 1.0 and is " in error
+    assert contents(place / "first") == before
+    (tmp_path / "mine/notes.txt").write_text("my own")
+    call(tmp_path, *mine, "--fresh")
+    assert {file.name for file in (tmp_path / "mine").iterdir()} == {*FILES, "notes.txt"}
+    assert (tmp_path / "mine/model/weights.safetensors").read_bytes() != before[Path("model/weights.safetensors")]
 
 
 def test_a_repetition_has_the_same_bits(place, call):
@@ -317,7 +350,7 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place, call, n
     assert process.returncode == 0, out + err
     assert "ending the search, keeping the best so far" in err
     assert f"ended early by {name}" in out
-    assert {file.name for file in cut.iterdir()} == FILES
+    assert {file.name for file in cut.iterdir()} - {"journal"} == {*FILES, "progress.json"}
     settings = json.loads((cut / "settings.json").read_text())
     assert settings["result"]["ended"] == "interrupted"
     assert "was interrupted" in (cut / "report.html").read_text()
@@ -336,17 +369,27 @@ def test_a_second_ctrl_c_quits_at_once_and_leaves_nothing(place):
     assert not list(place.glob(".quit*"))
 
 
-def test_what_kill_leaves_does_not_look_like_a_run(place):
-    process = start(place, "search", "iris.csv", "--target", "species", *ENDLESS, "--out", "dead")
-    wait_for(process, "recipes, best")
-    process.kill()
-    process.communicate(timeout=20)
-    assert not (place / "dead").exists()
-    assert [file.name for file in place.glob(".dead*/*")] == [f"running-{platform.node()}.lock"]
-    with run_folder.RunFolder(place / "dead", "data") as folder:
-        assert [file.name for file in place.glob(".dead*")] == [folder.path.name], "the next run has removed it"
-    with pytest.raises(FileNotFoundError, match="no folder"):
+def test_after_kill_the_same_command_goes_on_and_one_at_a_time(place, call):
+    same = ("search", "iris.csv", "--target", "species", *ENDLESS, "--out", "dead")
+    killed = start(place, *same)
+    wait_for(killed, "recipes, best")
+    killed.kill()
+    killed.communicate(timeout=20)
+    about = json.loads((place / "dead" / "run.json").read_text())
+    assert about["kind"] == "search"
+    assert not FILES - {"run.json"} & {file.name for file in (place / "dead").iterdir()}, "no results"
+    with pytest.raises(FileNotFoundError, match="dead has no model yet; the command that began it goes on with it"):
         answers(place / "dead", place / "iris.csv")
+    process = start(place, *same)
+    wait_for(process, "recipes, best")
+    error = call(place, *same, code=2).stderr
+    assert f"dead is in use by process {process.pid} on {platform.node()}, since 20" in error
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+    assert f"going on with dead, begun {about['begun']} (--fresh begins anew)" in out
+    assert "The same command goes on to the full search." in out
+    assert {file.name for file in (place / "dead").iterdir()} >= FILES
 
 
 # ---- bad input ----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from shoal.parallel.networks import own_network
 from shoal.parallel.options import TableOptions
 from shoal.parallel.tables import load, load_table
 from shoal.parallel.training import check_fit
+from shoal.runs.lock import take
 
 NETWORKS = """
 import sys
@@ -241,3 +243,15 @@ def test_only_gpus_have_numbers(device):
     ):
         Job(device=device)
     assert Job(device="cuda:1").device == "cuda:1"
+
+
+def test_two_processes_do_not_write_into_one_folder(tmp_path, call):
+    points(tmp_path)
+    (tmp_path / "run").mkdir()
+    train = ("train", "sums.csv", "--target", "y", "--net", "own.py:one", *SERIAL, "--out", "run")
+    held = take(tmp_path / "run")
+    assert f"run is in use by process {os.getpid()} on" in call(tmp_path, *train, code=2).stderr
+    held.release()
+    call(tmp_path, *train)
+    assert not [file.name for file in (tmp_path / "run").iterdir() if "lock" in file.name or "lease" in file.name]
+    assert "holds a finished run" in call(tmp_path, *train, code=2).stderr

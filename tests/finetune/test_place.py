@@ -15,32 +15,46 @@ pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
 
 
+def written(folder, marks):
+    """A folder as Shoal 0.1 left it: its settings alone say what it is."""
+    folder.mkdir(parents=True)
+    (folder / place.METRICS).touch()
+    checkpoints.write_json(folder / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": marks})
+
+
 def test_only_the_same_run_is_resumed(tmp_path, monkeypatch, tiny):
     monkeypatch.chdir(tmp_path)
     marks = {"data": "x", "epochs": 3}
-    assert place.choose(None, "a-tiny", marks) == (Path("shoal-runs/a-tiny-1"), False)
+    with place.opened(None, "a-tiny", marks) as found:
+        assert found == (Path("shoal-runs/a-tiny-1"), False)
     for number in (1, 2, 10):
-        folder = Path(f"shoal-runs/a-tiny-{number}")
-        folder.mkdir(parents=True)
-        checkpoints.write_json(folder / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": marks})
-    assert place.choose(None, "a-tiny", marks) == (Path("shoal-runs/a-tiny-10"), True)
-    assert place.choose(None, "a-tiny", marks, fresh=True) == (Path("shoal-runs/a-tiny-3"), False)
-    assert place.choose(None, "a-tiny", {**marks, "epochs": 4}) == (Path("shoal-runs/a-tiny-3"), False)
+        written(Path(f"shoal-runs/a-tiny-{number}"), marks)
+    with place.opened(None, "a-tiny", marks) as found:
+        assert found == (Path("shoal-runs/a-tiny-10"), True)
+    with place.opened(None, "a-tiny", marks, fresh=True) as found:
+        assert found == (Path("shoal-runs/a-tiny-3"), False)
+    with place.opened(None, "a-tiny", {**marks, "epochs": 4}) as found:
+        assert found == (Path("shoal-runs/a-tiny-3"), False)
     Path("shoal-runs/a-tiny-10/model").mkdir()
     with place.opened(None, "a-tiny", marks) as second, place.opened(None, "a-tiny", marks) as first:
         assert (second, first) == ((Path("shoal-runs/a-tiny-2"), True), (Path("shoal-runs/a-tiny-1"), True))
         with place.opened(None, "a-tiny", marks) as third:
             assert third == (Path("shoal-runs/a-tiny-3"), False), "a folder in use is not shared"
-        with pytest.raises(ValueError, match="is in use by another process"), place.opened(second[0], "", marks):
+        with pytest.raises(ValueError, match="is in use by process"), place.opened(second[0], "", marks):
             pass
     assert not Path("shoal-runs/a-tiny-3").exists()
     assert Path("shoal-runs/a-tiny-2/settings.json").exists(), "what was there before stays"
-    with pytest.raises(ValueError, match="holds a finished run"):
-        place.choose(Path("shoal-runs/a-tiny-10"), "", marks)
-    with pytest.raises(ValueError, match=r"another run: epochs differs \(it was 3 and is now 4\)"):
-        place.choose(Path("shoal-runs/a-tiny-1"), "", {**marks, "epochs": 4})
-    with pytest.raises(ValueError, match="is not empty"):
-        place.choose(Path("shoal-runs"), "", marks)
+    for fresh in (False, True):
+        finished = place.opened(Path("shoal-runs/a-tiny-10"), "", marks, fresh)
+        with pytest.raises(ValueError, match="holds a finished run"), finished:
+            pass
+    with (
+        pytest.raises(ValueError, match="the beginning of a run that differs: epochs was 3 and is 4"),
+        place.opened(Path("shoal-runs/a-tiny-1"), "", {**marks, "epochs": 4}),
+    ):
+        pass
+    with pytest.raises(ValueError, match="is not empty"), place.opened(Path("shoal-runs"), "", marks):
+        pass
 
 
 def test_fresh_starts_over_in_the_named_folder(tmp_path):
@@ -60,7 +74,8 @@ def test_names_with_brackets_are_found_again(tmp_path, monkeypatch):
     with place.opened(None, "t[1]-tiny", {}) as (path, _):
         (path / place.METRICS).write_text("")
         checkpoints.write_json(path / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": {}})
-    assert place.choose(None, "t[1]-tiny", {}) == (path, True)
+    with place.opened(None, "t[1]-tiny", {}) as found:
+        assert found == (path, True)
 
 
 def test_a_folder_in_which_nothing_was_trained_is_removed(tmp_path):

@@ -1,33 +1,216 @@
-"""The folder of a run: whole, under a free name, or not at all."""
+"""The folder of a run: what the same command finds, what another is told, what stays when nothing came of it."""
 
+from __future__ import annotations
+
+import contextlib
+import json
 import os
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from shoal.runs import folder as run_folder
+from shoal.runs import lock
+from shoal.runs.folder import RunFolder
+from shoal.runs.kinds import FINETUNE, SEARCH, read_run
+
+MARKS: dict[str, Any] = {"data": "a" * 64, "recipes": 500, "folds": None, "drop": [], "shoal": "0.1.0"}
 
 
-def test_a_run_folder_appears_whole_under_the_next_free_name(tmp_path, monkeypatch):
+def opened(out: Path | None = None, marks: dict[str, Any] = MARKS, **named: Any) -> RunFolder:
+    return RunFolder(SEARCH, out, "data", marks, **{"file": "/there/data.csv", **named})
+
+
+def work(folder: RunFolder) -> None:
+    """Something that was finished and is worth to go on with."""
+    folder.journal(print).write("shard", ["ab"], {"x": np.zeros(3)})
+
+
+def end(folder: RunFolder, ended: str = "") -> None:
+    (folder.path / "model").mkdir(exist_ok=True)
+    settings = {"format": "shoal-run", "version": 1, "result": {"ended": ended}}
+    (folder.path / "settings.json").write_text(json.dumps(settings))
+    folder.finish()
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for number in (1, 2):
-        with run_folder.RunFolder(None, "data") as folder:
-            (folder.path / "file").write_text("x")
-            assert not Path(f"shoal-runs/data-{number}").exists()
-            assert folder.finish() == Path(f"shoal-runs/data-{number}")
-    assert sorted(os.listdir("shoal-runs")) == ["data-1", "data-2"]
 
 
-def test_a_name_taken_during_the_search_is_left_alone(tmp_path):
-    with run_folder.RunFolder(tmp_path / "run", "data") as folder:
-        (tmp_path / "run").mkdir()
-        (tmp_path / "run" / "settings.json").write_text("somebody else's")
-        assert folder.finish() == tmp_path / "run-1"
-    assert (tmp_path / "run" / "settings.json").read_text() == "somebody else's"
+def test_a_folder_appears_at_once_under_its_name_and_says_what_is_computed_there() -> None:
+    with opened() as folder:
+        assert folder.path == Path("shoal-runs/data-1")
+        assert not folder.resumes
+        about = json.loads((folder.path / "run.json").read_text())
+        assert (about["kind"], about["fingerprint"], about["file"]) == ("search", MARKS, "/there/data.csv")
+        assert about.keys() >= {"format", "version", "begun", "command", "host", "shoal"}
+        work(folder)
+        folder.progress(0.43, recipes=7)
+        folder.progress(0.44, recipes=8)
+        assert json.loads((folder.path / "progress.json").read_text())["share"] == 0.43, "now and then is enough"
+        end(folder)
+    assert sorted(os.listdir("shoal-runs/data-1")) == ["model", "run.json", "settings.json"]
 
 
-def test_a_run_that_fails_leaves_no_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(RuntimeError), run_folder.RunFolder(None, "data"):
-        raise RuntimeError
+@pytest.mark.parametrize("out", [None, Path("mine")])
+def test_the_same_run_goes_on_and_when_it_is_finished_it_is_found(out: Path | None) -> None:
+    with opened(out) as folder:
+        work(folder)
+    place, begun = folder.path, folder.begun
+    with opened(out) as folder:
+        assert (folder.path, folder.resumes, folder.begun) == (place, True, begun)
+        end(folder, "interrupted")
+    assert (place / "journal").is_dir(), "it can go on to the full search"
+    with opened(out) as folder:
+        assert (folder.path, folder.resumes, folder.found) == (place, True, None)
+        end(folder, "budget")
+    assert not (place / "journal").exists()
+    with opened(out) as folder:
+        assert folder.found is not None
+        assert (folder.found.path, folder.found.begun) == (place, begun)
+    assert sorted(os.listdir(place)) == ["model", "run.json", "settings.json"]
+
+
+def test_without_a_name_the_latest_that_no_living_process_holds_goes_on() -> None:
+    with opened() as first, opened() as second, opened(fresh=True) as third:
+        assert [run.path.name for run in (first, second, third)] == ["data-1", "data-2", "data-3"]
+        for run in (first, second, third):
+            work(run)
+    with opened() as one, opened() as other:
+        assert [run.path.name for run in (one, other)] == ["data-3", "data-2"]
+        with opened(fresh=True) as fourth:
+            assert (fourth.path.name, fourth.resumes) == ("data-4", False)
+    assert not Path("shoal-runs/data-4").exists(), "nothing came of it"
+
+
+def test_a_repetition_is_done_again_and_never_replaces() -> None:
+    with opened(Path("mine")) as folder:
+        end(folder)
+    with (
+        pytest.raises(ValueError, match="mine holds a finished run: give another name"),
+        opened(Path("mine"), again=True),
+    ):
+        pass
+    with opened() as folder:
+        end(folder)
+    with opened(again=True) as folder:
+        assert folder.path == Path("shoal-runs/data-2")
+
+
+def test_another_run_in_the_named_folder_is_refused_with_what_changed() -> None:
+    changes = {
+        "data.csv has changed since (another checksum)": {"data": "b"},
+        "recipes was 500 and is 600": {"recipes": 600},
+        "folds was not given and is 3": {"folds": 3},
+        "drop was not given and is a, b": {"drop": ["a", "b"]},
+        "shoal was 0.1.0 and is 0.2.0": {"shoal": "0.2.0"},
+        "it repeats another run, or none": {"repeat": "c"},
+    }
+    with opened(Path("mine")) as folder:
+        work(folder)
+    for words, changed in changes.items():
+        with pytest.raises(ValueError, match="the beginning of a run that differs: ") as refused:
+            opened(Path("mine"), {**MARKS, **changed}).__enter__()
+        assert words in str(refused.value)
+        assert "Give another --out, or --fresh to begin anew" in str(refused.value)
+    with pytest.raises(ValueError, match=r"the data were /there/data\.csv and are /other\.csv"):
+        opened(Path("mine"), {**MARKS, "data": "b"}, file="/other.csv").__enter__()
+    with opened(Path("mine")) as folder:
+        assert folder.resumes
+        with pytest.raises(lock.InUse, match=f"mine is in use by process {os.getpid()} on"):
+            opened(Path("mine")).__enter__()
+        end(folder)
+    with pytest.raises(ValueError, match="holds a finished run that differs: recipes was 500 and is 600"):
+        opened(Path("mine"), {**MARKS, "recipes": 600}).__enter__()
+    with pytest.raises(ValueError, match="holds a run of shoal search"):
+        RunFolder(FINETUNE, Path("mine"), "data", MARKS).__enter__()
+
+
+def test_without_a_name_another_run_of_the_file_is_noted_in_a_line() -> None:
+    with opened() as folder:
+        work(folder)
+    said: list[str] = []
+    with opened(marks={**MARKS, "recipes": 600}, say=said.append) as folder:
+        assert folder.path == Path("shoal-runs/data-2")
+    place = Path("shoal-runs/data-1")
+    assert said == [f"note: {place} is another run of this file, not finished: recipes was 500 and is 600"]
+    with opened(marks={**MARKS, "recipes": 600}, say=said.append, file="/elsewhere/data.csv"):
+        assert len(said) == 1, "another file of the same name"
+
+
+def test_fresh_removes_what_the_run_wrote_and_nothing_else() -> None:
+    with opened(Path("mine")) as folder:
+        work(folder)
+        end(folder, "interrupted")
+    (Path("mine") / "notes.txt").write_text("my own")
+    with opened(Path("mine"), {**MARKS, "recipes": 2}, fresh=True) as folder:
+        assert not folder.resumes
+        assert set(os.listdir("mine")) == {"notes.txt", "run.json", "run.lock", "lease-1.json"}
+    assert os.listdir("mine") == ["notes.txt"], "nothing came of it"
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_if_nothing_comes_of_a_run_what_it_made_goes_again(error: type[BaseException]) -> None:
+    for out in (None, Path("a/b/run")):
+        with contextlib.suppress(error), opened(out) as folder:
+            folder.journal(print)
+            folder.progress(0.0)
+            assert (folder.path / "progress.json").exists()
+            raise error
     assert os.listdir() == []
+    Path("mine").mkdir()
+    with opened(Path("mine")):
+        pass
+    assert os.listdir() == ["mine"], "it was there before"
+    assert os.listdir("mine") == []
+
+
+def test_folders_of_other_things_are_refused() -> None:
+    Path("file").touch()
+    Path("full").mkdir()
+    Path("full/notes.txt").touch()
+    for name, words in {
+        "file": "file is a file",
+        "full": "full is not empty",
+        "file/run": "cannot be written to",
+    }.items():
+        for fresh in (False, True):
+            with pytest.raises(ValueError, match=words):
+                opened(Path(name), fresh=fresh).__enter__()
+    assert sorted(os.listdir()) == ["file", "full"]
+    assert os.listdir("full") == ["notes.txt"]
+
+
+def test_who_has_lost_the_folder_writes_and_removes_nothing() -> None:
+    with contextlib.suppress(lock.LostFolder), opened() as folder:
+        journal = folder.journal(print)
+        lease = folder.path / "lease-1.json"
+        other = {**json.loads(lease.read_text()), "host": "elsewhere", "pid": 7, "token": "other"}
+        lease.unlink()
+        (folder.path / "lease-2.json").write_text(json.dumps(other))
+        before = sorted(os.listdir(folder.path))
+        for write in (lambda: folder.progress(0.5), lambda: journal.note("x", 1), folder.finish):
+            with pytest.raises(lock.LostFolder, match="was taken over by process 7 on elsewhere"):
+                write()
+        journal.write("shard", ["ab"], {"x": np.zeros(3)})
+    assert sorted(os.listdir(folder.path)) == sorted({*before} - {"run.lock"})
+    assert os.listdir(folder.path / "journal") == []
+
+
+def test_a_search_of_shoal_0_1_is_known_by_its_settings() -> None:
+    settings = {
+        "format": "shoal-run", "version": 1, "created": "2026-11-16 10:00",
+        "versions": {"shoal": "0.1.0", "python": "3.11.2"},
+        "data": {"file": "data.csv", "path": "/there/data.csv", "sha256": "a" * 64, "demo": False, "drop": [],
+                 "kinds": [], "columns": ["a"]},
+        "search": {"recipes": 500, "folds": None, "repeats": 1, "effort": {}}, "result": {"ended": ""},
+    }  # fmt: skip
+    Path("mine").mkdir()
+    Path("mine/settings.json").write_text(json.dumps(settings))
+    run = read_run(Path("mine"))
+    assert run is not None
+    assert (run.kind, run.fingerprint, run.finished, run.begun) == (SEARCH, MARKS, True, "2026-11-16 10:00")
+    with opened(Path("mine")) as folder:
+        assert folder.found is not None

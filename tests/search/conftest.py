@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris
 from support.machine import Machine
 
-from shoal.search import candidates
+from shoal.search import trainers
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def machine_of_speed(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machi
 
     def made(speed: float) -> Machine:
         machine = Machine(speed)
-        monkeypatch.setattr(candidates, "train", machine.train)
+        monkeypatch.setattr(trainers, "train", machine.train)
         return machine
 
     return made

@@ -10,8 +10,8 @@ from support.callbacks import watching
 
 import shoal
 from shoal import Member, Population, ShoalClassifier
-from shoal.search import candidates
-from shoal.search.training import epochs_done, train
+from shoal.search import trainers
+from shoal.search.training import epochs_done, new_networks, train
 from shoal.tables.table import Table
 
 
@@ -152,6 +152,7 @@ class Cut:
         self.left -= 1
         if self.left:
             return train(problem, metric, work, threads, control)
+        work = replace(work, networks=work.networks or new_networks(problem, work.encoding, work.members))
         asked = np.flatnonzero(work.until.any(axis=1))
         done = asked[: round(self.done * len(asked))]
         begun = asked[len(done) : len(done) + round(self.begun * len(asked))]
@@ -191,7 +192,7 @@ def test_a_search_ended_anywhere_in_a_round_can_be_repeated(iris, name, monkeypa
     cut = Cut(*where)
     one.set_params(callbacks=[cut])
     with monkeypatch.context() as patch:
-        patch.setattr(candidates, "train", cut)
+        patch.setattr(trainers, "train", cut)
         one.fit(*iris)
     assert one.result_.search.ended == "interrupted"
     assert [len(entry["rungs"]) for entry in one.result_.search.log] == rungs
@@ -212,7 +213,7 @@ def test_a_repetition_that_is_ended_early_can_be_repeated_too(iris, monkeypatch)
     first.fit(*iris)
     second.set_params(callbacks=[cut])
     with monkeypatch.context() as patch:
-        patch.setattr(candidates, "train", cut)
+        patch.setattr(trainers, "train", cut)
         second.repeat(*iris, first.result_)
     assert second.result_.search.ended == "interrupted"
     third.repeat(*iris, second.result_)

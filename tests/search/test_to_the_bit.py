@@ -17,6 +17,7 @@ from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.search.candidates import Candidate, Pool
 from shoal.search.problem import make_folds, make_problem
 from shoal.search.space import Recipe
+from shoal.search.training import Work, train
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -36,9 +37,8 @@ def pool_of(kind):
     pairs, _ = make_folds(FOLDS, task, X, y, None, 0)
     problem = make_problem(task, schema, schema.check(table), y, pairs, weight, np.ones(len(X)))
     candidates = [Candidate(k, Recipe(Member(hidden=4 + k, epochs=2, seed=k), "plain")) for k in range(CANDIDATES)]
-    pool = Pool(problem, "plain", candidates)
-    pool.train({candidate.number: [2] * FOLDS for candidate in candidates}, None, np.arange(3), seed=0, threads=2)
-    return pool
+    work = Work("plain", tuple(one.recipe.member for one in candidates), np.full((CANDIDATES, FOLDS), 2), seed=0)
+    return Pool(problem, "plain", candidates, train(problem, None, work, 2).networks)
 
 
 def noted(candidate):

@@ -11,7 +11,7 @@ from shoal.search.candidates import candidate_cost
 from shoal.search.problem import Problem
 from shoal.search.space import Recipe
 from shoal.search.timing import Clock
-from shoal.search.training import Control, Trained, Work, epochs_done, train
+from shoal.search.training import Control, Trained, Work, epochs_done, new_networks, train
 
 
 class Machine:
@@ -34,6 +34,7 @@ class Machine:
         self, problem: Problem, metric: Metric | None, work: Work, threads: int | None, control: Control | None = None
     ) -> Trained:
         """Takes the place of `shoal.search.training.train`."""
+        work = replace(work, networks=work.networks or new_networks(problem, work.encoding, work.members))
         assert work.networks is not None
         folds, control = len(problem.folds), control or Control()
         while True:

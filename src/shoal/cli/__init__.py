@@ -17,6 +17,7 @@ from shoal.cli.finetune import FINETUNE_EXAMPLES, finetune
 from shoal.cli.generate import GENERATE_EXAMPLES, generate
 from shoal.cli.info import info
 from shoal.cli.predict import PREDICT_EXAMPLES, predict
+from shoal.cli.runs import app as runs_app
 from shoal.cli.search import SEARCH_EXAMPLES, search
 from shoal.cli.train import TRAIN_EXAMPLES, train
 from shoal.errors import UserError
@@ -38,6 +39,7 @@ app.command(epilog=TRAIN_EXAMPLES)(train)
 app.command(epilog=FINETUNE_EXAMPLES)(finetune)
 app.command(epilog=GENERATE_EXAMPLES)(generate)
 app.command()(info)
+app.add_typer(runs_app, name="runs", help="List runs and how far they are; remove what only going on needs.")
 app.add_typer(bench_app, name="bench", help="Measure Shoal side by side with what you would use instead.")
 
 

@@ -325,6 +325,29 @@ def budget(
     _measure(context, bench, given, quick, out)
 
 
+@app.command()
+def faults(
+    context: typer.Context,
+    kills: Annotated[int | None, typer.Option(min=1, help="Faults of each kind. [20]")] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="search, search-local, search-dask, worker-local, worker-dask, stopped-local, stopped-dask, "
+            "scheduler, mpi, journal. [all that are installed]"
+        ),
+    ] = None,
+    recipes: Annotated[int | None, typer.Option(min=1, help="Recipes of each search. [80]")] = None,
+    seed: Annotated[int | None, typer.Option(min=1, help="Of the moments. [another one each time]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Searches, workers and schedulers killed at random moments, journals damaged: same bytes? Seconds lost?"""
+    from shoal.bench.faults import faults as bench
+
+    given = {"kills": kills, "kinds": kind, "recipes": recipes, "seed": seed}
+    _measure(context, bench, given, quick, out)
+
+
 @app.command(name="all")
 def everything(context: typer.Context, repeats: Repeats = None, quick: Quick = False, out: Out = None) -> None:
     """The engine's benchmarks, one after the other: table1, shapes, scaling, mnist."""

@@ -121,7 +121,7 @@ class Session:
         start = session.find_start(self.settings, self.screen.say)
         marks = session.fingerprint(self.settings, self.found, start)
         name = place.stem(self.found.file, self.settings.model)
-        with place.opened(self.out, name, marks, self.fresh) as (run, resumes):
+        with place.opened(self.out, name, marks, self.fresh, self.found.file) as (run, resumes):
             ready = session.prepare(self.settings, self.found, start, run, resumes)
             self._say_plan(ready)
             if dry_run:

@@ -30,11 +30,13 @@ shoal search german.csv --no-header --target -1 --dry-run
 
 shoal search patients.tsv.gz --target outcome --drop name --missing unknown --recipes 200 --out first-try
 
+shoal search big.csv --target y --recipes 5000 --out big    (killed? the same command goes on)
+
 shoal search --repeat first-try/settings.json --out again
 
 shoal search --repeat first-try --check"""
 
-NOT_REPEATED = {"repeat", "check", "out", "threads", "file", "dry_run"}  # flags that go with --repeat
+NOT_REPEATED = {"repeat", "check", "out", "threads", "file", "dry_run", "fresh"}  # flags that go with --repeat
 
 
 @with_options(moved={"target": "file", "sep": "ensemble", "seed": "out"}, defaults={"recipes": None})
@@ -45,6 +47,9 @@ def search(
     reading: DataOptions,
     options: SearchOptions,
     out: Annotated[Path | None, typer.Option(help="Folder for the results. (default: ./shoal-runs/<file>-<n>)")] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew, also where an earlier run could go on or is finished.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is understood and planned, then stop.")] = False,
     repeat: Annotated[
         Path | None,
@@ -61,7 +66,7 @@ def search(
     """Find the best networks for a table, and how good they will be on new rows.
 
     Trains many recipes at a time, ranks them by cross-validation and combines the best.
-    Ctrl-C ends the search and keeps the best so far.
+    Ctrl-C ends the search and keeps the best so far. The same command goes on, also after the power failed.
 
     The results are one folder: report.html, leaderboard.csv, model/ and settings.json.
     """
@@ -73,7 +78,7 @@ def search(
             raise UserError("--check compares the models of two runs, and --dry-run makes none; leave out one of them")
     elif check:
         raise UserError("--check needs the run to be repeated: shoal search --repeat shoal-runs/data-1 --check")
-    if not Session(_complete(request), earlier, repeat, check).run(out, dry_run):
+    if not Session(_complete(request), earlier, repeat, check).run(out, dry_run, fresh):
         raise typer.Exit(1)
 
 

@@ -17,6 +17,7 @@ from shoal.progress import started, steady_output
 
 if TYPE_CHECKING:
     from shoal.runs.folder import RunFolder
+    from shoal.runs.kinds import Run
     from shoal.search.options import SearchOptions
     from shoal.search.result import Earlier
     from shoal.search.screen import SearchScreen
@@ -97,13 +98,17 @@ def _demo() -> Source:
 
 
 class _Watching:
-    """Tells the screen how far the search is, and ends it when the user has asked for that."""
+    """Tells screen and folder how far the search is, and ends it when the user has asked for that."""
 
-    def __init__(self, screen: SearchScreen, stop: Interrupt) -> None:
-        self.screen, self.stop, self.note = screen, stop, screen.say
+    def __init__(self, screen: SearchScreen, folder: RunFolder, stop: Interrupt) -> None:
+        self.screen, self.folder, self.stop, self.note = screen, folder, stop, screen.say
 
     def progress(self, progress: Any) -> bool:
         self.screen.watch(progress)
+        self.folder.progress(
+            self.screen.share(), recipes=progress.candidates, metric=self.screen.metric,
+            best=None if progress.best is None else progress.best.score,
+        )  # fmt: skip
         return bool(self.stop.requested)
 
 
@@ -125,17 +130,18 @@ class Session:
     def elapsed(self) -> float:
         return time.monotonic() - self.begun
 
-    def run(self, out: Path | None, dry_run: bool) -> bool:
+    def run(self, out: Path | None, dry_run: bool, fresh: bool = False) -> bool:
         """Whether the model is the one that it should be. Until there is something to keep, Ctrl-C ends it at once."""
         steady_output()
         with sigterm_is_interrupt():
-            return self._run(out, dry_run)
+            return self._run(out, dry_run, fresh)
 
-    def _run(self, out: Path | None, dry_run: bool) -> bool:
+    def _run(self, out: Path | None, dry_run: bool, fresh: bool) -> bool:
         from shoal.runs.folder import RunFolder, refuse_taken
+        from shoal.runs.kinds import SEARCH, read_run
         from shoal.search.settings import comparable_model
 
-        if out is not None:
+        if out is not None and read_run(out) is None:
             refuse_taken(out)
         self.model = comparable_model(self.settings) if self.check and self.settings is not None else None
         self._find_data()
@@ -147,13 +153,40 @@ class Session:
             )
         self._understand()
         self._check_effort()
-        self._prepare()
-        self._plan()
         if dry_run:
+            self._prepare()
+            self._plan()
             return True
-        with RunFolder(out, self.source.stem) as folder:
+        again = self.earlier is not None  # a repetition is done, also where there is one
+        with RunFolder(
+            SEARCH, out, self.source.stem, self._fingerprint(), fresh=fresh, again=again, file=self._file()
+        ) as folder:
+            if folder.found is not None:
+                self._show_finished(folder.found)
+                return True
+            if folder.resumes:
+                print(f"going on with {folder.path}, begun {folder.begun} (--fresh begins anew)")
+            self._prepare()
+            self._plan()
             self._search(folder, keep=out is not None or not self.check)
         return self.different is None
+
+    def _file(self) -> str:
+        """The data, as the user knows them."""
+        return self.source.name if self.request.file is None else str(self.request.file.resolve())
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """All that decides the result. Who computes it does not."""
+        from shoal.runs.kinds import search_marks
+        from shoal.runs.versions import value_hash, versions
+
+        reading, options = self.request.reading, self.request.search
+        deciding = reading.fingerprint().keys() | options.fingerprint().keys()
+        described = self._described_data() | self._described_search()
+        marks = search_marks(self.source.sha256, {k: v for k, v in described.items() if k in deciding}, versions())
+        if self.earlier is not None:
+            marks["repeat"] = value_hash([self.earlier["search"], self.earlier["log"]])
+        return marks
 
     def _check_budget(self) -> None:
         """A table that takes more than half of the budget to be read: say what is possible."""
@@ -277,24 +310,26 @@ class Session:
 
         try:
             with interruptible(told) as self.stop, screen:
-                estimator = self._fit(screen)
+                estimator = self._fit(screen, folder)
                 if self.check and self.stop.requested:
                     raise KeyboardInterrupt
                 screen.say("saving")
+                folder.check()
                 data = self._save(folder.path, estimator)
                 if self.model is not None:
                     self._compare(folder.path)
-                place = folder.finish() if keep else None
+                folder.finish() if keep else folder.discard()
         except KeyboardInterrupt:
-            print("interrupted: nothing was saved", file=sys.stderr, flush=True)
+            kept = f"the same command goes on with {folder.path}" if folder.has_work else "nothing was saved"
+            print(f"interrupted: {kept}", file=sys.stderr, flush=True)
             raise SystemExit(INTERRUPTED) from None
-        if place is not None:
-            self._conclude(place, estimator, data)
+        if keep:
+            self._conclude(folder.path, estimator, data)
         if self.model is not None:
             print(self.different or f"the same: every byte of {self.model} (its timings are not compared)")
 
     def _compare(self, path: Path) -> None:
-        from shoal.runs.folder import MODEL
+        from shoal.runs.kinds import MODEL
         from shoal.search.settings import first_difference
 
         assert self.model is not None
@@ -317,12 +352,12 @@ class Session:
         self.estimator = kind(**parameters, kinds=question.kinds)
         self.data = self.estimator.training_data(question.X, question.y, question.target, self.schema)
 
-    def _fit(self, screen: SearchScreen) -> Any:
+    def _fit(self, screen: SearchScreen, folder: RunFolder) -> Any:
         """A fitted estimator. KeyboardInterrupt: the user ended the search before there was anything to keep."""
         from shoal.cli import background
         from shoal.errors import NothingTrained
 
-        self.estimator.set_params(callbacks=[_Watching(screen, self.stop)])
+        self.estimator.set_params(callbacks=[_Watching(screen, folder, self.stop)])
 
         def fit() -> Any:
             return self.estimator.fit_data(
@@ -353,38 +388,32 @@ class Session:
     def _save(self, path: Path, estimator: Any) -> dict[str, Any]:
         import shoal
         from shoal.report import write_search_page
-        from shoal.runs import folder as run_folder
-        from shoal.search import settings as run_settings
+        from shoal.runs import kinds
         from shoal.search.report_data import Context, report_data
+        from shoal.search.settings import write_settings
 
         context = Context(
             self.source.name, self.question.target, self.notes, self.request.search.budget, self.elapsed(),
             {"reading and planning": self.reading},
         )  # fmt: skip
         data = report_data(estimator, self.question.X, context)
-        shoal.save(estimator, path / run_folder.MODEL)
-        estimator.result_.outcome.board.to_csv(path / run_settings.BOARD)
-        write_search_page(data, path / run_folder.REPORT)
-        run_settings.write_settings(path, self._settings(estimator, data))
+        shoal.save(estimator, path / kinds.MODEL)
+        estimator.result_.outcome.board.to_csv(path / kinds.BOARD)
+        write_search_page(data, path / kinds.REPORT)
+        write_settings(path, self._settings(estimator, data))
         return data
 
     def _settings(self, estimator: Any, data: dict[str, Any]) -> dict[str, Any]:
         """All from which the run can be repeated."""
         from shoal.runs.versions import versions
 
-        request, source, result = self.request, self.source, estimator.result_
-        path = None if request.file is None else str(request.file.resolve())
+        result = estimator.result_
         return {
             "created": data["created"],
             "versions": versions(),
-            "data": {
-                "file": source.name, "path": path, "sha256": source.sha256, "demo": request.demo,
-                **request.reading.as_dict(), "sep": source.separator, "header": source.header,
-                "target": self.question.target, "columns": source.table.names,
-            },
-            "search": request.search.as_dict() | {
-                "task": self.question.kind, "seed": result.options.seed, "repeats": result.repeats,
-                "effort": result.effort.as_dict(),
+            "data": self._described_data(),
+            "search": self._described_search() | {
+                "seed": result.options.seed, "repeats": result.repeats, "effort": result.effort.as_dict(),
             },
             "result": {
                 "ended": result.ended, "score": estimator.honest_score_.as_dict(),
@@ -393,10 +422,20 @@ class Session:
             "log": result.log,
         }  # fmt: skip
 
+    def _described_data(self) -> dict[str, Any]:
+        request, source = self.request, self.source
+        path = None if request.file is None else str(request.file.resolve())
+        return {
+            "file": source.name, "path": path, "sha256": source.sha256, "demo": request.demo,
+            **request.reading.as_dict(), "sep": source.separator, "header": source.header,
+            "target": self.question.target, "columns": source.table.names,
+        }  # fmt: skip
+
+    def _described_search(self) -> dict[str, Any]:
+        return self.request.search.as_dict() | {"task": self.question.kind}
+
     def _conclude(self, place: Path, estimator: Any, data: dict[str, Any]) -> None:
         """The best recipes, the honest score in words, and where everything is. The last line is the report's path."""
-        from shoal.runs import folder as run_folder
-        from shoal.search import settings as run_settings
         from shoal.search.report_data import honest_words
         from shoal.search.screen import top_table
 
@@ -409,12 +448,35 @@ class Session:
         target = self.question.target
         for line in honest_words(estimator.honest_score_, score["chance"], target, search["recipes"]):
             print(line)
-        print(f"\nsaved in {place}")
-        print(f"  {run_folder.MODEL}/           predict with: shoal predict {place} new.csv")
-        print(f"  {run_settings.BOARD}  every recipe")
-        print(f"  {run_folder.SETTINGS}    repeat with: shoal search --repeat {place / run_folder.SETTINGS}")
-        print("  report.html      open it in a browser:")
-        print(place / run_folder.REPORT)
+        if search["interrupted"] and self.earlier is None:
+            print("\nThe same command goes on to the full search.")
+        _say_files(place)
+
+    def _show_finished(self, run: Run) -> None:
+        """A run that need not be computed again: its best recipes, its honest score, and where everything is."""
+        import shoal
+        from shoal.runs.kinds import MODEL
+        from shoal.search.screen import top_table
+
+        estimator = shoal.load(run.path / MODEL)
+        score = estimator.honest_score_
+        print(f"\nThis search was done before, begun {run.begun} (--fresh computes it anew)\n")
+        for line in top_table(estimator.board_, score.metric):
+            print(line)
+        print(f"\nhonest score: {score}")
+        _say_files(run.path)
+
+
+def _say_files(place: Path) -> None:
+    """Where everything is. The last line is the report's path."""
+    from shoal.runs import kinds
+
+    print(f"\nsaved in {place}")
+    print(f"  {kinds.MODEL}/           predict with: shoal predict {place} new.csv")
+    print(f"  {kinds.BOARD}  every recipe")
+    print(f"  {kinds.SETTINGS}    repeat with: shoal search --repeat {place / kinds.SETTINGS}")
+    print(f"  {kinds.REPORT}      open it in a browser:")
+    print(place / kinds.REPORT)
 
 
 def _default_score(question: LabelledTable) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ from shoal.parallel.job import Job
 from shoal.parallel.options import TableOptions
 from shoal.progress import Screen
 from shoal.runs.folder import refuse_taken
+from shoal.runs.lock import take
 
 if TYPE_CHECKING:
     from torch import nn
@@ -179,10 +181,22 @@ def _model(subject: Subject, network: dict[str, Any]) -> nn.Module:
     return make_model(subject.net, **network)
 
 
-def _make_place(out: Path | None) -> None:
-    """Make the folder for the results before training, which shows whether it can be written."""
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+@contextmanager
+def _own_place(out: Path | None, first: bool) -> Iterator[None]:
+    """Make the folder for the results before training, which shows whether it can be written, and keep others out."""
+    if out is None:
+        yield
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    if not first:  # one of many processes of torchrun or mpiexec: it writes nothing
+        yield
+        return
+    lock = take(out)
+    try:
+        refuse_taken(out)
+        yield
+    finally:
+        lock.release()
 
 
 def _train(job: Job, subject: Subject, network: dict[str, Any], out: Path | None) -> None:
@@ -190,10 +204,17 @@ def _train(job: Job, subject: Subject, network: dict[str, Any], out: Path | None
     from shoal.parallel.checks import check_fit
     from shoal.parallel.environment import world
 
-    model, sets, net = _model(subject, network), subject.sets, subject.net
+    model, sets = _model(subject, network), subject.sets
     check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
-    _make_place(out)
     screen = Screen(_epoch_line, quiet=world()[0] != 0)
+    with _own_place(out, not screen.quiet):
+        _train_into(out, job, subject, network, model, screen)
+
+
+def _train_into(
+    out: Path | None, job: Job, subject: Subject, network: dict[str, Any], model: nn.Module, screen: Screen
+) -> None:
+    sets, net = subject.sets, subject.net
     parameters = sum(p.numel() for p in model.parameters())
     for line in subject.words:
         screen.say(f"  {line}")

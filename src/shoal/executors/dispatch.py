@@ -130,8 +130,9 @@ class Dispatcher:
 
     def call(self, task: Task, with_content: bool) -> Call:
         job, team = self.job, self.team
+        payload = task.payload() if callable(task.payload) else task.payload
         return Call(
-            task=task.name, payload=task.payload, key=job.key, load=job.load, work=job.work, file=self._file,
+            task=task.name, payload=payload, key=job.key, load=job.load, work=job.work, file=self._file,
             content=job.content if with_content else None, threads=team.threads, threads_on=team.threads_on,
             instruction_set=team.instruction_set, versions=worker.versions(), token=self._token,
         )  # fmt: skip

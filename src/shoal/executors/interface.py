@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +38,7 @@ class Task:
     """A piece of work. Doing it twice, or elsewhere, gives the same bytes."""
 
     name: str  # unique, short: what engines and messages show
-    payload: bytes
+    payload: bytes | Callable[[], bytes]  # a function is called whenever the task goes out: it holds no memory before
     cost: float  # in any unit, the same for all tasks of a job: largest first, and how long is too long
     memory: int = 0  # bytes that it will need in the worker, roughly; 0: unknown
     about: Any = None  # of whoever made the task; stays here

@@ -18,7 +18,7 @@ from shoal.finetune.place import METRICS, MODEL, SAMPLES, START
 from shoal.finetune.plan import Plan, job_of, make_plan
 from shoal.finetune.rank import RESULT, TEXTS
 from shoal.finetune.texts import Texts
-from shoal.runs.folder import SETTINGS
+from shoal.runs.kinds import SETTINGS
 from shoal.runs.versions import file_hash
 
 Say = Callable[[str], None]

@@ -26,6 +26,7 @@ from shoal.members import Member
 from shoal.metrics.tasks import Task
 from shoal.models import checks
 from shoal.models.model import FoldTransforms, Model, Part, empty_networks
+from shoal.runs.kinds import RUN
 from shoal.tables.schema import Schema
 
 FORMAT = "shoal-model"
@@ -113,6 +114,8 @@ def _read_description(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise MissingFile(f"there is no folder {folder}; a model is a folder with {DESCRIPTION} and {WEIGHTS}")
     if not file.is_file():
+        if (folder / RUN).is_file():
+            raise MissingFile(f"the run in {folder} has no model yet; the command that began it goes on with it")
         raise MissingFile(f"{folder} has no {DESCRIPTION}; a model is a folder with {DESCRIPTION} and {WEIGHTS}")
     whole = read_json(file)
     if not isinstance(whole, dict) or whole.get("format") != FORMAT:

@@ -1,99 +1,281 @@
-"""The folder of a run. It appears under its name when everything in it has been written, and never replaces another."""
+"""The folder of a run: a new one, or that of a run which was ended and can go on.
+
+It appears at once, under its own name, with a run.json that says what is computed there. Results are written at the
+end, each whole; until then it holds what is needed to go on.
+"""
 
 from __future__ import annotations
 
-import itertools
-import os
-import re
+import contextlib
+import json
+import platform
 import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from shoal import atomic
 from shoal.errors import UserError
-from shoal.runs.lock import FolderLock, take, take_abandoned
+from shoal.runs.changes import differences
+from shoal.runs.journal import TEMPORARY, Journal
+from shoal.runs.kinds import FORMAT, JOURNAL, PROGRESS, RUN, SETTINGS, VERSION, Kind, Run, read_run
+from shoal.runs.lock import FolderLock, InUse, LostFolder, is_lock_file, take
+from shoal.runs.versions import versions
 
-SETTINGS, MODEL, REPORT = "settings.json", "model", "report.html"
 RUNS = "shoal-runs"  # folder of runs that were given no name
+PROGRESS_EVERY = 2.0  # seconds
+
+Say = Callable[[str], None]
 
 
 class RunFolder:
-    """`with RunFolder(out, stem) as folder:` write into `folder.path`, then `folder.finish()`.
+    """`with RunFolder(SEARCH, out, stem, fingerprint) as folder:` write into `folder.path`; it is ours until the end.
 
-    Until then it has another, hidden name, and whatever ends the work removes it. What nothing can remove (after
-    `kill -9`) does not look like a run, and the next run of that name removes it: nobody has locked it any more.
+    `resumes`: it holds the beginning of this very run. `found`: this very run, which is finished; then nothing
+    is ours, and nothing is to be done. If nothing comes of a run that begins, what we made goes again.
+
+    out          the folder, or None: shoal-runs/<stem>-<n>
+    fingerprint  all that decides the result, ready for JSON
+    fresh        begin anew, also where a run could go on
+    again        compute a finished run once more: in a folder of its own, never in the place of the first
+    file         the data, as the user knows them
+    say          is told what is found
     """
 
-    def __init__(self, out: Path | None, stem: str) -> None:
-        self.out, self.stem = out, stem
-        self.parent = Path(RUNS) if out is None else out.parent
-        self.made_parent = False
-        self.finished = False
+    path: Path
+    begun: str  # when the run was begun, perhaps by another process
+
+    def __init__(
+        self, kind: Kind, out: Path | None, stem: str, fingerprint: Mapping[str, Any], *, fresh: bool = False,
+        again: bool = False, file: str = "", say: Say = print,
+    ) -> None:  # fmt: skip
+        self.kind, self.out, self.stem, self.fingerprint = kind, out, stem, json.loads(json.dumps(fingerprint))
+        self.fresh, self.again, self.file, self.say = fresh, again, file, say
+        self.resumes, self.found = False, None  # type: bool, Run | None
+        self._lock: FolderLock | None = None
+        self._made: list[Path] = []
+        self._next_progress = 0.0
+        self._discarded = False
 
     def __enter__(self) -> RunFolder:
-        """Make the folder now: a place that cannot be written to is found before the search, not after it."""
-        if self.out is not None:
-            refuse_taken(self.out)
-        name = self.stem if self.out is None else self.out.name
         try:
-            self.made_parent = not self.parent.exists()
-            self.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(self.parent, name)
-            self.path, self._lock = _new_folder(self.parent / f".{name}.{os.getpid()}")
+            self._given(self.out) if self.out is not None else self._numbered()
+            if self._lock is not None:
+                self._begin()
         except OSError as error:
-            raise UserError(
-                f"the results cannot be written to {self.parent} ({error.strerror}); give another folder with --out"
-            ) from None
+            self._leave()
+            place = self.out or Path(RUNS)
+            why = error.strerror or str(error)
+            raise UserError(f"{place} cannot be written to ({why}); give another folder with --out") from None
+        except BaseException:
+            self._leave()
+            raise
         return self
-
-    def finish(self) -> Path:
-        """Give the folder its name, at once; if somebody took that name meanwhile, the next free one."""
-        target = self.out if self.out is not None else numbered(self.parent / self.stem)
-        self._lock.release()
-        while True:
-            try:
-                atomic.rename(self.path, target)
-                break
-            except OSError:
-                if not target.exists():
-                    raise
-                target = numbered(self.parent / (self.stem if self.out is None else self.out.name))
-        self.finished = True
-        return target
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.finished:
+        if self._lock is None:
             return
-        shutil.rmtree(self.path, ignore_errors=True)
-        self._lock.release()
-        if self.made_parent and self.parent.is_dir() and not any(self.parent.iterdir()):
-            self.parent.rmdir()
+        if isinstance(error, LostFolder):  # it is another's, with all that is in it
+            self._made = []
+        elif self._discarded or not (self.resumes or self.kind.has_work(self.path)):
+            remove_files(self.path, self.kind.files)
+        else:
+            self._made = []
+        self._leave()
+
+    # ---- while a run works ----
+
+    def check(self) -> None:
+        """Before anything is written: refuse to go on if another process has taken the folder meanwhile."""
+        assert self._lock is not None
+        self._lock.check()
+
+    def journal(self, warn: Say) -> Journal:
+        """The finished work of this run. Nothing is written to it once the folder is another's."""
+        return _OwnJournal(self.check, self.path / JOURNAL, warn)
+
+    def progress(self, share: float, **facts: Any) -> None:
+        """Say how far the run is, for `shoal runs`; now and then, however often this is called."""
+        if time.monotonic() < self._next_progress:
+            return
+        self._next_progress = time.monotonic() + PROGRESS_EVERY
+        self.check()
+        content = {"share": share, **facts, "at": now()}
+        with contextlib.suppress(OSError):  # on a full disk, the work itself says so
+            atomic.write_text(self.path / PROGRESS, json.dumps(content) + "\n")
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything stays when the run is ended now."""
+        return self.resumes or self.kind.has_work(self.path)
+
+    def finish(self) -> None:
+        """The results are written. What only going on needs is removed."""
+        self.check()
+        if self.kind.is_finished(self.path):
+            remove_files(self.path, self.kind.resuming)
+
+    def discard(self) -> None:
+        """Keep nothing of this run."""
+        self._discarded = True
+
+    # ---- which folder ----
+
+    def _given(self, out: Path) -> None:
+        """The folder that the user has named."""
+        earlier = read_run(out)
+        if earlier is None:
+            refuse_taken(out)
+        self._take(out)
+        earlier = read_run(out)  # another process may have finished it while we were looking
+        if earlier is None:
+            refuse_taken(out)
+            return
+        self._refuse_other_kind(earlier)
+        if self.fresh and not (earlier.finished and self.kind.keeps_finished):
+            remove_files(out, self.kind.files)
+            return
+        if earlier.finished and self.again:
+            raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")
+        changes = self._changes(earlier)
+        if changes:
+            what = "a finished run" if earlier.finished else "the beginning of a run"
+            raise UserError(
+                f"{out} holds {what} that differs: {'; '.join(changes)}. Give another --out, or --fresh to begin anew"
+            )
+        self._use(earlier)
+
+    def _refuse_other_kind(self, earlier: Run) -> None:
+        if earlier.kind is not self.kind:
+            what = f"a run of shoal {earlier.kind.name}"
+            raise UserError(f"--out must be a new folder; {earlier.path} holds {what}: give another name")
+
+    def _numbered(self) -> None:
+        """The latest run of this name with the same fingerprint that no living process has; else a new folder."""
+        runs = [] if self.fresh else list(_runs_of(self.stem, self.kind))
+        for run in runs:
+            if run.fingerprint != self.fingerprint or (run.finished and self.again):
+                continue
+            if run.finished:
+                self.found = run
+                return
+            with contextlib.suppress(InUse):
+                self._take(run.path)
+                current = read_run(run.path)
+                if current is not None:
+                    self._use(current)
+                    return
+                self._leave()
+        self._note_other(runs)
+        while self._lock is None:
+            path = numbered(Path(RUNS) / self.stem)
+            with contextlib.suppress(FileExistsError, InUse):
+                self._take(path, new=True)
+
+    def _note_other(self, runs: list[Run]) -> None:
+        """If there is a run of this file that could go on with other settings, say with which."""
+        for run in runs:
+            if not run.finished and run.about.get("file") == self.file and (changes := self._changes(run)):
+                self.say(f"note: {run.path} is another run of this file, not finished: {'; '.join(changes)}")
+                return
+
+    def _changes(self, earlier: Run) -> list[str]:
+        return differences(earlier.fingerprint, self.fingerprint, str(earlier.about.get("file", "")), self.file)
+
+    def _use(self, earlier: Run) -> None:
+        """Go on with a run, or find that there is nothing to do."""
+        if earlier.finished:
+            self.found = earlier
+            self._made = []
+            self._leave()
+        else:
+            self.resumes, self.begun = True, earlier.begun
+
+    def _take(self, path: Path, new: bool = False) -> None:
+        """Make a folder ours. FileExistsError: somebody else has made it first."""
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=not new)
+        self._made = made
+        self._lock = take(path, self.say)
+        self.path = path
+
+    def _begin(self) -> None:
+        """Say what is computed here, before anything else is written."""
+        for file in self.path.iterdir():
+            if TEMPORARY.fullmatch(file.name):  # a killed process was writing it
+                remove_files(self.path, (file.name,))
+        if self.resumes and (self.path / RUN).exists():
+            return
+        if not self.resumes:
+            self.begun = now()
+        content = {
+            "format": FORMAT, "version": VERSION, "kind": self.kind.name, "begun": self.begun,
+            "shoal": versions()["shoal"], "host": platform.node(), "command": sys.argv, "file": self.file,
+            "fingerprint": self.fingerprint,
+        }  # fmt: skip
+        atomic.write_text(self.path / RUN, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+    def _leave(self) -> None:
+        """Give the folder back, and remove those that we made and that are empty."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        for folder in self._made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        self._made = []
 
 
-def _new_folder(start: Path) -> tuple[Path, FolderLock]:
-    """`start.part`, or with a number where that is there: somebody else's, on another machine with the same disk."""
-    for number in itertools.count(1):
-        path = start.with_name(f"{start.name}{f'-{number}' * (number > 1)}.part")
-        try:
-            path.mkdir()
-        except FileExistsError:
-            continue
-        lock = take(path)
-        if lock is not None:
-            return path, lock
-    raise AssertionError("numbers have no end")
+class _OwnJournal(Journal):
+    """Looks whether the folder is still ours before it writes."""
+
+    def __init__(self, check: Callable[[], None], folder: Path, warn: Say) -> None:
+        check()
+        super().__init__(folder, warn)
+        self._check = check
+
+    def write(self, *arguments: Any, **named: Any) -> Path:
+        self._check()
+        return super().write(*arguments, **named)
+
+    def note(self, name: str, value: Any) -> None:
+        self._check()
+        super().note(name, value)
+
+    def remove(self, path: Path) -> None:
+        self._check()
+        super().remove(path)
 
 
-def _sweep(parent: Path, name: str) -> None:
-    """Remove what runs of this name have left that were killed and could not clean up."""
-    pattern = re.compile(rf"\.{re.escape(name)}\.\d+(-\d+)?\.part")
-    for path in parent.iterdir():
-        lock = take_abandoned(path) if pattern.fullmatch(path.name) else None
-        if lock is not None:
-            shutil.rmtree(path, ignore_errors=True)
-            lock.release()
+def now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def remove_files(path: Path, names: tuple[str, ...]) -> None:
+    """Remove what a run has written, and nothing else."""
+    for name in names:
+        found = path / name
+        if found.is_dir() and not found.is_symlink():
+            shutil.rmtree(found, ignore_errors=True)
+        else:
+            found.unlink(missing_ok=True)
+
+
+def _runs_of(stem: str, kind: Kind) -> Iterator[Run]:
+    """The numbered runs of this name, the latest first."""
+    found = [path for path in Path(RUNS).iterdir() if path.is_dir()] if Path(RUNS).is_dir() else []
+    numbers = {path: path.name.removeprefix(f"{stem}-") for path in found if path.name.startswith(f"{stem}-")}
+    paths = [path for path, number in numbers.items() if number.isdecimal()]
+    for path in sorted(paths, key=lambda path: int(numbers[path]), reverse=True):
+        run = read_run(path)
+        if run is not None and run.kind is kind:
+            yield run
 
 
 def numbered(path: Path) -> Path:
@@ -105,7 +287,8 @@ def numbered(path: Path) -> Path:
 
 
 def refuse_taken(out: Path) -> None:
-    if out.is_dir() and not any(out.iterdir()):
+    """Refuse a folder that holds anything but the files of a lock."""
+    if out.is_dir() and all(is_lock_file(file.name) for file in out.iterdir()):
         return
     if (out / SETTINGS).exists():
         raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")

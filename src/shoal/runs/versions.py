@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
 import platform
 from pathlib import Path
+from typing import Any
 
 from shoal.machine import instruction_set
 
@@ -18,6 +20,11 @@ def file_hash(path: Path) -> str:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def value_hash(value: Any) -> str:
+    """Of a value that fits into JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:

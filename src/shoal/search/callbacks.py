@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.errors import UserError
+from shoal.executors.interface import Status
 from shoal.search.candidates import Candidate
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Progress:
     share: float  # of the whole search, 0 to 1
     candidates: int  # with a result
     best: Candidate | None
+    workers: Status | None = None  # of the workers, where others do the training
 
 
 @dataclass(frozen=True, eq=False)

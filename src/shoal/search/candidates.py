@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from shoal.members import Member
 from shoal.metrics.metric import Metric
-from shoal.search.problem import Problem
+from shoal.population import Population
+from shoal.search.matrices import Matrices
 from shoal.search.space import Recipe
-from shoal.search.training import Assessment, Control, Work, assess, epochs_done, new_networks, train
+from shoal.search.training import Assessment, assess, epochs_done, new_networks
 
 
 @dataclass(eq=False)
@@ -33,7 +34,9 @@ class Candidate:
     train_curve: np.ndarray = field(default_factory=lambda: np.empty(0))  # (epochs,) mean over folds
     valid_curve: np.ndarray = field(default_factory=lambda: np.empty(0))
     seconds: float = 0.0
-    pool: Pool | None = None  # who holds its weights; None: they are gone
+    pool: Pool | None = None  # who holds its weights; None: nobody
+    dropped: bool = False  # its weights are gone for good: it was not among the best
+    set_aside: str = ""  # why nobody could train it
 
     def __post_init__(self) -> None:
         self.key = self.recipe.key
@@ -49,14 +52,17 @@ class Candidate:
         assert self.recipe.member.epochs is not None
         return self.recipe.member.epochs
 
+    def forget(self) -> None:
+        """It is not among the best: its weights and its predictions are not needed any more."""
+        self.pool, self.prediction, self.dropped = None, None, True
+
     def note(self, found: Assessment, sample_rows: np.ndarray) -> None:
         """Take over an assessment; of predictions, those of `sample_rows` stay when the others are dropped."""
         self.fold_epochs, self.fold_scores, self.fold_losses = found.fold_epochs, found.fold_scores, found.fold_losses
         self.loss, self.score, self.prediction = found.loss, found.score, found.prediction
-        diverged = found.prediction is None
-        self.finished = self.epochs >= self.target and not diverged
-        self.sample = None if found.prediction is None else found.prediction[sample_rows]
-        if not diverged:
+        self.finished = self.epochs >= self.target and not found.diverged
+        self.sample = found.sample if found.prediction is None else found.prediction[sample_rows]
+        if not found.diverged:
             self.train_curve, self.valid_curve = found.train_curve, found.valid_curve
 
 
@@ -68,7 +74,7 @@ def epoch_cost(member: Member, n_rows: int, n_features: int, n_outputs: int) -> 
     return n_rows * (6.0 * parameters + 60.0 * sum(widths[1:])) + batches * (20.0 * parameters + 20_000.0)
 
 
-def candidate_cost(problem: Problem, recipe: Recipe) -> float:
+def candidate_cost(problem: Matrices, recipe: Recipe) -> float:
     """Work of one epoch of a recipe on all folds."""
     width, outputs = problem.inputs[recipe.encoding].shape[1], problem.task.n_outputs
     return sum(epoch_cost(recipe.member, len(split.train), width, outputs) for split in problem.splits)
@@ -77,32 +83,12 @@ def candidate_cost(problem: Problem, recipe: Recipe) -> float:
 class Pool:
     """Candidates with one encoding of the data, as one population: member c * n_folds + k is candidate c on fold k."""
 
-    def __init__(self, problem: Problem, encoding: str, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, problem: Matrices, encoding: str, candidates: Sequence[Candidate], networks: Population) -> None:
         self.problem, self.encoding, self.candidates = problem, encoding, list(candidates)
-        self.networks = new_networks(problem, encoding, [candidate.recipe.member for candidate in candidates])
+        self.networks = networks
         self._places = {candidate.number: place for place, candidate in enumerate(self.candidates)}
         for candidate in self.candidates:
             candidate.pool = self
-
-    def train(
-        self,
-        until: Mapping[int, Sequence[int]],
-        metric: Metric | None,
-        sample_rows: np.ndarray,
-        seed: int,
-        threads: int | None,
-        control: Control | None = None,
-    ) -> list[Candidate]:
-        """Train candidates (by number) until their folds have done so many epochs; those that were assessed then."""
-        nothing = [0] * len(self.problem.folds)
-        epochs = np.array([until.get(candidate.number, nothing) for candidate in self.candidates])
-        members = tuple(candidate.recipe.member for candidate in self.candidates)
-        work = Work(self.encoding, members, epochs, seed, self.networks)
-        trained = train(self.problem, metric, work, threads, control)
-        self.networks = trained.networks
-        for place, found in trained.assessments.items():
-            self.candidates[place].note(found, sample_rows)
-        return [self.candidates[place] for place in trained.assessments]
 
     def assess(
         self, candidates: Sequence[Candidate], metric: Metric, sample_rows: np.ndarray, threads: int | None
@@ -141,7 +127,8 @@ class Pool:
         if len(kept) == len(self.candidates):
             return
         for candidate in self.candidates:
-            candidate.pool = self if candidate.number in wanted else None
+            if candidate.number not in wanted:
+                candidate.forget()
         folds = len(self.problem.folds)
         places = np.array([self._place(candidate) for candidate in kept], dtype=np.int64)
         if len(kept):
@@ -152,5 +139,29 @@ class Pool:
     def weights(self, candidate: Candidate, fold: int) -> list[tuple[np.ndarray, np.ndarray]]:
         return self.networks.weights(self._place(candidate) * len(self.problem.folds) + fold)
 
+    def members_of(self, candidate: Candidate) -> list[tuple[Population, int]]:
+        """Where its networks are, fold by fold."""
+        first = self._place(candidate) * len(self.problem.folds)
+        return [(self.networks, first + k) for k in range(len(self.problem.folds))]
+
     def _place(self, candidate: Candidate) -> int:
         return self._places[candidate.number]
+
+
+def networks_of(problem: Matrices, encoding: str, candidates: Sequence[Candidate]) -> Population | None:
+    """The networks of candidates as one population, new ones for those that have none; None: none of them has any."""
+    pools = {id(candidate.pool): candidate.pool for candidate in candidates if candidate.pool is not None}
+    if not pools:
+        return None
+    if len(pools) == 1:
+        (pool,) = pools.values()
+        if pool.candidates == list(candidates):
+            return pool.networks
+    found: list[tuple[Population, int]] = []
+    for candidate in candidates:
+        if candidate.pool is not None:
+            found += candidate.pool.members_of(candidate)
+        else:
+            fresh = new_networks(problem, encoding, [candidate.recipe.member])
+            found += [(fresh, k) for k in range(len(problem.folds))]
+    return Population.gather(found)

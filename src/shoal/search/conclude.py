@@ -12,7 +12,7 @@ from shoal.errors import NothingTrained, UserError
 from shoal.layout import Layout
 from shoal.metrics.metric import Metric
 from shoal.search.averaging import FoldPredictions, averaging_gain, best_temperature
-from shoal.search.candidates import Candidate, Pool, candidate_cost
+from shoal.search.candidates import Candidate, candidate_cost
 from shoal.search.ensemble import weigh
 from shoal.search.final_model import make_model
 from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, Evidence, HonestScore, correct
@@ -20,7 +20,10 @@ from shoal.search.leaderboard import make_leaderboard
 from shoal.search.loop import INTERRUPTED, Search
 from shoal.search.problem import Problem
 from shoal.search.result import Outcome
+from shoal.search.shards import Order
 from shoal.search.timing import Effort
+from shoal.search.trainers import InProcess
+from shoal.search.training import Control
 
 AVERAGING_ROWS, FEWEST_AVERAGING_ROWS = 1 << 14, 500  # times folds, of the estimate of what averaging adds
 
@@ -213,12 +216,9 @@ def _fitting(
 def _train_again(search: Search, problem: Problem, chosen: Sequence[Candidate]) -> list[Candidate]:
     """The chosen recipes on all rows, to the end: for splitters whose folds leave out much of the data."""
     candidates = [Candidate(len(search.candidates) + k, candidate.recipe) for k, candidate in enumerate(chosen)]
-    for encoding in problem.inputs:
-        mine = [candidate for candidate in candidates if candidate.recipe.encoding == encoding]
-        if mine:
-            until = {candidate.number: [candidate.target] for candidate in mine}
-            pool = Pool(problem, encoding, mine)
-            pool.train(until, None, search.sample_rows, search.limits.seed, search.limits.threads)
+    trainer = InProcess(problem, None, search.limits.seed, search.limits.threads)
+    for batch in trainer.train([Order.of(problem, one, [one.target]) for one in candidates], Control()):
+        batch.hand_over(problem, search.sample_rows)
     return candidates
 
 

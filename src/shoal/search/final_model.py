@@ -23,7 +23,9 @@ def make_model(
         Part(recipe_of[one.number], str(one.recipe), one.recipe.encoding, bare(one.recipe.member), float(weight))
         for one, weight in zip(candidates, weights, strict=True)
     )
-    folds = tuple(FoldTransforms(fold.encoder, fold.target) for fold in problem.folds)
+    folds = tuple(
+        FoldTransforms(encoder, fold.target) for encoder, fold in zip(problem.encoders, problem.folds, strict=True)
+    )
     networks = {}
     for encoding in problem.inputs:
         mine = [candidate for candidate in candidates if candidate.recipe.encoding == encoding]

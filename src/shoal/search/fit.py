@@ -17,13 +17,17 @@ from shoal.encoders.encoder import ENCODINGS
 from shoal.metrics.find import find_metric
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION
+from shoal.runs.journal import Journal
 from shoal.search.callbacks import Callbacks, RungEnded, Started
 from shoal.search.conclude import Ending, conclude
 from shoal.search.data import TrainingData
+from shoal.search.decisions import Decisions, seconds_before
 from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
+from shoal.search.journaled import results_in
 from shoal.search.loop import Search
 from shoal.search.measuring import draw_rows, measure_passes, refit_seconds, what_to_leave_out
 from shoal.search.options import SearchOptions
+from shoal.search.place import training_place
 from shoal.search.problem import (
     Problem,
     default_epochs,
@@ -38,6 +42,7 @@ from shoal.search.schedule import FINALISTS, Limits
 from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of, first_recipes
 from shoal.search.strategies import HALVING, find_strategy
 from shoal.search.timing import Clock, Effort, finish
+from shoal.search.trainers import Trainer
 
 Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
 FIRST_RESERVE = 0.25, 0.5, 0.025  # kept back before anything is measured: at most this share; so many seconds + share
@@ -52,6 +57,7 @@ def fit_search(
     clock: Clock | None = None,
     earlier: Earlier | None = None,
     report: bool = False,
+    journal: Journal | None = None,
     stacklevel: int = 2,
 ) -> SearchResult:
     """Search, combine and score.
@@ -59,10 +65,12 @@ def fit_search(
     clock       that began before; its budget counts
     earlier     a run to be done again, to the bit
     report      files will be written after it, within the budget
+    journal     of this search, where what was done before goes on
     stacklevel  of warnings: 2 is the line that calls this function
     """
     fit = _Fit(data, options, callbacks or Callbacks(), clock or Clock(options.budget), earlier)
     fit.report = report
+    fit.go_on(journal)
     effort = fit.plan(stacklevel + 1)
     return fit.run(effort)
 
@@ -71,21 +79,37 @@ class _Fit:
     """One fit under way: what all its steps look at."""
 
     report = False
+    journal: Journal | None = None
 
     def __init__(
         self, data: TrainingData, options: SearchOptions, callbacks: Callbacks, clock: Clock, earlier: Earlier | None
     ) -> None:
         self.data, self.options, self.callbacks, self.clock, self.earlier = data, options, callbacks, clock, earlier
         self.begun = clock.elapsed()
+        self.decisions = Decisions()
         self.metric: Metric = find_metric(options.scoring, data.task, data.classes)
         rows = len(data.target)
         self.folds = default_folds(rows, data.schema)
         self.repeats = (earlier and earlier.repeats) or default_repeats(rows, clock.budget, data.schema)
 
+    def go_on(self, journal: Journal | None) -> None:
+        """Take up a search where earlier attempts have ended. The time that they took counts."""
+        self.journal, self.decisions = journal, Decisions(journal)
+        self.clock.start -= seconds_before(journal)
+
     def plan(self, stacklevel: int) -> Effort:
         """What to go without, where the time is short; as an earlier run did, if that is repeated."""
         if self.earlier is not None or self.clock.budget is None:
             return Effort() if self.earlier is None else self.earlier.effort
+        known = self.decisions.earlier("effort")
+        if known is not None:
+            self.repeats = known["repeats"]
+            return Effort.from_dict(known["effort"])
+        effort = self._measured_effort(stacklevel + 1)
+        self.decisions.note("effort", {"effort": effort.as_dict(), "repeats": self.repeats})
+        return effort
+
+    def _measured_effort(self, stacklevel: int) -> Effort:
         encodings = None if self.options.space is None else encodings_of(self.options.space)
         effort, words = what_to_leave_out(
             self.data, self.options.folds, (self.folds, self.repeats), self.metric,
@@ -112,11 +136,12 @@ class _Fit:
         problem = _problem(data, pairs, encodings)
         encoded = clock.elapsed()
         refits = _wants_refit(options.refit, pairs)
-        search, space = self._search(problem, refits)
-        trained = clock.elapsed()
-        everything = np.arange(len(data.target))
-        whole_data = _problem(data, [(everything, everything)], encodings) if refits else None
-        outcome, effort = self._conclude(search, effort, whole_data, group_of_rows(data.groups, problem))
+        with training_place(problem, self.metric, options, self.journal, clock) as trainer:
+            search, space = self._search(problem, refits, trainer)
+            trained = clock.elapsed()
+            everything = np.arange(len(data.target))
+            whole_data = _problem(data, [(everything, everything)], encodings) if refits else None
+            outcome, effort = self._conclude(search, effort, whole_data, group_of_rows(data.groups, problem))
         phases = {
             "encoding": encoded - self.begun, "search": trained - encoded,
             "ensemble and honest score": clock.elapsed() - trained,
@@ -137,11 +162,15 @@ class _Fit:
 
     # ---- searching ----
 
-    def _search(self, problem: Problem, refits: bool) -> tuple[Search, dict[str, str]]:
+    def _search(self, problem: Problem, refits: bool, trainer: Trainer) -> tuple[Search, dict[str, str]]:
         """Run the strategy, or an earlier run again; and the space in words."""
         options, clock = self.options, self.clock
         epochs = options.epochs or default_epochs(problem.n_rows)
-        search = Search(problem, self.metric, self._limits(epochs), clock, self.callbacks)
+        limits = self._limits(epochs)
+        search = Search(problem, self.metric, limits, clock, self.callbacks, trainer, self.decisions)
+        if self.journal is not None and results_in(self.journal):
+            found = f"going on: {results_in(self.journal):,} results were found in the journal"
+            self.callbacks.tell("note", found)
         self.callbacks.tell("started", Started(problem.n, len(problem.folds), self.metric.name, clock.budget))
         timed = clock.budget is not None and self.earlier is None
         if clock.budget is not None:

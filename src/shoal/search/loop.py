@@ -8,8 +8,9 @@ to the bit without one.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from shoal.errors import UserError
 from shoal.metrics.metric import Metric
 from shoal.search.callbacks import Callbacks, Progress, RungEnded
 from shoal.search.candidates import Candidate, Pool
+from shoal.search.decisions import Decisions
 from shoal.search.log import LogEntry, read_recipes
 from shoal.search.problem import Problem
 from shoal.search.schedule import (
@@ -31,9 +33,11 @@ from shoal.search.schedule import (
     largest_round,
     shortened,
 )
+from shoal.search.shards import Order
 from shoal.search.space import Recipe
 from shoal.search.strategies import TO_THE_END, Rung, Strategy
 from shoal.search.timing import Clock
+from shoal.search.trainers import Batch, InProcess, Trainer
 from shoal.search.training import Control
 
 ONE_EPOCH: tuple[Rung, ...] = ((0.0, 1.0),)
@@ -49,10 +53,19 @@ class Search:
     """What has been tried on a problem, and how to go on. Time comes from the clock that it is given."""
 
     def __init__(
-        self, problem: Problem, metric: Metric, limits: Limits, clock: Clock, callbacks: Callbacks | None = None
+        self,
+        problem: Problem,
+        metric: Metric,
+        limits: Limits,
+        clock: Clock,
+        callbacks: Callbacks | None = None,
+        trainer: Trainer | None = None,
+        decisions: Decisions | None = None,
     ) -> None:
         self.problem, self.metric, self.limits, self.clock = problem, metric, limits, clock
         self.callbacks = callbacks or Callbacks()
+        self.trainer = trainer or InProcess(problem, metric, limits.seed, limits.threads)
+        self.decisions = decisions or Decisions()
         self.after_round: Callable[[], None] | None = None  # told after each round, to set the clock's reserve
         self.candidates: list[Candidate] = []
         self.log: list[dict[str, Any]] = []
@@ -69,12 +82,13 @@ class Search:
         with self._early_end():
             for recipes in self._proposals(strategy):
                 self._check_proposal(recipes)
-                known = self.clock.budget is None or self.costs.rate > 0
+                known = self._speed_known()
                 rungs = strategy.rungs if known else (*ONE_EPOCH, *strategy.rungs)
                 tried = yield from self._round(recipes, rungs, SEARCHING, must=not known)
                 strategy.learn(tried)
             for recipes in self._finalists():
                 yield from self._round(recipes, TO_THE_END, MORE_SEEDS)
+            self._restore()
 
     def warm_up(self, recipes: Sequence[Recipe]) -> Rungs:
         """One epoch of a few recipes to learn the speed; of the first, whatever the clock says, to have a result."""
@@ -87,14 +101,17 @@ class Search:
         """Do again what an earlier search has written down."""
         with self._early_end():
             for earlier in log:
-                with self._new_round(read_recipes(earlier)) as (candidates, pools, entry):
+                with self._new_round(read_recipes(earlier)) as (candidates, entry):
                     for rung in earlier["rungs"]:
-                        numbers = [candidates[k].number for k in rung["trained"]]
-                        until = dict(zip(numbers, rung["epochs"], strict=True))
-                        trained = self._train(pools, until, REPEATING, must=True)
+                        until = {
+                            candidates[k].number: epochs
+                            for k, epochs in zip(rung["trained"], rung["epochs"], strict=True)
+                        }
+                        trained = self._train([candidates[k] for k in rung["trained"]], until, REPEATING, must=True)
                         self._check_end(must=True)
                         kept = [candidates[k] for k in rung["kept"]]
-                        yield self._rung_ended(pools, entry, REPEATING, trained, kept)
+                        yield self._rung_ended(candidates, entry, REPEATING, trained, kept)
+            self._restore()
 
     def end(self) -> None:
         """End it soon, with the best so far."""
@@ -103,10 +120,11 @@ class Search:
 
     def fitting_epochs(self, epochs: int, rungs: Sequence[Rung]) -> int:
         """As many of these epochs as leave time for enough recipes; known after a warm-up."""
-        if not self.costs.rate or self.ended:
-            return epochs
+        earlier = self.decisions.earlier("epochs")
+        if earlier is not None or not self.costs.rate or self.ended:
+            return epochs if earlier is None else int(earlier)
         each = self.costs.epoch_seconds([candidate.recipe for candidate in self.candidates])
-        return shortened(epochs, rungs, self.clock.left() / max(each, 1e-12))
+        return int(self.decisions.note("epochs", shortened(epochs, rungs, self.clock.left() / max(each, 1e-12))))
 
     @contextmanager
     def _early_end(self) -> Iterator[None]:
@@ -120,6 +138,13 @@ class Search:
             raise
         if self.clock.hurried:  # between two rounds, perhaps
             self.ended = INTERRUPTED
+
+    def _speed_known(self) -> bool:
+        """Whether it is known what training takes; where no clock counts, it need not be."""
+        if self.clock.budget is None:
+            return True
+        earlier = self.decisions.earlier("known")
+        return bool(self.decisions.note("known", self.costs.rate > 0) if earlier is None else earlier)
 
     # ---- what to try next ----
 
@@ -151,23 +176,33 @@ class Search:
         rounds = 0
         kept = SEEDS_SHARE * self.clock.left() if self.limits.seeds > 1 else 0.0
         while True:
+            earlier = self.decisions.earlier("round")
             left = self.clock.left() - kept
-            recipes = self._propose_for(strategy, left / max(1, ROUNDS - rounds))
-            if not recipes or (rounds and self.costs.seconds(recipes, strategy.rungs) > 1.5 * left):
-                return
+            if earlier is not None:
+                recipes = [recipe for count in earlier for recipe in strategy.propose(count, self.candidates)]
+            else:
+                recipes, counts = self._propose_for(strategy, left / max(1, ROUNDS - rounds))
+                if not recipes or (rounds and self.costs.seconds(recipes, strategy.rungs) > 1.5 * left):
+                    return
+                self.decisions.note("round", counts)
             yield recipes
             rounds += 1
 
-    def _propose_for(self, strategy: Strategy, seconds: float) -> list[Recipe]:
-        """Recipes that take about so long, at the speed measured last; a few, while it is not known."""
+    def _propose_for(self, strategy: Strategy, seconds: float) -> tuple[list[Recipe], list[int]]:
+        """Recipes that take about so long, at the speed measured last; a few, while it is not known.
+
+        Also how many the strategy was asked for, each time.
+        """
         recipes: list[Recipe] = []
+        counts: list[int] = []
         most = min(MOST_PER_ROUND, largest_round(self.problem))
         while len(recipes) < most:
-            more = strategy.propose(min(FEWEST_PER_ROUND, most - len(recipes)), self.candidates)
+            counts.append(min(FEWEST_PER_ROUND, most - len(recipes)))
+            more = strategy.propose(counts[-1], self.candidates)
             recipes += more
             if not more or not self.costs.rate or self.costs.seconds(recipes, strategy.rungs) >= seconds:
                 break
-        return recipes
+        return recipes, counts
 
     def _finalists(self) -> Iterator[list[Recipe]]:
         """The best recipes again with other seeds: what is left of their lead is not luck."""
@@ -175,12 +210,19 @@ class Search:
         while True:
             chosen = self._without_enough_seeds(best)[: self.limits.finalists]
             if chosen and self.clock.budget is not None:
-                each = self.costs.seconds([candidate.recipe for candidate in chosen], TO_THE_END) / len(chosen)
-                chosen = chosen[: max(0, int(self.clock.left() / each))]
+                chosen = chosen[: self._affordable(chosen)]
             if not chosen:
                 return
             yield [self._with_new_seed(candidate.recipe) for candidate in chosen]
             best = best[: self.limits.finalists] if self.clock.budget is None else self.best_candidates()
+
+    def _affordable(self, chosen: Sequence[Candidate]) -> int:
+        """For how many of these there is time to train them once more."""
+        earlier = self.decisions.earlier("finalists")
+        if earlier is not None:
+            return int(earlier)
+        each = self.costs.seconds([candidate.recipe for candidate in chosen], TO_THE_END) / len(chosen)
+        return int(self.decisions.note("finalists", max(0, int(min(self.clock.left() / each, len(chosen))))))
 
     def _without_enough_seeds(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         counts: dict[Recipe, int] = {}
@@ -205,40 +247,34 @@ class Search:
 
         `must`: the first rung is trained whatever the clock says.
         """
-        with self._new_round(recipes) as (candidates, pools, entry):
+        with self._new_round(recipes) as (candidates, entry):
             if stage != MORE_SEEDS:  # known to come, and counted, since the first round
                 self.costs.plan(candidates, rungs)
             going = candidates
             for k, (share, kept) in enumerate(rungs):
                 first = must and k == 0
                 until = {one.number: [_epochs_at(share, one)] * len(self.problem.folds) for one in going}
-                trained = self._train(pools, until, stage, must=first)
+                trained = self._train(going, until, stage, must=first)
                 self._check_end(first)
                 last = k + 1 == len(rungs)
                 going = trained if last else _best(trained, max(1, round(kept * len(going))))
-                yield self._rung_ended(pools, entry, stage, trained, going)
+                yield self._rung_ended(candidates, entry, stage, trained, going)
                 if not going:
                     break
                 self._check_end(must=True)
         return candidates
 
     @contextmanager
-    def _new_round(self, recipes: Sequence[Recipe]) -> Iterator[tuple[list[Candidate], list[Pool], LogEntry]]:
-        """Candidates of new recipes, their pools, and the entry of the log that says what was done, however it ends."""
+    def _new_round(self, recipes: Sequence[Recipe]) -> Iterator[tuple[list[Candidate], LogEntry]]:
+        """Candidates of new recipes, and the entry of the log that says what was done, however it ends."""
         candidates = self._new_candidates(recipes)
-        encodings = {candidate.recipe.encoding for candidate in candidates}
-        pools = [
-            Pool(self.problem, encoding, [one for one in candidates if one.recipe.encoding == encoding])
-            for encoding in self.problem.inputs
-            if encoding in encodings
-        ]
         entry = LogEntry(candidates)
         self.log.append(entry.content)
         try:
-            yield candidates, pools, entry
+            yield candidates, entry
         except BaseException:
-            self._settle(pools)
-            entry.write_end([candidate for pool in pools for candidate in pool.candidates])
+            self._settle(candidates)
+            entry.write_end([candidate for candidate in candidates if candidate.pool is not None])
             raise
         finally:
             self._keep_best()
@@ -255,24 +291,39 @@ class Search:
         self.candidates.extend(candidates)
         return candidates
 
-    def _train(self, pools: Sequence[Pool], until: dict[int, list[int]], stage: str, must: bool) -> list[Candidate]:
-        """Train candidates of several pools and assess them; those that were trained as far as asked, in order."""
+    def _train(
+        self, candidates: Sequence[Candidate], until: dict[int, list[int]], stage: str, must: bool
+    ) -> list[Candidate]:
+        """Train candidates and assess them; those that were trained as far as asked, in order."""
+        orders = [Order.of(self.problem, candidate, until[candidate.number]) for candidate in candidates]
+        before = {candidate.number: candidate.epochs for candidate in candidates}
         done: list[Candidate] = []
-        for pool in pools:
-            mine = {one.number: until[one.number] for one in pool.candidates if one.number in until}
-            if not mine:
-                continue
-            begun = self.clock.now()
-            before = {candidate.number: candidate.epochs for candidate in pool.candidates}
-            trained = pool.train(
-                mine, self.metric, self.sample_rows, self.limits.seed, self.limits.threads, self._control(stage, must)
-            )
-            if trained:
-                self.costs.account(trained, before, self.clock.now() - begun)
-            done.extend(trained)
-            if self.ended or (self.clock.left() <= 0 and not must):
-                break
+        begun, work, recalled = self.clock.now(), 0.0, 0.0
+        with closing(self.trainer.train(orders, self._control(stage, must))) as batches:
+            for batch in batches:
+                trained = batch.hand_over(self.problem, self.sample_rows)
+                self._report(batch)
+                if trained:
+                    work += self.costs.account(trained, before, batch.seconds)
+                    recalled += batch.seconds * batch.found
+                done.extend(trained)
+                if self.ended or (self.clock.left() <= 0 and not must):
+                    break
+        self.costs.measured(work, self.clock.now() - begun + recalled / self.trainer.slots())
         return sorted(done, key=lambda candidate: candidate.number)
+
+    def _report(self, batch: Batch) -> None:
+        """Say so where nobody could train candidates."""
+        if batch.set_aside:
+            named = "; ".join(f"{one.number}: {one.recipe}" for one in batch.candidates)
+            self.say(f"set aside, since {batch.set_aside}: recipe {named}")
+
+    def say(self, text: str) -> None:
+        """Something that the user should know."""
+        if self.callbacks.hear("note"):
+            self.callbacks.tell("note", text)
+        else:
+            warnings.warn(text, stacklevel=2)
 
     def _control(self, stage: str, must: bool) -> Control:
         """Training ends when a callback says so or the time is up; with `must`, only the former."""
@@ -288,26 +339,35 @@ class Search:
         return Control(stop, lambda: not needed and self.clock.left() < latest)
 
     def _rung_ended(
-        self, pools: Sequence[Pool], entry: LogEntry, stage: str, trained: list[Candidate], kept: list[Candidate]
+        self,
+        candidates: Sequence[Candidate],
+        entry: LogEntry,
+        stage: str,
+        trained: list[Candidate],
+        kept: list[Candidate],
     ) -> RungEnded:
         """Write the rung down, and drop the weights of those that do not go on."""
         entry.write(trained, kept)
         staying = {candidate.number for candidate in kept}
-        for pool in pools:
-            for candidate in pool.candidates:
-                if candidate.number not in staying:
-                    candidate.prediction = None
+        for candidate in candidates:
+            if candidate.number not in staying:
+                candidate.prediction = None
+        for pool in _pools(candidates):
             pool.keep(kept)
+        for candidate in candidates:
+            candidate.dropped = candidate.number not in staying
         return RungEnded(stage, trained, kept)
 
-    def _settle(self, pools: Sequence[Pool]) -> None:
+    def _settle(self, candidates: Sequence[Candidate]) -> None:
         """After an early end: where nothing else is there to give, take networks as they stand; else leave them out."""
+        pools = _pools(candidates)
         stale = {candidate.number for pool in pools for candidate in pool.moved_on()}
         needed = not any(candidate.number not in stale for candidate in self.best_candidates())
         for pool in pools:
             moved = [candidate for candidate in pool.moved_on() if needed and (pool.epochs_of(candidate) > 0).all()]
-            if moved:
-                pool.assess(moved, self.metric, self.sample_rows, self.limits.threads)
+            unknown = [one for one in pool.candidates if needed and one not in moved and _unknown(one)]
+            if moved or unknown:
+                pool.assess([*moved, *unknown], self.metric, self.sample_rows, self.limits.threads)
             left_out = {candidate.number for candidate in pool.moved_on()}
             pool.keep([candidate for candidate in pool.candidates if candidate.number not in left_out])
 
@@ -318,17 +378,28 @@ class Search:
         best = by_loss[:KEPT_CANDIDATES] + by_score[: KEPT_CANDIDATES // 4]
         staying = {candidate.number for candidate in best}
         for candidate in self.candidates:
-            if candidate.number not in staying:
+            if candidate.number not in staying and not candidate.dropped:
                 candidate.prediction = None
-        for pool in {id(one.pool): one.pool for one in self.candidates if one.pool is not None}.values():
+                candidate.dropped = True
+        for pool in _pools(self.candidates):
             pool.keep(best)
+        self.trainer.keep(best)
+
+    def _restore(self) -> None:
+        """Train again those of the best whose weights got lost with a worker or a damaged file: the same bits."""
+        lost = [candidate for candidate in self.best_candidates() if candidate.pool is None]
+        if lost:
+            until = {candidate.number: candidate.fold_epochs.tolist() for candidate in lost}
+            orders = [Order.of(self.problem, candidate, until[candidate.number]) for candidate in lost]
+            with closing(self.trainer.train(orders, self._control(SEARCHING, must=True), anew=True)) as batches:
+                for batch in batches:
+                    batch.hand_over(self.problem, self.sample_rows)
 
     # ---- questions ----
 
     def best_candidates(self) -> list[Candidate]:
         """Candidates for the model, best first: finished ones; if there are none, all that have weights."""
-        alive = [candidate for candidate in self.candidates if candidate.pool is not None]
-        known = [candidate for candidate in alive if candidate.prediction is not None]
+        known = [one for one in self.candidates if one.prediction is not None and not one.dropped]
         finished = [candidate for candidate in known if candidate.finished] or known
         return _best(finished, len(finished))
 
@@ -337,7 +408,7 @@ class Search:
         best = max(known, key=lambda candidate: (candidate.finished, candidate.score), default=None)
         budget = self.clock.budget
         share = self.costs.share_done() if budget is None else self.clock.elapsed() / budget
-        return Progress(stage, share, len(known), best)
+        return Progress(stage, share, len(known), best, self.trainer.status)
 
     def _check_end(self, must: bool) -> None:
         if self.ended or (self.clock.left() <= 0 and not must):
@@ -353,6 +424,16 @@ def drain(rungs: Iterable[RungEnded]) -> None:
 def _best(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
     usable = [candidate for candidate in candidates if np.isfinite(candidate.loss)]
     return sorted(usable, key=lambda candidate: (candidate.loss, candidate.number))[:count]
+
+
+def _pools(candidates: Sequence[Candidate]) -> list[Pool]:
+    """Who holds the weights of these candidates."""
+    return list({id(one.pool): one.pool for one in candidates if one.pool is not None}.values())
+
+
+def _unknown(candidate: Candidate) -> bool:
+    """Trained, but its predictions are not here."""
+    return candidate.prediction is None and np.isfinite(candidate.loss) and candidate.pool is not None
 
 
 def _epochs_at(share: float, candidate: Candidate) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.errors import UserError
+from shoal.executors.find import KINDS, find_workers
 from shoal.options import Options, option
 from shoal.search.strategies import strategies_of_default_space
 from shoal.tables.target import TASKS
@@ -46,6 +47,11 @@ class SearchOptions(Options):
     ensemble: bool = option(True, "The best single recipe is the model.", flags="--no-ensemble")
     seed: int = option(0, "Seed of all that is drawn at random.", least=0, most=LARGEST_SEED)
     threads: int | None = option(None, "Threads. (default: all cores)", least=1, changes_result=False, in_files=False)
+    executor: Any = option(
+        None, "Train on other processes or machines: " + ", ".join(KINDS) + ". (default: in this process)",
+        typed=str, check=lambda _, value: find_workers(value), flags="--cluster", metavar="WHERE",
+        changes_result=False, in_files=False,
+    )  # fmt: skip
     space: Any = option(None, "Where recipes are drawn from.", on_command_line=False, in_files=False)
     refit: bool | str = option(
         "auto", "Train what was chosen on all rows again.", check=_when_to_refit, on_command_line=False, in_files=False

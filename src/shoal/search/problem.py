@@ -1,7 +1,6 @@
 """Data, folds and encoders as the matrices that a population trains on.
 
-Each fold has encoders of its own, fitted on its training rows alone, so each fold has a matrix of its own. They are
-stacked: row r of fold k is row k * n + r of one tall matrix, and all folds still train in one population.
+Each fold has encoders of its own, fitted on its training rows alone, so each fold has a matrix of its own.
 
 Equal rows are one row with the sum of their weights. So a weight of two is the same as the row twice, to the bit, and
 the result does not depend on the order of the rows.
@@ -12,7 +11,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,9 @@ import numpy as np
 from shoal.encoders.encoder import ENCODINGS, Encoder
 from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
-from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.rows import Rows, Split
+from shoal.metrics.tasks import CLASSIFICATION, Task
+from shoal.rows import Split
+from shoal.search.matrices import Fold, Matrices
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -31,63 +30,12 @@ STEPS_OF_DEFAULT = 2_000  # steps of batches of 32 that the longest default reci
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
-    """Weights of the distinct rows in training and in validation, and what was fitted on the training rows."""
+class Problem(Matrices):
+    """All that a search needs to know of the data: the matrices, and how they were made."""
 
-    train: np.ndarray  # (n,)
-    valid: np.ndarray  # (n,) in scores
-    loss_weight: np.ndarray  # (n,) in losses, where classes may be weighted
-    encoder: Encoder
-    target: TargetScaling
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """All that a search needs to know of the data."""
-
-    task: Task
     schema: Schema
-    y: np.ndarray  # (n,) class numbers or (n, n_outputs), of the distinct rows
-    folds: tuple[Fold, ...]
-    inputs: dict[str, np.ndarray]  # encoding -> (n_folds * n, width) float32
-    targets: np.ndarray  # as y, for each row of the inputs
-    splits: tuple[Split, ...]
+    encoders: tuple[Encoder, ...]  # of each fold, fitted on its training rows
     row_of: np.ndarray  # (rows as given,) -> distinct row
-
-    @property
-    def n(self) -> int:
-        return len(self.y)
-
-    @property
-    def n_rows(self) -> int:
-        """Training rows of the largest fold."""
-        return max(len(split.train) for split in self.splits)
-
-    @cached_property
-    def valid_weight(self) -> np.ndarray:
-        """(n,) how often each distinct row is scored, over all folds."""
-        return np.asarray(sum(fold.valid for fold in self.folds))
-
-    @cached_property
-    def loss_weight(self) -> np.ndarray:
-        """(n,) how much each distinct row counts in losses, over all folds."""
-        return np.asarray(sum(fold.loss_weight for fold in self.folds))
-
-    @cached_property
-    def loss_scale(self) -> np.ndarray | float:
-        """What errors are divided by in losses: the spread of the target, so that outputs count alike."""
-        if self.task.kind != REGRESSION:
-            return 1.0
-        return TargetScaling.fit(self.task, self.y, self.valid_weight + 1e-300).scale
-
-    def rows(self, n_candidates: int) -> Rows:
-        """Rows of a population with every candidate on every fold; folds vary fastest."""
-        return Rows(self.splits, np.tile(np.arange(len(self.splits)), n_candidates))
-
-    def valid_inputs(self, encoding: str, fold: int) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the rows that a fold is scored on, and their inputs."""
-        rows = self.splits[fold].valid
-        return rows - fold * self.n, self.inputs[encoding][rows]
 
 
 def make_problem(
@@ -119,12 +67,13 @@ def make_problem(
     task = replace(task, label_noise=1 / (_rows_worth(np.bincount(row_of[scored], sample_weight[scored], n)) + 2))
     encoders = Encoder.fit_many(schema, table, [train for train, _, _ in weights])
     folds = tuple(
-        Fold(train, valid, loss_weight, encoder, TargetScaling.fit(task, targets, train))
-        for (train, valid, loss_weight), encoder in zip(weights, encoders, strict=True)
+        Fold(train, valid, loss_weight, TargetScaling.fit(task, targets, train))
+        for train, valid, loss_weight in weights
     )
     splits = tuple(_split(fold, k * n) for k, fold in enumerate(folds))
     stacked = np.concatenate([fold.target.forward(task, targets) for fold in folds])
-    return Problem(task, schema, targets, folds, _stack(table, folds, encodings), stacked, splits, row_of)
+    inputs = _stack(table, encoders, encodings)
+    return Problem(task, targets, folds, inputs, stacked, splits, schema, tuple(encoders), row_of)
 
 
 def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -186,21 +135,21 @@ def _split(fold: Fold, offset: int) -> Split:
     return Split(train + offset, np.flatnonzero(fold.valid > 0) + offset, np.maximum(weight, 1e-20))
 
 
-def _stack(table: Table, folds: Sequence[Fold], encodings: Sequence[str]) -> dict[str, np.ndarray]:
+def _stack(table: Table, encoders: Sequence[Encoder], encodings: Sequence[str]) -> dict[str, np.ndarray]:
     """One tall matrix per encoding; folds may differ in width (in categories seen), so narrower ones get zeros."""
-    wide = len(folds[0].encoder.number_names) > MOST_PIECEWISE  # too few bins each to be worth their time
+    wide = len(encoders[0].number_names) > MOST_PIECEWISE  # too few bins each to be worth their time
     wanted = ENCODINGS[:1] if wide else encodings
     inputs: dict[str, np.ndarray] = {}
     for name in wanted:
-        width = max(fold.encoder.width(name) for fold in folds)
+        width = max(encoder.width(name) for encoder in encoders)
         if name != "plain" and (
-            not folds[0].encoder.number_names or 4 * width * len(table) * len(folds) > LARGEST_INPUTS
+            not encoders[0].number_names or 4 * width * len(table) * len(encoders) > LARGEST_INPUTS
         ):
             continue
-        inputs[name] = np.zeros((len(folds) * len(table), max(width, 1)), dtype=np.float32)
-    for k, fold in enumerate(folds):
+        inputs[name] = np.zeros((len(encoders) * len(table), max(width, 1)), dtype=np.float32)
+    for k, encoder in enumerate(encoders):
         rows = slice(k * len(table), (k + 1) * len(table))
-        fold.encoder.write(table, {name: tall[rows, : fold.encoder.width(name)] for name, tall in inputs.items()})
+        encoder.write(table, {name: tall[rows, : encoder.width(name)] for name, tall in inputs.items()})
     return inputs
 
 

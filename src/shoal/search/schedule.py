@@ -61,8 +61,11 @@ class Costs:
         seeds = 0.0 if self.planned else (self.limits.seeds - 1) * self.limits.finalists / len(candidates)
         self.planned += work * (work_share(rungs) + seeds)
 
-    def account(self, candidates: Sequence[Candidate], before: Mapping[int, int], seconds: float) -> None:
-        """Share out the time by work: an engine trains many networks at a time and cannot say what each one took."""
+    def account(self, candidates: Sequence[Candidate], before: Mapping[int, int], seconds: float) -> float:
+        """Share out the time by work: an engine trains many networks at a time and cannot say what each one took.
+
+        Gives back the cost of that work.
+        """
         costs = np.array([
             candidate_cost(self.problem, one.recipe) * max(one.epochs - before[one.number], 0) for one in candidates
         ])  # fmt: skip
@@ -70,9 +73,14 @@ class Costs:
         for candidate, cost in zip(candidates, costs, strict=True):
             candidate.seconds += seconds * cost / total
             self.network_epochs += (candidate.epochs - before[candidate.number]) * len(self.problem.folds)
-        self.rate = seconds / total
         self.spent += total
-        self.training_seconds += seconds
+        return total
+
+    def measured(self, cost: float, seconds: float) -> None:
+        """So long it took, by the clock, to train what costs so much."""
+        if cost > 0:
+            self.rate = seconds / cost
+            self.training_seconds += seconds
 
     def share_done(self) -> float:
         return min(0.99, self.spent / max(self.planned, 1e-300))

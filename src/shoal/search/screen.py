@@ -36,13 +36,17 @@ class SearchScreen:
     def watch(self, progress: Progress) -> None:
         self.latest, self.told = progress, time.monotonic()
 
+    def share(self) -> float:
+        """How much is done: of the time, if that is limited, else of the work."""
+        share = 0.0 if self.latest is None else self.latest.share
+        if self.budget is not None:
+            share = (time.monotonic() - self.begun) / self.budget
+        return min(share, 1.0)
+
     def draw(self) -> None:
         progress, now = self.latest, time.monotonic()
         if self.shows:
-            share = 0.0 if progress is None else progress.share
-            if self.budget is not None:
-                share = (now - self.begun) / self.budget
-            self._bar.update(min(share, 1.0), words=self.words(now))
+            self._bar.update(self.share(), words=self.words(now))
         elif progress is not None and ((progress.candidates and not self._candidates) or now >= self._next_line):
             self._candidates = progress.candidates
             self._next_line = now + LINE_EVERY

@@ -10,12 +10,11 @@ from shoal import atomic
 from shoal.errors import MissingFile, UserError
 from shoal.models.saving import DESCRIPTION, TIMINGS, model_folder, read_json
 from shoal.models.saving import VERSION as MODEL_VERSION
-from shoal.runs.folder import MODEL, SETTINGS
+from shoal.runs.kinds import MODEL, SEARCH_FORMAT, SETTINGS, SETTINGS_VERSION
 from shoal.search.options import SearchOptions
 from shoal.tables.options import DataOptions
 
-FORMAT, VERSION = "shoal-run", 1
-BOARD = "leaderboard.csv"
+FORMAT, VERSION = SEARCH_FORMAT, SETTINGS_VERSION
 KEYS = {  # that all runs have
     "data": ("path", "sha256", "demo", *DataOptions.names_in_files()),
     "search": ("repeats", *SearchOptions.names_in_files()),

@@ -15,7 +15,7 @@ from shoal.members import Member
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import weighted_mean
 from shoal.population import Population
-from shoal.search.problem import Problem
+from shoal.search.matrices import Matrices
 
 ASSESSED_CELLS = 1 << 24  # rows times outputs times candidates that are assessed at a time
 
@@ -26,6 +26,7 @@ class Work:
 
     until     (n_candidates, n_folds) epochs that each network is to have done; 0: leave the candidate alone
     networks  as an earlier call gave them back: member c * n_folds + k is candidate c on fold k; None: new ones
+    folds     numbers of the folds, where these are not all; then n_folds is how many they are
     """
 
     encoding: str
@@ -33,6 +34,7 @@ class Work:
     until: np.ndarray
     seed: int
     networks: Population | None = None
+    folds: tuple[int, ...] | None = None
 
 
 def _never() -> bool:
@@ -56,37 +58,63 @@ class Assessment:
     fold_losses: np.ndarray
     score: float = -np.inf  # mean over folds
     loss: float = np.inf  # over all out-of-fold rows
-    prediction: np.ndarray | None = None  # (n, n_outputs) out-of-fold; None: it diverged
+    prediction: np.ndarray | None = None  # (n, n_outputs) out-of-fold; None: it diverged, or there is only the sample
     train_curve: np.ndarray = field(default_factory=lambda: np.empty(0))  # (epochs,) losses, mean over folds
     valid_curve: np.ndarray = field(default_factory=lambda: np.empty(0))
+    sample: np.ndarray | None = None  # the prediction on the rows kept for honest estimates, where it is all there is
+
+    @property
+    def diverged(self) -> bool:
+        return not np.isfinite(self.loss)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldResults:
+    """How candidates did on the rows that one fold held out. Those of all folds together make `Assessment`s."""
+
+    epochs: np.ndarray  # (c,) done
+    scores: np.ndarray  # (c,)
+    losses: np.ndarray  # (c,)
+    predictions: np.ndarray  # (c, rows, n_outputs) float32, times the fold's share in the prediction of each row
+    train_curves: np.ndarray  # (c, epochs) losses
+    valid_curves: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The networks after training, and an assessment of each candidate that was trained as far as asked."""
+    """The networks after training, and an assessment of each candidate that was trained as far as asked.
+
+    Where only some folds were trained there are no assessments, but `results` of these folds for `assessed` candidates.
+    """
 
     networks: Population
     assessments: dict[int, Assessment]
+    assessed: tuple[int, ...] = ()
+    results: tuple[FoldResults, ...] = ()
 
 
 def train(
-    problem: Problem, metric: Metric | None, work: Work, threads: int | None, control: Control | None = None
+    problem: Matrices, metric: Metric | None, work: Work, threads: int | None, control: Control | None = None
 ) -> Trained:
     """Train the candidates of `work`, and assess those that have done all epochs asked for (or have diverged).
 
     Without a metric nobody is assessed.
     """
-    control, folds = control or Control(), len(problem.folds)
-    networks = work.networks or new_networks(problem, work.encoding, work.members)
-    before = epochs_done(networks, folds)
+    control, count = control or Control(), work.until.shape[1]
+    networks = work.networks or new_networks(problem, work.encoding, work.members, count)
+    before = epochs_done(networks, count)
     networks.fit(
         problem.inputs[work.encoding], problem.targets, until=np.maximum(work.until, before).ravel(),
-        rows=problem.rows(len(work.members)), threads=threads, seed=work.seed, stop_when=control.stop,
+        rows=problem.rows(len(work.members), work.folds), threads=threads, seed=work.seed, stop_when=control.stop,
     )  # fmt: skip
     diverged = np.array(networks.status).reshape(work.until.shape) == "diverged"
-    ended = (work.until > 0).any(axis=1) & ((epochs_done(networks, folds) >= work.until) | diverged).all(axis=1)
-    assessments: dict[int, Assessment] = {}
+    ended = (work.until > 0).any(axis=1) & ((epochs_done(networks, count) >= work.until) | diverged).all(axis=1)
     places = [] if metric is None else np.flatnonzero(ended).tolist()
+    if work.folds is not None:
+        assert metric is not None
+        results = assess_folds(problem, metric, work.encoding, networks, places, threads, work.folds)
+        return Trained(networks, {}, tuple(places), tuple(results))
+    assessments: dict[int, Assessment] = {}
     step = max(1, ASSESSED_CELLS // (problem.n * problem.task.n_outputs))  # predictions take memory, and time
     for start in range(0, len(places), step):
         if start and control.late():
@@ -97,10 +125,14 @@ def train(
     return Trained(networks, assessments)
 
 
-def new_networks(problem: Problem, encoding: str, members: Sequence[Member]) -> Population:
-    """One network for each candidate and fold, not trained yet; folds vary fastest."""
+def new_networks(
+    problem: Matrices, encoding: str, members: Sequence[Member], folds: int | None = None, drawn: bool = True
+) -> Population:
+    """One network for each candidate and fold, not trained yet; folds vary fastest. Not `drawn`: without weights."""
     width, task = problem.inputs[encoding].shape[1], problem.task
-    return Population([member for member in members for _ in problem.folds], width, task.n_outputs, task.loss)
+    each = len(problem.folds) if folds is None else folds
+    make = Population if drawn else Population.blank
+    return make([member for member in members for _ in range(each)], width, task.n_outputs, task.loss)
 
 
 def epochs_done(networks: Population, folds: int) -> np.ndarray:
@@ -109,35 +141,65 @@ def epochs_done(networks: Population, folds: int) -> np.ndarray:
 
 
 def assess(
-    problem: Problem, metric: Metric, encoding: str, networks: Population, places: Sequence[int], threads: int | None
+    problem: Matrices, metric: Metric, encoding: str, networks: Population, places: Sequence[int], threads: int | None
 ) -> list[Assessment]:
     """Predict the rows that each fold left out, and score them: the same bits whoever is assessed in the same call."""
-    task, folds = problem.task, len(problem.folds)
-    total = np.zeros((len(places), problem.n, task.n_outputs), dtype=np.float32)
-    scores = np.empty((len(places), folds))
-    losses = np.empty_like(scores)
-    for k, fold in enumerate(problem.folds):
+    folds = range(len(problem.folds))
+    return combine(problem, assess_folds(problem, metric, encoding, networks, places, threads, folds))
+
+
+def assess_folds(
+    problem: Matrices,
+    metric: Metric,
+    encoding: str,
+    networks: Population,
+    places: Sequence[int],
+    threads: int | None,
+    folds: Sequence[int],
+) -> list[FoldResults]:
+    """The results of candidates on some folds; `networks` has one for each candidate and each of these folds."""
+    task, count = problem.task, len(folds)
+    found = []
+    for j, k in enumerate(folds):
+        fold, mine = problem.folds[k], np.array(places, dtype=np.int64) * count + j
         rows, inputs = problem.valid_inputs(encoding, k)
-        raw = networks.predict(inputs, np.array(places) * folds + k, threads=threads)
-        prediction = fold.target.back(task, raw)
+        prediction = fold.target.back(task, networks.predict(inputs, mine, threads=threads))
         y, weight = problem.y[rows], fold.valid[rows]
-        scores[:, k] = metric.score(task, prediction, y, weight)
-        losses[:, k] = weighted_mean(task.losses(prediction, y, problem.loss_scale), fold.loss_weight[rows])
-        total[:, rows] += (prediction * (weight / problem.valid_weight[rows])[:, None]).astype(np.float32)
-    return [_assessment(problem, networks, place, total[u], scores[u], losses[u]) for u, place in enumerate(places)]
+        epochs = networks.epochs[mine]
+        longest = int(epochs.max(initial=0))
+        found.append(FoldResults(
+            epochs, metric.score(task, prediction, y, weight),
+            weighted_mean(task.losses(prediction, y, problem.loss_scale), fold.loss_weight[rows]),
+            (prediction * (weight / problem.valid_weight[rows])[:, None]).astype(np.float32),
+            networks.history.loss[mine, :longest], networks.history.valid_loss[mine, :longest],
+        ))  # fmt: skip
+    return found
 
 
-def _assessment(
-    problem: Problem, networks: Population, place: int, prediction: np.ndarray, scores: np.ndarray, losses: np.ndarray
-) -> Assessment:
-    folds = len(problem.folds)
-    done = epochs_done(networks, folds)[place]
+def combine(problem: Matrices, results: Sequence[FoldResults]) -> list[Assessment]:
+    """Assessments of candidates from their results on each fold, in order."""
+    count = len(results[0].scores)
+    total = np.zeros((count, problem.n, problem.task.n_outputs), dtype=np.float32)
+    for k, result in enumerate(results):
+        total[:, problem.splits[k].valid - k * problem.n] += result.predictions
+    return [_assessment(problem, results, c, total[c]) for c in range(count)]
+
+
+def _assessment(problem: Matrices, results: Sequence[FoldResults], c: int, prediction: np.ndarray) -> Assessment:
+    """Of candidate `c` among those of the results."""
+    done = np.array([result.epochs[c] for result in results])
+    scores, losses = np.array([result.scores[c] for result in results]), np.array([one.losses[c] for one in results])
     if not np.isfinite(prediction).all() or not np.isfinite(losses).all():
-        return Assessment(done, np.full(folds, -np.inf), np.full(folds, np.inf))
+        return Assessment(done, np.full(len(results), -np.inf), np.full(len(results), np.inf))
     weight = problem.loss_weight
     scored = weight > 0  # zeros would change nothing but the order of the sum, and so its last bits
     row_losses = problem.task.losses(prediction[scored], problem.y[scored], problem.loss_scale)
-    mine, epochs = slice(place * folds, (place + 1) * folds), int(done.min())
-    curves = (networks.history.loss[mine, :epochs], networks.history.valid_loss[mine, :epochs])
+    epochs = int(done.min())
+    curves = (
+        np.array([result.train_curves[c, :epochs] for result in results]),
+        np.array([result.valid_curves[c, :epochs] for result in results]),
+    )
     loss = float(weighted_mean(row_losses, weight[scored]))
-    return Assessment(done, scores, losses, float(scores.mean()), loss, prediction, *(c.mean(axis=0) for c in curves))
+    return Assessment(
+        done, scores, losses, float(scores.mean()), loss, prediction, *(curve.mean(axis=0) for curve in curves)
+    )

@@ -1,0 +1,1 @@
+"""What happens to a search while it runs, and whether it ends with the same bytes."""

@@ -1,0 +1,78 @@
+"""Where a search trains: in this process or on workers, with a journal or without."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from shoal import _native
+from shoal.executors.find import find_workers
+from shoal.machine import instruction_set
+from shoal.metrics.metric import Metric
+from shoal.runs.journal import Journal
+from shoal.runs.versions import LIBRARIES, versions
+from shoal.search.journaled import Journaled
+from shoal.search.on_workers import OnWorkers
+from shoal.search.options import SearchOptions
+from shoal.search.payloads import Setting
+from shoal.search.problem import Problem
+from shoal.search.schedule import choose_sample
+from shoal.search.timing import Clock
+from shoal.search.trainers import SHARD_SECONDS, InProcess, Trainer
+
+ISA = "instruction set"  # event of the journal
+
+
+@contextmanager
+def training_place(
+    problem: Problem, metric: Metric, options: SearchOptions, journal: Journal | None, clock: Clock
+) -> Iterator[Trainer]:
+    """A trainer that ends what it has started. While inside, all bits are those of one instruction set."""
+    setting = Setting(problem, metric, choose_sample(problem, options.seed), options.seed)
+    with ExitStack() as stack:
+        stack.enter_context(_using(_noted(journal)))
+        trainer = _trainer(setting, options, journal is not None)
+        stack.callback(trainer.close)
+        if isinstance(trainer, OnWorkers):
+            stack.enter_context(_using(trainer.dispatcher.instruction_set))
+        if journal is not None:
+            if _noted(journal) is None:
+                journal.note(ISA, instruction_set())
+            found = versions()
+            known = {name: found[name] for name in (*LIBRARIES, "machine")} | {ISA: instruction_set()}
+            trainer = Journaled(trainer, setting, journal, known, clock.elapsed)
+            stack.callback(trainer.close_journal)
+        yield trainer
+
+
+def _trainer(setting: Setting, options: SearchOptions, journaled: bool) -> Trainer:
+    if options.executor is None:
+        seconds = SHARD_SECONDS if journaled else None
+        return InProcess(setting.matrices, setting.metric, setting.seed, options.threads, seconds)
+    return OnWorkers(setting, find_workers(options.executor))
+
+
+def _noted(journal: Journal | None) -> str | None:
+    """The instruction set of earlier attempts, if this machine has it."""
+    events: list[tuple[str, Any]] = [] if journal is None else journal.events()
+    noted = next((value for name, value in events if name == ISA), None)
+    return noted if noted in _native.instruction_sets() else None
+
+
+@contextmanager
+def _using(name: str | None) -> Iterator[None]:
+    """The kernel uses this instruction set while inside."""
+    before = os.environ.get("SHOAL_ISA")
+    if name is None or name == instruction_set():
+        yield
+        return
+    os.environ["SHOAL_ISA"] = name
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SHOAL_ISA"]
+        else:
+            os.environ["SHOAL_ISA"] = before
