@@ -89,6 +89,7 @@ def test_a_worker_without_the_instruction_set_asked_for_gets_no_tasks(bench):
 
 def test_too_long_is_a_multiple_of_what_the_slowest_took():
     pace = Pace()
+    pace.saw(cost=0.0, seconds=0.1, loading=0.0)
     assert pace.limit(1.0) == float("inf")
     pace.saw(cost=10.0, seconds=20.0, loading=0.5)
     pace.saw(cost=8.0, seconds=24.0, loading=0.0)

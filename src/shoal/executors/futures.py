@@ -22,10 +22,12 @@ PAUSE = 0.05  # seconds that each of these takes, so that all workers get one
 class FutureWorkers(Workers):
     def __init__(self, executor: Executor, name: str = "") -> None:
         self.name = name or type(executor).__name__
-        self._executor, self._given = executor, executor
-        self._size = _size(executor)
         self._hanging: set[Future[Reply]] = set()
         self._broken = False
+        self.use(executor)
+
+    def use(self, executor: Executor) -> None:
+        self._executor, self._given, self._size = executor, executor, _size(executor)
 
     def start(self, job: Job) -> list[WorkerInfo]:
         calls = [self._begin(worker.hello, PAUSE) for _ in range(self._size or UNKNOWN)]
