@@ -33,6 +33,7 @@ ALIKE = 3  # tasks that fail before anything was done: then all will
 WORTH_CUTTING = 4.0  # seconds of work, at the end, when workers would have nothing to do
 
 LOST = (WorkerLost, BrokenExecutor, CancelledError)
+LOST_BY_NAME = {"KilledWorker", "CommClosedError", "WorkerLost", "ManagerLost"}  # of Dask, of Parsl
 
 
 @dataclass(eq=False)
@@ -213,7 +214,7 @@ class Round:
             flight = self.flights.pop(future, None)
             if flight is not None and not flight.entry.finished:
                 error = _error(future)
-                if isinstance(error, LOST):
+                if error is not None and _is_loss(error):
                     if not flight.given_up:
                         lost.append((flight, _words(error)))
                 else:
@@ -374,6 +375,10 @@ class Round:
 
 def _error(future: Future[Reply]) -> BaseException | None:
     return CancelledError() if future.cancelled() else future.exception()
+
+
+def _is_loss(error: BaseException) -> bool:
+    return isinstance(error, LOST) or type(error).__name__ in LOST_BY_NAME
 
 
 def _words(error: BaseException) -> str:
