@@ -228,12 +228,13 @@ def test_a_silent_worker_is_not_waited_for(two, connect, bench, monkeypatch):
     assert wait_until(lambda: dispatcher.workers.slots() == 2)
 
 
-def test_the_nanny_of_a_silent_worker_restarts_it(tmp_path, connect, bench, monkeypatch):
+def test_the_nanny_of_a_silent_worker_restarts_it(empty, connect, bench, monkeypatch):
     monkeypatch.setattr(dask_session, "SILENT", 1.5)
-    with closing(Cluster(tmp_path, workers=1, nanny=True)) as cluster:
-        dispatcher = connect(cluster)
-        tasks = [task_of("stopped", {"stopped": "stop once"})]
-        assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
+    monkeypatch.setattr(dask_session, "RESTARTING", 1.0)
+    empty.nanny = True
+    empty.add()
+    tasks = [task_of("stopped", {"stopped": "stop once"})]
+    assert gained(run(connect(empty), tasks)) == bench.expected(tasks)
 
 
 def test_a_scheduler_that_is_restarted_is_found_again(empty, connect, bench, capfd):
