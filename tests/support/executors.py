@@ -158,6 +158,10 @@ class Bench:
         """Let the tasks end that wait."""
         (self.folder / "go").touch()
 
+    def stay(self) -> None:
+        """Let the next ones wait again."""
+        (self.folder / "go").unlink()
+
     def expected(self, tasks: Sequence[Task]) -> dict[str, bytes]:
         """What these tasks must give, by part: however they were cut, and wherever they were done."""
         return {part: executor_work.line(self.text, part) for task in tasks for part, _ in parts_of(task)}
