@@ -263,7 +263,8 @@ class Round:
         """The worker will refuse whatever it gets, at once, so it must not get more."""
         text = f"{who(reply.worker)} cannot take part: {reply.text}; {REMEDY}"
         entry.refusals += 1
-        if not self.workers.refuse(reply.worker) and entry.refusals >= REFUSALS:
+        refused = self.workers.refuse(reply.worker)
+        if self.workers.present() == [] if refused else entry.refusals >= REFUSALS:  # nobody is left
             raise UserError(f"{self.workers.name}: {text}")
         self.owner.note(text)
         self._again(entry)
