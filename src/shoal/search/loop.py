@@ -74,6 +74,7 @@ class Search:
         self.log: list[dict[str, Any]] = []
         self.costs = Costs(problem, limits)
         self.ended = ""  # why it ended early
+        self._notes_said = 0
         self.sample_rows = choose_sample(problem, limits.seed)
         self.samples = Samples(self.sample_rows, problem.task.n_outputs)
 
@@ -328,6 +329,13 @@ class Search:
             named = "; ".join(f"{one.number}: {one.recipe}" for one in batch.candidates)
             self.say(f"set aside, since {batch.set_aside}: recipe {named}")
 
+    def _say_notes(self) -> None:
+        """What the user should know of the workers, once each."""
+        notes = [] if self.trainer.status is None else self.trainer.status.notes
+        while len(notes) > self._notes_said:
+            self._notes_said += 1
+            self.say(notes[self._notes_said - 1])
+
     def say(self, text: str) -> None:
         """Something that the user should know."""
         if self.callbacks.hear("note"):
@@ -341,6 +349,7 @@ class Search:
         latest = -LATE_SHARE * self.clock.reserve
 
         def stop() -> bool:
+            self._say_notes()
             if self.callbacks.tell("progress", self._progress(stage)):
                 self.end()
                 return True
