@@ -184,8 +184,9 @@ class Journal:
         """A file that is not used any more. Keys that another file has as well are found there from now on."""
         with self._lock:
             head = self._heads.pop(path, None)
-            for key in () if head is None else head.keys:
-                self._forget_part((head.kind, key), path)
+            if head is not None:
+                for key in head.keys:
+                    self._forget_part((head.kind, key), path)
 
     def _forget_part(self, part: tuple[str, str], path: Path) -> None:
         others = [found for found in (*self._also.pop(part, []), self._places.pop(part)) if found[0] != path]
