@@ -15,6 +15,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from shoal.errors import UserError, WrongType
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
+from shoal.runs.journal import Journal
+from shoal.runs.lock import take
 from shoal.search.callbacks import Callbacks, Progress, Started
 from shoal.search.cv_results import cv_results
 from shoal.search.data import TrainingData
@@ -57,6 +59,10 @@ class _ShoalEstimator(BaseEstimator):
     kinds         what columns are, where that should not be guessed: {"zip": "category"}; "number", "category", "date",
                   "text", "drop", or an encoder of your own (a `shoal.encoders.column.ColumnEncoder`)
     callbacks     told of progress, rungs and the end; may end the search (a list of `shoal.search.callbacks.Callback`)
+    executor      who trains: None, this process; "local:4", worker processes on this machine; "dask://host:8786";
+                  "mpi"; or any concurrent.futures.Executor. The bits are the same
+    journal       a folder: what was trained is written there as it is done, and the same fit goes on from it after a
+                  crash; with other data or parameters nothing in it is used
 
     After fit: `leaderboard_`, `best_member_`, `best_score_`, `best_index_`, `cv_results_`, `honest_score_`, `luck_`,
     `ensemble_gain_`, `n_networks_`, `schema_`, `model_`; `board_`, the leaderboard without pandas; `reading_`, how the
@@ -81,6 +87,8 @@ class _ShoalEstimator(BaseEstimator):
         verbose: bool = False,
         kinds: Any = None,
         callbacks: Any = None,
+        executor: Any = None,
+        journal: Any = None,
     ) -> None:
         self.space = space
         self.strategy = strategy
@@ -97,6 +105,8 @@ class _ShoalEstimator(BaseEstimator):
         self.verbose = verbose
         self.kinds = kinds
         self.callbacks = callbacks
+        self.executor = executor
+        self.journal = journal
 
     # ---- fitting ----
 
@@ -117,6 +127,7 @@ class _ShoalEstimator(BaseEstimator):
         clock: Clock | None = None,
         earlier: Earlier | None = None,
         report: bool = False,
+        journal: Journal | None = None,
     ) -> Any:
         """Fit to what `training_data` gave, as `shoal search` does.
 
@@ -124,10 +135,13 @@ class _ShoalEstimator(BaseEstimator):
         clock    that began with the command; its budget counts
         earlier  a run to be done again, to the bit
         report   files will be written after it, within the budget
+        journal  of the run, in place of the folder that the parameter names
         """
         if reading is not None:
             self.reading_ = reading
-        return self._search(data, options_of_estimator(self), clock=clock, earlier=earlier, report=report)
+        return self._search(
+            data, options_of_estimator(self), clock=clock, earlier=earlier, report=report, journal=journal
+        )
 
     def repeat(
         self, X: Any, y: Any, earlier: SearchResult | Earlier, sample_weight: Any = None, groups: Any = None
@@ -151,12 +165,14 @@ class _ShoalEstimator(BaseEstimator):
         clock: Clock | None = None,
         earlier: Earlier | None = None,
         report: bool = False,
+        journal: Journal | None = None,
         stacklevel: int = 3,
     ) -> Any:
-        with self._watching(options) as callbacks:
+        with self._watching(options) as callbacks, _journal(self.journal, journal) as opened:
             result = fit_search(
-                data, options, callbacks, clock=clock, earlier=earlier, report=report, stacklevel=stacklevel
-            )
+                data, options, callbacks, clock=clock, earlier=earlier, report=report, journal=opened,
+                stacklevel=stacklevel,
+            )  # fmt: skip
         self._publish(result)
         return self
 
@@ -264,6 +280,20 @@ class _ShoalEstimator(BaseEstimator):
         return tags
 
 
+@contextmanager
+def _journal(folder: Any, opened: Journal | None) -> Iterator[Journal | None]:
+    """The journal in a folder, which is ours while we write into it; or the one that is open already."""
+    if folder is None or opened is not None:
+        yield opened
+        return
+    journal = Journal(Path(folder))
+    lock = take(Path(folder))
+    try:
+        yield journal
+    finally:
+        lock.release()
+
+
 class _Drawing:
     """Shows progress where fit was called."""
 
@@ -311,11 +341,13 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         verbose: bool = False,
         kinds: Any = None,
         callbacks: Any = None,
+        executor: Any = None,
+        journal: Any = None,
     ) -> None:
         super().__init__(
             space, strategy=strategy, recipes=recipes, budget=budget, cv=cv, scoring=scoring, seeds=seeds,
             epochs=epochs, ensemble=ensemble, refit=refit, n_jobs=n_jobs, random_state=random_state, verbose=verbose,
-            kinds=kinds, callbacks=callbacks,
+            kinds=kinds, callbacks=callbacks, executor=executor, journal=journal,
         )  # fmt: skip
         self.class_weight = class_weight
 

@@ -169,7 +169,8 @@ class _Fit:
         limits = self._limits(epochs)
         search = Search(problem, self.metric, limits, clock, self.callbacks, trainer, self.decisions)
         if self.journal is not None and results_in(self.journal):
-            search.say(f"going on: {results_in(self.journal):,} results were found in the journal")
+            found = f"going on: {results_in(self.journal):,} results were found in the journal"
+            self.callbacks.tell("note", found)
         self.callbacks.tell("started", Started(problem.n, len(problem.folds), self.metric.name, clock.budget))
         timed = clock.budget is not None and self.earlier is None
         if clock.budget is not None:

@@ -34,7 +34,7 @@ from shoal.tables.reading import Reading
 from shoal.validate import whole
 
 KINDS = {"classifier": ShoalClassifier, "regressor": ShoalRegressor}
-OBJECTS = ("space", "cv")  # not saved: a loaded estimator has the defaults
+OBJECTS = ("space", "cv", "executor")  # not saved: a loaded estimator has the defaults
 PARAMETERS = ("class_weight", *(name for name in parameter_names().values() if name not in OBJECTS))
 NUMBERS = ("score", "loss", "fold_spread", "seed_spread")  # of the leaderboard; infinite where networks diverged
 RESULTS = ("best_score_", "best_index_", "luck_", "n_networks_", "ensemble_gain_", "n_features_in_")
