@@ -142,7 +142,7 @@ def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
         recipe = Member(**dict(zip(names, values, strict=True)))
         members.append(recipe)
         whole("seed", recipe.seed + repeats - 1, 0, (1 << 63) - 1)
-        members.extend(_with_seed(recipe, recipe.seed + k) for k in range(1, repeats))
+        members.extend(with_seed(recipe, recipe.seed + k) for k in range(1, repeats))
     return members
 
 
@@ -166,8 +166,8 @@ def sample(count: int, *, seed: int = 0, **space: Any) -> list[Member]:
     return members
 
 
-def _with_seed(recipe: Member, seed: int) -> Member:
-    """A copy with another seed, without checking the other values again, which would be slow for many members."""
+def with_seed(recipe: Member, seed: int) -> Member:
+    """A copy with another seed (at least 0); nothing is checked again, which would be slow for many members."""
     copy = object.__new__(Member)
     for name in FIELDS:
         object.__setattr__(copy, name, getattr(recipe, name))

@@ -123,3 +123,18 @@ def test_these_benchmarks_load_nothing_heavy() -> None:
     code += "print([name for name in heavy if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+# ---- many recipes ----
+
+
+def test_searches_of_growing_size_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
+    found = bench(tmp_path, "scale --recipes 20 --recipes 40 --rows 60")
+    assert [one["recipes"] for one in found["searches"]] == [20, 40]
+    for one in found["searches"]:
+        assert one["peak_bytes"] > one["imports_bytes"] > 1e6
+        assert min(one["seconds"], one["cpu_seconds"]) > 0
+        assert one["sample_bytes"] == one["recipes"] * 60 * 2 * 4
+        assert {"model.json", "leaderboard.csv", "report.html", "settings.json"} <= set(one["files"])
+    assert not any(target["complete"] for target in found["targets"])
+    assert "| 40 |" in (tmp_path / "scale.md").read_text()

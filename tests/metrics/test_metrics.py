@@ -16,7 +16,8 @@ from shoal.metrics.metric import ALIASES, METRICS
 from shoal.metrics.scorers import _partly_wrong, scorer_names
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.candidates import Pool
-from shoal.search.honest import Evidence, HonestScore, correct
+from shoal.search.evidence import Evidence
+from shoal.search.honest import HonestScore, correct
 from shoal.search.problem import make_problem
 from shoal.search.report_data import chance, honest_words
 from shoal.tables.schema import Schema

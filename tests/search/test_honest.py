@@ -8,7 +8,8 @@ from shoal import ShoalClassifier, ShoalRegressor
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.search import fit
-from shoal.search.honest import Evidence, correct
+from shoal.search.evidence import Evidence
+from shoal.search.honest import correct
 
 SPACE = {
     "hidden": [(), (8,), (16,), (32,), (16, 16)], "activation": ["relu", "tanh", "gelu"],

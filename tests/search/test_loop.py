@@ -43,9 +43,7 @@ def test_losers_stop_costing_time(iris):
     assert all(candidate.pool is None and candidate.prediction is None for candidate in losers), (
         "their weights are forgotten"
     )
-    assert all(candidate.sample is not None for candidate in losers), (
-        "their predictions still count in the honest score"
-    )
+    assert all(candidate.sampled for candidate in losers), "their predictions still count in the honest score"
 
 
 def test_out_of_fold_predictions_come_from_networks_that_did_not_see_the_row(iris):

@@ -62,3 +62,30 @@ def test_children_of_the_best_are_new_recipes():
     assert {recipe.key for recipe in rest} | {candidate.key for candidate in candidates} == {
         recipe.key for recipe in space.grid()
     }
+
+
+def test_the_best_of_all_rounds_are_found_by_looking_at_each_candidate_once():
+    """Looking at all of them in every round would make the time of a search grow with the square of its recipes."""
+    space = Space({"hidden": [(4,)], "learning_rate": scipy.stats.loguniform(1e-3, 1e-1)})
+    strategy, generator, known = Halving(space, 0), np.random.default_rng(0), Counted()
+    for _ in range(20):
+        recipes = strategy.propose(10, known)
+        known += [
+            Candidate(len(known) + k, recipe, finished=k % 3 > 0, loss=float(generator.random()))
+            for k, recipe in enumerate(recipes)
+        ]
+    strategy.propose(10, known)
+    best = sorted((candidate for candidate in known if candidate.finished), key=lambda candidate: candidate.loss)
+    assert strategy.best == best[:16]
+    assert known.taken == len(known)
+
+
+class Counted(list):
+    """A list that counts what is taken out of it by slices."""
+
+    taken = 0
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        self.taken += len(found) if isinstance(key, slice) else 1
+        return found

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.search.honest import ENSEMBLE_CANDIDATES
+from shoal.search.picks import ENSEMBLE_CANDIDATES
 from shoal.search.timing import (
     AFTER_INTERRUPT,
     FIRST_LOOK,

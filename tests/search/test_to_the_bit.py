@@ -16,6 +16,7 @@ from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.search.candidates import Candidate, Pool
 from shoal.search.problem import make_folds, make_problem
+from shoal.search.samples import Samples
 from shoal.search.space import Recipe
 from shoal.search.training import Work, train
 from shoal.tables.schema import Schema
@@ -61,11 +62,12 @@ def noted(candidate):
 def test_scores_do_not_depend_on_who_is_scored_together(kind, name, order, ends, threads):
     """A search that was ended early scores some candidates at another time, and with others, than its repetition."""
     pool = pool_of(kind)
-    pool.assess(pool.candidates, METRICS[name], np.arange(3), 2)
+    samples = Samples(np.arange(3), pool.problem.task.n_outputs)
+    pool.assess(pool.candidates, METRICS[name], samples, 2)
     together = [noted(candidate) for candidate in pool.candidates]
     cuts = [0, *sorted(ends), CANDIDATES]
     for start, end in itertools.pairwise(cuts):
-        pool.assess([pool.candidates[k] for k in order[start:end]], METRICS[name], np.arange(3), threads)
+        pool.assess([pool.candidates[k] for k in order[start:end]], METRICS[name], samples, threads)
     assert [noted(candidate) for candidate in pool.candidates] == together
 
 

@@ -326,6 +326,22 @@ def budget(
 
 
 @app.command()
+def scale(
+    context: typer.Context,
+    recipes: Annotated[
+        list[int] | None, typer.Option(min=10, help="Recipes; give it several times. [1000 10000 100000]")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=50, help="Rows of the table. [2000]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Searches over up to 100,000 small recipes: time per recipe, peak memory, size of the run folder."""
+    from shoal.bench.search import scale as bench
+
+    _measure(context, bench, {"recipes": recipes, "rows": rows}, quick, out)
+
+
+@app.command()
 def faults(
     context: typer.Context,
     kills: Annotated[int | None, typer.Option(min=1, help="Faults of each kind. [20]")] = None,

@@ -21,6 +21,7 @@ from shoal import atomic
 from shoal.encoders.encoder import Encoder, arrays_under
 from shoal.encoders.target import TargetScaling
 from shoal.errors import MissingFile, UserError
+from shoal.json_values import pieces
 from shoal.layout import Layout
 from shoal.members import Member
 from shoal.metrics.tasks import Task
@@ -43,13 +44,13 @@ def write_folder(target: Path, body: dict[str, Any], arrays: dict[str, np.ndarra
 
     weights = to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     body["weights_sha256"] = hashlib.sha256(weights).hexdigest()
-    text = _canonical(body)
-    whole = {"format": FORMAT, "version": VERSION, "sha256": _sha(text), "body": body}
+    whole = {"format": FORMAT, "version": VERSION, "sha256": _sha(body), "body": body}
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic.new_folder(target) as folder:
         (folder / WEIGHTS).write_bytes(weights)
-        (folder / DESCRIPTION).write_text(json.dumps(whole), encoding="utf-8")
-        (folder / TIMINGS).write_text(json.dumps(timings), encoding="utf-8")
+        for name, content in ((DESCRIPTION, whole), (TIMINGS, timings)):
+            with open(folder / name, "w", encoding="utf-8") as file:
+                file.writelines(pieces(content))
 
 
 def read_folder(folder: Path, parameters: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -101,12 +102,12 @@ def check_place(target: Path) -> None:
         raise UserError(f"{target} holds other files than a model; give the name of a new folder")
 
 
-def _canonical(body: dict[str, Any]) -> str:
-    return json.dumps(body, sort_keys=True, separators=(",", ":"))
-
-
-def _sha(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _sha(body: dict[str, Any]) -> str:
+    """The checksum of its one spelling in JSON."""
+    digest = hashlib.sha256()
+    for piece in pieces(body, sort_keys=True, separators=(",", ":")):
+        digest.update(piece.encode())
+    return digest.hexdigest()
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
         raise UserError(f"{file} has format version {whole.get('version')}; this Shoal reads up to version {VERSION}")
     body = whole.get("body")
     try:
-        intact = isinstance(body, dict) and _sha(_canonical(body)) == whole.get("sha256")
+        intact = isinstance(body, dict) and _sha(body) == whole.get("sha256")
     except RecursionError:
         raise UserError(f"{file} is nested too deeply to describe a model; {REMEDY}") from None
     if not intact:

@@ -12,11 +12,12 @@ from shoal.members import Member
 from shoal.metrics.metric import Metric
 from shoal.population import Population
 from shoal.search.matrices import Matrices
+from shoal.search.samples import Samples
 from shoal.search.space import Recipe
 from shoal.search.training import Assessment, assess, epochs_done, new_networks
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Candidate:
     """One recipe with one seed on every fold, and how it did on the rows that it did not train on."""
 
@@ -30,7 +31,7 @@ class Candidate:
     fold_scores: np.ndarray = field(default_factory=lambda: np.empty(0))
     fold_losses: np.ndarray = field(default_factory=lambda: np.empty(0))
     prediction: np.ndarray | None = None  # (n, n_outputs) out-of-fold; dropped for all but the best
-    sample: np.ndarray | None = None  # the same on the rows kept for honest estimates, for every candidate
+    sampled: bool = False  # whether `Samples` has it on the rows kept for honest estimates; not, where it diverged
     train_curve: np.ndarray = field(default_factory=lambda: np.empty(0))  # (epochs,) mean over folds
     valid_curve: np.ndarray = field(default_factory=lambda: np.empty(0))
     seconds: float = 0.0
@@ -56,14 +57,24 @@ class Candidate:
         """It is not among the best: its weights and its predictions are not needed any more."""
         self.pool, self.prediction, self.dropped = None, None, True
 
-    def note(self, found: Assessment, sample_rows: np.ndarray) -> None:
-        """Take over an assessment; of predictions, those of `sample_rows` stay when the others are dropped."""
-        self.fold_epochs, self.fold_scores, self.fold_losses = found.fold_epochs, found.fold_scores, found.fold_losses
-        self.loss, self.score, self.prediction = found.loss, found.score, found.prediction
-        self.finished = self.epochs >= self.target and not found.diverged
-        self.sample = found.sample if found.prediction is None else found.prediction[sample_rows]
+    def note(self, found: Assessment, samples: Samples) -> None:
+        """Take over an assessment; of predictions, those of some rows stay in `samples` when all are dropped."""
+        self.fold_epochs, self.fold_scores = _own(found.fold_epochs), _own(found.fold_scores)
+        self.fold_losses = _own(found.fold_losses)
+        self.loss, self.score = found.loss, found.score
+        self.prediction = None if found.prediction is None else _own(found.prediction)
+        self.finished = found.ended and not found.diverged
+        sample = found.sample if found.prediction is None else found.prediction[samples.rows]
+        self.sampled = sample is not None
+        if sample is not None:
+            samples.put(self.number, sample)
         if not found.diverged:
-            self.train_curve, self.valid_curve = found.train_curve, found.valid_curve
+            self.train_curve, self.valid_curve = _own(found.train_curve), _own(found.valid_curve)
+
+
+def _own(array: np.ndarray) -> np.ndarray:
+    """An array that is no part of a larger one: that would stay in memory as long as any candidate of its round."""
+    return array if array.base is None else array.copy()
 
 
 def epoch_cost(member: Member, n_rows: int, n_features: int, n_outputs: int) -> float:
@@ -90,21 +101,20 @@ class Pool:
         for candidate in self.candidates:
             candidate.pool = self
 
-    def assess(
-        self, candidates: Sequence[Candidate], metric: Metric, sample_rows: np.ndarray, threads: int | None
-    ) -> None:
+    def assess(self, candidates: Sequence[Candidate], metric: Metric, samples: Samples, threads: int | None) -> None:
         """Assess candidates as they stand."""
         places = [self._place(candidate) for candidate in candidates]
         found = assess(self.problem, metric, self.encoding, self.networks, places, threads)
         for candidate, one in zip(candidates, found, strict=True):
-            candidate.note(one, sample_rows)
+            candidate.note(one, samples)
 
     def epochs(self) -> np.ndarray:
         """(n_candidates, n_folds) epochs that each network has done."""
         return epochs_done(self.networks, len(self.problem.folds))[: len(self.candidates)]
 
     def epochs_of(self, candidate: Candidate) -> np.ndarray:
-        return np.asarray(self.epochs()[self._place(candidate)])
+        folds, place = len(self.problem.folds), self._place(candidate)
+        return self.networks.state.epochs[place * folds : (place + 1) * folds].copy()
 
     def moved_on(self) -> list[Candidate]:
         """Candidates whose networks were trained after they were last assessed: their scores are of older weights."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,12 +15,15 @@ from shoal.metrics.metric import Metric
 from shoal.search.averaging import FoldPredictions, averaging_gain, best_temperature
 from shoal.search.candidates import Candidate, candidate_cost
 from shoal.search.ensemble import weigh
+from shoal.search.evidence import Evidence
 from shoal.search.final_model import make_model
-from shoal.search.honest import BOOTSTRAPS, ENSEMBLE_CANDIDATES, Evidence, HonestScore, correct
+from shoal.search.honest import BOOTSTRAPS, CELLS_IN_MEMORY, HonestScore, correct
 from shoal.search.leaderboard import make_leaderboard
 from shoal.search.loop import INTERRUPTED, Search
+from shoal.search.picks import ENSEMBLE_CANDIDATES
 from shoal.search.problem import Problem
 from shoal.search.result import Outcome
+from shoal.search.samples import Sampled
 from shoal.search.shards import Order
 from shoal.search.timing import Effort
 from shoal.search.trainers import InProcess
@@ -169,9 +173,11 @@ def _evidence(search: Search, metric: Metric, effort: Effort, group: np.ndarray 
     """Out-of-fold predictions of all candidates, on the rows kept for honest estimates."""
     problem, places = search.problem, _sampled_places(search, effort)
     rows = search.sample_rows[places]
-    samples = [candidate.sample[places] for candidate in search.candidates if candidate.sample is not None]
+    numbers = [candidate.number for candidate in search.candidates if candidate.sampled]
+    sampled = Sampled(search.samples, numbers, places)
+    in_memory = math.prod(sampled.shape) <= CELLS_IN_MEMORY
     return Evidence(
-        problem.task, metric, np.array(samples), problem.y[rows], problem.valid_weight[rows],
+        problem.task, metric, sampled[:] if in_memory else sampled, problem.y[rows], problem.valid_weight[rows],
         problem.loss_weight[rows], problem.loss_scale, None if group is None else group[rows],
     )  # fmt: skip
 
@@ -218,7 +224,7 @@ def _train_again(search: Search, problem: Problem, chosen: Sequence[Candidate]) 
     candidates = [Candidate(len(search.candidates) + k, candidate.recipe) for k, candidate in enumerate(chosen)]
     trainer = InProcess(problem, None, search.limits.seed, search.limits.threads)
     for batch in trainer.train([Order.of(problem, one, [one.target]) for one in candidates], Control()):
-        batch.hand_over(problem, search.sample_rows)
+        batch.hand_over(problem, search.samples)
     return candidates
 
 

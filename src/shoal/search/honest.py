@@ -5,13 +5,16 @@ Borboudakis, 2018) repeats the selection on bootstrap samples of the rows and sc
 left out of its sample. It needs out-of-fold predictions only and trains nothing again. Candidates that ended early
 take part with the predictions they had: without them the correction would be too small.
 
+Predictions of hundreds of candidates fit into memory, those of a hundred thousand do not. Beyond CELLS_IN_MEMORY they
+are read from a file in blocks (`picks.py`): one pass over all candidates serves all bootstrap samples.
+
 The delivered model averages the networks of all folds; `averaging.py` estimates what that adds to the score, and it
 is added at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
@@ -19,15 +22,14 @@ from typing import Any
 import numpy as np
 
 from shoal.metrics.metric import Metric
-from shoal.metrics.tasks import Task
-from shoal.search.ensemble import weigh
+from shoal.search.evidence import Evidence
+from shoal.search.picks import make_pick
 
 CONFIDENCE = 0.95
 BOOTSTRAPS = 200
 FEWEST_BOOTSTRAPS = 40
-ENSEMBLE_CANDIDATES = 128
-QUICK_STEPS = 10  # of greedy selection in each bootstrap sample
 WIDER = 1.3  # factor of the interval that the choice of rows alone gives
+CELLS_IN_MEMORY = 1 << 25  # rows times outputs times candidates, up to which all predictions are in memory
 GAIN_ERROR = 0.25  # standard error of what averaging adds, as a share of it
 
 
@@ -61,28 +63,6 @@ class HonestScore:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """Out-of-fold predictions of every candidate on the same rows."""
-
-    task: Task
-    metric: Metric
-    prediction: np.ndarray  # (n_candidates, n, n_outputs)
-    y: np.ndarray
-    weight: np.ndarray  # (n,) in scores
-    loss_weight: np.ndarray  # (n,) in losses
-    scale: np.ndarray | float  # of losses
-    group: np.ndarray | None = None  # (n,) rows of one group are drawn together
-
-    def counts(self, generator: np.random.Generator) -> np.ndarray:
-        """How often each row is in a bootstrap sample."""
-        if self.group is None:
-            n = len(self.y)
-            return np.bincount(generator.integers(n, size=n), minlength=n)
-        groups = int(self.group.max()) + 1
-        return np.bincount(generator.integers(groups, size=groups), minlength=groups)[self.group]
-
-
 def correct(
     evidence: Evidence,
     final: np.ndarray,
@@ -102,11 +82,10 @@ def correct(
     ends at FEWEST_BOOTSTRAPS samples.
     """
     task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
-    pick = _EnsemblePick(evidence) if ensemble else _BestPick(evidence)
     rows = metric.rows(task, final, y, weight)
     measured = float(metric.score(task, final, y, weight))
     out_of_sample, in_sample = _bootstrap(
-        evidence, pick, rows, temperature, np.random.default_rng(seed), bootstraps, enough
+        evidence, ensemble, rows, temperature, np.random.default_rng(seed), bootstraps, enough
     )
     raw = measured if raw is None else raw
     if not out_of_sample:  # one row, or one group: nothing can be left out
@@ -121,7 +100,7 @@ def correct(
 
 def _bootstrap(
     evidence: Evidence,
-    pick: Callable[[np.ndarray], np.ndarray],
+    ensemble: bool,
     rows: np.ndarray,
     temperature: float,
     generator: np.random.Generator,
@@ -136,18 +115,31 @@ def _bootstrap(
     task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
     out_of_sample: list[float] = []
     in_sample: list[float] = []
-    for _ in range(10 * bootstraps):  # a sample that leaves no row out does not count
-        if len(out_of_sample) >= bootstraps or (len(out_of_sample) >= FEWEST_BOOTSTRAPS and enough()):
+    pick, samples = make_pick(evidence, ensemble, _samples(evidence, generator, bootstraps))
+    for number, counts in enumerate(samples):
+        if number >= FEWEST_BOOTSTRAPS and enough():
             break
-        counts = evidence.counts(generator)
-        left_out = np.flatnonzero((counts == 0) & (weight > 0))
-        sampled = counts * weight
-        if not len(left_out) or not sampled.any():
-            continue
-        picked = task.temper(pick(counts)[left_out], temperature)
+        left_out, sampled = _left_out(evidence, counts), counts * weight
+        picked = task.temper(pick(number, counts)[left_out], temperature)
         out_of_sample.append(float(metric.score(task, picked, y[left_out], weight[left_out])))
         in_sample.append(float(rows @ sampled / sampled.sum()))
     return out_of_sample, in_sample
+
+
+def _samples(evidence: Evidence, generator: np.random.Generator, bootstraps: int) -> Iterator[np.ndarray]:
+    """How often each row is in a bootstrap sample, for so many of them; a sample that leaves no row out is none."""
+    found = 0
+    for _ in range(10 * bootstraps):
+        counts = evidence.counts(generator)
+        if len(_left_out(evidence, counts)) and (counts * evidence.weight).any():
+            yield counts
+            found += 1
+        if found == bootstraps:
+            return
+
+
+def _left_out(evidence: Evidence, counts: np.ndarray) -> np.ndarray:
+    return np.flatnonzero((counts == 0) & (evidence.weight > 0))
 
 
 def _interval(metric: Metric, corrected: float, in_sample: np.ndarray, gain: float, n_rows: int) -> tuple[float, float]:
@@ -182,37 +174,3 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * float(np.sqrt(max(share * (1 - share), 0.0) / n + z * z / (4 * n * n)))
     return centre - half, centre + half
-
-
-class _BestPick:
-    """The candidate with the best score on a bootstrap sample, ties by loss."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        task, y, weight = evidence.task, evidence.y, evidence.weight
-        self.prediction, self.weight = evidence.prediction, weight
-        rows = [evidence.metric.rows(task, p, y, weight) for p in evidence.prediction]
-        losses = [task.losses(p, y, evidence.scale) for p in evidence.prediction]
-        self.rows = (np.array(rows) - 1e-6 * np.array(losses)).astype(np.float32)
-
-    def __call__(self, counts: np.ndarray) -> np.ndarray:
-        return np.asarray(self.prediction[int(np.argmax(self.rows @ (counts * self.weight).astype(np.float32)))])
-
-
-class _EnsemblePick:
-    """An ensemble weighed on a bootstrap sample."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.evidence = evidence
-        task, y = evidence.task, evidence.y
-        self.loss_inputs = np.array([task.loss_inputs(p, y) for p in evidence.prediction])
-        self.losses = task.losses_of_inputs(self.loss_inputs, y, evidence.scale).astype(np.float32)
-
-    def __call__(self, counts: np.ndarray) -> np.ndarray:
-        evidence = self.evidence
-        inside = np.flatnonzero(counts * evidence.loss_weight)
-        mass = (counts * evidence.loss_weight)[inside]
-        order = np.argsort(self.losses[:, inside] @ mass.astype(np.float32), kind="stable")[:ENSEMBLE_CANDIDATES]
-        loss_inputs = self.loss_inputs[order][:, inside]
-        shares = weigh(evidence.task, loss_inputs, evidence.y[inside], mass, evidence.scale, QUICK_STEPS)
-        used = np.flatnonzero(shares)
-        return np.asarray(np.tensordot(shares[used], evidence.prediction[order[used]], axes=1))

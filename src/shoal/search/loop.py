@@ -22,6 +22,7 @@ from shoal.search.candidates import Candidate, Pool
 from shoal.search.decisions import Decisions
 from shoal.search.log import LogEntry, read_recipes
 from shoal.search.problem import Problem
+from shoal.search.samples import Samples
 from shoal.search.schedule import (
     FEWEST_PER_ROUND,
     MOST_PER_ROUND,
@@ -68,10 +69,14 @@ class Search:
         self.decisions = decisions or Decisions()
         self.after_round: Callable[[], None] | None = None  # told after each round, to set the clock's reserve
         self.candidates: list[Candidate] = []
+        self._kept: list[Candidate] = []  # those that may still be in the model: few, however many were tried
+        self._standing = Standing()
         self.log: list[dict[str, Any]] = []
         self.costs = Costs(problem, limits)
         self.ended = ""  # why it ended early
+        self._notes_said = 0
         self.sample_rows = choose_sample(problem, limits.seed)
+        self.samples = Samples(self.sample_rows, problem.task.n_outputs)
 
     # ---- the whole ----
 
@@ -213,7 +218,8 @@ class Search:
                 chosen = chosen[: self._affordable(chosen)]
             if not chosen:
                 return
-            yield [self._with_new_seed(candidate.recipe) for candidate in chosen]
+            seeds = self._seeds_of([candidate.recipe for candidate in chosen])
+            yield [_with_new_seed(candidate.recipe, seeds[candidate.key]) for candidate in chosen]
             best = best[: self.limits.finalists] if self.clock.budget is None else self.best_candidates()
 
     def _affordable(self, chosen: Sequence[Candidate]) -> int:
@@ -225,18 +231,21 @@ class Search:
         return int(self.decisions.note("finalists", max(0, int(min(self.clock.left() / each, len(chosen))))))
 
     def _without_enough_seeds(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        counts: dict[Recipe, int] = {}
-        for candidate in self.candidates:
-            counts[candidate.key] = counts.get(candidate.key, 0) + candidate.finished
+        few = candidates[: self.limits.finalists]
+        seeds = self._seeds_of([candidate.recipe for candidate in few])
         found: dict[Recipe, Candidate] = {}
-        for candidate in candidates[: self.limits.finalists]:
-            if counts[candidate.key] < self.limits.seeds:
+        for candidate in few:
+            if sum(one.finished for one in seeds[candidate.key]) < self.limits.seeds:
                 found.setdefault(candidate.key, candidate)
         return list(found.values())
 
-    def _with_new_seed(self, recipe: Recipe) -> Recipe:
-        seed = max(candidate.recipe.member.seed for candidate in self.candidates if candidate.key == recipe.key) + 1
-        return Recipe(recipe.member.replace(seed=seed if seed < 1 << 62 else 0), recipe.encoding)
+    def _seeds_of(self, recipes: Iterable[Recipe]) -> dict[Recipe, list[Candidate]]:
+        """All candidates of each of these recipes, by its key."""
+        found: dict[Recipe, list[Candidate]] = {recipe.key: [] for recipe in recipes}
+        for candidate in self.candidates:
+            if candidate.key in found:
+                found[candidate.key].append(candidate)
+        return found
 
     # ---- one round ----
 
@@ -289,6 +298,8 @@ class Search:
                 recipe = Recipe(recipe.member.replace(epochs=default), recipe.encoding)
             candidates.append(Candidate(len(self.candidates) + len(candidates), recipe))
         self.candidates.extend(candidates)
+        self._kept.extend(candidates)
+        self._standing.begin(candidates)
         return candidates
 
     def _train(
@@ -301,7 +312,7 @@ class Search:
         begun, work, recalled = self.clock.now(), 0.0, 0.0
         with closing(self.trainer.train(orders, self._control(stage, must))) as batches:
             for batch in batches:
-                trained = batch.hand_over(self.problem, self.sample_rows)
+                trained = batch.hand_over(self.problem, self.samples)
                 self._report(batch)
                 if trained:
                     work += self.costs.account(trained, before, batch.seconds)
@@ -318,6 +329,13 @@ class Search:
             named = "; ".join(f"{one.number}: {one.recipe}" for one in batch.candidates)
             self.say(f"set aside, since {batch.set_aside}: recipe {named}")
 
+    def _say_notes(self) -> None:
+        """What the user should know of the workers, once each."""
+        notes = [] if self.trainer.status is None else self.trainer.status.notes
+        while len(notes) > self._notes_said:
+            self._notes_said += 1
+            self.say(notes[self._notes_said - 1])
+
     def say(self, text: str) -> None:
         """Something that the user should know."""
         if self.callbacks.hear("note"):
@@ -331,6 +349,7 @@ class Search:
         latest = -LATE_SHARE * self.clock.reserve
 
         def stop() -> bool:
+            self._say_notes()
             if self.callbacks.tell("progress", self._progress(stage)):
                 self.end()
                 return True
@@ -367,7 +386,7 @@ class Search:
             moved = [candidate for candidate in pool.moved_on() if needed and (pool.epochs_of(candidate) > 0).all()]
             unknown = [one for one in pool.candidates if needed and one not in moved and _unknown(one)]
             if moved or unknown:
-                pool.assess([*moved, *unknown], self.metric, self.sample_rows, self.limits.threads)
+                pool.assess([*moved, *unknown], self.metric, self.samples, self.limits.threads)
             left_out = {candidate.number for candidate in pool.moved_on()}
             pool.keep([candidate for candidate in pool.candidates if candidate.number not in left_out])
 
@@ -377,12 +396,14 @@ class Search:
         by_score = sorted(by_loss, key=lambda candidate: (-candidate.score, candidate.loss))
         best = by_loss[:KEPT_CANDIDATES] + by_score[: KEPT_CANDIDATES // 4]
         staying = {candidate.number for candidate in best}
-        for candidate in self.candidates:
+        pools = _pools(self._kept)
+        for candidate in self._kept:
             if candidate.number not in staying and not candidate.dropped:
                 candidate.prediction = None
                 candidate.dropped = True
-        for pool in _pools(self.candidates):
+        for pool in pools:
             pool.keep(best)
+        self._kept = [candidate for candidate in self._kept if candidate.number in staying]
         self.trainer.keep(best)
 
     def _restore(self) -> None:
@@ -393,22 +414,21 @@ class Search:
             orders = [Order.of(self.problem, candidate, until[candidate.number]) for candidate in lost]
             with closing(self.trainer.train(orders, self._control(SEARCHING, must=True), anew=True)) as batches:
                 for batch in batches:
-                    batch.hand_over(self.problem, self.sample_rows)
+                    batch.hand_over(self.problem, self.samples)
 
     # ---- questions ----
 
     def best_candidates(self) -> list[Candidate]:
         """Candidates for the model, best first: finished ones; if there are none, all that have weights."""
-        known = [one for one in self.candidates if one.prediction is not None and not one.dropped]
+        known = [one for one in self._kept if one.prediction is not None and not one.dropped]
         finished = [candidate for candidate in known if candidate.finished] or known
         return _best(finished, len(finished))
 
     def _progress(self, stage: str) -> Progress:
-        known = [candidate for candidate in self.candidates if np.isfinite(candidate.loss)]
-        best = max(known, key=lambda candidate: (candidate.finished, candidate.score), default=None)
+        known, best = self._standing.now()
         budget = self.clock.budget
         share = self.costs.share_done() if budget is None else self.clock.elapsed() / budget
-        return Progress(stage, share, len(known), best, self.trainer.status)
+        return Progress(stage, share, known, best, self.trainer.status)
 
     def _check_end(self, must: bool) -> None:
         if self.ended or (self.clock.left() <= 0 and not must):
@@ -421,8 +441,34 @@ def drain(rungs: Iterable[RungEnded]) -> None:
         pass
 
 
+class Standing:
+    """How many candidates have a result, and the best of them. Those of earlier rounds are not looked at again."""
+
+    def __init__(self) -> None:
+        self._known = 0
+        self._best: Candidate | None = None
+        self._round: Sequence[Candidate] = ()
+
+    def begin(self, candidates: Sequence[Candidate]) -> None:
+        """A new round: nothing of the earlier ones changes any more."""
+        self._known, self._best = self.now()
+        self._round = candidates
+
+    def now(self) -> tuple[int, Candidate | None]:
+        found = [candidate for candidate in self._round if math.isfinite(candidate.loss)]
+        first = [] if self._best is None else [self._best]
+        best = max([*first, *found], key=lambda candidate: (candidate.finished, candidate.score), default=None)
+        return self._known + len(found), best
+
+
+def _with_new_seed(recipe: Recipe, seeds: Sequence[Candidate]) -> Recipe:
+    """The same recipe with a seed that none of these candidates of it has."""
+    seed = max(candidate.recipe.member.seed for candidate in seeds) + 1
+    return Recipe(recipe.member.replace(seed=seed if seed < 1 << 62 else 0), recipe.encoding)
+
+
 def _best(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-    usable = [candidate for candidate in candidates if np.isfinite(candidate.loss)]
+    usable = [candidate for candidate in candidates if math.isfinite(candidate.loss)]
     return sorted(usable, key=lambda candidate: (candidate.loss, candidate.number))[:count]
 
 

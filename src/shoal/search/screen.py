@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any
 
+from shoal.executors.interface import Status
 from shoal.progress import Bar
 from shoal.search.callbacks import Progress
 from shoal.search.leaderboard import Leaderboard
@@ -60,7 +61,10 @@ class SearchScreen:
         best = "" if progress.best is None else f", best {self.metric} {progress.best.score:.4f}"
         stage = progress.stage if now - self.told < QUIET_AFTER else "scoring and combining"
         left = self._left(progress, now)
-        return f"{stage}: {progress.candidates:,} recipes{best}{'' if left is None else f', {clock(left)} left'}"
+        workers = "" if progress.workers is None else f", {workers_words(progress.workers)}"
+        return (
+            f"{stage}: {progress.candidates:,} recipes{best}{workers}{'' if left is None else f', {clock(left)} left'}"
+        )
 
     def _left(self, progress: Progress, now: float) -> float | None:
         """Seconds left, by the budget or by what the share done so far took."""
@@ -82,6 +86,18 @@ class SearchScreen:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+
+def workers_words(status: Status) -> str:
+    """
+    >>> workers_words(Status(workers=4, busy=3, done=12, waiting=5, lost=1, repeated=2))
+    '3 of 4 workers busy, 12 shards done, 5 waiting, 1 worker lost, 2 shards computed again'
+    """
+    words = [f"{status.busy} of {status.workers} workers busy", f"{status.done:,} shards done"]
+    words += [f"{status.waiting:,} waiting"] if status.waiting else []
+    words += [f"{status.lost} worker{'s' * (status.lost > 1)} lost"] if status.lost else []
+    words += [f"{status.repeated} shard{'s' * (status.repeated > 1)} computed again"] if status.repeated else []
+    return ", ".join(words)
 
 
 def clock(seconds: float) -> str:

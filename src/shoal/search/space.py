@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError, WrongType
-from shoal.members import FIELDS, Member, alternatives, draw_value
+from shoal.members import FIELDS, Member, alternatives, draw_value, with_seed
 from shoal.validate import nearest, one_of
 
 ENCODING = "encoding"  # a choice beside the fields of a member: which encoding of the numbers the network sees
 ENCODINGS = ("plain", "piecewise")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """A network and the encoding of the data that it sees. The seed of `member` is that of the first network."""
 
@@ -26,7 +26,7 @@ class Recipe:
     @property
     def key(self) -> Recipe:
         """Equal for recipes that differ in their seed only."""
-        return Recipe(self.member.replace(seed=0), self.encoding)
+        return Recipe(with_seed(self.member, 0), self.encoding)
 
     def __str__(self) -> str:
         text = repr(self.member.replace(seed=0, epochs=None))[len("Member(") : -1]

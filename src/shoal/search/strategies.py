@@ -134,11 +134,11 @@ class Halving(Random):
         super().__init__(space, seed, first)
         self.children = 0.5 * rows / (rows + TRUSTED_ROWS)  # share of the proposals
         self.owed = 0.0  # parts of children left over from earlier proposals
+        self.best: list[Candidate] = []  # of the candidates that were known at the last proposal
+        self.looked = 0  # how many they were
 
     def propose(self, count: int, known: Sequence[Candidate]) -> list[Recipe]:
-        best = sorted((candidate for candidate in known if candidate.finished), key=lambda candidate: candidate.loss)[
-            : self.parents
-        ]
+        best = self._look(known)
         children: list[Recipe] = []
         if len(best) >= 4 and not self.first and self.rest is None:
             self.owed += self.children * count
@@ -146,6 +146,13 @@ class Halving(Random):
                 children += self._child(best)
             self.owed -= int(self.owed)
         return children + super().propose(count - len(children), known)
+
+    def _look(self, known: Sequence[Candidate]) -> list[Candidate]:
+        """The best so far. Those of earlier rounds change no more: only new ones are looked at."""
+        finished = [candidate for candidate in known[self.looked :] if candidate.finished]
+        self.best = sorted([*self.best, *finished], key=lambda candidate: candidate.loss)[: self.parents]
+        self.looked = len(known)
+        return self.best
 
     def _child(self, best: Sequence[Candidate]) -> list[Recipe]:
         """A new child of two of the best; none, where all that were tried are known already."""

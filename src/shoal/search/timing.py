@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from shoal.search.honest import ENSEMBLE_CANDIDATES, FEWEST_BOOTSTRAPS
+from shoal.search.honest import FEWEST_BOOTSTRAPS
+from shoal.search.picks import ENSEMBLE_CANDIDATES
 
 AFTER_INTERRUPT = 1.5  # seconds from Ctrl-C to the end
 SEARCH_SHARE = 0.6  # of the time after reading that is the search's, if anything else can give way

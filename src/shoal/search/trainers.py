@@ -14,6 +14,7 @@ from shoal.metrics.metric import Metric
 from shoal.population import Population
 from shoal.search.candidates import Candidate, Pool, networks_of
 from shoal.search.matrices import Matrices
+from shoal.search.samples import Samples
 from shoal.search.shards import Order
 from shoal.search.training import Assessment, Control, Work, train
 
@@ -36,7 +37,7 @@ class Batch:
     def candidates(self) -> list[Candidate]:
         return [order.candidate for order in self.orders]
 
-    def hand_over(self, matrices: Matrices, sample_rows: np.ndarray) -> list[Candidate]:
+    def hand_over(self, matrices: Matrices, samples: Samples) -> list[Candidate]:
         """Give the candidates what was found out about them; those that were assessed."""
         if self.networks is not None:
             Pool(matrices, self.encoding, self.candidates, self.networks)
@@ -46,7 +47,7 @@ class Batch:
         for candidate in self.candidates:
             candidate.set_aside = self.set_aside
         for place, found in self.assessments.items():
-            self.orders[place].candidate.note(found, sample_rows)
+            self.orders[place].candidate.note(found, samples)
         return [self.orders[place].candidate for place in self.assessments]
 
 
