@@ -62,6 +62,11 @@ class Kind:
     slow: bool = False  # it takes seconds until a worker that was killed is replaced
 
 
+def named(name: str) -> Kind:
+    """One that the command line has a name for."""
+    return Kind(lambda: _named(name), 1)
+
+
 KINDS = {
     "serial": Kind(lambda: _named(None), 1, in_process=True),
     "threads": Kind(_threads, 2, in_process=True),

@@ -168,6 +168,8 @@ class _Fit:
         epochs = options.epochs or default_epochs(problem.n_rows)
         limits = self._limits(epochs)
         search = Search(problem, self.metric, limits, clock, self.callbacks, trainer, self.decisions)
+        if self.journal is not None:
+            search.samples.folder = self.journal.folder
         if self.journal is not None and results_in(self.journal):
             found = f"going on: {results_in(self.journal):,} results were found in the journal"
             self.callbacks.tell("note", found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -71,9 +72,9 @@ class Journaled(Trainer):
         files: dict[Path, list[Candidate]] = {path: [] for path in self._homes.values()}
         for number, candidate in alive.items():
             files[self._homes[number]].append(candidate)
+        total = Counter(self._homes.values())
         for path, mine in files.items():
-            total = sum(home == path for home in self._homes.values())
-            if mine and len(mine) > MOSTLY_DEAD * total:
+            if mine and len(mine) > MOSTLY_DEAD * total[path]:
                 continue
             if any(candidate.pool is None for candidate in mine):
                 continue
@@ -81,6 +82,7 @@ class Journaled(Trainer):
                 self._write_again(mine)
             self.journal.remove(path)
         self._homes = {number: path for number, path in self._homes.items() if number in alive}
+        self._keys = {number: key for number, key in self._keys.items() if number in alive}
         self.inner.keep(candidates)
 
     def close_journal(self) -> None:

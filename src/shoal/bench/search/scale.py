@@ -85,11 +85,20 @@ def table(found: Sequence[dict[str, Any]]) -> ResultTable:
         [
             f"{one['recipes']:,}", significant(one["seconds"]), significant(each(one)),
             significant(each(one, "cpu_seconds")), size_text(one["peak_bytes"]), size_text(one["sample_bytes"]),
-            size_text(sum(one["files"].values())),
+            size_text(sum(one["files"].values())), size_text(one["journal_bytes"]),
         ]
         for one in found
     ]  # fmt: skip
-    header = ["recipes", "seconds", "ms per recipe", "CPU ms per recipe", "peak memory", "samples", "run folder"]
+    header = [
+        "recipes",
+        "seconds",
+        "ms per recipe",
+        "CPU ms per recipe",
+        "peak memory",
+        "samples",
+        "results",
+        "journal",
+    ]
     return ResultTable("Searches, each in a process of its own, files included", header, rows)
 
 
@@ -99,8 +108,9 @@ def notes(settings: Settings, found: Sequence[dict[str, Any]]) -> list[str]:
     return [
         f"A recipe is a network of {WIDTHS[0]} to {WIDTHS[-1]} neurons in {FOLDS} folds, trained for {EPOCHS} epochs "
         f"on {settings.rows:,} rows of {FEATURES} numbers. That is what every recipe costs anyway.",
-        "Seconds are those of fit and of the files that `shoal search` writes; starting Python and imports are not in "
-        f"them. Peak memory is that of the whole process; of it, imports take {size_text(found[0]['imports_bytes'])}.",
+        "Seconds are those of fit, with a journal, and of the files that `shoal search` writes; starting Python and "
+        "imports are not in them. Peak memory is that of the whole process; imports take "
+        f"{size_text(found[0]['imports_bytes'])} of it.",
         f"Samples are the out-of-fold predictions that are kept of every recipe for the honest score{where}.",
     ]
 

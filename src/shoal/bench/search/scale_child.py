@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shoal.machine import peak_memory
+from shoal.runs.kinds import JOURNAL
 from shoal.search.estimators import ShoalClassifier
 
 FEATURES, FOLDS, EPOCHS = 5, 2, 2
@@ -26,7 +27,7 @@ def table(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return X, (X[:, 0] + 0.5 * X[:, 1] ** 2 + 0.7 * noise > 0.3).astype(int)
 
 
-def estimator(recipes: int) -> ShoalClassifier:
+def estimator(recipes: int, journal: Path) -> ShoalClassifier:
     """Networks of at most 4 neurons, in 2 folds, for 2 epochs: what is left is what a recipe costs anyway."""
     from scipy.stats import loguniform
 
@@ -34,36 +35,42 @@ def estimator(recipes: int) -> ShoalClassifier:
         "hidden": list(WIDTHS), "activation": ["relu", "tanh"], "learning_rate": loguniform(1e-3, 1e-1),
         "batch_size": [64], "epochs": [EPOCHS],
     }  # fmt: skip
-    return ShoalClassifier(space, strategy="random", recipes=recipes, cv=FOLDS, seeds=1)
+    return ShoalClassifier(space, strategy="random", recipes=recipes, cv=FOLDS, seeds=1, journal=journal)
 
 
 def save(fitted: ShoalClassifier, folder: Path) -> None:
     """The files that `shoal search` writes."""
-    from shoal.runs.kinds import BOARD
+    from shoal.runs.kinds import BOARD, MODEL, REPORT
     from shoal.search.saving import save as save_model
     from shoal.search.settings import write_settings
 
-    save_model(fitted, folder / "model")
+    save_model(fitted, folder / MODEL)
     fitted.board_.to_csv(folder / BOARD)
-    fitted.report(folder / "report.html")
+    fitted.report(folder / REPORT)
     write_settings(folder, {"log": fitted.result_.log})
 
 
 def main(settings: dict[str, int]) -> dict[str, Any]:
     imported = peak_memory()
     X, y = table(settings["rows"])
-    model = estimator(settings["recipes"])
-    begun, cpu = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
+        model = estimator(settings["recipes"], folder / JOURNAL)
+        begun, cpu = time.perf_counter(), time.process_time()
         model.fit(X, y)
         save(model, folder)
         seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
-        files = {file.name: file.stat().st_size for file in folder.rglob("*") if file.is_file()}
+        journal = [file.stat().st_size for file in (folder / JOURNAL).rglob("*") if file.is_file()]
+        files = {
+            file.name: file.stat().st_size
+            for file in folder.rglob("*")
+            if file.is_file() and JOURNAL not in file.relative_to(folder).parts
+        }
     samples = model.result_.search.samples
     return {
         "recipes": len(model.board_), "seconds": seconds, "cpu_seconds": cpu, "phases": model.result_.phases,
         "imports_bytes": imported, "peak_bytes": peak_memory(), "files": files,
+        "journal_bytes": sum(journal), "journal_files": len(journal),
         "sample_bytes": 4 * int(np.prod(samples.shape)) * settings["recipes"], "samples_in_memory": samples.in_memory,
     }  # fmt: skip
 
