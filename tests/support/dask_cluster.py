@@ -136,7 +136,8 @@ class Cluster:
     def _run(
         self, kind: str, options: list[str], prefix: Sequence[str], variables: Variables | None = None
     ) -> subprocess.Popen[bytes]:
-        command = [*prefix, sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"]
+        page = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]  # it would listen on all networks
+        command = [*prefix, sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, *page]
         path = os.pathsep.join(part for part in (str(TESTS), os.environ.get("PYTHONPATH")) if part)
         environment = {**os.environ, "PYTHONPATH": path, **self.variables, **(variables or {})}
         number = len(list(self.folder.glob(f"{kind}-*.log")))
