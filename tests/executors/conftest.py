@@ -6,17 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import dask_cluster
 from support.executors import KINDS, Bench, Kind, Watched
 
 from shoal.executors.dispatch import Dispatcher
-
-
-@pytest.fixture(scope="session", autouse=True)
-def clusters() -> Iterator[None]:
-    """Those of Dask are shared by all tests of a process."""
-    yield
-    dask_cluster.close_shared()
 
 
 @pytest.fixture(params=KINDS)

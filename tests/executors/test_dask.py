@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.dask_cluster import Cluster, plugins, tasks_held
+from support.dask_cluster import Cluster, plugin_bytes, plugins, tasks_held
 from support.executors import Bench, gained, run, task_of, tasks_of
 from support.waiting import wait_until
 
@@ -106,6 +106,7 @@ def test_a_large_job_goes_to_each_worker_once_in_pieces_and_not_into_the_schedul
     loads = [process for process, _ in bench.traces("loads")]
     assert sorted(loads) == sorted(two.pids())
     assert dispatcher.status.repeated == 0
+    assert bench.job.content not in two.ask(plugin_bytes)
 
 
 def test_another_search_of_the_same_data_may_end_first(two, connect, tmp_path, monkeypatch):
@@ -211,6 +212,7 @@ def test_a_worker_that_is_killed_costs_its_task_only(two, connect, bench, capfd)
 
     assert gained(run(dispatcher, tasks, kill)) == bench.expected(tasks)
     assert (dispatcher.status.lost, dispatcher.status.repeated) == (1, 1)
+    assert [name for _, name in bench.traces("tasks")].count("long") == 2
     assert dispatcher.workers.slots() == 1
     assert capfd.readouterr() == ("", "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -25,6 +26,11 @@ Variables = dict[str, str]
 def plugins(dask_scheduler: Any) -> list[str]:
     """Ours, that the scheduler gives to workers."""
     return [name for name in dask_scheduler.worker_plugins if name.startswith("shoal")]
+
+
+def plugin_bytes(dask_scheduler: Any) -> bytes:
+    """What the scheduler keeps of them."""
+    return b"".join(content for name, content in dask_scheduler.worker_plugins.items() if name.startswith("shoal"))
 
 
 def tasks_held(dask_scheduler: Any) -> list[str]:
@@ -130,7 +136,8 @@ class Cluster:
     def _run(
         self, kind: str, options: list[str], prefix: Sequence[str], variables: Variables | None = None
     ) -> subprocess.Popen[bytes]:
-        command = [*prefix, sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"]
+        page = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]  # it would listen on all networks
+        command = [*prefix, sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, *page]
         path = os.pathsep.join(part for part in (str(TESTS), os.environ.get("PYTHONPATH")) if part)
         environment = {**os.environ, "PYTHONPATH": path, **self.variables, **(variables or {})}
         number = len(list(self.folder.glob(f"{kind}-*.log")))
@@ -145,12 +152,14 @@ _shared: dict[int, Cluster] = {}
 
 def shared(workers: int) -> Cluster:
     """One with so many workers, which have nannies. Starting one takes seconds, so tests share it, and mend it."""
+    if not _shared:
+        atexit.register(_close_shared)
     if workers not in _shared:
         _shared[workers] = Cluster(Path(tempfile.mkdtemp(prefix="shoal-dask-")), workers, nanny=True)
     return _shared[workers]
 
 
-def close_shared() -> None:
+def _close_shared() -> None:
     while _shared:
         _, cluster = _shared.popitem()
         cluster.close()

@@ -176,7 +176,7 @@ class Session:
                 if self.client.status != "running" or self.client.scheduler_comm is not connection:
                     self._cut_off()
                     return
-                found = await asyncio.wait_for(self.client.scheduler.identity(n_workers=-1), UNREACHABLE / 3)
+                found = await asyncio.wait_for(self._identity(), UNREACHABLE / 3)
                 unanswered, pause = 0.0, max(LOOKING, len(found["workers"]) / 100)
                 self._see(found["workers"], min(self.loop.time() - looked, 2 * pause))
                 looked = self.loop.time()
@@ -189,6 +189,14 @@ class Session:
             except asyncio.TimeoutError:
                 continue
             self._wake.clear()
+
+    async def _identity(self) -> dict[str, Any]:
+        """What the scheduler says of itself and all workers; before 2025 it takes no number of them."""
+        try:
+            found: dict[str, Any] = await self.client.scheduler.identity(n_workers=-1)
+        except TypeError:
+            found = await self.client.scheduler.identity()
+        return found
 
     def _see(self, found: dict[str, Any], elapsed: float) -> None:
         limit = SILENT + len(found) / 20  # where there are many, heartbeats are rarer: each second + number / 200
