@@ -222,19 +222,19 @@ def test_a_worker_that_is_killed_costs_its_task_only(two, connect, bench, said):
 
 def test_a_silent_worker_is_not_waited_for(two, connect, bench, monkeypatch):
     """Dask waits for 5 minutes. Nothing else was done yet, so nothing is known of how long a task takes."""
-    monkeypatch.setattr(dask_session, "SILENT", 2.0)
+    monkeypatch.setattr(dask_session, "SILENT", 4.0)
     dispatcher = connect(two)
     tasks = [task_of("stopped", {"stopped": "stop once"})]
     assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
     [(stopped, _)] = bench.traces("stops")
     assert {process for process, _ in bench.traces("tasks")} == set(two.pids())
-    assert dispatcher.workers.slots() == 1
+    assert wait_until(lambda: dispatcher.workers.slots() == 1)
     os.kill(stopped, signal.SIGCONT)
     assert wait_until(lambda: dispatcher.workers.slots() == 2)
 
 
 def test_the_nanny_of_a_silent_worker_restarts_it(empty, connect, bench, monkeypatch):
-    monkeypatch.setattr(dask_session, "SILENT", 1.5)
+    monkeypatch.setattr(dask_session, "SILENT", 3.0)
     monkeypatch.setattr(dask_session, "RESTARTING", 1.0)
     empty.nanny = True
     empty.add()
