@@ -14,13 +14,15 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from shoal.search.journaled import PENDING
 from shoal.search.shards import LEAST_SECONDS, LEAST_TURNS, SHARE
 from shoal.search.strategies import HALVING, Rung
 
 AHEAD = 2  # shards that are submitted beyond the number of workers
-SUBMIT, ARRIVED, DONE, CAME_BACK = range(4)
+PLACES = ("search", "disk", "link out", "link back")  # each does one thing at a time
+TURN, ARRIVED, DONE, BACK = range(4)  # what happens: the search has time, a shard arrives, is done, is back
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Costs:
     submit: float = 0.0  # seconds of the search for each shard: pack and hand over
     collect: float = 0.0  # for each shard: check, unpack
     note: float = 0.0  # for each recipe of a shard
-    journal: float = 0.0  # for each shard: a file, on the disk
+    disk: float = 0.0  # seconds of the journal's thread for each shard: files, on the disk
+    disk_each: float = 0.0  # for each recipe of a shard
     watch: float = 0.0  # for each shard and each shard in flight: who is still there, who hangs
     sent: int = 0  # bytes of a recipe to a worker
     sent_state: int = 0  # more, for a recipe that goes on from its weights
@@ -50,17 +53,23 @@ class Outcome:
     workers: int
     seconds: float = 0.0
     shards: int = 0
-    messages: int = 0
     sent: float = 0.0  # bytes
     received: float = 0.0
-    busy: float = 0.0  # seconds of the process of the search
-    link: float = 0.0  # seconds of the busier direction
     training: float = 0.0  # seconds, over all workers
+    busy: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PLACES, 0.0))  # seconds of each
+
+    @property
+    def messages(self) -> int:
+        return 2 * self.shards
 
     @property
     def efficiency(self) -> float:
         """The share of the workers' time that is training."""
         return self.training / (self.workers * self.seconds) if self.seconds else 1.0
+
+    def share(self, place: str) -> float:
+        """The share of the time that something is busy."""
+        return self.busy[place] / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -103,99 +112,95 @@ def simulate(costs: Costs, recipes: int, workers: int, round_of: int, rungs: Seq
     return run.outcome
 
 
-@dataclass
 class _Run:
     """A simulated search under way."""
 
-    costs: Costs
-    workers: int
-    now: float = 0.0
-    up: float = 0.0  # when the link to the workers is free
-    down: float = 0.0
-    knowing: int = 0  # workers that have the job
-    outcome: Outcome = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.outcome = Outcome(self.workers)
-        self.turn = self.costs.submit + self.costs.collect + self.costs.journal + self.costs.watch * self.workers
+    def __init__(self, costs: Costs, workers: int) -> None:
+        self.costs, self.workers, self.outcome = costs, workers, Outcome(workers)
+        self.free = dict.fromkeys(PLACES, 0.0)  # when each has time again
+        self.knowing = 0  # workers that have the job
+        self.writing: deque[float] = deque()  # when what is to be written will have been
 
     def rung(self, recipes: int, share: float, begun: bool, ends: bool) -> None:
         """Until the last shard is back and written down."""
         waiting = deque(self._shards(recipes, share, begun, ends))
         there: deque[Shard] = deque()  # with the workers, not begun
-        idle, flying = self.workers, 0
-        events: list[tuple[float, int, int, Shard | None]] = []
-        count = itertools.count()
-        free = self.now  # when the process of the search has time again
-        back: deque[Shard] = deque()  # results that it has not looked at
-
-        def at(time: float, kind: int, shard: Shard | None = None) -> None:
-            heapq.heappush(events, (time, kind, next(count), shard))
-
-        at(self.now, SUBMIT)
+        back: deque[Shard] = deque()  # results that the search has not looked at
+        idle, flying, count = self.workers, 0, itertools.count()
+        events: list[tuple[float, int, int, Shard | None]] = [(self.outcome.seconds, next(count), TURN, None)]
         while events:
-            now, kind, _, shard = heapq.heappop(events)
-            if kind == ARRIVED:
-                assert shard is not None
-                there.append(shard)
-            elif kind == DONE:
-                assert shard is not None
-                idle += 1
-                at(self._receive(now, shard), CAME_BACK, shard)
-            elif kind == CAME_BACK:
-                assert shard is not None
-                back.append(shard)
+            now, _, kind, shard = heapq.heappop(events)
+            if shard is not None:
+                idle += kind == DONE
+                if kind == DONE:
+                    back_at = self._serve("link back", now, shard.received / self.costs.link)
+                    heapq.heappush(events, (back_at, next(count), BACK, shard))
+                (there if kind == ARRIVED else back if kind == BACK else deque()).append(shard)
             while idle and there:
                 idle -= 1
                 mine = there.popleft()
-                at(now + mine.seconds, DONE, mine)
-            if now < free:
+                heapq.heappush(events, (now + mine.seconds, next(count), DONE, mine))
+            if now < self.free["search"]:
                 continue
             if back:  # results first, as in the real loop
-                result = back.popleft()
                 flying -= 1
-                free = now + self._busy(self.costs.collect + self.costs.journal + self.costs.watch * flying
-                                        + self.costs.note * result.recipes)  # fmt: skip
-                at(free, SUBMIT)
+                then = self._collect(now, back.popleft(), flying)
             elif waiting and flying < self.workers + AHEAD:
                 flying += 1
-                free = now + self._busy(self.costs.submit)
+                then = self._serve("search", now, self.costs.submit)
                 sent = waiting.popleft()
-                at(self._send(free, sent), ARRIVED, sent)
-                at(free, SUBMIT)
-            self.now = max(self.now, now, free)
-        self.outcome.seconds = self.now
+                heapq.heappush(events, (self._send(then, sent), next(count), ARRIVED, sent))
+            else:
+                continue
+            heapq.heappush(events, (then, next(count), TURN, None))
+            self.outcome.seconds = max(self.outcome.seconds, then)
+        while self.writing:
+            self.outcome.seconds = max(self.outcome.seconds, self.writing.popleft())
 
     def _shards(self, recipes: int, share: float, begun: bool, ends: bool) -> list[Shard]:
         costs = self.costs
         seconds = share * costs.recipe
         sent = costs.sent + begun * costs.sent_state
         received = costs.received + (not ends) * costs.received_state
-        least = max(LEAST_SECONDS, LEAST_TURNS * self.turn)
-        sizes = cut(recipes, seconds, costs.folds, self.workers, least)
-        sizes.sort(reverse=True)
+        least = max(LEAST_SECONDS, LEAST_TURNS * (costs.submit + costs.collect))
+        sizes = sorted(cut(recipes, seconds, costs.folds, self.workers, least), reverse=True)
         return [Shard(size, size * seconds, size * sent + costs.shard, size * received + costs.shard) for size in sizes]
 
-    def _busy(self, seconds: float) -> float:
-        self.outcome.busy += seconds
-        return seconds
+    def _serve(self, place: str, now: float, seconds: float) -> float:
+        """When a place, which does one thing at a time, will have done this."""
+        self.free[place] = max(self.free[place], now) + seconds
+        self.outcome.busy[place] += seconds
+        return self.free[place]
 
     def _send(self, now: float, shard: Shard) -> float:
         size = shard.sent
         if self.knowing < self.workers:
             self.knowing += 1
             size += self.costs.job
-        self.up = max(self.up, now) + size / self.costs.link
-        outcome = self.outcome
-        outcome.sent += size
-        outcome.shards += 1
-        outcome.messages += 2
-        outcome.training += shard.seconds
-        outcome.link = max(outcome.sent, outcome.received) / self.costs.link
-        return self.up
-
-    def _receive(self, now: float, shard: Shard) -> float:
-        self.down = max(self.down, now) + shard.received / self.costs.link
+        self.outcome.sent += size
         self.outcome.received += shard.received
-        self.outcome.link = max(self.outcome.sent, self.outcome.received) / self.costs.link
-        return self.down
+        self.outcome.shards += 1
+        self.outcome.training += shard.seconds
+        return self._serve("link out", now, size / self.costs.link)
+
+    def _collect(self, now: float, shard: Shard, flying: int) -> float:
+        """Take in a result; wait where too much is still to be written."""
+        costs = self.costs
+        then = self._serve("search", now, costs.collect + costs.watch * flying + costs.note * shard.recipes)
+        while self.writing and (self.writing[0] <= then or len(self.writing) >= PENDING):
+            then = max(then, self.writing.popleft())
+        self.free["search"] = then
+        self.writing.append(self._serve("disk", then, costs.disk + costs.disk_each * shard.recipes))
+        return then
+
+
+def gains(costs: Costs, recipes: int, workers: int, round_of: int) -> dict[str, float]:
+    """How many times quicker the search would be if one thing cost nothing: what holds it up most is the largest."""
+    seconds = simulate(costs, recipes, workers, round_of).seconds
+    without = {
+        "search": replace(costs, submit=0.0, collect=0.0, note=0.0, watch=0.0),
+        "link": replace(costs, link=math.inf),
+        "disk": replace(costs, disk=0.0, disk_each=0.0),
+    }
+    found = {name: seconds / simulate(other, recipes, workers, round_of).seconds for name, other in without.items()}
+    return found | {"rounds": seconds / simulate(costs, recipes, workers, recipes).seconds}
