@@ -6,9 +6,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import dask_cluster
 from support.executors import KINDS, Bench, Kind, Watched
 
 from shoal.executors.dispatch import Dispatcher
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clusters() -> Iterator[None]:
+    """Those of Dask are shared by all tests of a process."""
+    yield
+    dask_cluster.close_shared()
 
 
 @pytest.fixture(params=KINDS)
@@ -23,7 +31,7 @@ def some_kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
-@pytest.fixture(params=[name for name, kind in KINDS.items() if not kind.in_process])
+@pytest.fixture(params=[name for name, kind in KINDS.items() if not (kind.in_process or kind.slow)])
 def process_kind(request: pytest.FixtureRequest) -> Kind:
     """Those whose workers may be killed."""
     return KINDS[request.param]

@@ -76,6 +76,15 @@ def test_a_search_leaves_nothing_in_the_cluster(two, connect, bench, capfd):
     assert logging.getLogger("distributed").level < logging.CRITICAL
 
 
+def test_four_workers_give_what_one_gives(tmp_path, connect, bench):
+    with closing(Cluster(tmp_path, workers=4)) as cluster:
+        dispatcher = connect(cluster)
+        tasks = tasks_of(40)
+        assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
+        assert {process for process, _ in bench.traces("tasks")} == set(cluster.pids())
+        dispatcher.close()
+
+
 def test_a_worker_that_joins_later_gets_the_job_and_then_tasks(two, connect, bench):
     dispatcher = connect(two)
     [late] = two.add()
@@ -186,6 +195,26 @@ def test_no_workers(empty, connect, monkeypatch):
 # --- what goes wrong
 
 
+def test_a_worker_that_is_killed_costs_its_task_only(two, connect, bench, capfd):
+    """Dask would run the task again by itself: it goes through our hands instead, at once."""
+    dispatcher = connect(two)
+    tasks = [task_of("long", {"long": "wait"}, cost=99), *tasks_of(9)]
+    killed: list[int] = []
+
+    def kill() -> bool:
+        waits = bench.traces("waits")
+        if waits and not killed:
+            killed.append(waits[0][0])
+            os.kill(killed[0], signal.SIGKILL)
+            bench.go()
+        return False
+
+    assert gained(run(dispatcher, tasks, kill)) == bench.expected(tasks)
+    assert (dispatcher.status.lost, dispatcher.status.repeated) == (1, 1)
+    assert dispatcher.workers.slots() == 1
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_silent_worker_is_not_waited_for(two, connect, bench, monkeypatch):
     """Dask waits for 5 minutes. Nothing else was done yet, so nothing is known of how long a task takes."""
     monkeypatch.setattr(dask_session, "SILENT", 2.0)
@@ -199,12 +228,13 @@ def test_a_silent_worker_is_not_waited_for(two, connect, bench, monkeypatch):
     assert wait_until(lambda: dispatcher.workers.slots() == 2)
 
 
-def test_the_nanny_of_a_silent_worker_restarts_it(tmp_path, connect, bench, monkeypatch):
+def test_the_nanny_of_a_silent_worker_restarts_it(empty, connect, bench, monkeypatch):
     monkeypatch.setattr(dask_session, "SILENT", 1.5)
-    with closing(Cluster(tmp_path, workers=1, nanny=True)) as cluster:
-        dispatcher = connect(cluster)
-        tasks = [task_of("stopped", {"stopped": "stop once"})]
-        assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
+    monkeypatch.setattr(dask_session, "RESTARTING", 1.0)
+    empty.nanny = True
+    empty.add()
+    tasks = [task_of("stopped", {"stopped": "stop once"})]
+    assert gained(run(connect(empty), tasks)) == bench.expected(tasks)
 
 
 def test_a_scheduler_that_is_restarted_is_found_again(empty, connect, bench, capfd):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not o
 
 
 def written(folder, marks):
-    """A folder as Shoal 0.1 left it: its settings alone say what it is."""
+    """A folder as older versions left it: its settings alone say what it is."""
     folder.mkdir(parents=True)
     (folder / place.METRICS).touch()
     checkpoints.write_json(folder / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": marks})

@@ -59,8 +59,11 @@ def test_the_same_run_goes_on_and_when_it_is_finished_it_is_found(out: Path | No
     with opened(out) as folder:
         work(folder)
     place, begun = folder.path, folder.begun
+    (place / ".report.html.12-1.part.html").touch()  # a killed process was writing these
+    (place / ".model.12-2.part").mkdir()
     with opened(out) as folder:
         assert (folder.path, folder.resumes, folder.begun) == (place, True, begun)
+        assert not [name for name in os.listdir(place) if name.startswith(".")]
         end(folder, "interrupted")
     assert (place / "journal").is_dir(), "it can go on to the full search"
     with opened(out) as folder:

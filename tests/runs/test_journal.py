@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,29 @@ def test_kinds_are_words_and_arrays_are_numbers(journal: Journal) -> None:
     with pytest.raises(ValueError, match="no room for 'names'"):
         journal.write("shard", ["aa"], {"names": np.array(["a"])})
     assert not names(journal.folder)
+
+
+def test_threads_may_write_at_the_same_time(journal: Journal, warned: list[str]) -> None:
+    """As a search does: one thread waits for the disk, the other goes on and looks."""
+
+    def work(thread: int) -> None:
+        for number in range(40):
+            key = f"{thread:04x}{number:04x}"
+            path = journal.write("shard", [key, "ff"], {"x": np.full(3, number)})
+            journal.note("written", key)
+            assert journal.find("shard", key) == (path, 0)
+            assert journal.count("shard") >= 1
+            if number % 3 == 0:
+                journal.remove(path)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(work, range(4))) == [None] * 4
+    later = reopened(journal)
+    assert len(later.events()) == 160
+    assert journal.files == later.files == 4 * 26
+    assert journal.count("shard") == later.count("shard") == 4 * 26 + 1, "the key that all have counts once"
+    assert journal.bytes_written > 0
+    assert not warned
 
 
 # Files that lie

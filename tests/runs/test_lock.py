@@ -9,7 +9,7 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,15 @@ def holder(folder: Path, first: str = "") -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def no_locks(name: str) -> Callable[..., None]:
+    """What the system answers on a disk without locks."""
+
+    def refused(*_: Any) -> None:
+        raise OSError(getattr(errno, name), "no locks here")
+
+    return refused
 
 
 def names(folder: Path) -> set[str]:
@@ -127,17 +136,14 @@ def test_of_twenty_at_once_exactly_one_gets_the_folder(tmp_path: Path, first: st
 
 @pytest.mark.parametrize("name", ["ENOSYS", "ENOLCK", "EOPNOTSUPP"])
 def test_on_a_disk_without_locks_a_lease_decides(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any) -> None:
-        raise OSError(getattr(errno, name), "no locks here")
-
-    monkeypatch.setattr("fcntl.flock", refused)
+    monkeypatch.setattr("fcntl.flock", no_locks(name))
     first = NO_LOCKS.format(name=name)
     with holder(tmp_path, first) as process:
         with pytest.raises(lock.InUse, match=f"process {process.pid} on"):
             lock.take(tmp_path)
         process.kill()
-        process.wait()
-    mine = lock.take(tmp_path)  # at once: it is known here that the process is dead
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie, as under a parent that looks away
+        mine = lock.take(tmp_path)  # at once: it is known here that the process is dead
     assert "lease-2.json" in names(tmp_path)
     assert "lease-1.json" not in names(tmp_path)
     mine.release()
@@ -170,7 +176,7 @@ def test_who_was_stopped_and_lost_the_folder_notices_before_it_writes(
     monkeypatch.setattr(lock, "PATIENCE", 0.3)
     with holder(tmp_path, NO_LOCKS.format(name="ENOLCK") + ELSEWHERE + QUICK.format(patience=0.3)) as process:
         process.send_signal(signal.SIGSTOP)
-        monkeypatch.setattr("fcntl.flock", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOLCK, "no locks")))
+        monkeypatch.setattr("fcntl.flock", no_locks("ENOLCK"))
         mine = lock.take(tmp_path)
         before = (tmp_path / "lease-2.json").read_bytes()
         process.send_signal(signal.SIGCONT)
@@ -183,12 +189,29 @@ def test_who_was_stopped_and_lost_the_folder_notices_before_it_writes(
         mine.release()
 
 
+def test_in_a_container_of_the_same_machine_the_kernels_lock_decides_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process numbers mean nothing here. One that was stopped has the lock, one that was killed has not."""
+    monkeypatch.setattr(lock, "PATIENCE", 0.1)
+    first = "lock._processes = lambda: 'a container'\n"
+    with holder(tmp_path, first) as process:
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(lock.InUse):
+            lock.take(tmp_path)
+        monkeypatch.setattr(lock, "PATIENCE", 1000.0)
+        process.kill()
+        process.wait()
+        lock.take(tmp_path).release()
+
+
 def test_a_lease_is_renewed_and_its_owner_may_be_stopped_on_the_same_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There the kernel's lock says that it lives."""
+    """There the process is seen to be there, also on a disk without locks."""
     monkeypatch.setattr(lock, "PATIENCE", 0.1)
-    with holder(tmp_path, QUICK.format(patience=0.1)) as process:
+    monkeypatch.setattr("fcntl.flock", no_locks("ENOLCK"))
+    with holder(tmp_path, NO_LOCKS.format(name="ENOLCK") + QUICK.format(patience=0.1)) as process:
         lease = tmp_path / "lease-1.json"
         wait_until(lambda: json.loads(lease.read_text() or '{"beat": 0}')["beat"] > 2)
         process.send_signal(signal.SIGSTOP)

@@ -114,3 +114,13 @@ def test_any_stages_and_any_sharing_out_of_candidates_give_the_same_bits(
     for one, other in zip(whole.assessments.values(), found, strict=True):
         np.testing.assert_array_equal(one.prediction, other.prediction)
         assert (one.score, one.loss, one.train_curve.tolist()) == (other.score, other.loss, other.train_curve.tolist())
+
+
+def test_candidates_whose_patience_ends_are_assessed(searched):
+    """They never do all epochs that were asked for."""
+    members = (Member(hidden=4, epochs=40, patience=1, learning_rate=0.3), Member(hidden=4, epochs=40))
+    trained = train(searched.problem, searched.metric, Work("plain", members, np.full((2, 3), 40), seed=7), threads=1)
+    assert "stopped early" in trained.networks.status
+    assert list(trained.assessments) == [0, 1]
+    assert all(found.ended for found in trained.assessments.values())
+    assert trained.assessments[0].fold_epochs.min() < 40

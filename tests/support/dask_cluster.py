@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,10 @@ def plugins(dask_scheduler: Any) -> list[str]:
 
 def tasks_held(dask_scheduler: Any) -> list[str]:
     return list(dask_scheduler.tasks)
+
+
+def worker_count(dask_scheduler: Any) -> int:
+    return len(dask_scheduler.workers)
 
 
 class Cluster:
@@ -63,18 +69,16 @@ class Cluster:
 
     def mend(self) -> None:
         """As many workers as at the start, whatever a test did to them; new ones where one was stopped."""
-        stopped = [process for process in self.processes() if process.status() == psutil.STATUS_STOPPED]
-        before = self._registered()
-        for process in stopped:
-            process.kill()
-        if self.nanny:  # it starts another
-            wait_until(lambda: self._registered() >= before + len(stopped))
-        for worker in [worker for worker in self.workers if worker.pid in {process.pid for process in stopped}]:
-            worker.wait()
+        for process in self.processes():
+            if process.status() == psutil.STATUS_STOPPED:
+                process.kill()
+                if not self.nanny:
+                    wait_until(lambda: any(worker.poll() is not None for worker in self.workers))
         self.workers = [worker for worker in self.workers if worker.poll() is None]
         while len(self.workers) > self.count:
             self._end(self.workers.pop())
         self.add(self.count - len(self.workers))
+        wait_until(lambda: self.ask(worker_count) == self.count)  # nannies start others
 
     def processes(self) -> list[psutil.Process]:
         """Of workers, and of their nannies."""
@@ -134,3 +138,20 @@ class Cluster:
             return subprocess.Popen(
                 command, stdout=log, stderr=log, env=environment, cwd=self.folder, start_new_session=True
             )
+
+
+_shared: dict[int, Cluster] = {}
+
+
+def shared(workers: int) -> Cluster:
+    """One with so many workers, which have nannies. Starting one takes seconds, so tests share it, and mend it."""
+    if workers not in _shared:
+        _shared[workers] = Cluster(Path(tempfile.mkdtemp(prefix="shoal-dask-")), workers, nanny=True)
+    return _shared[workers]
+
+
+def close_shared() -> None:
+    while _shared:
+        _, cluster = _shared.popitem()
+        cluster.close()
+        shutil.rmtree(cluster.folder, ignore_errors=True)

@@ -67,6 +67,10 @@ def wait(job: dict[str, str], part: str, _size: int) -> None:
         time.sleep(0.01)
 
 
+def nap(_job: dict[str, str], _part: str, _size: int) -> None:
+    time.sleep(0.02)
+
+
 def die(job: dict[str, str], part: str, _size: int) -> None:
     trace(job, "deaths", part)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -102,6 +106,7 @@ def memory_hog(job: dict[str, str], part: str, size: int) -> None:
 
 DOING = {
     "wait": wait,
+    "nap": nap,
     "die": die,
     "stop once": stop_once,
     "fail": fail,

@@ -13,7 +13,7 @@ from pathlib import Path
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.find import find_workers
 from shoal.executors.interface import Call, Done, Job, Reply, SetAside, Task, WorkerInfo, Workers
-from support import executor_work
+from support import dask_cluster, executor_work
 
 
 @contextmanager
@@ -39,6 +39,16 @@ def _processes() -> Iterator[Workers]:
         pool.shutdown()
 
 
+@contextmanager
+def _dask(workers: int) -> Iterator[Workers]:
+    """Workers with nannies, which start another one when one has ended."""
+    cluster = dask_cluster.shared(workers)
+    try:
+        yield find_workers(cluster.name)
+    finally:
+        cluster.mend()
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of executor: how to get workers, and what can be done to them in a test."""
@@ -48,6 +58,13 @@ class Kind:
     in_process: bool = False  # tasks run in the process of the test: it must not be killed
     replaces: bool = True  # a worker that ended is replaced by itself or by us
     kills: int = 3  # workers that a poisonous task may end
+    brings_job: bool = False  # calls never carry it
+    slow: bool = False  # it takes seconds until a worker that was killed is replaced
+
+
+def named(name: str) -> Kind:
+    """One that the command line has a name for."""
+    return Kind(lambda: _named(name), 1)
 
 
 KINDS = {
@@ -56,6 +73,8 @@ KINDS = {
     "processes": Kind(_processes, 2, kills=5),
     "local:1": Kind(lambda: _named("local:1"), 1),
     "local:2": Kind(lambda: _named("local:2"), 2),
+    "dask, 1 worker": Kind(lambda: _dask(1), 1, brings_job=True, slow=True),
+    "dask, 2 workers": Kind(lambda: _dask(2), 2, brings_job=True),
 }  # fmt: skip
 
 
@@ -100,7 +119,8 @@ class Watched(Workers):
         return self.workers.refuse(worker)
 
     def present(self) -> list[WorkerInfo] | None:
-        return self.workers.present()
+        infos = self.workers.present()
+        return None if infos is None else self.change_infos(infos)
 
 
 class _Outer(Future[Reply]):
@@ -142,6 +162,10 @@ class Bench:
     def go(self) -> None:
         """Let the tasks end that wait."""
         (self.folder / "go").touch()
+
+    def stay(self) -> None:
+        """Let the next ones wait again."""
+        (self.folder / "go").unlink()
 
     def expected(self, tasks: Sequence[Task]) -> dict[str, bytes]:
         """What these tasks must give, by part: however they were cut, and wherever they were done."""

@@ -65,7 +65,7 @@ def clean(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, then stop.")] = False,
 ) -> None:
-    """Remove what only going on needs: journals of runs with results, and what killed runs of Shoal 0.1 left."""
+    """Remove what only going on needs: journals of runs with results, and what killed runs of older versions left."""
     from shoal.machine import size_text
     from shoal.runs.list import clean as remove
     from shoal.runs.list import list_runs, removable

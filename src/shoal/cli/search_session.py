@@ -17,6 +17,7 @@ from shoal.progress import started, steady_output
 
 if TYPE_CHECKING:
     from shoal.runs.folder import RunFolder
+    from shoal.runs.journal import Journal
     from shoal.runs.kinds import Run
     from shoal.search.options import SearchOptions
     from shoal.search.result import Earlier
@@ -294,6 +295,7 @@ class Session:
 
     def _search(self, folder: RunFolder, keep: bool = True) -> None:
         """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
+        from shoal.search.decisions import seconds_before
         from shoal.search.screen import SearchScreen
         from shoal.search.timing import Clock
 
@@ -301,6 +303,8 @@ class Session:
         self.clock = Clock(self.budget, self.begun, advised=self.advised)
         budget = None if self.budget is None else self.budget - self.reading
         screen = SearchScreen(self.request.search.scoring or _default_score(self.question), budget)
+        journal = folder.journal(screen.say)
+        screen.begun -= seconds_before(journal)
 
         def told() -> None:
             if screen.latest is None:  # nothing was trained yet: there is nothing to keep
@@ -310,7 +314,7 @@ class Session:
 
         try:
             with interruptible(told) as self.stop, screen:
-                estimator = self._fit(screen, folder)
+                estimator = self._fit(screen, folder, journal)
                 if self.check and self.stop.requested:
                     raise KeyboardInterrupt
                 screen.say("saving")
@@ -352,7 +356,7 @@ class Session:
         self.estimator = kind(**parameters, kinds=question.kinds)
         self.data = self.estimator.training_data(question.X, question.y, question.target, self.schema)
 
-    def _fit(self, screen: SearchScreen, folder: RunFolder) -> Any:
+    def _fit(self, screen: SearchScreen, folder: RunFolder, journal: Journal) -> Any:
         """A fitted estimator. KeyboardInterrupt: the user ended the search before there was anything to keep."""
         from shoal.cli import background
         from shoal.errors import NothingTrained
@@ -361,8 +365,9 @@ class Session:
 
         def fit() -> Any:
             return self.estimator.fit_data(
-                self.data, reading=self._reading(), clock=self.clock, earlier=self._earlier(), report=True
-            )
+                self.data, reading=self._reading(), clock=self.clock, earlier=self._earlier(), report=True,
+                journal=journal,
+            )  # fmt: skip
 
         try:
             return background.run(fit, screen.draw)

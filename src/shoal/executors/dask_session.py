@@ -25,6 +25,7 @@ PIECE = 4_000_000
 GREETING = 60.0  # seconds in which a worker must say what it is; it may have to load libraries first
 LOOKING = 1.0  # seconds between two looks at the workers; more where there are many
 SILENT = 20.0  # seconds without a heartbeat: Dask itself waits for 5 minutes
+RESTARTING = 5.0  # seconds in which a nanny tries to end a worker kindly, before it kills it
 UNREACHABLE = 30.0  # seconds without an answer of the scheduler
 MEMORY = 0.7  # share of its limit that a worker may use: Dask pauses it at 80% and ends it at 95%
 
@@ -141,7 +142,13 @@ class Session:
     def _start(self, work: Coroutine[Any, Any, Any]) -> None:
         task = self.loop.create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """What it raised is of no interest here, but asyncio would print it if nobody asked."""
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     async def _register(self) -> None:
         """It waits for all workers, also one that hangs, so nobody waits for it. Failures show in the greeting."""
@@ -184,7 +191,7 @@ class Session:
             self._wake.clear()
 
     def _see(self, found: dict[str, Any], elapsed: float) -> None:
-        limit = max(SILENT, 5 * (1 + len(found) / 200))  # where there are many, heartbeats are rarer
+        limit = SILENT + len(found) / 20  # where there are many, heartbeats are rarer: each second + number / 200
         for address in set(self.workers) - set(found):
             self._gone(address, "has left the cluster")
         for address, state in found.items():
@@ -199,7 +206,7 @@ class Session:
                 self._lose(worker, f"has been silent for {limit:.0f} s")
             if worker.quiet >= 3 * limit and state.get("nanny") and not worker.restarted:
                 worker.restarted = True
-                self._start(self.client.restart_workers([address], raise_for_error=False))
+                self._start(self.client.restart_workers([address], timeout=RESTARTING, raise_for_error=False))
         self.looked = True
         self._count()
 

@@ -30,13 +30,15 @@ class Pace:
         self._seen: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
 
     def saw(self, cost: float, seconds: float, loading: float) -> None:
+        """Tasks that cost nothing say nothing of the others."""
         self.loading = max(self.loading, loading)
-        self._seen.append((cost, seconds))
+        if cost > 0:
+            self._seen.append((cost, seconds))
 
     def slowest(self) -> float:
         """Seconds per cost of the slowest; tasks much smaller than the others do not count. 0: not known."""
         largest = max((cost for cost, _ in self._seen), default=0.0)
-        rates = [seconds / cost for cost, seconds in self._seen if cost > 0 and cost >= largest / 4]
+        rates = [seconds / cost for cost, seconds in self._seen if cost >= largest / 4]
         return max(rates, default=self.expected)
 
     def limit(self, cost: float) -> float:

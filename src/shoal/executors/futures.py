@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
 from shoal.errors import UserError
 from shoal.executors import worker
-from shoal.executors.interface import Call, Job, Reply, WorkerInfo, WorkerLost, Workers
+from shoal.executors.interface import Call, Job, Reply, WorkerInfo, Workers
 
 GREETING = 120.0  # seconds in which the first worker must have answered
 OTHERS = 10.0  # seconds for the others, after the first
@@ -22,9 +22,12 @@ PAUSE = 0.05  # seconds that each of these takes, so that all workers get one
 class FutureWorkers(Workers):
     def __init__(self, executor: Executor, name: str = "") -> None:
         self.name = name or type(executor).__name__
-        self._executor, self._given = executor, executor
-        self._size = _size(executor)
         self._hanging: set[Future[Reply]] = set()
+        self._broken = False
+        self.use(executor)
+
+    def use(self, executor: Executor) -> None:
+        self._executor, self._given, self._size = executor, executor, _size(executor)
 
     def start(self, job: Job) -> list[WorkerInfo]:
         calls = [self._begin(worker.hello, PAUSE) for _ in range(self._size or UNKNOWN)]
@@ -59,25 +62,25 @@ class FutureWorkers(Workers):
     def _begin(self, function: Any, *arguments: Any) -> Future[Reply]:
         try:
             return self._executor.submit(function, *arguments)
+        except BrokenExecutor:
+            self._broken = True
+            raise
         except RuntimeError as error:
-            if isinstance(error, WorkerLost) or "shutdown" not in str(error):
+            if "shutdown" not in str(error):
                 raise
             raise UserError(f"{self.name}: the executor was shut down; give one that still runs") from None
 
     def restart(self) -> None:
-        """A pool of processes that broke is replaced by one like it; others have to mend themselves."""
-        broken = getattr(self._executor, "_broken", False)
+        """A pool of processes that broke or hangs is replaced by one like it; others have to mend themselves."""
+        broken = self._broken or bool(getattr(self._executor, "_broken", False))
         if not broken and not self._hanging:
             return
-        if type(self._executor) is not ProcessPoolExecutor:
+        new = _like(self._executor, self._size)
+        if new is None:
             why = "is broken" if broken else "hangs"
-            raise UserError(f"{self.name}: the executor {why}; start a new one, and the same search goes on from there")
-        old = self._executor
-        self._end(old)
-        self._executor = ProcessPoolExecutor(
-            self._size, mp_context=old._mp_context, initializer=old._initializer, initargs=old._initargs
-        )  # fmt: skip
-        self._hanging = set()
+            raise UserError(f"{self.name}: the executor {why}: a worker was lost; start a new one, and search again")
+        self._end(self._executor)
+        self._executor, self._hanging, self._broken = new, set(), False
 
     def give_up(self, future: Future[Reply]) -> None:
         """Whose process it is cannot be known: its slot is not used any more."""
@@ -93,7 +96,21 @@ class FutureWorkers(Workers):
         for process in list((getattr(pool, "_processes", None) or {}).values()):
             if process.is_alive():
                 os.kill(process.pid, signal.SIGKILL)
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(wait=False)
+
+
+def _like(pool: Any, size: int) -> Executor | None:
+    """A new pool of processes like this one; None: it is none that we know."""
+    if type(pool) is ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            size, mp_context=pool._mp_context, initializer=pool._initializer, initargs=pool._initargs
+        )  # fmt: skip
+    if type(pool).__module__.partition(".")[0] == "loky":
+        import loky
+
+        found: Executor = loky.ProcessPoolExecutor(size, initializer=pool._initializer, initargs=pool._initargs)
+        return found
+    return None
 
 
 def _size(executor: Executor) -> int:

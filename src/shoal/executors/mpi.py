@@ -5,16 +5,20 @@ A rank that dies takes the whole MPI job down: nothing can be done about that he
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
+
 from shoal.errors import MissingPackage, UserError
 from shoal.executors.futures import FutureWorkers
+from shoal.executors.interface import Job, WorkerInfo
 
 HOW = "mpiexec -n 5 python -m mpi4py.futures -m shoal search ... --cluster mpi"
 
 
 class MpiWorkers(FutureWorkers):
     def __init__(self) -> None:
+        super().__init__(_NotYet(), "mpi")
         try:
-            from mpi4py.futures import MPIPoolExecutor, _core
+            from mpi4py.futures import _core
         except ImportError:
             raise MissingPackage("--cluster mpi needs mpi4py: pip install 'shoal[mpi]'", name="mpi4py") from None
         if _core.SharedPool is None:
@@ -23,7 +27,16 @@ class MpiWorkers(FutureWorkers):
 
         if MPI.COMM_WORLD.Get_size() < 2:
             raise UserError(f"--cluster mpi needs two ranks or more, one of them for the search: start it as {HOW}")
-        super().__init__(MPIPoolExecutor(), "mpi")
+
+    def start(self, job: Job) -> list[WorkerInfo]:
+        from mpi4py.futures import MPIPoolExecutor
+
+        self.use(MPIPoolExecutor())
+        return super().start(job)
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class _NotYet(Executor):
+    """Until the search begins, no pool is opened: options are checked before."""

@@ -33,6 +33,7 @@ ALIKE = 3  # tasks that fail before anything was done: then all will
 WORTH_CUTTING = 4.0  # seconds of work, at the end, when workers would have nothing to do
 
 LOST = (WorkerLost, BrokenExecutor, CancelledError)
+LOST_BY_NAME = {"KilledWorker", "CommClosedError", "WorkerLost", "ManagerLost"}  # of Dask, of Parsl
 
 
 @dataclass(eq=False)
@@ -213,7 +214,7 @@ class Round:
             flight = self.flights.pop(future, None)
             if flight is not None and not flight.entry.finished:
                 error = _error(future)
-                if isinstance(error, LOST):
+                if error is not None and _is_loss(error):
                     if not flight.given_up:
                         lost.append((flight, _words(error)))
                 else:
@@ -262,7 +263,8 @@ class Round:
         """The worker will refuse whatever it gets, at once, so it must not get more."""
         text = f"{who(reply.worker)} cannot take part: {reply.text}; {REMEDY}"
         entry.refusals += 1
-        if not self.workers.refuse(reply.worker) and entry.refusals >= REFUSALS:
+        refused = self.workers.refuse(reply.worker)
+        if self.workers.present() == [] if refused else entry.refusals >= REFUSALS:  # nobody is left
             raise UserError(f"{self.workers.name}: {text}")
         self.owner.note(text)
         self._again(entry)
@@ -294,10 +296,11 @@ class Round:
                 self._again(entry)
             else:
                 yield from self._set_aside(entry, f"it ended {entry.losses} workers in a row ({reason})")
-        self._restart(lost[0][1])
+        self._restart(lost[0][1], suspected=all(flight.entry.suspect for flight, _ in lost))
 
-    def _restart(self, reason: str) -> None:
-        self.restarts += 1
+    def _restart(self, reason: str, suspected: bool = False) -> None:
+        """New workers. Those that a suspect ends, while it is found out which part of it is guilty, do not count."""
+        self.restarts += not suspected
         if self.restarts > RESTARTS + 2 * ENDED * len(self.undecided):
             raise UserError(
                 f"{self.workers.name}: workers end as soon as they get a task ({reason}); see what they print"
@@ -373,6 +376,10 @@ class Round:
 
 def _error(future: Future[Reply]) -> BaseException | None:
     return CancelledError() if future.cancelled() else future.exception()
+
+
+def _is_loss(error: BaseException) -> bool:
+    return isinstance(error, LOST) or type(error).__name__ in LOST_BY_NAME
 
 
 def _words(error: BaseException) -> str:

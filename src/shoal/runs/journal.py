@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -55,11 +56,15 @@ class Entry:
 
 
 class Journal:
-    """Finished work in a folder, written by one process. Every *.safetensors file in the folder is the journal's."""
+    """Finished work in a folder, written by one process, in any of its threads.
+
+    Every *.safetensors file in the folder is the journal's.
+    """
 
     def __init__(self, folder: Path, warn: Callable[[str], None] | None = None) -> None:
         self.folder, self.warn = folder, warn or _warn
         self.bytes_written = 0
+        self._lock = threading.RLock()
         self._heads: dict[Path, Head] = {}
         self._places: dict[tuple[str, str], tuple[Path, int]] = {}
         self._also: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # more files with the same part: rare
@@ -98,18 +103,21 @@ class Journal:
         with _writing(self.folder, size), atomic.new_file(path) as partial, open(partial, "xb", buffering=0) as file:
             for piece in pieces:
                 _write_all(file.fileno(), piece)
-        self.bytes_written += size
-        self._forget(path)
-        self._add(path, head)
+        with self._lock:
+            self.bytes_written += size
+            self._forget(path)
+            self._add(path, head)
         return path
 
     def count(self, kind: str) -> int:
         """Parts of a kind that are there."""
-        return sum(found == kind for found, _ in self._places)
+        with self._lock:
+            return sum(found == kind for found, _ in self._places)
 
     def find(self, kind: str, key: str) -> tuple[Path, int] | None:
         """The file with this part, and the key's place among the file's keys."""
-        return self._places.get((kind, key))
+        with self._lock:
+            return self._places.get((kind, key))
 
     def read(self, path: Path) -> Entry | None:
         """What a file holds, every byte of it checked. None: it is damaged; it was set aside, with a warning."""
@@ -136,12 +144,13 @@ class Journal:
 
     def note(self, name: str, value: Any) -> None:
         """Add an event. It is on the disk when this returns."""
-        check, line = _event_line(self._last_check, name, value)
-        with _writing(self.folder, len(line)):
-            _append(self.folder / EVENTS, self._events_end, line)
-        self._last_check = check
-        self._events_end += len(line)
-        self.bytes_written += len(line)
+        with self._lock:
+            check, line = _event_line(self._last_check, name, value)
+            with _writing(self.folder, len(line)):
+                _append(self.folder / EVENTS, self._events_end, line)
+            self._last_check = check
+            self._events_end += len(line)
+            self.bytes_written += len(line)
 
     def events(self) -> list[tuple[str, Any]]:
         """All events that are whole, in order."""
@@ -173,19 +182,18 @@ class Journal:
 
     def _forget(self, path: Path) -> None:
         """A file that is not used any more. Keys that another file has as well are found there from now on."""
-        head = self._heads.pop(path, None)
-        if head is None:
-            return
-        for key in head.keys:
-            part = head.kind, key
-            others = [found for found in self._also.pop(part, []) if found[0] != path]
-            if self._places[part][0] != path:
-                others.append(self._places[part])
-            del self._places[part]
-            if others:
-                self._places[part] = others.pop()
-            if others:
-                self._also[part] = others
+        with self._lock:
+            head = self._heads.pop(path, None)
+            if head is not None:
+                for key in head.keys:
+                    self._forget_part((head.kind, key), path)
+
+    def _forget_part(self, part: tuple[str, str], path: Path) -> None:
+        others = [found for found in (*self._also.pop(part, []), self._places.pop(part)) if found[0] != path]
+        if others:
+            self._places[part] = others.pop()
+        if others:
+            self._also[part] = others
 
     def _set_aside(self, path: Path, what: str) -> None:
         self._forget(path)

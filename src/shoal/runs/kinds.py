@@ -1,6 +1,6 @@
 """The kinds of runs, and what the files of each say: what it is, whether it is finished, how far it is.
 
-A folder of Shoal 0.1 has no run.json; its settings.json says the same.
+A folder of an older version has no run.json; its settings.json says the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Kind:
     keeps_finished: bool  # whether a finished run stays where it is, also with --fresh
     is_finished: Callable[[Path], bool]
     has_work: Callable[[Path], bool]  # whether there is anything to go on with, or to look at
-    old_marks: Callable[[dict[str, Any]], Any]  # the fingerprint of a run of Shoal 0.1, from its settings
+    old_marks: Callable[[dict[str, Any]], Any]  # the fingerprint of a run of an older version, from its settings
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from shoal.runs.kinds import METRICS, PROGRESS, SEARCH, SETTINGS, Run, read_json
 from shoal.runs.lock import InUse, Owner, is_lock_file, living, take
 
 RUNNING, INTERRUPTED, FINISHED, LEFT_OVER = "running", "interrupted", "finished", "left over"
-LEFT = re.compile(r"\..+\.\d+(-\d+)?\.part")  # folders of searches of Shoal 0.1 that were killed
+LEFT = re.compile(r"\..+\.\d+(-\d+)?\.part")  # folders of searches of older versions that were killed
 
 
 @dataclass(frozen=True)

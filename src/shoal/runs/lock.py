@@ -31,7 +31,7 @@ from shoal.errors import UserError
 
 LOCK = "run.lock"
 LEASE = re.compile(r"lease-(\d+)\.json")
-OLD = "running-*.lock"  # of Shoal before 0.2
+OLD = "running-*.lock"  # of older versions
 BEAT = 2.0  # seconds between two signs of life
 PATIENCE = 15.0  # seconds without one until the owner counts as gone
 POLL, LONGEST_STEP = 0.1, 1.0  # seconds; one who looks may have been stopped, too
@@ -316,7 +316,7 @@ def _release(lock: BaseFileLock | None) -> None:
 
 
 def _refuse_old(folder: Path) -> None:
-    """Locks of Shoal 0.1: one file for each machine, without a sign of life. Ours goes if nobody has it."""
+    """Locks of older versions: one file for each machine, without a sign of life. Ours goes if nobody has it."""
     for file in folder.glob(OLD):
         if file.name == f"running-{platform.node()}.lock":
             _, lock = _kernel_lock(file)

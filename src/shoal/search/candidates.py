@@ -63,7 +63,7 @@ class Candidate:
         self.fold_losses = _own(found.fold_losses)
         self.loss, self.score = found.loss, found.score
         self.prediction = None if found.prediction is None else _own(found.prediction)
-        self.finished = self.epochs >= self.target and not found.diverged
+        self.finished = found.ended and not found.diverged
         sample = found.sample if found.prediction is None else found.prediction[samples.rows]
         self.sampled = sample is not None
         if sample is not None:

@@ -24,6 +24,7 @@ from shoal.search.shards import LEAST_SECONDS, LEAST_TURNS, Order, Shard, cut, s
 from shoal.search.trainers import FIRST_COST, Batch, Measured, Trainer
 from shoal.search.training import Control, FoldResults, Work, combine, train
 
+LOAD, WORK = "shoal.search.payloads:load_setting", "shoal.search.on_workers:work"  # what workers call
 ECHO = 1 << 21  # bytes that are sent to and fro to learn the speed of the link
 SURVIVING = 1 / 3  # of the candidates of a rung go on
 DATA_COPIES = 2.0  # times the bytes of the inputs that a shard needs beside its networks, at most
@@ -83,8 +84,7 @@ class OnWorkers(Trainer):
 
     def __init__(self, setting: Setting, workers: Workers, threads: int | None = None) -> None:
         self.setting, self.matrices = setting, setting.matrices
-        job = Job.of(payloads.pack_setting(setting), "shoal.search.payloads:load_setting", f"{__name__}:work")
-        self.dispatcher = Dispatcher(workers, job, threads)
+        self.dispatcher = Dispatcher(workers, Job.of(payloads.pack_setting(setting), LOAD, WORK), threads)
         self.status: Status = self.dispatcher.status
         self.measured, self.link = Measured(), Link()
         self.bytes_sent = self.bytes_received = 0

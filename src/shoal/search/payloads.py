@@ -27,7 +27,7 @@ from shoal.search.training import Assessment, FoldResults, Work, new_networks
 Arrays = dict[str, np.ndarray]
 FOLD, SCALING = ("train", "valid", "loss_weight"), ("centre", "scale", "low", "high")
 CURVES = ("train_curve", "valid_curve")
-RESULTS = ("epochs", "scores", "losses", "predictions", "train_curves", "valid_curves")
+RESULTS = ("epochs", "ended", "scores", "losses", "predictions", "train_curves", "valid_curves")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ def pack_assessments(
     shapes: dict[str, tuple[int, ...]] = {"fold_epochs": (folds,), "fold_scores": (folds,), "fold_losses": (folds,)}
     arrays = {
         name: np.array([getattr(one, name) for one in found]).reshape(len(found), *shape)
-        for name, shape in (shapes | {"score": (), "loss": ()}).items()
+        for name, shape in (shapes | {"score": (), "loss": (), "ended": ()}).items()
     }
     for name in CURVES:
         curves = [getattr(one, name) for one in found]
@@ -198,14 +198,14 @@ def load_assessments(
     samples = iter(_of(arrays, "samples", np.float32, (int((~diverged & ~whole).sum()), len(rows), outputs)))
     epochs = _of(arrays, "fold_epochs", np.int64, (count, folds))
     scores, losses = (_of(arrays, name, np.float64, (count, folds)) for name in ("fold_scores", "fold_losses"))
-    score = _of(arrays, "score", np.float64, (count,))
+    score, ended = _of(arrays, "score", np.float64, (count,)), _of(arrays, "ended", np.bool_, (count,))
     curves = [_curves(arrays, name, count) for name in CURVES]
     found = []
     for c in range(count):
         known = not diverged[c]
         found.append(Assessment(
             epochs[c], scores[c], losses[c], float(score[c]), float(arrays["loss"][c]),
-            next(predictions) if known and whole[c] else None, curves[0][c], curves[1][c],
+            next(predictions) if known and whole[c] else None, curves[0][c], curves[1][c], bool(ended[c]),
             next(samples) if known and not whole[c] else None,
         ))  # fmt: skip
     return found
@@ -233,7 +233,8 @@ def load_results(
         epochs = _of(mine, "epochs", np.int64, (count,))
         longest = int(epochs.max(initial=0))
         found.append(FoldResults(
-            epochs, _of(mine, "scores", np.float64, (count,)), _of(mine, "losses", np.float64, (count,)),
+            epochs, _of(mine, "ended", np.bool_, (count,)), _of(mine, "scores", np.float64, (count,)),
+            _of(mine, "losses", np.float64, (count,)),
             _of(mine, "predictions", np.float32, (count, len(matrices.splits[k].valid), matrices.task.n_outputs)),
             *(_of(mine, name, np.float64, (count, longest)) for name in ("train_curves", "valid_curves")),
         ))  # fmt: skip

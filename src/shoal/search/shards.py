@@ -40,7 +40,7 @@ class Order:
     @property
     def final(self) -> bool:
         """Whether nothing is left to train after it."""
-        return min(self.until) >= self.candidate.target
+        return min(self.until) >= self.candidate.target or self.candidate.finished
 
 
 @dataclass(frozen=True, eq=False)

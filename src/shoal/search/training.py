@@ -61,6 +61,7 @@ class Assessment:
     prediction: np.ndarray | None = None  # (n, n_outputs) out-of-fold; None: it diverged, or there is only the sample
     train_curve: np.ndarray = field(default_factory=lambda: np.empty(0))  # (epochs,) losses, mean over folds
     valid_curve: np.ndarray = field(default_factory=lambda: np.empty(0))
+    ended: bool = False  # every fold has done all epochs of the recipe, or its patience was at an end
     sample: np.ndarray | None = None  # the prediction on the rows kept for honest estimates, where it is all there is
 
     @property
@@ -73,6 +74,7 @@ class FoldResults:
     """How candidates did on the rows that one fold held out. Those of all folds together make `Assessment`s."""
 
     epochs: np.ndarray  # (c,) done
+    ended: np.ndarray  # (c,) whether there is nothing left to train
     scores: np.ndarray  # (c,)
     losses: np.ndarray  # (c,)
     predictions: np.ndarray  # (c, rows, n_outputs) float32, times the fold's share in the prediction of each row
@@ -96,7 +98,7 @@ class Trained:
 def train(
     problem: Matrices, metric: Metric | None, work: Work, threads: int | None, control: Control | None = None
 ) -> Trained:
-    """Train the candidates of `work`, and assess those that have done all epochs asked for (or have diverged).
+    """Train the candidates of `work`, and assess those that have done all epochs asked for (or never will).
 
     Without a metric nobody is assessed.
     """
@@ -107,8 +109,8 @@ def train(
         problem.inputs[work.encoding], problem.targets, until=np.maximum(work.until, before).ravel(),
         rows=problem.rows(len(work.members), work.folds), threads=threads, seed=work.seed, stop_when=control.stop,
     )  # fmt: skip
-    diverged = np.array(networks.status).reshape(work.until.shape) == "diverged"
-    ended = (work.until > 0).any(axis=1) & ((epochs_done(networks, count) >= work.until) | diverged).all(axis=1)
+    over = np.isin(networks.status, ("stopped early", "diverged")).reshape(work.until.shape)
+    ended = (work.until > 0).any(axis=1) & ((epochs_done(networks, count) >= work.until) | over).all(axis=1)
     places = [] if metric is None else np.flatnonzero(ended).tolist()
     if work.folds is not None:
         assert metric is not None
@@ -165,10 +167,10 @@ def assess_folds(
         rows, inputs = problem.valid_inputs(encoding, k)
         prediction = fold.target.back(task, networks.predict(inputs, mine, threads=threads))
         y, weight = problem.y[rows], fold.valid[rows]
-        epochs = networks.epochs[mine]
+        epochs, ended = networks.epochs[mine], np.isin(networks.status, ("finished", "stopped early"))[mine]
         longest = int(epochs.max(initial=0))
         found.append(FoldResults(
-            epochs, metric.score(task, prediction, y, weight),
+            epochs, ended, metric.score(task, prediction, y, weight),
             weighted_mean(task.losses(prediction, y, problem.loss_scale), fold.loss_weight[rows]),
             (prediction * (weight / problem.valid_weight[rows])[:, None]).astype(np.float32),
             networks.history.loss[mine, :longest], networks.history.valid_loss[mine, :longest],
@@ -200,6 +202,6 @@ def _assessment(problem: Matrices, results: Sequence[FoldResults], c: int, predi
         np.array([result.valid_curves[c, :epochs] for result in results]),
     )
     loss = float(weighted_mean(row_losses, weight[scored]))
-    return Assessment(
-        done, scores, losses, float(scores.mean()), loss, prediction, *(curve.mean(axis=0) for curve in curves)
-    )
+    train, valid = (curve.mean(axis=0) for curve in curves)
+    ended = all(bool(result.ended[c]) for result in results)
+    return Assessment(done, scores, losses, float(scores.mean()), loss, prediction, train, valid, ended)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -137,7 +138,7 @@ def one_search(stage: Stage, kind: Kind, random: Random, usual: float, count: in
         "codes": [attempt.code for attempt in story.attempts], "resumed": story.resumed, "finished": finished,
         "same": finished and story.weights() == stage.right, "left_behind": story.left_behind,
     }  # fmt: skip
-    if not found["same"]:
+    if not found["same"] or any(attempt.code not in (0, -signal.SIGKILL) for attempt in story.attempts):
         found["said"] = [attempt.said()[-3000:].replace(str(stage.folder), "...") for attempt in story.attempts]
     return found
 

@@ -77,9 +77,10 @@ def _disturb_workers(scene: Scene, number: signal.Signals) -> bool:
 
 
 def _busy_worker(scene: Scene, attempt: Attempt) -> psutil.Process | None:
-    """A worker that computes; None: the search has ended before one did."""
+    """A worker in mid-shard; None: the search has ended before there was one. Some shard was finished before: those
+    that are busy earlier may only be starting."""
     while attempt.running:
-        found = busy(scene.cluster.workers(attempt))
+        found = busy(scene.cluster.workers(attempt)) if scene.story.files else []
         if found:
             return scene.random.choice(found)
         time.sleep(LOOK)

@@ -1,0 +1,157 @@
+"""What the dispatcher decides: order, threads, instruction set, limits; and a search full of accidents."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.executors import KINDS, Watched, gained, run, set_aside, task_of, tasks_of
+from support.processes import children_of
+
+from shoal import _native
+from shoal.errors import UserError
+from shoal.executors.dispatch import PATIENCE, SLOWER, Dispatcher, Pace
+from shoal.executors.interface import WorkerInfo
+from shoal.executors.serial import SerialWorkers
+from shoal.executors.team import choose_instruction_set, share
+from shoal.executors.worker import versions
+
+
+def info(host: str = "a", cores: int = 4, slots: int = 1, memory: int = 0, sets: tuple[str, ...] = ()) -> WorkerInfo:
+    return WorkerInfo(host, 1, cores, memory, sets or tuple(_native.instruction_sets()), versions(), slots=slots)
+
+
+def test_the_most_expensive_tasks_go_first(begin, bench):
+    run(begin(KINDS["serial"]), random.Random(0).sample(tasks_of(9), 9))
+    assert [text for _, text in bench.traces("tasks")] == [f"task{i}" for i in range(8, -1, -1)]
+
+
+def test_no_more_is_submitted_than_workers_can_do_and_a_little(begin, bench):
+    dispatcher = begin(KINDS["local:2"])
+    results = dispatcher.run(tasks_of(40), lambda: False, lambda _: [])
+    next(results)
+    assert len(dispatcher.workers.calls) <= 2 + dispatcher.workers.ahead
+    assert len(list(results)) == 39
+
+
+@pytest.mark.parametrize(
+    ("infos", "threads", "on", "memory"),
+    [
+        ([info(cores=8)], 8, {}, 0),
+        ([info(cores=8), info(cores=8)], 4, {}, 0),
+        ([info(cores=8, slots=3)], 2, {}, 0),
+        ([info(cores=2, slots=8)], 1, {}, 0),
+        ([info("a", 8), info("b", 8), info("c", 2)], 8, {"c": 2}, 0),
+        ([info(memory=100, slots=2), info(memory=80)], 1, {}, 26),
+        ([info("a", memory=100), info("b", memory=30)], 4, {}, 30),
+    ],
+)
+def test_cores_and_memory_of_a_host_are_shared_by_the_tasks_that_it_does_at_a_time(infos, threads, on, memory):
+    team = share(infos, "baseline", None)
+    assert (team.threads, team.threads_on, team.memory) == (threads, on, memory)
+    assert share(infos, "baseline", 3).threads == 3
+
+
+def test_the_instruction_set_is_the_fastest_that_all_have(monkeypatch):
+    monkeypatch.delenv("SHOAL_ISA", raising=False)
+    mine = _native.instruction_sets()
+    assert choose_instruction_set([info()], None) == mine[0]
+    assert choose_instruction_set([info(), info(sets=("neon", mine[-1]))], None) == mine[-1]
+    assert choose_instruction_set([info()], "baseline") == "baseline"
+    with pytest.raises(UserError, match="no instruction set in common with this machine: neon"):
+        choose_instruction_set([info(sets=("neon",))], None)
+    monkeypatch.setenv("SHOAL_ISA", "baseline")
+    assert choose_instruction_set([info()], None) == "baseline"
+
+
+def test_a_worker_without_the_instruction_set_asked_for_gets_no_tasks(bench):
+    """Where an executor can leave out a worker, the others do the work."""
+    refused = []
+
+    class Choosy(SerialWorkers):
+        def start(self, job):
+            return [*super().start(job), info("old", sets=("neon",))]
+
+        def refuse(self, worker):
+            refused.append(worker.host)
+            return True
+
+    with Dispatcher(Choosy(), bench.job, instruction_set="baseline") as dispatcher:
+        assert gained(run(dispatcher, tasks_of(2))) == bench.expected(tasks_of(2))
+    assert set(refused) == {"old"}
+    (note,) = dispatcher.status.notes
+    assert note.startswith("worker 1 on old cannot take part: it has the instruction sets neon, and the search uses")
+
+
+def test_too_long_is_a_multiple_of_what_the_slowest_took():
+    pace = Pace()
+    pace.saw(cost=0.0, seconds=0.1, loading=0.0)
+    assert pace.limit(1.0) == float("inf")
+    pace.saw(cost=10.0, seconds=20.0, loading=0.5)
+    pace.saw(cost=8.0, seconds=24.0, loading=0.0)
+    pace.saw(cost=0.001, seconds=1.0, loading=0.0)  # what it costs to begin at all says nothing of large tasks
+    assert pace.limit(2.0) == PATIENCE + SLOWER * (0.5 + 3.0 * 2.0)
+    assert Pace(seconds_per_cost=5.0).limit(2.0) == PATIENCE + SLOWER * 10.0
+
+
+def test_what_is_left_at_the_end_is_cut_finer(begin, bench):
+    """One worker would have nothing to do while the other does all of a long task."""
+    dispatcher = begin(KINDS["local:2"], seconds_per_cost=100.0)
+    tasks = [task_of("long", list("abcdefgh"), cost=1.0)]
+    results = run(dispatcher, tasks)
+    assert gained(results) == bench.expected(tasks)
+    assert len({result.task.name for result in results}) == 2
+
+
+def test_one_task_that_fails_where_nothing_else_is_left_is_set_aside(begin):
+    """A search that is resumed may have nothing but that one to do."""
+    results = run(begin(KINDS["serial"]), [task_of("bad", {"bad": "fail"})])
+    assert set_aside(results) == {"bad": "ArithmeticError: bad cannot be done"}
+
+
+def test_what_an_executor_has_to_say_reaches_the_user(bench):
+    workers = SerialWorkers()
+    workers.notes = ["the scheduler was out of reach, and is back"]
+    with Dispatcher(workers, bench.job) as dispatcher:
+        run(dispatcher, tasks_of(1))
+        run(dispatcher, tasks_of(1))
+    assert dispatcher.status.notes == workers.notes
+
+
+def test_the_file_for_workers_of_this_machine_is_private_and_does_not_stay(begin):
+    dispatcher = begin(KINDS["local:1"])
+    run(dispatcher, tasks_of(1))
+    file = Path(dispatcher.workers.calls[0].file)
+    assert file.read_bytes() == dispatcher.job.content
+    assert file.stat().st_mode & 0o077 == 0
+    dispatcher.close()
+    assert not file.exists()
+
+
+def test_workers_that_are_killed_again_and_again_change_nothing(begin, bench):
+    """Workers are killed at random moments. No task is to blame, and none may be set aside."""
+    dispatcher = begin(KINDS["local:2"])
+    chance, kills = random.Random(5), []
+    tasks = [task_of(f"task{i}", {f"{i}a": "nap", f"{i}b": "nap"}, cost=1.0) for i in range(30)]
+
+    def kill() -> bool:
+        latest = bench.traces("tasks")[-1:]
+        if len(kills) < 6 and latest and chance.random() < 0.2 and latest[0][0] in children_of(os.getpid()):
+            kills.append(latest[0][0])
+            os.kill(latest[0][0], signal.SIGKILL)
+        return False
+
+    assert gained(run(dispatcher, tasks, kill)) == bench.expected(tasks)
+    assert dispatcher.status.lost >= 1
+
+
+def test_a_watched_executor_is_like_the_one_that_it_watches(bench):
+    """The suite's own hands: without changes they do not change anything."""
+    watched = Watched(SerialWorkers())
+    with Dispatcher(watched, bench.job) as dispatcher:
+        run(dispatcher, tasks_of(2))
+    assert [replace(call, content=None).task for call in watched.calls] == ["task1", "task1", "task0"]

@@ -1,0 +1,98 @@
+"""Executors that a user brings along."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+
+import loky
+import pytest
+from support.executors import Bench, cut, gained, run, set_aside, task_of, tasks_of
+
+from shoal.errors import UserError
+from shoal.executors.dispatch import Dispatcher
+from shoal.executors.find import find_workers
+
+
+def test_an_executor_that_was_shut_down_is_one_sentence(bench):
+    for pool in (ThreadPoolExecutor(2), ProcessPoolExecutor(2)):
+        pool.shutdown()
+        with pytest.raises(UserError, match=r"PoolExecutor: the executor was shut down; give one that still runs"):
+            Dispatcher(find_workers(pool), bench.job).start()
+
+
+def test_an_executor_that_is_shut_down_during_the_search_is_one_sentence(bench):
+    pool = ThreadPoolExecutor(1)
+    with Dispatcher(find_workers(pool), bench.job) as dispatcher:
+        results = dispatcher.run(tasks_of(9), lambda: False, cut)
+        next(results)
+        pool.shutdown()
+        with pytest.raises(UserError, match="the executor was shut down"):
+            list(results)
+
+
+def test_the_executor_of_a_user_is_left_open(bench):
+    with ThreadPoolExecutor(1) as pool:
+        with Dispatcher(find_workers(pool), bench.job) as dispatcher:
+            run(dispatcher, tasks_of(2))
+        assert pool.submit(int, "3").result() == 3
+
+
+def test_a_pool_of_loky_that_breaks_is_replaced(bench):
+    pool = loky.ProcessPoolExecutor(1)
+    tasks = [task_of("poison", {"poison": "die"}), *tasks_of(2)]
+    with Dispatcher(find_workers(pool), bench.job) as dispatcher:
+        results = run(dispatcher, tasks)
+    assert gained(results) == bench.expected(tasks[1:])
+    assert set_aside(results).keys() == {"poison"}
+    pool.shutdown(kill_workers=True)
+
+
+class Bare(Executor):
+    """An executor that says nothing of itself, and cannot be replaced."""
+
+    def __init__(self, pool: Executor) -> None:
+        self.pool = pool
+
+    def submit(self, function, /, *arguments, **options) -> Future:  # type: ignore[no-untyped-def]
+        return self.pool.submit(function, *arguments, **options)
+
+
+def test_workers_that_an_executor_does_not_count_are_counted_by_the_handshake(bench):
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        workers = find_workers(Bare(pool))
+        with Dispatcher(workers, bench.job) as dispatcher:
+            assert workers.slots() == 2
+            assert gained(run(dispatcher, tasks_of(5))) == bench.expected(tasks_of(5))
+
+
+def test_an_executor_that_breaks_and_cannot_be_replaced_is_one_sentence(bench: Bench):
+    pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    tasks = [task_of("poison", {"poison": "die"})]
+    dispatcher = Dispatcher(find_workers(Bare(pool)), bench.job)
+    dispatcher.start()
+    with pytest.raises(UserError, match="Bare: the executor is broken: a worker was lost; start a new one"):
+        run(dispatcher, tasks)
+    dispatcher.close()
+    pool.shutdown()
+    assert len(bench.traces("deaths")) == 1
+
+
+class Fork(ProcessPoolExecutor):
+    """Processes made by fork have what their parent had: a job, and a process number that is not theirs."""
+
+    def __init__(self) -> None:
+        super().__init__(1, mp_context=multiprocessing.get_context("fork"))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_processes_by_fork_are_processes_of_their_own(bench):
+    with Dispatcher(find_workers(None), bench.job) as here:
+        run(here, tasks_of(1))
+        with Fork() as pool, Dispatcher(find_workers(pool), bench.job) as dispatcher:
+            assert gained(run(dispatcher, tasks_of(3))) == bench.expected(tasks_of(3))
+    assert os.getpid() not in {process for process, _ in bench.traces("tasks")[1:]}
+    assert len(bench.traces("loads")) == 1  # by the parent
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
