@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from shoal import tensors
 from shoal.bench.search.simulate import Costs
+from shoal.encoders.encoder import arrays_under
 from shoal.executors import worker
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.interface import Call, Done, Job, Reply, Task, WorkerInfo, Workers
@@ -28,7 +30,7 @@ from shoal.search.payloads import Setting
 from shoal.search.problem import default_epochs
 from shoal.search.samples import Samples
 from shoal.search.schedule import largest_round
-from shoal.search.shards import Order, Shard
+from shoal.search.shards import Order, Shard, state_bytes
 from shoal.search.space import Recipe, default_space
 
 FEATURES, FOLDS = 20, 5
@@ -58,13 +60,14 @@ def measure(rows: int, seed: int = 0) -> tuple[Costs, int]:
     alone = {name: max(few.best[name] - FEW * each[name], 0.0) for name in few.best}
     default = [Recipe(replace(one.member, epochs=default_epochs(rows)), one.encoding) for one in recipes]
     cost = float(np.mean([candidate_cost(setting.matrices, one) * (one.member.epochs or 1) for one in default]))
+    state = state_bytes(setting.matrices, "plain", [Candidate(k, recipe) for k, recipe in enumerate(default)])
     costs = Costs(
         recipe=cost * many.seconds / many.cost, folds=FOLDS, submit=alone["submit"] + fixed,
         collect=alone["collect"] + alone["note"] + alone["queue"], disk=alone["disk"],
         note=each["submit"] + each["collect"] + each["note"] + each["queue"], disk_each=each["disk"], watch=watch,
-        sent=int(each["sent"]), sent_state=int(max(each["sent_again"] - each["sent"], 0)),
-        received=int(each["received_end"]), received_state=int(max(each["received"] - each["received_end"], 0)),
-        shard=int(alone["sent"] + alone["received"]), job=len(trainer.dispatcher.job.content), link=GIGABIT,
+        sent=int(each["sent"]), received=int(each["received"]), received_end=int(each["received_end"]),
+        state=int(state.mean()), shard=int(alone["sent"] + alone["received"]), job=len(trainer.dispatcher.job.content),
+        link=GIGABIT,
     )  # fmt: skip
     return costs, largest_round(setting.matrices)  # type: ignore[arg-type]
 
@@ -116,8 +119,12 @@ class _Shards:
         self._time("note", lambda: batch.hand_over(trainer.matrices, samples))
         self._time("queue", lambda: journaled._write_soon(batch))
         self._time("disk", lambda: journaled._settle(0), time.perf_counter)
-        self._least("sent_again" if ends else "sent", len(payload))
-        self._least("received_end" if ends else "received", len(content))
+        networks = arrays_under("networks.", tensors.unpack(content)[0])
+        if ends:
+            self._least("received_end", len(content))
+        else:  # its networks may have come along, or not: that is decided by the link
+            self._least("sent", len(payload))
+            self._least("received", len(content) - sum(array.nbytes for array in networks.values()))
 
     def _time(self, name: str, what: Callable[[], T], clock: Callable[[], float] = time.thread_time) -> T:
         """By the time that this thread computes, whoever else is busy on the machine."""

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from shoal.search.journaled import PENDING
+from shoal.search.on_workers import SURVIVING
 from shoal.search.shards import LEAST_SECONDS, LEAST_TURNS, SHARE
 from shoal.search.strategies import HALVING, Rung
 
@@ -38,9 +39,9 @@ class Costs:
     disk_each: float = 0.0  # for each recipe of a shard
     watch: float = 0.0  # for each shard and each shard in flight: who is still there, who hangs
     sent: int = 0  # bytes of a recipe to a worker
-    sent_state: int = 0  # more, for a recipe that goes on from its weights
     received: int = 0  # bytes of a recipe's results
-    received_state: int = 0  # more, of a recipe that may go on
+    received_end: int = 0  # the same at the end of the recipe, with its networks
+    state: int = 0  # bytes of its networks and moments, where it goes on from them
     shard: int = 0  # bytes of any message, more
     job: int = 0  # bytes of what every worker needs once
     link: float = math.inf  # bytes per second, in each direction
@@ -100,15 +101,22 @@ def cut(recipes: int, seconds: float, folds: int, workers: int, least: float) ->
 
 
 def simulate(costs: Costs, recipes: int, workers: int, round_of: int, rungs: Sequence[Rung] = HALVING) -> Outcome:
-    """A whole search: rounds of up to so many recipes, rung by rung."""
+    """A whole search: rounds of up to so many recipes, rung by rung.
+
+    After a rung networks travel if that is quicker than training them again, as `OnWorkers` decides it.
+    """
     run = _Run(costs, workers)
     left = recipes
     while left > 0:
-        going, before = min(left, round_of), 0.0
+        going, done = min(left, round_of), 0.0
         left -= going
         for share, kept in rungs:
-            run.rung(going, share - before, begun=before > 0, ends=share >= 1)
-            going, before = max(1, round(kept * going)), share
+            again = SURVIVING * (share - done) * costs.recipe / workers
+            travels = share < 1 and (1 + SURVIVING) * costs.state / costs.link < again
+            sent = costs.sent + (done > 0) * costs.state
+            received = costs.received_end if share >= 1 else costs.received + travels * costs.state
+            run.rung(going, (share - done) * costs.recipe, sent, received)
+            going, done = max(1, round(kept * going)), share if travels else 0.0
     return run.outcome
 
 
@@ -121,9 +129,9 @@ class _Run:
         self.knowing = 0  # workers that have the job
         self.writing: deque[float] = deque()  # when what is to be written will have been
 
-    def rung(self, recipes: int, share: float, begun: bool, ends: bool) -> None:
-        """Until the last shard is back and written down."""
-        waiting = deque(self._shards(recipes, share, begun, ends))
+    def rung(self, recipes: int, seconds: float, sent: float, received: float) -> None:
+        """Recipes of so many seconds and bytes each, until the last shard is back and written down."""
+        waiting = deque(self._shards(recipes, seconds, sent, received))
         there: deque[Shard] = deque()  # with the workers, not begun
         back: deque[Shard] = deque()  # results that the search has not looked at
         idle, flying, count = self.workers, 0, itertools.count()
@@ -148,8 +156,8 @@ class _Run:
             elif waiting and flying < self.workers + AHEAD:
                 flying += 1
                 then = self._serve("search", now, self.costs.submit)
-                sent = waiting.popleft()
-                heapq.heappush(events, (self._send(then, sent), next(count), ARRIVED, sent))
+                mine = waiting.popleft()
+                heapq.heappush(events, (self._send(then, mine), next(count), ARRIVED, mine))
             else:
                 continue
             heapq.heappush(events, (then, next(count), TURN, None))
@@ -157,11 +165,8 @@ class _Run:
         while self.writing:
             self.outcome.seconds = max(self.outcome.seconds, self.writing.popleft())
 
-    def _shards(self, recipes: int, share: float, begun: bool, ends: bool) -> list[Shard]:
+    def _shards(self, recipes: int, seconds: float, sent: float, received: float) -> list[Shard]:
         costs = self.costs
-        seconds = share * costs.recipe
-        sent = costs.sent + begun * costs.sent_state
-        received = costs.received + (not ends) * costs.received_state
         least = max(LEAST_SECONDS, LEAST_TURNS * (costs.submit + costs.collect))
         sizes = sorted(cut(recipes, seconds, costs.folds, self.workers, least), reverse=True)
         return [Shard(size, size * seconds, size * sent + costs.shard, size * received + costs.shard) for size in sizes]
