@@ -84,8 +84,8 @@ class Shard:
 def cut(recipes: int, seconds: float, folds: int, workers: int, least: float) -> list[float]:
     """Recipes in each shard; parts of one, where a recipe is cut by its folds. All recipes cost the same.
 
-    >>> [round(size, 1) for size in cut(20, 1.0, 5, workers=2, least=0.1)]
-    [3.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.4, 0.6, 0.4, 0.6]
+    >>> cut(6, 1.0, folds=2, workers=1, least=1.0)
+    [2.0, 1.0, 1.0, 1.0, 1.0]
     """
     left, sizes = recipes, []
     while left:
