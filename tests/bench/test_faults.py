@@ -109,7 +109,7 @@ def test_a_free_port_is_one_that_nobody_listens_on() -> None:
 
 def made_up(**changes: Any) -> dict[str, Any]:
     search = {
-        "faults": ["a", "b"], "seconds": [2.0, 3.0, 10.0], "codes": [-9, -9, 0], "resumed": 2, "finished": True,
+        "faults": ["a", "b"], "seconds": [2.0, 3.0, 10.0], "codes": [-9, -9, 0], "found": [0, 3, 9], "finished": True,
         "same": True, "left_behind": 0,
     }  # fmt: skip
     return {

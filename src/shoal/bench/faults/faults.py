@@ -93,14 +93,14 @@ class Stage:
             scene.cluster.end()
 
 
-def write_table(path: Path) -> Path:
-    """scikit-learn's table of 569 tumours: 30 numbers, two classes."""
+def write_table(path: Path, rows: int | None = None) -> Path:
+    """scikit-learn's table of 569 tumours, or some of them: 30 numbers, two classes."""
     from sklearn.datasets import load_breast_cancer
 
     found = load_breast_cancer()
     names = [*(name.replace(" ", "_") for name in found.feature_names), "target"]
-    rows = [[*row, int(y)] for row, y in zip(found.data.tolist(), found.target, strict=True)]
-    path.write_text("\n".join(",".join(map(str, row)) for row in [names, *rows]) + "\n")
+    lines = [[*row, int(y)] for row, y in zip(found.data.tolist(), found.target, strict=True)]
+    path.write_text("\n".join(",".join(map(str, line)) for line in [names, *lines[:rows]]) + "\n")
     return path
 
 
@@ -135,7 +135,8 @@ def one_search(stage: Stage, kind: Kind, random: Random, usual: float, count: in
         scene.cluster.end()
     found = {
         "faults": story.faults, "seconds": [attempt.seconds for attempt in story.attempts],
-        "codes": [attempt.code for attempt in story.attempts], "resumed": story.resumed, "finished": finished,
+        "codes": [attempt.code for attempt in story.attempts], "found": [attempt.found for attempt in story.attempts],
+        "finished": finished,
         "same": finished and story.weights() == stage.right, "left_behind": story.left_behind,
     }  # fmt: skip
     if not found["same"] or any(attempt.code not in (0, -signal.SIGKILL) for attempt in story.attempts):
@@ -168,7 +169,8 @@ def table(measured: dict[str, dict[str, Any]]) -> ResultTable:
         rows.append([
             found["kind"], found["cluster"], str(sum(len(search["faults"]) for search in hit)), str(len(hit)),
             _share(hit, "finished"), _share(hit, "same"), str(sum(len(search["codes"]) for search in hit)),
-            str(sum(search["resumed"] for search in hit)), str(sum(search["left_behind"] for search in hit)),
+            str(sum(results > 0 for search in hit for results in search["found"])),
+            str(sum(search["left_behind"] for search in hit)),
             f"{min(found['undisturbed_seconds']):.1f} to {max(found['undisturbed_seconds']):.1f} s",
             f"{median(lost):.1f} s" if lost else "-", f"{max(lost):.1f} s" if lost else "-",
         ])  # fmt: skip
@@ -209,8 +211,8 @@ def notes(settings: Settings, measured: dict[str, dict[str, Any]]) -> list[str]:
         f"together, less those of an undisturbed search (mean of several: one before each {BETWEEN}, one after them), "
         "divided by the faults. "
         "Each new start costs the start of Python and the reading of the table once more, about 1.5 s.",
-        "That resumed: starts that found files of the journal. Left behind: processes of a search that were there 20 s "
-        "after its end.",
+        "That resumed: starts that found results of earlier ones in the journal. Left behind: processes of a search "
+        "that were there 20 s after its end.",
         *([f"What was done to journals: {damaged}."] if damaged else []),
     ]
 

@@ -80,7 +80,7 @@ def _busy_worker(scene: Scene, attempt: Attempt) -> psutil.Process | None:
     """A worker in mid-shard; None: the search has ended before there was one. Some shard was finished before: those
     that are busy earlier may only be starting."""
     while attempt.running:
-        found = busy(scene.cluster.workers(attempt)) if scene.story.files else []
+        found = busy(scene.cluster.workers(attempt)) if scene.story.shards else []
         if found:
             return scene.random.choice(found)
         time.sleep(LOOK)
