@@ -94,6 +94,8 @@ def test_too_long_is_a_multiple_of_what_the_slowest_took():
     pace.saw(cost=8.0, seconds=24.0, loading=0.0)
     pace.saw(cost=0.001, seconds=1.0, loading=0.0)  # what it costs to begin at all says nothing of large tasks
     assert pace.limit(2.0) == PATIENCE + SLOWER * (0.5 + 3.0 * 2.0)
+    pace.saw(cost=10.0, seconds=50.0, loading=0.0)
+    assert pace.limit(2.0) == PATIENCE + SLOWER * (0.5 + 5.0 * 2.0), "a slower one counts from now on"
     assert Pace(seconds_per_cost=5.0).limit(2.0) == PATIENCE + SLOWER * 10.0
 
 

@@ -62,11 +62,12 @@ class Cluster:
         return self.address.replace("tcp://", "dask://")
 
     def add(
-        self, count: int = 1, variables: Variables | None = None, prefix: Sequence[str] = (), host: str = ""
-    ) -> list[int]:
+        self, count: int = 1, variables: Variables | None = None, prefix: Sequence[str] = (), host: str = "",
+        options: Sequence[str] = (),
+    ) -> list[int]:  # fmt: skip
         """Start workers and wait until the scheduler knows them; their processes, or those of their nannies."""
-        options = ["--host", host or self.host, "--nthreads", str(self.threads), "--local-directory", str(self.folder)]
-        options.append("--nanny" if self.nanny else "--no-nanny")
+        where = ["--host", host or self.host, "--nthreads", str(self.threads), "--local-directory", str(self.folder)]
+        options = [*where, "--nanny" if self.nanny else "--no-nanny", *options]
         before = self._registered()
         started = [self._run("worker", [self.address, *options], prefix, variables) for _ in range(count)]
         self.workers += started

@@ -28,7 +28,7 @@ class Pace:
         self.expected = seconds_per_cost
         self.loading = 0.0  # the longest that a worker took to load the job
         self._seen: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
-        self._slowest: float | None = None  # not yet found out since the last one was seen
+        self._slowest: float | None = None  # None: to be found out; it is asked for every task in flight
 
     def saw(self, cost: float, seconds: float, loading: float) -> None:
         """Tasks that cost nothing say nothing of the others."""
