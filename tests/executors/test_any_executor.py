@@ -213,8 +213,9 @@ def test_a_poisonous_task_is_set_aside_and_the_others_are_done(process_kind, beg
     assert len(bench.traces("deaths")) <= process_kind.kills
 
 
-def test_of_a_poisonous_task_only_the_guilty_part_is_lost(process_kind, begin, bench):
-    dispatcher = begin(process_kind)
+@pytest.mark.parametrize("name", ["processes", "local:2"])
+def test_of_a_poisonous_task_only_the_guilty_part_is_lost(name, begin, bench):
+    dispatcher = begin(KINDS[name])
     tasks = [task_of("task", {"a": "", "b": "die", "c": "", "d": ""}), *tasks_of(2)]
     results = run(dispatcher, tasks)
     assert set_aside(results).keys() == {"b"}
