@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from support import search_work
+from support.callbacks import Crash, CrashAfter
 from support.executors import KINDS, dask, named
 
 import shoal
@@ -71,20 +72,6 @@ def test_survivors_trained_again_from_the_beginning_give_the_same_bytes(alone, i
     with EXECUTORS["threads"].make() as workers:
         fitted = searching(executor=workers).fit(*iris)
     assert files(fitted, tmp_path / "model") == alone
-
-
-class Crash(Exception):
-    """In the place of kill -9: nothing after it is done."""
-
-
-class CrashAfter:
-    def __init__(self, rungs):
-        self.left = rungs
-
-    def rung_ended(self, rung):
-        self.left -= 1
-        if not self.left:
-            raise Crash
 
 
 @pytest.mark.parametrize("executor", [None, "serial"])
