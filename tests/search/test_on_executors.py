@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support import search_work
 from support.callbacks import Crash, CrashAfter
-from support.executors import KINDS, named
+from support.executors import KINDS, dask, named
 
 import shoal
 from shoal.members import Member
@@ -20,7 +20,7 @@ SPACE = {
     "hidden": [4, 8, 12], "learning_rate": [3e-3, 1e-2, 3e-2], "patience": [0, 2], "optimizer": ["adam", "sgd"],
     "encoding": ["plain", "piecewise"],
 }  # fmt: skip
-EXECUTORS = KINDS | {"local:3": named("local:3")}
+EXECUTORS = KINDS | {"local:3": named("local:3"), "dask, 4 workers": dask(4)}
 
 
 def searching(**more):

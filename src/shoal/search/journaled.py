@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,9 @@ class Journaled(Trainer):
 
     def slots(self) -> int:
         return self.inner.slots()
+
+    def describe(self) -> dict[str, Any]:
+        return self.inner.describe()
 
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
         self._settle(0)

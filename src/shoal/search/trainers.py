@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -84,6 +85,10 @@ class Trainer(ABC):
     def slots(self) -> int:
         """Shards that are trained at the same time."""
         return 1
+
+    def describe(self) -> dict[str, Any]:
+        """Who has trained, and what was measured on the way; nothing where it was this process."""
+        return {}
 
     def keep(self, candidates: Sequence[Candidate]) -> None:  # noqa: B027, most keep nothing
         """The weights of all other candidates are not needed any more."""
