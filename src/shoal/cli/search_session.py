@@ -422,7 +422,7 @@ class Session:
             },
             "result": {
                 "ended": result.ended, "score": estimator.honest_score_.as_dict(),
-                "phases": {"reading and planning": self.reading} | result.phases,
+                "phases": {"reading and planning": self.reading} | result.phases, "trained_on": result.trained_on,
             },
             "log": result.log,
         }  # fmt: skip

@@ -28,18 +28,22 @@ class Pace:
         self.expected = seconds_per_cost
         self.loading = 0.0  # the longest that a worker took to load the job
         self._seen: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
+        self._slowest: float | None = None  # None: to be found out; it is asked for every task in flight
 
     def saw(self, cost: float, seconds: float, loading: float) -> None:
         """Tasks that cost nothing say nothing of the others."""
         self.loading = max(self.loading, loading)
         if cost > 0:
             self._seen.append((cost, seconds))
+            self._slowest = None
 
     def slowest(self) -> float:
         """Seconds per cost of the slowest; tasks much smaller than the others do not count. 0: not known."""
-        largest = max((cost for cost, _ in self._seen), default=0.0)
-        rates = [seconds / cost for cost, seconds in self._seen if cost >= largest / 4]
-        return max(rates, default=self.expected)
+        if self._slowest is None:
+            largest = max((cost for cost, _ in self._seen), default=0.0)
+            rates = [seconds / cost for cost, seconds in self._seen if cost >= largest / 4]
+            self._slowest = max(rates, default=self.expected)
+        return self._slowest
 
     def limit(self, cost: float) -> float:
         """Seconds after which a task of that cost hangs."""

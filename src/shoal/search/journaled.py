@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,9 @@ class Journaled(Trainer):
 
     def slots(self) -> int:
         return self.inner.slots()
+
+    def describe(self) -> dict[str, Any]:
+        return self.inner.describe()
 
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
         self._settle(0)
@@ -170,14 +174,14 @@ class Journaled(Trainer):
 
     def _write_soon(self, batch: Batch) -> None:
         """In another thread, and from copies: networks may be trained further meanwhile."""
-        places = list(batch.assessments)
+        unique = {self._key(batch.orders[place]): place for place in batch.assessments}  # recipes may be there twice
+        keys, places = list(unique), list(unique.values())
         orders = [batch.orders[place] for place in places]
         matrices = self.setting.matrices
         small = matrices.n * matrices.task.n_outputs <= SAMPLE_CELLS
         whole = [small or order.final for order in orders]
-        found = list(batch.assessments.values())
+        found = [batch.assessments[place] for place in places]
         arrays = payloads.pack_assessments(matrices, found, whole, self.setting.sample_rows)
-        keys = [self._key(order) for order in orders]
         costs = np.array([order.cost for order in orders])
         seconds = batch.seconds * costs / max(float(costs.sum()), 1e-300)
         networks = None

@@ -87,16 +87,26 @@ class OnWorkers(Trainer):
         self.dispatcher = Dispatcher(workers, Job.of(payloads.pack_setting(setting), LOAD, WORK), threads)
         self.status: Status = self.dispatcher.status
         self.measured, self.link = Measured(), Link()
-        self.bytes_sent = self.bytes_received = 0
-        self._numbers = count()
+        self.bytes_sent = self.bytes_received = self.shards = self.with_networks = 0
+        self._numbers, self._slots = count(), 1
         self.dispatcher.__enter__()
         self._measure_link()
 
     def slots(self) -> int:
-        return max(1, self.dispatcher.workers.slots())
+        self._slots = max(1, self.dispatcher.workers.slots())
+        return self._slots
 
     def close(self) -> None:
         self.dispatcher.close()
+
+    def describe(self) -> dict[str, Any]:
+        team, status = self.dispatcher.team, self.dispatcher.status
+        return {
+            "workers": self.dispatcher.workers.name, "slots": self._slots, "threads": team.threads,
+            "turn_seconds": self.link.turn, "bytes_per_second": self.link.rate, "bytes_sent": self.bytes_sent,
+            "bytes_received": self.bytes_received, "shards": self.shards, "shards_with_networks": self.with_networks,
+            "lost": status.lost, "repeated": status.repeated,
+        }  # fmt: skip
 
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
         seconds = max(LEAST_SECONDS, LEAST_TURNS * self.link.turn)
@@ -161,11 +171,13 @@ class OnWorkers(Trainer):
         arrays, _ = tensors.unpack(done.content)
         self.bytes_received += len(done.content)
         self.measured.saw(shard.cost, done.seconds)
+        self.shards += 1
         candidates = [order.candidate for order in shard.orders]
         members = [candidate.recipe.member for candidate in candidates]
         packed = arrays_under("networks.", arrays)
         networks = None
         if packed:
+            self.with_networks += 1
             networks = payloads.load_networks(self.matrices, shard.encoding, members, shard.folds, packed)
         if shard.folds is None:
             rows = self.setting.sample_rows
@@ -215,13 +227,3 @@ def _never() -> bool:
 
 def _whole(task: Task) -> Sequence[Task]:
     return []
-
-
-def describe(trainer: OnWorkers) -> dict[str, Any]:
-    """What was measured of the workers and the link, for the run's settings."""
-    return {
-        "workers": trainer.dispatcher.workers.name, "slots": trainer.slots(), "turn_seconds": trainer.link.turn,
-        "bytes_per_second": trainer.link.rate, "bytes_sent": trainer.bytes_sent,
-        "bytes_received": trainer.bytes_received, "lost": trainer.dispatcher.status.lost,
-        "repeated": trainer.dispatcher.status.repeated,
-    }  # fmt: skip

@@ -33,7 +33,7 @@ def training_place(
     setting = Setting(problem, metric, choose_sample(problem, options.seed), options.seed)
     with ExitStack() as stack:
         stack.enter_context(_using(_noted(journal)))
-        trainer = _trainer(setting, options, journal is not None)
+        trainer = _trainer(setting, options, journal is not None, clock)
         stack.callback(trainer.close)
         if isinstance(trainer, OnWorkers):
             stack.enter_context(_using(trainer.dispatcher.instruction_set))
@@ -47,10 +47,10 @@ def training_place(
         yield trainer
 
 
-def _trainer(setting: Setting, options: SearchOptions, journaled: bool) -> Trainer:
+def _trainer(setting: Setting, options: SearchOptions, journaled: bool, clock: Clock) -> Trainer:
     if options.executor is None:
         seconds = SHARD_SECONDS if journaled else None
-        return InProcess(setting.matrices, setting.metric, setting.seed, options.threads, seconds)
+        return InProcess(setting.matrices, setting.metric, setting.seed, options.threads, seconds, clock.now)
     return OnWorkers(setting, find_workers(options.executor))
 
 

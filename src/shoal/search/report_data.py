@@ -95,6 +95,7 @@ def _search(estimator: Any, context: Context) -> dict[str, Any]:
         "seed": result.options.seed,
         "threads": thread_count() if threads is None else threads,
         "processor": processor(),
+        "trained_on": result.trained_on,
         "phases": [{"name": name, "seconds": seconds} for name, seconds in phases.items()],
         "space": result.space,
         "interrupted": result.ended == "interrupted",

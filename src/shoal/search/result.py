@@ -60,6 +60,7 @@ class SearchResult:
     table: Table  # as it was given
     target: str  # name of the target
     effort: Effort  # what was left out for want of time
+    trained_on: dict[str, Any] = field(default_factory=dict)  # workers and link; empty: in this process
 
     @property
     def candidates(self) -> list[Candidate]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -85,6 +86,10 @@ class Trainer(ABC):
         """Shards that are trained at the same time."""
         return 1
 
+    def describe(self) -> dict[str, Any]:
+        """Who has trained, and what was measured on the way; nothing where it was this process."""
+        return {}
+
     def keep(self, candidates: Sequence[Candidate]) -> None:  # noqa: B027, most keep nothing
         """The weights of all other candidates are not needed any more."""
 
@@ -102,9 +107,10 @@ class InProcess(Trainer):
         seed: int,
         threads: int | None,
         shard_seconds: float | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.matrices, self.metric, self.seed, self.threads = matrices, metric, seed, threads
-        self.shard_seconds, self.measured = shard_seconds, Measured()
+        self.shard_seconds, self.measured, self.now = shard_seconds, Measured(), now
 
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
         for encoding in self.matrices.inputs:
@@ -113,14 +119,14 @@ class InProcess(Trainer):
                 mine = self._next(left)
                 del left[: len(mine)]
                 candidates = [order.candidate for order in mine]
-                begun = time.monotonic()
+                begun = self.now()
                 work = Work(
                     encoding, tuple(candidate.recipe.member for candidate in candidates),
                     np.array([order.until for order in mine]), self.seed,
                     networks_of(self.matrices, encoding, candidates),
                 )  # fmt: skip
                 trained = train(self.matrices, self.metric, work, self.threads, control)
-                seconds = time.monotonic() - begun
+                seconds = self.now() - begun
                 if len(trained.assessments) == len(mine):
                     self.measured.saw(sum(order.cost for order in mine), seconds)
                 yield Batch(encoding, mine, trained.networks, trained.assessments, seconds)

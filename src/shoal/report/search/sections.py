@@ -289,6 +289,19 @@ def class_list(classes: list[Any], most: int = 12) -> str:
     return f"{len(classes)}: {shown}" + (", and so on" if len(classes) > most else "")
 
 
+def trained_on(found: dict[str, Any]) -> str | None:
+    """The workers, in words; None: this process has trained."""
+    if not found:
+        return None
+    slots = words.count(found["slots"], "shard")
+    parts = [f"{found['workers']}: {slots} at a time, {words.count(found['shards'])} in all"]
+    parts.append(f"{words.size(found['bytes_sent'])} sent, {words.size(found['bytes_received'])} received")
+    if found["lost"] or found["repeated"]:
+        lost = words.count(found["lost"], "worker")
+        parts.append(f"{lost} lost, {words.count(found['repeated'], 'shard')} computed again")
+    return "; ".join(parts)
+
+
 def cost(data: dict[str, Any]) -> Section | None:
     search = data.get("search")
     if not search:
@@ -304,6 +317,7 @@ def cost(data: dict[str, Any]) -> Section | None:
         ("epochs in all", words.count(search["epochs"]) if search.get("epochs") is not None else None),
         ("threads", search.get("threads")),
         ("processor", search.get("processor")),
+        ("trained on", trained_on(search.get("trained_on") or {})),
         ("seed", search.get("seed")),
     ]
     parts = [terms(pairs)]
