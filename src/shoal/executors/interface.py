@@ -138,6 +138,9 @@ class Workers(ABC):
     ahead: int = 2  # calls that may be submitted beyond `slots`, so that no worker waits for the next one
     notes: Sequence[str] = ()  # sentences for the user: taken into `Status.notes`
 
+    def prepare(self) -> None:  # noqa: B027, most have nothing to do before they know the job
+        """Begin what takes time at the start, and do not wait for it: `start` does, or `close` ends it."""
+
     @abstractmethod
     def start(self, job: Job) -> list[WorkerInfo]:
         """Make the job known, and say who is there; UserError in words if nobody can take part.
