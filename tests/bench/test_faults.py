@@ -109,7 +109,7 @@ def test_a_free_port_is_one_that_nobody_listens_on() -> None:
 
 def made_up(**changes: Any) -> dict[str, Any]:
     search = {
-        "faults": ["a", "b"], "seconds": [2.0, 3.0, 10.0], "codes": [-9, -9, 0], "resumed": 2, "finished": True,
+        "faults": ["a", "b"], "seconds": [2.0, 3.0, 10.0], "codes": [-9, -9, 0], "found": [0, 3, 9], "finished": True,
         "same": True, "left_behind": 0,
     }  # fmt: skip
     return {
@@ -137,7 +137,7 @@ def test_one_search_with_other_bytes_misses_the_target() -> None:
     assert faults.draw({"a": bad, "b": nothing}).axes
 
 
-def test_kinds_are_those_of_the_help_and_can_be_misspelt() -> None:
+def test_kinds_are_those_of_the_help_and_can_be_misspelt(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from shoal.cli.bench import app
@@ -145,4 +145,12 @@ def test_kinds_are_those_of_the_help_and_can_be_misspelt() -> None:
     said = CliRunner().invoke(app, ["faults", "--help"], env={"COLUMNS": "300"}).output
     assert all(name in said for name in kinds.KINDS)
     with pytest.raises(ValueError, match=r"--kind must be one of .*journl"):
-        faults.run(faults.Settings(kinds=("journl",)))
+        faults.run(faults.Settings(kinds=("journl",)), tmp_path)
+
+
+def test_a_benchmark_that_was_stopped_goes_on_after_the_last_kind(tmp_path: Path) -> None:
+    settings = faults.Settings(kills=3)
+    faults.Done(tmp_path / "faults.jsonl", settings).add("mpi", made_up())
+    assert faults.Done(tmp_path / "faults.jsonl", faults.Settings(kills=3, kinds=("mpi",))).of("mpi") == made_up()
+    assert faults.Done(tmp_path / "faults.jsonl", settings).of("search") is None
+    assert faults.Done(tmp_path / "faults.jsonl", faults.Settings(kills=4)).of("mpi") is None

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.commands import run, start, wait_for
+from support.waiting import wait_until
 
 import shoal
 from shoal.cli.predict import predict
@@ -357,16 +358,43 @@ def test_ctrl_c_keeps_the_best_so_far_and_the_run_can_be_repeated(place, call, n
     assert "the same: every byte" in call(place, "search", "--repeat", cut.name, "--check").stdout
 
 
-def test_a_second_ctrl_c_quits_at_once_and_leaves_nothing(place):
+def test_a_second_ctrl_c_quits_at_once_and_leaves_what_goes_on(place):
     process = start(place, "search", "iris.csv", "--target", "species", *ENDLESS, "--out", "quit")
     wait_for(process, "recipes, best")
     process.send_signal(signal.SIGINT)
     wait_for(process, "Ctrl-C again")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert not (place / "quit").exists()
-    assert not list(place.glob(".quit*"))
+    assert err.splitlines()[-1] == "interrupted: the same command goes on with quit"
+    assert {file.name for file in (place / "quit").iterdir()} == {"journal", "progress.json", "run.json"}
+
+
+def test_kill_then_ctrl_c_then_the_whole_search_has_the_bits_of_one_that_was_left_alone(place, call):
+    same = ("search", "iris.csv", "--target", "species", "--recipes", 40, "--seeds", 2, "--folds", 3, "--epochs", 400)
+    cut = place / "shoal-runs" / "iris-1"
+    killed = start(place, *same)
+    wait_until(lambda: any(cut.glob("journal/shard-*.safetensors")))
+    killed.kill()
+    killed.communicate(timeout=20)
+    process = start(place, *same)
+    wait_for(process, "were found in the journal")
+    wait_for(process, "recipes, best")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+    assert f"going on with {Path('shoal-runs/iris-1')}, begun " in out
+    early = contents(cut)
+    assert json.loads(early[Path("settings.json")])["result"]["ended"] == "interrupted"
+    assert any(name.parts[0] == "journal" for name in early)
+    last = call(place, *same, "--threads", 1)
+    assert f"going on with {Path('shoal-runs/iris-1')}, begun " in last.stdout
+    assert {file.name for file in cut.iterdir()} == FILES
+    assert json.loads((cut / "settings.json").read_text())["result"]["ended"] == ""
+    undisturbed = call(place, *same, "--fresh").stdout
+    assert undisturbed.splitlines()[-1] == str(Path("shoal-runs/iris-2/report.html"))
+    weights = [(place / "shoal-runs" / run / "model/weights.safetensors").read_bytes() for run in ("iris-1", "iris-2")]
+    assert weights[0] == weights[1] != early[Path("model/weights.safetensors")]
 
 
 def test_after_kill_the_same_command_goes_on_and_one_at_a_time(place, call):

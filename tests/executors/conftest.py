@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import dask_cluster
 from support.executors import KINDS, Bench, Kind, Watched
 
+from shoal.executors.dask import LOGGERS
 from shoal.executors.dispatch import Dispatcher
-
-
-@pytest.fixture(scope="session", autouse=True)
-def clusters() -> Iterator[None]:
-    """Those of Dask are shared by all tests of a process."""
-    yield
-    dask_cluster.close_shared()
 
 
 @pytest.fixture(params=KINDS)
@@ -60,3 +54,23 @@ def begin(bench: Bench) -> Iterator[Callable[..., Dispatcher]]:
     for made, dispatcher in opened:
         dispatcher.close()
         made.__exit__(None, None, None)
+
+
+class _Heard(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]]:
+    """What was written to the terminal so far, and what Dask would have written: pytest does not catch that."""
+    heard = _Heard()
+    for name in LOGGERS:
+        logging.getLogger(name).addHandler(heard)
+    yield lambda: [text for text in (*heard.texts, *capfd.readouterr()) if text]
+    for name in LOGGERS:
+        logging.getLogger(name).removeHandler(heard)

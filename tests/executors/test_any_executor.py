@@ -175,7 +175,7 @@ def test_a_task_that_needs_too_much_memory_is_cut_beforehand(some_kind, begin, b
 
 def test_a_worker_that_is_killed_costs_its_task_only(process_kind, begin, bench):
     dispatcher = begin(process_kind)
-    tasks = [task_of("long", {"long": "wait"}, cost=99), *tasks_of(6)]
+    tasks = [task_of("long", {"long a": "wait", "long b": ""}, cost=99), *tasks_of(6)]
     killed = []
 
     def kill():
@@ -186,7 +186,9 @@ def test_a_worker_that_is_killed_costs_its_task_only(process_kind, begin, bench)
             bench.go()
         return False
 
-    assert gained(run(dispatcher, tasks, kill)) == bench.expected(tasks)
+    results = run(dispatcher, tasks, kill)
+    assert gained(results) == bench.expected(tasks)
+    assert {result.task.name for result in results} == {task.name for task in tasks}  # it was not to blame: not cut
     assert [process for process, _ in bench.traces("waits")][:1] == killed
     assert dispatcher.status.lost == 1
     assert dispatcher.status.repeated >= 1

@@ -49,21 +49,20 @@ def test_a_link_that_is_cut_costs_at_most_the_task_behind_it(link, tmp_path, ben
             assert gained(run(dispatcher, tasks, cut_for_a_while)) == bench.expected(tasks)
             assert (cut, dispatcher.status.lost, dispatcher.status.repeated) == ([True], 0, 0)
 
-            monkeypatch.setattr(dask_session, "SILENT", 2.0)
+            monkeypatch.setattr(dask_session, "SILENT", 4.0)
             bench.stay()
             [near] = cluster.add()
 
             def cut_for_good() -> bool:
-                if len(bench.traces("waits")) > 1 and len(cut) == 1:
+                if len(bench.traces("waits")) == 3 and len(cut) == 1:
                     cut.append(True)
                     link.cut()
-                    cluster_of_two.append(dispatcher.workers.slots())
                     bench.go()
                 return False
 
-            cluster_of_two: list[int] = []
             wait_until(lambda: dispatcher.workers.slots() == 2)
             tasks = [task_of(f"long{i}", {f"long{i}": "wait"}) for i in range(2)]
             assert gained(run(dispatcher, tasks, cut_for_good)) == bench.expected(tasks)
-            assert (len(cut), cluster_of_two, dispatcher.status.lost) == (2, [2], 1)
-            assert near in [process for process, _ in bench.traces("tasks")]
+            assert len(cut) == 2
+            assert dispatcher.status.lost >= 1
+            assert {name for process, name in bench.traces("tasks") if process == near} == {"long0", "long1"}

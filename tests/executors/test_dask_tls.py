@@ -46,18 +46,18 @@ def refused(cluster: str, bench: Bench) -> str:
     return str(caught.value)
 
 
-def test_a_search_on_an_encrypted_cluster(encrypted, settings, bench, capfd):
+def test_a_search_on_an_encrypted_cluster(encrypted, settings, bench, said):
     assert encrypted.name.startswith("tls://127.0.0.1:")
     with use(settings), Dispatcher(find_workers(encrypted.name), bench.job) as dispatcher:
         assert gained(run(dispatcher, tasks_of(6))) == bench.expected(tasks_of(6))
-    assert capfd.readouterr() == ("", "")
+    assert said() == []
 
 
-def test_certificates_of_another_authority_are_refused(encrypted, bench, tmp_path, capfd):
+def test_certificates_of_another_authority_are_refused(encrypted, bench, tmp_path, said):
     with use(make_certificates(tmp_path, "theirs")):
         text = refused(encrypted.name, bench)
     assert "no encrypted connection to a Dask scheduler (CERTIFICATE_VERIFY_FAILED)" in text
-    assert capfd.readouterr() == ("", "")
+    assert said() == []
 
 
 def test_no_certificates(encrypted, bench):
@@ -73,7 +73,7 @@ def test_a_certificate_that_is_not_there(encrypted, settings, bench, tmp_path):
 
 
 def test_one_side_encrypts_and_the_other_does_not(encrypted, settings, bench, monkeypatch, tmp_path):
-    monkeypatch.setattr(dask, "CONNECTING", 0.5)
+    monkeypatch.setattr(dask, "SPEAKING", 0.5)
     plain = encrypted.name.replace("tls:", "dask:")
     assert f"or {encrypted.name}" in refused(plain, bench)
     with closing(Cluster(tmp_path)) as cluster, use(settings):

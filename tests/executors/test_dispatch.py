@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from support.executors import KINDS, Watched, gained, run, set_aside, task_of, tasks_of
-from support.processes import children_of
 
 from shoal import _native
 from shoal.errors import UserError
@@ -95,6 +94,8 @@ def test_too_long_is_a_multiple_of_what_the_slowest_took():
     pace.saw(cost=8.0, seconds=24.0, loading=0.0)
     pace.saw(cost=0.001, seconds=1.0, loading=0.0)  # what it costs to begin at all says nothing of large tasks
     assert pace.limit(2.0) == PATIENCE + SLOWER * (0.5 + 3.0 * 2.0)
+    pace.saw(cost=10.0, seconds=50.0, loading=0.0)
+    assert pace.limit(2.0) == PATIENCE + SLOWER * (0.5 + 5.0 * 2.0), "a slower one counts from now on"
     assert Pace(seconds_per_cost=5.0).limit(2.0) == PATIENCE + SLOWER * 10.0
 
 
@@ -132,21 +133,22 @@ def test_the_file_for_workers_of_this_machine_is_private_and_does_not_stay(begin
     assert not file.exists()
 
 
-def test_workers_that_are_killed_again_and_again_change_nothing(begin, bench):
-    """Workers are killed at random moments. No task is to blame, and none may be set aside."""
+def test_a_task_whose_workers_were_killed_twice_is_not_to_blame(begin, bench):
     dispatcher = begin(KINDS["local:2"])
-    chance, kills = random.Random(5), []
-    tasks = [task_of(f"task{i}", {f"{i}a": "nap", f"{i}b": "nap"}, cost=1.0) for i in range(30)]
+    tasks = [task_of("victim", {"victim": "wait"}, cost=99), *tasks_of(6)]
+    kills: list[int] = []
 
     def kill() -> bool:
-        latest = bench.traces("tasks")[-1:]
-        if len(kills) < 6 and latest and chance.random() < 0.2 and latest[0][0] in children_of(os.getpid()):
-            kills.append(latest[0][0])
-            os.kill(latest[0][0], signal.SIGKILL)
+        waits = bench.traces("waits")
+        if len(kills) == 2:
+            bench.go()
+        elif len(waits) > len(kills):
+            kills.append(waits[-1][0])
+            os.kill(kills[-1], signal.SIGKILL)
         return False
 
     assert gained(run(dispatcher, tasks, kill)) == bench.expected(tasks)
-    assert dispatcher.status.lost >= 1
+    assert (len(kills), dispatcher.status.lost, dispatcher.status.repeated) == (2, 2, 2)
 
 
 def test_a_watched_executor_is_like_the_one_that_it_watches(bench):

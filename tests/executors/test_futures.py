@@ -93,6 +93,7 @@ def test_processes_by_fork_are_processes_of_their_own(bench):
         run(here, tasks_of(1))
         with Fork() as pool, Dispatcher(find_workers(pool), bench.job) as dispatcher:
             assert gained(run(dispatcher, tasks_of(3))) == bench.expected(tasks_of(3))
-    assert os.getpid() not in {process for process, _ in bench.traces("tasks")[1:]}
+            (info,) = dispatcher.workers.start(bench.job)
+    assert {process for process, _ in bench.traces("tasks")[1:]} == {info.pid} != {os.getpid()}
     assert len(bench.traces("loads")) == 1  # by the parent
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN

@@ -63,9 +63,17 @@ def test_ctrl_c_is_for_the_search_alone(driver, bench):
     """A terminal sends it to all processes of the group; workers neither end nor print."""
     os.killpg(driver.pid, signal.SIGINT)
     out, err = driver.communicate(timeout=60)
-    assert (out, err, driver.returncode) == ("0 of 8 parts, the same; 1 threads\n", "", 0)
+    assert (out, err, driver.returncode) == ("0 of 8 parts, the same, 0 again; 1 threads\n", "", 0)
     wait_until(lambda: not _group(driver.pid))
     assert len(bench.traces("waits")) == 2
+
+
+def test_workers_do_not_hear_ctrl_c(driver, bench):
+    for worker, _ in bench.traces("waits"):
+        os.kill(worker, signal.SIGINT)
+    bench.go()
+    out, err = driver.communicate(timeout=60)
+    assert (out, err, driver.returncode) == ("8 of 8 parts, the same, 0 again; 1 threads\n", "", 0)
 
 
 def test_a_worker_that_ends_while_it_has_nothing_to_do_is_replaced(begin, bench):

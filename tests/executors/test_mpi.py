@@ -34,9 +34,9 @@ def launch(ranks, folder):
 
 def test_three_ranks_are_a_search_and_two_workers(bench):
     result = launch(3, bench.folder)
-    assert result.stdout == f"16 of 16 parts, the same; {max(1, len(os.sched_getaffinity(0)) // 2)} threads\n", (
-        result.stderr
-    )
+    assert (
+        result.stdout == f"16 of 16 parts, the same, 0 again; {max(1, len(os.sched_getaffinity(0)) // 2)} threads\n"
+    ), result.stderr
     loads = [process for process, _ in bench.traces("loads")]
     assert len(loads) == len(set(loads)) <= 2
 

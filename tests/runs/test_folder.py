@@ -104,7 +104,7 @@ def test_a_repetition_is_done_again_and_never_replaces() -> None:
 
 def test_another_run_in_the_named_folder_is_refused_with_what_changed() -> None:
     changes = {
-        "data.csv has changed since (another checksum)": {"data": "b"},
+        "differs: data.csv has changed since (another checksum)": {"data": "b"},
         "recipes was 500 and is 600": {"recipes": 600},
         "folds was not given and is 3": {"folds": 3},
         "drop was not given and is a, b": {"drop": ["a", "b"]},

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from support import search_work
-from support.executors import KINDS, named
+from support.callbacks import Crash, CrashAfter
+from support.executors import KINDS, dask, named
 
 import shoal
 from shoal.members import Member
@@ -19,7 +20,7 @@ SPACE = {
     "hidden": [4, 8, 12], "learning_rate": [3e-3, 1e-2, 3e-2], "patience": [0, 2], "optimizer": ["adam", "sgd"],
     "encoding": ["plain", "piecewise"],
 }  # fmt: skip
-EXECUTORS = KINDS | {"local:3": named("local:3")}
+EXECUTORS = KINDS | {"local:3": named("local:3"), "dask, 4 workers": dask(4)}
 
 
 def searching(**more):
@@ -71,20 +72,6 @@ def test_survivors_trained_again_from_the_beginning_give_the_same_bytes(alone, i
     with EXECUTORS["threads"].make() as workers:
         fitted = searching(executor=workers).fit(*iris)
     assert files(fitted, tmp_path / "model") == alone
-
-
-class Crash(Exception):
-    """In the place of kill -9: nothing after it is done."""
-
-
-class CrashAfter:
-    def __init__(self, rungs):
-        self.left = rungs
-
-    def rung_ended(self, rung):
-        self.left -= 1
-        if not self.left:
-            raise Crash
 
 
 @pytest.mark.parametrize("executor", [None, "serial"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -25,6 +26,11 @@ Variables = dict[str, str]
 def plugins(dask_scheduler: Any) -> list[str]:
     """Ours, that the scheduler gives to workers."""
     return [name for name in dask_scheduler.worker_plugins if name.startswith("shoal")]
+
+
+def plugin_bytes(dask_scheduler: Any) -> bytes:
+    """What the scheduler keeps of them."""
+    return b"".join(content for name, content in dask_scheduler.worker_plugins.items() if name.startswith("shoal"))
 
 
 def tasks_held(dask_scheduler: Any) -> list[str]:
@@ -56,11 +62,12 @@ class Cluster:
         return self.address.replace("tcp://", "dask://")
 
     def add(
-        self, count: int = 1, variables: Variables | None = None, prefix: Sequence[str] = (), host: str = ""
-    ) -> list[int]:
+        self, count: int = 1, variables: Variables | None = None, prefix: Sequence[str] = (), host: str = "",
+        options: Sequence[str] = (),
+    ) -> list[int]:  # fmt: skip
         """Start workers and wait until the scheduler knows them; their processes, or those of their nannies."""
-        options = ["--host", host or self.host, "--nthreads", str(self.threads), "--local-directory", str(self.folder)]
-        options.append("--nanny" if self.nanny else "--no-nanny")
+        where = ["--host", host or self.host, "--nthreads", str(self.threads), "--local-directory", str(self.folder)]
+        options = [*where, "--nanny" if self.nanny else "--no-nanny", *options]
         before = self._registered()
         started = [self._run("worker", [self.address, *options], prefix, variables) for _ in range(count)]
         self.workers += started
@@ -130,7 +137,8 @@ class Cluster:
     def _run(
         self, kind: str, options: list[str], prefix: Sequence[str], variables: Variables | None = None
     ) -> subprocess.Popen[bytes]:
-        command = [*prefix, sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"]
+        page = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]  # it would listen on all networks
+        command = [*prefix, sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, *page]
         path = os.pathsep.join(part for part in (str(TESTS), os.environ.get("PYTHONPATH")) if part)
         environment = {**os.environ, "PYTHONPATH": path, **self.variables, **(variables or {})}
         number = len(list(self.folder.glob(f"{kind}-*.log")))
@@ -145,12 +153,14 @@ _shared: dict[int, Cluster] = {}
 
 def shared(workers: int) -> Cluster:
     """One with so many workers, which have nannies. Starting one takes seconds, so tests share it, and mend it."""
+    if not _shared:
+        atexit.register(_close_shared)
     if workers not in _shared:
         _shared[workers] = Cluster(Path(tempfile.mkdtemp(prefix="shoal-dask-")), workers, nanny=True)
     return _shared[workers]
 
 
-def close_shared() -> None:
+def _close_shared() -> None:
     while _shared:
         _, cluster = _shared.popitem()
         cluster.close()

@@ -23,7 +23,8 @@ def main(cluster: str, folder: Path, waits: bool) -> None:
         results = list(dispatcher.run(tasks, lambda: bool(interrupt.requested), cut))
         found, expected = gained(results), bench.expected(tasks)
         same = "the same" if found.items() <= expected.items() else "different"
-        print(f"{len(found)} of {len(expected)} parts, {same}; {dispatcher.team.threads} threads")
+        again = dispatcher.status.repeated
+        print(f"{len(found)} of {len(expected)} parts, {same}, {again} again; {dispatcher.team.threads} threads")
 
 
 if __name__ == "__main__":

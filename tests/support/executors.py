@@ -62,6 +62,10 @@ class Kind:
     slow: bool = False  # it takes seconds until a worker that was killed is replaced
 
 
+def dask(workers: int) -> Kind:
+    return Kind(lambda: _dask(workers), workers, brings_job=True, slow=workers == 1)
+
+
 def named(name: str) -> Kind:
     """One that the command line has a name for."""
     return Kind(lambda: _named(name), 1)
@@ -73,8 +77,8 @@ KINDS = {
     "processes": Kind(_processes, 2, kills=5),
     "local:1": Kind(lambda: _named("local:1"), 1),
     "local:2": Kind(lambda: _named("local:2"), 2),
-    "dask, 1 worker": Kind(lambda: _dask(1), 1, brings_job=True, slow=True),
-    "dask, 2 workers": Kind(lambda: _dask(2), 2, brings_job=True),
+    "dask, 1 worker": dask(1),
+    "dask, 2 workers": dask(2),
 }  # fmt: skip
 
 
@@ -82,12 +86,20 @@ class Watched(Workers):
     """Workers that a test watches, and between which and the dispatcher it may put its hands."""
 
     def __init__(self, workers: Workers) -> None:
-        self.workers, self.name, self.ahead = workers, workers.name, workers.ahead
+        self.workers, self.name = workers, workers.name
         self.calls: list[Call] = []
         self.restarts = 0
         self.change_infos: Callable[[list[WorkerInfo]], list[WorkerInfo]] = lambda infos: infos
         self.change_call: Callable[[Call], Call] = lambda call: call
         self.change_reply: Callable[[Call, Reply], object] = lambda _, reply: reply
+
+    @property
+    def ahead(self) -> int:  # type: ignore[override]
+        return self.workers.ahead
+
+    @property
+    def notes(self) -> Sequence[str]:  # type: ignore[override]
+        return self.workers.notes
 
     def start(self, job: Job) -> list[WorkerInfo]:
         return self.change_infos(self.workers.start(job))

@@ -11,7 +11,7 @@ from shoal.bench.faults.clusters import CLUSTERS, Cluster
 from shoal.bench.faults.runs import Attempt, Story, search_words
 from support.waiting import wait_until
 
-RECIPES = 16
+RECIPES, ROWS = 12, 300
 LIMIT = 150.0  # seconds; only keeps a broken search from hanging a test
 
 
@@ -30,10 +30,10 @@ class Scene:
             assert attempt.running, f"it ended before: {attempt.said()}"
         return attempt
 
-    def start_and_kill(self, files: int) -> None:
-        """kill -9 as soon as its journal has so many files more than before."""
-        before = len(self.story.files)
-        self.start(lambda: len(self.story.files) >= before + files).kill()
+    def start_and_kill(self, shards: int) -> None:
+        """kill -9 as soon as its journal has so many shards more than before."""
+        before = self.story.shards
+        self.start(lambda: self.story.shards >= before + shards).kill()
 
     def finish(self, attempt: Attempt | None = None, starts: int = 1) -> str:
         """Wait for its end; what the last attempt said."""

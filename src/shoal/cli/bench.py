@@ -363,7 +363,9 @@ def cluster(
 @app.command()
 def faults(
     context: typer.Context,
-    kills: Annotated[int | None, typer.Option(min=1, help="Faults of each kind. [20]")] = None,
+    kills: Annotated[
+        int | None, typer.Option(min=1, help="Faults of each kind; a quarter where each takes a whole search. [20]")
+    ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -376,11 +378,14 @@ def faults(
     quick: Quick = False,
     out: Out = None,
 ) -> None:
-    """Searches, workers and schedulers killed at random moments, journals damaged: same bytes? Seconds lost?"""
+    """Searches, workers and schedulers killed at random moments, journals damaged: same bytes? Seconds lost?
+
+    A run that was stopped goes on after the last kind of fault that it has finished.
+    """
     from shoal.bench.faults import faults as bench
 
     given = {"kills": kills, "kinds": kind, "recipes": recipes, "seed": seed}
-    _measure(context, bench, given, quick, out)
+    _measure(context, bench, given, quick, out, resumes=True)
 
 
 @app.command(name="all")

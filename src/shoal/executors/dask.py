@@ -21,7 +21,8 @@ from shoal.executors.dask_session import Session
 from shoal.executors.interface import Call, Job, Reply, WorkerInfo, WorkerLost, Workers
 
 PORT = 8786
-CONNECTING = 4.0  # seconds, first for a connection at all and then for Dask's own first words
+CONNECTING = 4.0  # seconds
+SPEAKING = 6.0  # seconds for the first words of a scheduler, which may be busy
 WAITING = 10.0  # seconds for a first worker
 OTHERS = 5.0  # seconds for the others, after the first one has answered
 RETURNING = 60.0  # seconds in which a scheduler that is out of reach may come back
@@ -38,16 +39,22 @@ class DaskWorkers(Workers):
         self.name = name
         self.address, self.host, self.port = _parse(name)
         self.notes: list[str] = []  # sentences for the user
-        self._quiet = _Quiet()
         self._session: Session | None = None
         self._job: Job | None = None
         self._returning: threading.Thread | None = None
         self._gone = ""  # why there is no way back
-        self._closed = False
+        self._closed = self._is_quiet = False
+
+    def check(self) -> None:
+        distributed = _distributed()
+        self._probe(_security(distributed) if self.address.startswith("tls:") else None)
 
     def start(self, job: Job) -> list[WorkerInfo]:
         self._job = job
-        self._quiet.begin()
+        _distributed()
+        if not self._is_quiet:
+            _quiet.begin()
+            self._is_quiet = True
         self._session = session = self._connect(job)
         session.open()
         self._wait(session)
@@ -90,8 +97,7 @@ class DaskWorkers(Workers):
         return self._session.ahead if self._session is not None else 0
 
     def present(self) -> list[WorkerInfo]:
-        workers = list(self._session.workers.values()) if self._session is not None else []
-        return [worker.info for worker in workers if worker.info is not None and not worker.refused]
+        return self._session.present() if self._session is not None else []
 
     def submit(self, call: Call) -> Future[Reply]:
         if self._closed:
@@ -122,7 +128,9 @@ class DaskWorkers(Workers):
         session, self._session = self._session, None
         if session is not None:
             _end(session)
-        self._quiet.end()
+        if self._is_quiet:
+            _quiet.end()
+            self._is_quiet = False
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -157,7 +165,7 @@ class DaskWorkers(Workers):
         try:
             plain = socket.create_connection((self.host, self.port), timeout=CONNECTING)
             with plain, _encrypted(plain, security) if security is not None else plain as connection:
-                connection.settimeout(CONNECTING)
+                connection.settimeout(SPEAKING)
                 try:
                     spoken = connection.recv(1)
                 except (TimeoutError, ConnectionError):
@@ -219,28 +227,35 @@ class DaskWorkers(Workers):
 
 
 class _Quiet:
-    """What Dask writes to the terminal is for people who run clusters; changed while a search runs, then put back."""
+    """What Dask writes to the terminal is for people who run clusters: changed while searches run, then put back."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._searches = 0
         self._levels: dict[str, int] = {}
         self._settings: Any = None
 
     def begin(self) -> None:
-        _distributed()
         import dask
 
-        self._levels = {name: logging.getLogger(name).level for name in LOGGERS}
-        for name in LOGGERS:
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        self._settings = dask.config.set(SETTINGS)
+        with self._lock:
+            self._searches += 1
+            if self._searches == 1:
+                self._levels = {name: logging.getLogger(name).level for name in LOGGERS}
+                for name in LOGGERS:
+                    logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+                self._settings = dask.config.set(SETTINGS)
 
     def end(self) -> None:
-        for name, level in self._levels.items():
-            logging.getLogger(name).setLevel(level)
-        self._levels = {}
-        if self._settings is not None:
-            self._settings.__exit__(None, None, None)
-            self._settings = None
+        with self._lock:
+            self._searches -= 1
+            if self._searches == 0:
+                for name, level in self._levels.items():
+                    logging.getLogger(name).setLevel(level)
+                self._settings.__exit__(None, None, None)
+
+
+_quiet = _Quiet()
 
 
 def _parse(name: str) -> tuple[str, str, int]:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import platform
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass, field, fields, replace
@@ -34,6 +34,7 @@ MEMORY = 0.7  # share of its limit that a worker may use: Dask pauses it at 80% 
 class Worker:
     address: str
     threads: int = 1
+    limit: int = 0  # bytes that Dask lets it use; 0: no limit
     running: bool = True  # Dask gives it tasks; not where its memory is nearly full, or it is about to leave
     info: WorkerInfo | None = None  # once it has said what it is
     refused: str = ""  # why it gets nothing
@@ -85,7 +86,7 @@ class Session:
         self.workers: dict[str, Worker] = {}
         self.lost = ""  # why the scheduler is out of reach
         self.looked = False  # at the workers, at least once
-        self.slots = self.ahead = self._submitted = 0
+        self.slots = self.ahead = self._submitted = self._refused = 0
         self._queue: deque[Entry] = deque()
         self._entries: dict[Future[Reply], Entry] = {}
         self._background: set[asyncio.Task[Any]] = set()
@@ -117,6 +118,16 @@ class Session:
                 self.loop.call_soon_threadsafe(self._count)
                 return True
         return False
+
+    def present(self) -> list[WorkerInfo]:
+        """Memory is that of the host, as for other executors: what its workers may use together."""
+        known = [(worker.info, worker.limit) for worker in list(self.workers.values()) if not worker.refused]
+        infos = [(info, limit) for info, limit in known if info is not None]
+        together = Counter(info.host for info, _ in infos)
+        return [
+            replace(info, memory=min(info.memory, int(limit * MEMORY) * together[info.host])) if limit else info
+            for info, limit in infos
+        ]
 
     def ask(self, work: Coroutine[Any, Any, Any], timeout: float) -> Any:
         return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, timeout), self.loop).result()
@@ -176,7 +187,7 @@ class Session:
                 if self.client.status != "running" or self.client.scheduler_comm is not connection:
                     self._cut_off()
                     return
-                found = await asyncio.wait_for(self.client.scheduler.identity(n_workers=-1), UNREACHABLE / 3)
+                found = await asyncio.wait_for(self._identity(), UNREACHABLE / 3)
                 unanswered, pause = 0.0, max(LOOKING, len(found["workers"]) / 100)
                 self._see(found["workers"], min(self.loop.time() - looked, 2 * pause))
                 looked = self.loop.time()
@@ -190,6 +201,14 @@ class Session:
                 continue
             self._wake.clear()
 
+    async def _identity(self) -> dict[str, Any]:
+        """What the scheduler says of itself and all workers; before 2025 it takes no number of them."""
+        try:
+            found: dict[str, Any] = await self.client.scheduler.identity(n_workers=-1)
+        except TypeError:
+            found = await self.client.scheduler.identity()
+        return found
+
     def _see(self, found: dict[str, Any], elapsed: float) -> None:
         limit = SILENT + len(found) / 20  # where there are many, heartbeats are rarer: each second + number / 200
         for address in set(self.workers) - set(found):
@@ -198,7 +217,8 @@ class Session:
             worker = self.workers.get(address)
             if worker is None:
                 worker = self.workers[address] = Worker(address)
-                self._start(self._greet(worker, int(state.get("memory_limit") or 0)))
+                self._start(self._greet(worker))
+            worker.limit = int(state.get("memory_limit") or 0)
             worker.threads, worker.running = int(state["nthreads"]), state["status"] == "running"
             worker.quiet = 0.0 if state["last_seen"] != worker.last_seen else worker.quiet + elapsed
             worker.last_seen, worker.silent = state["last_seen"], worker.quiet >= limit
@@ -210,23 +230,25 @@ class Session:
         self.looked = True
         self._count()
 
-    async def _greet(self, worker: Worker, limit: int) -> None:
+    async def _greet(self, worker: Worker) -> None:
         try:
             answer = await asyncio.wait_for(self._hello(worker), GREETING)
             if "refused" in answer:
                 worker.refused = str(answer["refused"])
             else:
                 info = WorkerInfo.of(answer.get("hello"))
-                memory = min(info.memory, int(limit * MEMORY)) if limit else info.memory
-                worker.info = replace(info, name=worker.address, slots=worker.threads, memory=memory)
+                worker.info = replace(info, name=worker.address, slots=worker.threads)
         except asyncio.TimeoutError:
             worker.refused = f"it did not answer within {GREETING:.0f} s"
-        except OSError:  # it is gone, or comes back
-            self.workers.pop(worker.address, None)
+        except OSError:  # it is gone, or is asked again
+            if self.workers.get(worker.address) is worker:
+                del self.workers[worker.address]
         except Exception as error:
             worker.refused = f"it did not answer as a worker with Shoal does ({type(error).__name__}: {error})"
         if worker.refused:
-            self.note(f"worker {worker.address} cannot take part: {worker.refused}; install there what is here")
+            self._refused += 1
+            text = f"worker {worker.address} cannot take part: {worker.refused}; install there what is here"
+            self.note(text if self._refused <= 3 else f"{self.client.scheduler.address}: more workers cannot take part")
         self._count()
 
     async def _hello(self, worker: Worker) -> dict[str, Any]:

@@ -28,18 +28,22 @@ class Pace:
         self.expected = seconds_per_cost
         self.loading = 0.0  # the longest that a worker took to load the job
         self._seen: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
+        self._slowest: float | None = None  # None: to be found out; it is asked for every task in flight
 
     def saw(self, cost: float, seconds: float, loading: float) -> None:
         """Tasks that cost nothing say nothing of the others."""
         self.loading = max(self.loading, loading)
         if cost > 0:
             self._seen.append((cost, seconds))
+            self._slowest = None
 
     def slowest(self) -> float:
         """Seconds per cost of the slowest; tasks much smaller than the others do not count. 0: not known."""
-        largest = max((cost for cost, _ in self._seen), default=0.0)
-        rates = [seconds / cost for cost, seconds in self._seen if cost >= largest / 4]
-        return max(rates, default=self.expected)
+        if self._slowest is None:
+            largest = max((cost for cost, _ in self._seen), default=0.0)
+            rates = [seconds / cost for cost, seconds in self._seen if cost >= largest / 4]
+            self._slowest = max(rates, default=self.expected)
+        return self._slowest
 
     def limit(self, cost: float) -> float:
         """Seconds after which a task of that cost hangs."""
@@ -67,6 +71,7 @@ class Dispatcher:
         self.workers, self.job, self.status = workers, job, Status()
         self.pace = Pace(seconds_per_cost)
         self.team = Team(instruction_set or "", 1)
+        self.accepted: list[WorkerInfo] = []  # workers that take part, as known
         self.left: list[Future[Reply]] = []  # of earlier rounds, which could not be cancelled
         self._threads, self._wanted, self._token = threads, instruction_set, secrets.token_hex(32)
         self._file = str(job.file) if job.file else None
@@ -81,8 +86,8 @@ class Dispatcher:
         """Find out who is there; UserError in words if the search cannot run there."""
         infos = self.workers.start(self.job)
         chosen = choose_instruction_set(accept(infos, self.workers, self._wanted, self.note), self._wanted)
-        accepted = accept(infos, self.workers, chosen, self.note)
-        self.team = share(accepted, chosen, self._threads)
+        self.accepted = accept(infos, self.workers, chosen, self.note)
+        self.team = share(self.accepted, chosen, self._threads)
         self.status.workers = self.workers.slots()
         if self._file is None and any(info.pid != os.getpid() and info.host == _host() for info in infos):
             self._write_file()
@@ -143,8 +148,8 @@ class Dispatcher:
         """Workers may have come and gone since the last time."""
         infos = self.workers.present()
         if infos:
-            accepted = accept(infos, self.workers, self.team.instruction_set, self.note)
-            self.team = share(accepted, self.team.instruction_set, self._threads)
+            self.accepted = accept(infos, self.workers, self.team.instruction_set, self.note)
+            self.team = share(self.accepted, self.team.instruction_set, self._threads)
         self.left = [future for future in self.left if not future.done()]
 
     def _write_file(self) -> None:

@@ -77,7 +77,7 @@ def _local(name: str, count: str) -> Workers:
 
 def _remote(name: str, kind: str) -> Workers:
     address = re.fullmatch(rf"{kind}://([^/:@\s]+|\[[0-9a-fA-F:]+\]):(\d+)/?", name)
-    if address is None or not 1 <= int(address[2]) <= 65535:
+    if name != "ray://" and (address is None or not 1 <= int(address[2]) <= 65535):
         port = {"dask": 8786, "tls": 8786, "ray": 10001}[kind]
         raise UserError(f"{kind}://host:port needs a host and a port, such as {kind}://scheduler:{port}; got {name!r}")
     module, attribute = {"ray": ("ray", "RayWorkers")}.get(kind, ("dask", "DaskWorkers"))

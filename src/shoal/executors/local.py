@@ -93,14 +93,21 @@ class LocalWorkers(Workers):
     def _serve(self) -> None:
         """Give the calls that wait to processes that have nothing to do."""
         with self._lock:
-            free = [seat for seat in self._seats if seat.future is None]
-            while free and self._pending and not self._closed:
+            while self._pending and not self._closed:
+                seat = next((seat for seat in self._seats if seat.future is None), None)
+                if seat is None:
+                    return
                 call, future = self._pending.popleft()
                 if not future.set_running_or_notify_cancel():
                     continue
-                seat = free.pop()
                 seat.future = future
-                seat.submit(worker.run, call).add_done_callback(partial(self._ended, seat, future))
+                try:
+                    inner = seat.submit(worker.run, call)
+                except Exception as error:  # in a thread of a pool nobody else would see it
+                    seat.future = None
+                    future.set_exception(error)
+                    continue
+                inner.add_done_callback(partial(self._ended, seat, future))
 
     def _ended(self, seat: _Seat, future: Future[Reply], inner: Future[Reply]) -> None:
         """Called by a thread of the pool."""

@@ -79,7 +79,7 @@ def _search_is_finished(path: Path) -> bool:
 
 
 def _search_has_work(path: Path) -> bool:
-    return (path / SETTINGS).exists() or any((path / JOURNAL).glob("*.safetensors"))
+    return (path / SETTINGS).exists() or any((path / JOURNAL).glob("[!.]*.safetensors"))
 
 
 def _search_marks(settings: dict[str, Any]) -> dict[str, Any] | None:

@@ -175,7 +175,8 @@ class _Fit:
         if self.journal is not None and results_in(self.journal):
             found = f"going on: {results_in(self.journal):,} results were found in the journal"
             self.callbacks.tell("note", found)
-        self.callbacks.tell("started", Started(problem.n, len(problem.folds), self.metric.name, clock.budget))
+        begun = Started(problem.n, len(problem.folds), self.metric.name, clock.budget, trainer.workplace)
+        self.callbacks.tell("started", begun)
         timed = clock.budget is not None and self.earlier is None
         if clock.budget is not None:
             search.after_round = self._keep_back(search, refits) if timed else None

@@ -42,7 +42,7 @@ class Journaled(Trainer):
         self, inner: Trainer, setting: Setting, journal: Journal, versions: dict[str, str], elapsed: Callable[[], float]
     ) -> None:
         self.inner, self.setting, self.journal, self.elapsed = inner, setting, journal, elapsed
-        self.status = inner.status
+        self.status, self.workplace = inner.status, inner.workplace
         self._setting_key = _hash([payloads.setting_digest(setting), versions])
         self._writer = ThreadPoolExecutor(1, "shoal-journal")  # the disk is waited for while training goes on
         self._pending: list[Future[None]] = []
@@ -174,14 +174,14 @@ class Journaled(Trainer):
 
     def _write_soon(self, batch: Batch) -> None:
         """In another thread, and from copies: networks may be trained further meanwhile."""
-        places = list(batch.assessments)
+        unique = {self._key(batch.orders[place]): place for place in batch.assessments}  # recipes may be there twice
+        keys, places = list(unique), list(unique.values())
         orders = [batch.orders[place] for place in places]
         matrices = self.setting.matrices
         small = matrices.n * matrices.task.n_outputs <= SAMPLE_CELLS
         whole = [small or order.final for order in orders]
-        found = list(batch.assessments.values())
+        found = [batch.assessments[place] for place in places]
         arrays = payloads.pack_assessments(matrices, found, whole, self.setting.sample_rows)
-        keys = [self._key(order) for order in orders]
         costs = np.array([order.cost for order in orders])
         seconds = batch.seconds * costs / max(float(costs.sum()), 1e-300)
         networks = None

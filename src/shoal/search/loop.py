@@ -65,7 +65,7 @@ class Search:
     ) -> None:
         self.problem, self.metric, self.limits, self.clock = problem, metric, limits, clock
         self.callbacks = callbacks or Callbacks()
-        self.trainer = trainer or InProcess(problem, metric, limits.seed, limits.threads)
+        self.trainer = trainer or InProcess(problem, metric, limits.seed, limits.threads, now=clock.now)
         self.decisions = decisions or Decisions()
         self.after_round: Callable[[], None] | None = None  # told after each round, to set the clock's reserve
         self.candidates: list[Candidate] = []
@@ -75,6 +75,7 @@ class Search:
         self.costs = Costs(problem, limits)
         self.ended = ""  # why it ended early
         self._notes_said = 0
+        self._recalling = True  # nothing was trained yet but what is in the journal
         self.sample_rows = choose_sample(problem, limits.seed)
         self.samples = Samples(self.sample_rows, problem.task.n_outputs)
 
@@ -179,7 +180,7 @@ class Search:
     def _by_time(self, strategy: Strategy) -> Iterator[list[Recipe]]:
         """Rounds until the time is up, but for the share kept for more seeds."""
         rounds = 0
-        kept = SEEDS_SHARE * self.clock.left() if self.limits.seeds > 1 else 0.0
+        kept = self._seconds_for_seeds()
         while True:
             earlier = self.decisions.earlier("round")
             left = self.clock.left() - kept
@@ -187,11 +188,20 @@ class Search:
                 recipes = [recipe for count in earlier for recipe in strategy.propose(count, self.candidates)]
             else:
                 recipes, counts = self._propose_for(strategy, left / max(1, ROUNDS - rounds))
-                if not recipes or (rounds and self.costs.seconds(recipes, strategy.rungs) > 1.5 * left):
-                    return
+                if rounds and self.costs.seconds(recipes, strategy.rungs) > 1.5 * left:
+                    recipes, counts = [], []
                 self.decisions.note("round", counts)
+            if not recipes:
+                return
             yield recipes
             rounds += 1
+
+    def _seconds_for_seeds(self) -> float:
+        """To be kept for more seeds of the best."""
+        earlier = self.decisions.earlier("seeds")
+        if earlier is None:
+            earlier = self.decisions.note("seeds", SEEDS_SHARE * self.clock.left() if self.limits.seeds > 1 else 0.0)
+        return float(earlier)
 
     def _propose_for(self, strategy: Strategy, seconds: float) -> tuple[list[Recipe], list[int]]:
         """Recipes that take about so long, at the speed measured last; a few, while it is not known.
@@ -284,9 +294,12 @@ class Search:
         except BaseException:
             self._settle(candidates)
             entry.write_end([candidate for candidate in candidates if candidate.pool is not None])
-            raise
-        finally:
             self._keep_best()
+            raise
+        else:
+            self._keep_best()
+            self.trainer.keep(self._kept)  # not after an early end: a later attempt goes on with all that there was
+        finally:
             if self.after_round is not None and not self.ended:
                 self.after_round()
 
@@ -318,7 +331,8 @@ class Search:
                     work += self.costs.account(trained, before, batch.seconds)
                     recalled += batch.seconds * batch.found
                 done.extend(trained)
-                if self.ended or (self.clock.left() <= 0 and not must):
+                self._recalling &= batch.found
+                if self.ended or (self._time_is_up() and not must):
                     break
         self.costs.measured(work, self.clock.now() - begun + recalled / self.trainer.slots())
         return sorted(done, key=lambda candidate: candidate.number)
@@ -404,7 +418,6 @@ class Search:
         for pool in pools:
             pool.keep(best)
         self._kept = [candidate for candidate in self._kept if candidate.number in staying]
-        self.trainer.keep(best)
 
     def _restore(self) -> None:
         """Train again those of the best whose weights got lost with a worker or a damaged file: the same bits."""
@@ -430,8 +443,12 @@ class Search:
         share = self.costs.share_done() if budget is None else self.clock.elapsed() / budget
         return Progress(stage, share, known, best, self.trainer.status)
 
+    def _time_is_up(self) -> bool:
+        """Not while an earlier attempt is done again from its journal: then there was time for it."""
+        return self.clock.left() <= 0 and not self._recalling
+
     def _check_end(self, must: bool) -> None:
-        if self.ended or (self.clock.left() <= 0 and not must):
+        if self.ended or (self._time_is_up() and not must):
             raise _EndedEarly(self.ended or (INTERRUPTED if self.clock.hurried else BUDGET))
 
 

@@ -161,14 +161,14 @@ def refit_seconds(search: Search, encoding: float) -> float:
 
 
 def _forward(search: Search) -> float:
-    """Seconds that all networks of an ensemble take for a row."""
-    candidates, problem = search.best_candidates()[:4], search.problem
+    """Seconds that all networks of an ensemble take for a row; 0 where no networks are here."""
+    candidates, problem = [one for one in search.best_candidates() if one.pool is not None][:4], search.problem
     begun = search.clock.now()
     rows = search.sample_rows[:FORWARD_ROWS]
     for candidate in candidates:
         assert candidate.pool is not None
         candidate.pool.predict(candidate, 0, problem.inputs[candidate.recipe.encoding][rows], search.limits.threads)
-    each = (search.clock.now() - begun) / len(candidates) / len(rows)
+    each = (search.clock.now() - begun) / max(len(candidates), 1) / len(rows)
     return each * len(problem.folds) * min(len(search.best_candidates()), SAVED_PARTS)
 
 

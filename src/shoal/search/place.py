@@ -39,7 +39,7 @@ def training_place(
     setting = Setting(problem, metric, choose_sample(problem, options.seed), options.seed)
     with ExitStack() as stack:
         stack.enter_context(_using(_noted(journal)))
-        trainer = _trainer(setting, options, journal is not None, workers)
+        trainer = _trainer(setting, options, journal is not None, clock, workers)
         stack.callback(trainer.close)
         if isinstance(trainer, OnWorkers):
             stack.enter_context(_using(trainer.dispatcher.instruction_set))
@@ -68,10 +68,12 @@ def workers_beside(executor: Any) -> Iterator[Workers | None]:
         raise
 
 
-def _trainer(setting: Setting, options: SearchOptions, journaled: bool, workers: Workers | None) -> Trainer:
+def _trainer(
+    setting: Setting, options: SearchOptions, journaled: bool, clock: Clock, workers: Workers | None
+) -> Trainer:
     if workers is None:
         seconds = SHARD_SECONDS if journaled else None
-        return InProcess(setting.matrices, setting.metric, setting.seed, options.threads, seconds)
+        return InProcess(setting.matrices, setting.metric, setting.seed, options.threads, seconds, clock.now)
     return OnWorkers(setting, workers)
 
 

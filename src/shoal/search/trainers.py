@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from shoal.search.matrices import Matrices
 from shoal.search.samples import Samples
 from shoal.search.shards import Order
 from shoal.search.training import Assessment, Control, Work, train
+from shoal.search.workplace import Workplace
 
 SHARD_SECONDS = 2.0  # of training between two entries in the journal
 
@@ -74,6 +75,7 @@ class Trainer(ABC):
     """Trains candidates as far as ordered."""
 
     status: Status | None = None  # of workers elsewhere
+    workplace: Workplace | None = None  # where they are
 
     @abstractmethod
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
@@ -107,9 +109,10 @@ class InProcess(Trainer):
         seed: int,
         threads: int | None,
         shard_seconds: float | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.matrices, self.metric, self.seed, self.threads = matrices, metric, seed, threads
-        self.shard_seconds, self.measured = shard_seconds, Measured()
+        self.shard_seconds, self.measured, self.now = shard_seconds, Measured(), now
 
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
         for encoding in self.matrices.inputs:
@@ -118,14 +121,14 @@ class InProcess(Trainer):
                 mine = self._next(left)
                 del left[: len(mine)]
                 candidates = [order.candidate for order in mine]
-                begun = time.monotonic()
+                begun = self.now()
                 work = Work(
                     encoding, tuple(candidate.recipe.member for candidate in candidates),
                     np.array([order.until for order in mine]), self.seed,
                     networks_of(self.matrices, encoding, candidates),
                 )  # fmt: skip
                 trained = train(self.matrices, self.metric, work, self.threads, control)
-                seconds = time.monotonic() - begun
+                seconds = self.now() - begun
                 if len(trained.assessments) == len(mine):
                     self.measured.saw(sum(order.cost for order in mine), seconds)
                 yield Batch(encoding, mine, trained.networks, trained.assessments, seconds)

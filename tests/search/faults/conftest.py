@@ -3,14 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.faults import RECIPES, scene
+from support.faults import RECIPES, ROWS, scene
 
 from shoal.bench.faults.faults import write_table
 
 
 @pytest.fixture(scope="session")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_table(tmp_path_factory.mktemp("faults") / "table.csv")
+    return write_table(tmp_path_factory.mktemp("faults") / "table.csv", ROWS)
 
 
 @pytest.fixture(scope="session")

@@ -16,13 +16,15 @@ from shoal.bench.faults.runs import Attempt, alive, busy, send
 
 
 def busy_worker(search: Scene, attempt: Attempt) -> psutil.Process:
-    return random.choice(wait_until(lambda: busy(search.cluster.workers(attempt))))
+    found = wait_until(lambda: busy(search.cluster.workers(attempt)) or not attempt.running)
+    assert isinstance(found, list), "it ended before a worker was seen at work"
+    return random.choice(found)
 
 
 @pytest.mark.parametrize("cluster", ["local", "dask"])
 def test_a_worker_is_killed_in_mid_shard(tmp_path: Path, table: Path, right: bytes, cluster: str) -> None:
     with scene(table, tmp_path / "a", RECIPES, cluster) as search:
-        attempt = search.start(lambda: search.story.files)
+        attempt = search.start(lambda: search.story.shards)
         send(busy_worker(search, attempt), signal.SIGKILL)
         search.finish(attempt)
         assert search.story.weights() == right
@@ -30,7 +32,7 @@ def test_a_worker_is_killed_in_mid_shard(tmp_path: Path, table: Path, right: byt
 
 def test_a_worker_hangs(tmp_path: Path, table: Path, right: bytes) -> None:
     with scene(table, tmp_path / "a", RECIPES, "local") as search:
-        attempt = search.start(lambda: search.story.files)
+        attempt = search.start(lambda: search.story.shards)
         worker = busy_worker(search, attempt)
         send(worker, signal.SIGSTOP)
         search.finish(attempt)
@@ -41,22 +43,24 @@ def test_a_worker_hangs(tmp_path: Path, table: Path, right: bytes) -> None:
 def test_the_scheduler_is_killed_and_the_same_command_goes_on(tmp_path: Path, table: Path, right: bytes) -> None:
     with scene(table, tmp_path / "a", RECIPES, "dask") as search:
         assert isinstance(search.cluster, Dask)
-        attempt = search.start(lambda: len(search.story.files) > 1)
+        attempt = search.start(lambda: search.story.shards > 1)
         search.cluster.kill_scheduler()
         search.cluster.end()
         search.cluster.start()
         search.finish(attempt, starts=2)
         assert search.story.weights() == right
+        assert len(search.story.attempts) == 1 or search.story.attempts[-1].found > 0
 
 
 @pytest.mark.skipif(bool(missing("mpi")), reason="needs MPI")
 def test_a_rank_is_killed_and_the_same_command_goes_on(tmp_path: Path, table: Path, right: bytes) -> None:
     with scene(table, tmp_path / "a", RECIPES, "mpi") as search:
-        attempt = search.start(lambda: len(search.story.files) > 1)
-        finished = {path: path.stat().st_mtime_ns for path in search.story.files}
+        attempt = search.start(lambda: search.story.shards > 1)
+        before = {path for path in search.story.files if path.name.startswith("shard")}
         send(busy_worker(search, attempt), signal.SIGKILL)
         wait_until(lambda: not attempt.running)
         assert attempt.code != 0, "an MPI job ends as a whole"
-        assert set(finished) <= set(search.story.files)
+        assert before <= set(search.story.files), "nothing that was finished is lost"
         search.finish()
+        assert search.story.attempts[-1].found > 0
         assert search.story.weights() == right

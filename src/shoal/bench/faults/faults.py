@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import tempfile
@@ -32,8 +34,8 @@ LATE = 10.0  # seconds that one lost worker may cost, beside its work
 @dataclass(frozen=True)
 class Settings:
     kinds: tuple[str, ...] = tuple(KINDS)
-    kills: int = 20  # of each kind
-    together: int = 3  # in one search at most
+    kills: int = 20  # of each kind, or a quarter of that where each takes a whole search
+    together: int = 5  # in one search at most
     recipes: int = 80
     seed: int | None = None  # of the moments; None: another one each time
 
@@ -41,24 +43,46 @@ class Settings:
 QUICK = Settings(kills=2, recipes=30)
 
 
-def run(settings: Settings) -> Result:
+def run(settings: Settings, results: Path) -> Result:
+    """Every kind of fault. A run that was stopped goes on after the last kind that it has finished."""
     require("matplotlib")
     for name in settings.kinds:
         one_of("--kind", name, KINDS)
     begun, machine = time.perf_counter(), describe()
     seed = int.from_bytes(os.urandom(4), "little") if settings.seed is None else settings.seed
+    done = Done(results / "faults.jsonl", settings)
     found: dict[str, dict[str, Any]] = {}
     with progress_bar("faults", len(settings.kinds)) as tick, tempfile.TemporaryDirectory() as folder:
         stage = Stage(settings, Path(folder))
         for name in settings.kinds:
             tick(name)
-            found[name] = disturb(stage, name, Random(f"{seed} {name}"))
+            found[name] = done.of(name) or done.add(name, disturb(stage, name, Random(f"{seed} {name}")))
+    done.path.unlink()
     return Result(
         name="faults", title="Searches that are disturbed", machine=machine,
         settings=asdict(settings) | {"seed": seed}, data={"kinds": found, "load": list(os.getloadavg())},
         tables=[table(found)], targets=targets(settings, found), notes=notes(settings, found),
         draw=lambda: draw(found), seconds=time.perf_counter() - begun,
     )  # fmt: skip
+
+
+class Done:
+    """One line of JSON for each kind that is finished, until all are."""
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        self.path = path
+        self._settings = {name: value for name, value in asdict(settings).items() if name != "kinds"}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        self._found = {line["name"]: line["found"] for line in lines if line["settings"] == self._settings}
+
+    def of(self, name: str) -> dict[str, Any] | None:
+        return self._found.get(name)
+
+    def add(self, name: str, found: dict[str, Any]) -> dict[str, Any]:
+        with self.path.open("a") as file:
+            file.write(json.dumps({"name": name, "settings": self._settings, "found": found}) + "\n")
+        return found
 
 
 class Stage:
@@ -93,14 +117,14 @@ class Stage:
             scene.cluster.end()
 
 
-def write_table(path: Path) -> Path:
-    """scikit-learn's table of 569 tumours: 30 numbers, two classes."""
+def write_table(path: Path, rows: int | None = None) -> Path:
+    """scikit-learn's table of 569 tumours, or some of them: 30 numbers, two classes."""
     from sklearn.datasets import load_breast_cancer
 
     found = load_breast_cancer()
     names = [*(name.replace(" ", "_") for name in found.feature_names), "target"]
-    rows = [[*row, int(y)] for row, y in zip(found.data.tolist(), found.target, strict=True)]
-    path.write_text("\n".join(",".join(map(str, row)) for row in [names, *rows]) + "\n")
+    lines = [[*row, int(y)] for row, y in zip(found.data.tolist(), found.target, strict=True)]
+    path.write_text("\n".join(",".join(map(str, line)) for line in [names, *lines[:rows]]) + "\n")
     return path
 
 
@@ -112,12 +136,12 @@ def disturb(stage: Stage, name: str, random: Random) -> dict[str, Any]:
         return {"kind": kind.words, "cluster": kind.cluster, "left_out": f"{absent} is not installed"}
     plain = [stage.undisturbed(kind.cluster)]
     stories: list[dict[str, Any]] = []
-    kills = 0
-    while kills < stage.settings.kills and len(stories) < 3 * stage.settings.kills:
-        count = min(random.randint(1, stage.settings.together), stage.settings.kills - kills)
+    kills, goal = 0, math.ceil(kind.share * stage.settings.kills)
+    while kills < goal and len(stories) < 3 * goal:
+        count = min(random.randint(1, stage.settings.together), goal - kills)
         stories.append(one_search(stage, kind, random, plain[-1][1], count))
         kills += len(stories[-1]["faults"])
-        if kills >= stage.settings.kills or len(stories) % BETWEEN == 0:
+        if kills >= goal or len(stories) % BETWEEN == 0:
             plain.append(stage.undisturbed(kind.cluster))
     return {
         "kind": kind.words, "cluster": kind.cluster, "undisturbed_seconds": [seconds for _, seconds in plain],
@@ -135,7 +159,8 @@ def one_search(stage: Stage, kind: Kind, random: Random, usual: float, count: in
         scene.cluster.end()
     found = {
         "faults": story.faults, "seconds": [attempt.seconds for attempt in story.attempts],
-        "codes": [attempt.code for attempt in story.attempts], "resumed": story.resumed, "finished": finished,
+        "codes": [attempt.code for attempt in story.attempts], "found": [attempt.found for attempt in story.attempts],
+        "finished": finished,
         "same": finished and story.weights() == stage.right, "left_behind": story.left_behind,
     }  # fmt: skip
     if not found["same"] or any(attempt.code not in (0, -signal.SIGKILL) for attempt in story.attempts):
@@ -168,7 +193,8 @@ def table(measured: dict[str, dict[str, Any]]) -> ResultTable:
         rows.append([
             found["kind"], found["cluster"], str(sum(len(search["faults"]) for search in hit)), str(len(hit)),
             _share(hit, "finished"), _share(hit, "same"), str(sum(len(search["codes"]) for search in hit)),
-            str(sum(search["resumed"] for search in hit)), str(sum(search["left_behind"] for search in hit)),
+            str(sum(results > 0 for search in hit for results in search["found"])),
+            str(sum(search["left_behind"] for search in hit)),
             f"{min(found['undisturbed_seconds']):.1f} to {max(found['undisturbed_seconds']):.1f} s",
             f"{median(lost):.1f} s" if lost else "-", f"{max(lost):.1f} s" if lost else "-",
         ])  # fmt: skip
@@ -205,12 +231,13 @@ def notes(settings: Settings, measured: dict[str, dict[str, Any]]) -> list[str]:
     return [
         f"Each is `shoal search` of {settings.recipes} recipes on a table of 569 rows; after each fault that ends it, "
         "the same command is started again. Same bytes: model/weights.safetensors is that of an undisturbed search.",
+        f"Faults of each kind: {settings.kills}, or a quarter of that where each takes a whole search.",
         f"Up to {settings.together} faults at random moments in one search. Lost per fault: the seconds of all starts "
         f"together, less those of an undisturbed search (mean of several: one before each {BETWEEN}, one after them), "
         "divided by the faults. "
         "Each new start costs the start of Python and the reading of the table once more, about 1.5 s.",
-        "That resumed: starts that found files of the journal. Left behind: processes of a search that were there 20 s "
-        "after its end.",
+        "That resumed: starts that found results of earlier ones in the journal. Left behind: processes of a search "
+        "that were there 20 s after its end.",
         *([f"What was done to journals: {damaged}."] if damaged else []),
     ]
 

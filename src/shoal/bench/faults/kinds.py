@@ -80,7 +80,7 @@ def _busy_worker(scene: Scene, attempt: Attempt) -> psutil.Process | None:
     """A worker in mid-shard; None: the search has ended before there was one. Some shard was finished before: those
     that are busy earlier may only be starting."""
     while attempt.running:
-        found = busy(scene.cluster.workers(attempt)) if scene.story.files else []
+        found = busy(scene.cluster.workers(attempt)) if scene.story.shards else []
         if found:
             return scene.random.choice(found)
         time.sleep(LOOK)
@@ -177,17 +177,19 @@ class Kind:
     words: str
     cluster: str
     play: Callable[[Scene], bool]
+    share: float = 1.0  # of the faults that are asked for: some take a whole search each
 
 
+ONE_EACH = 0.25
 KINDS = {
     "search": Kind("search killed", "serial", kill_search),
     "search-local": Kind("search killed", "local", kill_search),
     "search-dask": Kind("search killed", "dask", kill_search),
     "worker-local": Kind("worker killed", "local", kill_workers),
     "worker-dask": Kind("worker killed", "dask", kill_workers),
-    "stopped-local": Kind("worker stopped", "local", stop_workers),
-    "stopped-dask": Kind("worker stopped", "dask", stop_workers),
-    "scheduler": Kind("scheduler killed", "dask", kill_scheduler),
-    "mpi": Kind("rank killed", "mpi", kill_workers),
+    "stopped-local": Kind("worker stopped", "local", stop_workers, ONE_EACH),
+    "stopped-dask": Kind("worker stopped", "dask", stop_workers, ONE_EACH),
+    "scheduler": Kind("scheduler killed", "dask", kill_scheduler, ONE_EACH),
+    "mpi": Kind("rank killed", "mpi", kill_workers, ONE_EACH),
     "journal": Kind("search killed, journal damaged", "serial", damage_journal),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +17,7 @@ import psutil
 
 WEIGHTS, JOURNAL = Path("model") / "weights.safetensors", "journal"
 HELPERS = ("resource_tracker", "semaphore_tracker", "forkserver import main")  # of Python: they do no tasks
-BUSY = 0.5  # share of a core that a process uses which is at work
-LOOK = 0.05  # seconds between two looks at it
+LOOK = 0.05  # seconds between two looks at a process
 
 
 class Attempt:
@@ -57,6 +57,12 @@ class Attempt:
     def code(self) -> int | None:
         return self.process.returncode
 
+    @property
+    def found(self) -> int:
+        """Results of earlier attempts that it found, as it says."""
+        said = re.search(r"going on: ([\d,]+) results", self.said())
+        return int(said[1].replace(",", "")) if said else 0
+
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
@@ -94,7 +100,6 @@ class Story:
     folder: Path  # where it is started; the run is in `folder / "out"`
     attempts: list[Attempt] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    resumed: int = 0  # starts that found finished work
     left_behind: int = 0
 
     @property
@@ -106,8 +111,12 @@ class Story:
         """Those of the journal."""
         return sorted((self.out / JOURNAL).glob("*.safetensors"))
 
+    @property
+    def shards(self) -> int:
+        """Finished ones that the journal has."""
+        return len(list((self.out / JOURNAL).glob("shard-*.safetensors")))
+
     def start(self) -> Attempt:
-        self.resumed += bool(self.files)
         attempt = Attempt(self.command, self.folder, self.folder / f"attempt-{len(self.attempts) + 1}.log")
         self.attempts.append(attempt)
         return attempt
@@ -160,12 +169,10 @@ def workers_among(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 
 
 def busy(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Those that compute at the moment."""
+    """Those that compute at the moment: the clock of those that wait stands still."""
     before = [(process, _processor_seconds(process)) for process in processes]
-    begun = time.perf_counter()
     time.sleep(LOOK)
-    share = BUSY * (time.perf_counter() - begun)
-    return [process for process, seconds in before if _processor_seconds(process) - seconds > min(share, 0.02)]
+    return [process for process, seconds in before if _processor_seconds(process) > seconds]
 
 
 def alive(process: psutil.Process) -> bool:
@@ -189,5 +196,5 @@ def _processor_seconds(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.Error:
-        return 0.0
+        return 0.0  # it has ended
     return times.user + times.system

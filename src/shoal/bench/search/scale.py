@@ -15,6 +15,7 @@ from shoal.bench.harness.measure import progress_bar
 from shoal.bench.harness.report import Result
 from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
+from shoal.bench.search.clusters import cluster_notes, cluster_table, costs_table, simulated
 from shoal.bench.search.scale_child import EPOCHS, FEATURES, FOLDS, WIDTHS
 from shoal.machine import size_text
 
@@ -30,23 +31,30 @@ GROWTH_BOUND = 1.25  # of the time of a recipe, from the search in the middle to
 class Settings:
     recipes: tuple[int, ...] = (1_000, 10_000, MOST)
     rows: int = 2_000
+    simulated: tuple[int, ...] = (2_000, 20_000)  # rows of the tables of the simulated searches
+    workers: tuple[int, ...] = (1, 10, 100, 300, 1_000)
 
 
-QUICK = Settings(recipes=(300, 1_000, 3_000), rows=500)
+QUICK = Settings(recipes=(300, 1_000, 3_000), rows=500, simulated=(500,), workers=(1, 100))
 
 
 def run(settings: Settings) -> Result:
     require("matplotlib")
     begun, machine = time.perf_counter(), describe()
     found = []
-    with progress_bar("scale", len(settings.recipes)) as tick:
+    with progress_bar("scale", len(settings.recipes) + len(settings.simulated)) as tick:
         for recipes in settings.recipes:
             tick(f"{recipes:,} recipes")
             found.append(measure(recipes, settings.rows))
+        clusters = []
+        for rows in settings.simulated:
+            tick(f"simulation, {rows:,} rows")
+            clusters.append(simulated(rows, settings.workers))
     return Result(
         name="scale", title="Many recipes: memory of the process and time per recipe", machine=machine,
-        settings=asdict(settings), data={"searches": found}, tables=[table(found)],
-        targets=targets(found), notes=notes(settings, found), draw=lambda: draw(found),
+        settings=asdict(settings), data={"searches": found, "clusters": clusters},
+        tables=[table(found), costs_table(clusters), *(cluster_table(one) for one in clusters)],
+        targets=targets(found), notes=[*notes(settings, found), *cluster_notes(clusters)], draw=lambda: draw(found),
         seconds=time.perf_counter() - begun,
     )  # fmt: skip
 

@@ -14,13 +14,16 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from shoal.search.journaled import PENDING
+from shoal.search.on_workers import SURVIVING
 from shoal.search.shards import LEAST_SECONDS, LEAST_TURNS, SHARE
 from shoal.search.strategies import HALVING, Rung
 
 AHEAD = 2  # shards that are submitted beyond the number of workers
-SUBMIT, ARRIVED, DONE, CAME_BACK = range(4)
+PLACES = ("search", "disk", "link out", "link back")  # each does one thing at a time
+TURN, ARRIVED, DONE, BACK = range(4)  # what happens: the search has time, a shard arrives, is done, is back
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,13 @@ class Costs:
     submit: float = 0.0  # seconds of the search for each shard: pack and hand over
     collect: float = 0.0  # for each shard: check, unpack
     note: float = 0.0  # for each recipe of a shard
-    journal: float = 0.0  # for each shard: a file, on the disk
+    disk: float = 0.0  # seconds of the journal's thread for each shard: files, on the disk
+    disk_each: float = 0.0  # for each recipe of a shard
     watch: float = 0.0  # for each shard and each shard in flight: who is still there, who hangs
     sent: int = 0  # bytes of a recipe to a worker
-    sent_state: int = 0  # more, for a recipe that goes on from its weights
     received: int = 0  # bytes of a recipe's results
-    received_state: int = 0  # more, of a recipe that may go on
+    received_end: int = 0  # the same at the end of the recipe, with its networks
+    state: int = 0  # bytes of its networks and moments, where it goes on from them
     shard: int = 0  # bytes of any message, more
     job: int = 0  # bytes of what every worker needs once
     link: float = math.inf  # bytes per second, in each direction
@@ -50,17 +54,23 @@ class Outcome:
     workers: int
     seconds: float = 0.0
     shards: int = 0
-    messages: int = 0
     sent: float = 0.0  # bytes
     received: float = 0.0
-    busy: float = 0.0  # seconds of the process of the search
-    link: float = 0.0  # seconds of the busier direction
     training: float = 0.0  # seconds, over all workers
+    busy: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PLACES, 0.0))  # seconds of each
+
+    @property
+    def messages(self) -> int:
+        return 2 * self.shards
 
     @property
     def efficiency(self) -> float:
         """The share of the workers' time that is training."""
         return self.training / (self.workers * self.seconds) if self.seconds else 1.0
+
+    def share(self, place: str) -> float:
+        """The share of the time that something is busy."""
+        return self.busy[place] / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -74,8 +84,8 @@ class Shard:
 def cut(recipes: int, seconds: float, folds: int, workers: int, least: float) -> list[float]:
     """Recipes in each shard; parts of one, where a recipe is cut by its folds. All recipes cost the same.
 
-    >>> [round(size, 1) for size in cut(20, 1.0, 5, workers=2, least=0.1)]
-    [3.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.4, 0.6, 0.4, 0.6]
+    >>> cut(6, 1.0, folds=2, workers=1, least=1.0)
+    [2.0, 1.0, 1.0, 1.0, 1.0]
     """
     left, sizes = recipes, []
     while left:
@@ -91,111 +101,111 @@ def cut(recipes: int, seconds: float, folds: int, workers: int, least: float) ->
 
 
 def simulate(costs: Costs, recipes: int, workers: int, round_of: int, rungs: Sequence[Rung] = HALVING) -> Outcome:
-    """A whole search: rounds of up to so many recipes, rung by rung."""
+    """A whole search: rounds of up to so many recipes, rung by rung.
+
+    After a rung networks travel if that is quicker than training them again, as `OnWorkers` decides it.
+    """
     run = _Run(costs, workers)
     left = recipes
     while left > 0:
-        going, before = min(left, round_of), 0.0
+        going, done = min(left, round_of), 0.0
         left -= going
         for share, kept in rungs:
-            run.rung(going, share - before, begun=before > 0, ends=share >= 1)
-            going, before = max(1, round(kept * going)), share
+            again = SURVIVING * (share - done) * costs.recipe / workers
+            travels = share < 1 and (1 + SURVIVING) * costs.state / costs.link < again
+            sent = costs.sent + (done > 0) * costs.state
+            received = costs.received_end if share >= 1 else costs.received + travels * costs.state
+            run.rung(going, (share - done) * costs.recipe, sent, received)
+            going, done = max(1, round(kept * going)), share if travels else 0.0
     return run.outcome
 
 
-@dataclass
 class _Run:
     """A simulated search under way."""
 
-    costs: Costs
-    workers: int
-    now: float = 0.0
-    up: float = 0.0  # when the link to the workers is free
-    down: float = 0.0
-    knowing: int = 0  # workers that have the job
-    outcome: Outcome = field(init=False)
+    def __init__(self, costs: Costs, workers: int) -> None:
+        self.costs, self.workers, self.outcome = costs, workers, Outcome(workers)
+        self.free = dict.fromkeys(PLACES, 0.0)  # when each has time again
+        self.knowing = 0  # workers that have the job
+        self.writing: deque[float] = deque()  # when what is to be written will have been
 
-    def __post_init__(self) -> None:
-        self.outcome = Outcome(self.workers)
-        self.turn = self.costs.submit + self.costs.collect + self.costs.journal + self.costs.watch * self.workers
-
-    def rung(self, recipes: int, share: float, begun: bool, ends: bool) -> None:
-        """Until the last shard is back and written down."""
-        waiting = deque(self._shards(recipes, share, begun, ends))
+    def rung(self, recipes: int, seconds: float, sent: float, received: float) -> None:
+        """Recipes of so many seconds and bytes each, until the last shard is back and written down."""
+        waiting = deque(self._shards(recipes, seconds, sent, received))
         there: deque[Shard] = deque()  # with the workers, not begun
-        idle, flying = self.workers, 0
-        events: list[tuple[float, int, int, Shard | None]] = []
-        count = itertools.count()
-        free = self.now  # when the process of the search has time again
-        back: deque[Shard] = deque()  # results that it has not looked at
-
-        def at(time: float, kind: int, shard: Shard | None = None) -> None:
-            heapq.heappush(events, (time, kind, next(count), shard))
-
-        at(self.now, SUBMIT)
+        back: deque[Shard] = deque()  # results that the search has not looked at
+        idle, flying, count = self.workers, 0, itertools.count()
+        events: list[tuple[float, int, int, Shard | None]] = [(self.outcome.seconds, next(count), TURN, None)]
         while events:
-            now, kind, _, shard = heapq.heappop(events)
-            if kind == ARRIVED:
-                assert shard is not None
-                there.append(shard)
-            elif kind == DONE:
-                assert shard is not None
-                idle += 1
-                at(self._receive(now, shard), CAME_BACK, shard)
-            elif kind == CAME_BACK:
-                assert shard is not None
-                back.append(shard)
+            now, _, kind, shard = heapq.heappop(events)
+            if shard is not None:
+                idle += kind == DONE
+                if kind == DONE:
+                    back_at = self._serve("link back", now, shard.received / self.costs.link)
+                    heapq.heappush(events, (back_at, next(count), BACK, shard))
+                (there if kind == ARRIVED else back if kind == BACK else deque()).append(shard)
             while idle and there:
                 idle -= 1
                 mine = there.popleft()
-                at(now + mine.seconds, DONE, mine)
-            if now < free:
+                heapq.heappush(events, (now + mine.seconds, next(count), DONE, mine))
+            if now < self.free["search"]:
                 continue
             if back:  # results first, as in the real loop
-                result = back.popleft()
                 flying -= 1
-                free = now + self._busy(self.costs.collect + self.costs.journal + self.costs.watch * flying
-                                        + self.costs.note * result.recipes)  # fmt: skip
-                at(free, SUBMIT)
+                then = self._collect(now, back.popleft(), flying)
             elif waiting and flying < self.workers + AHEAD:
                 flying += 1
-                free = now + self._busy(self.costs.submit)
-                sent = waiting.popleft()
-                at(self._send(free, sent), ARRIVED, sent)
-                at(free, SUBMIT)
-            self.now = max(self.now, now, free)
-        self.outcome.seconds = self.now
+                then = self._serve("search", now, self.costs.submit)
+                mine = waiting.popleft()
+                heapq.heappush(events, (self._send(then, mine), next(count), ARRIVED, mine))
+            else:
+                continue
+            heapq.heappush(events, (then, next(count), TURN, None))
+            self.outcome.seconds = max(self.outcome.seconds, then)
+        while self.writing:
+            self.outcome.seconds = max(self.outcome.seconds, self.writing.popleft())
 
-    def _shards(self, recipes: int, share: float, begun: bool, ends: bool) -> list[Shard]:
+    def _shards(self, recipes: int, seconds: float, sent: float, received: float) -> list[Shard]:
         costs = self.costs
-        seconds = share * costs.recipe
-        sent = costs.sent + begun * costs.sent_state
-        received = costs.received + (not ends) * costs.received_state
-        least = max(LEAST_SECONDS, LEAST_TURNS * self.turn)
-        sizes = cut(recipes, seconds, costs.folds, self.workers, least)
-        sizes.sort(reverse=True)
+        least = max(LEAST_SECONDS, LEAST_TURNS * (costs.submit + costs.collect))
+        sizes = sorted(cut(recipes, seconds, costs.folds, self.workers, least), reverse=True)
         return [Shard(size, size * seconds, size * sent + costs.shard, size * received + costs.shard) for size in sizes]
 
-    def _busy(self, seconds: float) -> float:
-        self.outcome.busy += seconds
-        return seconds
+    def _serve(self, place: str, now: float, seconds: float) -> float:
+        """When a place, which does one thing at a time, will have done this."""
+        self.free[place] = max(self.free[place], now) + seconds
+        self.outcome.busy[place] += seconds
+        return self.free[place]
 
     def _send(self, now: float, shard: Shard) -> float:
         size = shard.sent
         if self.knowing < self.workers:
             self.knowing += 1
             size += self.costs.job
-        self.up = max(self.up, now) + size / self.costs.link
-        outcome = self.outcome
-        outcome.sent += size
-        outcome.shards += 1
-        outcome.messages += 2
-        outcome.training += shard.seconds
-        outcome.link = max(outcome.sent, outcome.received) / self.costs.link
-        return self.up
-
-    def _receive(self, now: float, shard: Shard) -> float:
-        self.down = max(self.down, now) + shard.received / self.costs.link
+        self.outcome.sent += size
         self.outcome.received += shard.received
-        self.outcome.link = max(self.outcome.sent, self.outcome.received) / self.costs.link
-        return self.down
+        self.outcome.shards += 1
+        self.outcome.training += shard.seconds
+        return self._serve("link out", now, size / self.costs.link)
+
+    def _collect(self, now: float, shard: Shard, flying: int) -> float:
+        """Take in a result; wait where too much is still to be written."""
+        costs = self.costs
+        then = self._serve("search", now, costs.collect + costs.watch * flying + costs.note * shard.recipes)
+        while self.writing and (self.writing[0] <= then or len(self.writing) >= PENDING):
+            then = max(then, self.writing.popleft())
+        self.free["search"] = then
+        self.writing.append(self._serve("disk", then, costs.disk + costs.disk_each * shard.recipes))
+        return then
+
+
+def gains(costs: Costs, recipes: int, workers: int, round_of: int) -> dict[str, float]:
+    """How many times quicker the search would be if one thing cost nothing: what holds it up most is the largest."""
+    seconds = simulate(costs, recipes, workers, round_of).seconds
+    without = {
+        "search": replace(costs, submit=0.0, collect=0.0, note=0.0, watch=0.0),
+        "link": replace(costs, link=math.inf),
+        "disk": replace(costs, disk=0.0, disk_each=0.0),
+    }
+    found = {name: seconds / simulate(other, recipes, workers, round_of).seconds for name, other in without.items()}
+    return found | {"rounds": seconds / simulate(costs, recipes, workers, recipes).seconds}

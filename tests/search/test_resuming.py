@@ -1,0 +1,80 @@
+"""A search with a budget goes on: the time of earlier attempts counts, and what the clock has decided stays."""
+
+from __future__ import annotations
+
+import pytest
+from support.callbacks import Crash, CrashAfter
+
+import shoal
+from shoal.runs.journal import Journal
+from shoal.search.estimators import ShoalClassifier
+from shoal.tables.table import Table
+
+BUDGET, SPEED = 12.0, 2e7
+
+
+def searched(iris, machine, folder, space=None, **more):
+    X, y = iris
+    model = ShoalClassifier(space, budget=BUDGET, cv=3, epochs=9, seeds=2, **more)
+    data = model.training_data(Table.of(X), y, "species")
+    journal = None if folder is None else Journal(folder)
+    return model.fit_data(data, clock=machine.clock(BUDGET), journal=journal)
+
+
+@pytest.mark.filterwarnings("ignore:short of time")
+@pytest.mark.parametrize("space", [None, {"hidden": [4, 8, 16], "learning_rate": [3e-3, 1e-2, 3e-2]}])
+def test_attempts_that_crash_do_what_one_undisturbed_attempt_does(iris, space, machine_of_speed, tmp_path):
+    whole = searched(iris, machine_of_speed(SPEED), None, space)
+    crashes = 0
+    while True:
+        try:
+            resumed = searched(
+                iris, machine_of_speed(SPEED), tmp_path / "j", space, callbacks=[CrashAfter(crashes + 1)]
+            )
+            break
+        except Crash:
+            crashes += 1
+    assert crashes >= 4
+    assert resumed.result_.log == whole.result_.log
+    assert resumed.result_.ended == whole.result_.ended
+    for model, name in ((whole, "whole"), (resumed, "resumed")):
+        shoal.save(model, tmp_path / name)
+    for file in ("weights.safetensors", "model.json"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "resumed" / file).read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:short of time")
+def test_the_time_of_earlier_attempts_counts(iris, machine_of_speed, tmp_path):
+    machine = machine_of_speed(SPEED)
+    with pytest.raises(Crash):
+        searched(iris, machine, tmp_path / "j", callbacks=[CrashAfter(4)])
+    first = machine.time
+    again = machine_of_speed(SPEED)
+    resumed = searched(iris, again, tmp_path / "j")
+    assert 0 < first < BUDGET
+    assert again.time <= BUDGET - first + 1.0
+    assert resumed.result_.search.trainer.recalled
+
+
+def test_what_was_ended_by_the_user_goes_on_to_the_full_search(iris, tmp_path):
+    """Ctrl-C, or a callback, keeps the best so far and the journal too."""
+    X, y = iris
+
+    class EndAfterFirstRung:
+        def rung_ended(self, rung):
+            return True
+
+    ended = ShoalClassifier(recipes=9, cv=3, epochs=9, journal=tmp_path / "j", callbacks=[EndAfterFirstRung()]).fit(
+        X, y
+    )
+    assert ended.result_.ended == "interrupted"
+    resumed, whole = (
+        ShoalClassifier(recipes=9, cv=3, epochs=9, journal=tmp_path / "j"),
+        ShoalClassifier(recipes=9, cv=3, epochs=9),
+    )
+    assert resumed.fit(X, y).result_.log == whole.fit(X, y).result_.log
+    assert resumed.result_.search.trainer.recalled >= 9
+    for model, name in ((whole, "whole"), (resumed, "resumed")):
+        shoal.save(model, tmp_path / name)
+    weights = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("whole", "resumed")]
+    assert weights[0] == weights[1]
