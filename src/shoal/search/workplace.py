@@ -58,7 +58,7 @@ class Workplace:
         """In a line.
 
         >>> Workplace("local:2", 2, 1, 2, 2, Link(0.002, 2e8)).describe()
-        'local:2: 2 workers on 1 host, 2 shards at a time, 1 thread each; link: 2 ms per message, 200.0 MB a second'
+        'local:2: 2 workers on 1 host, 2 shards at a time, 1 thread each; link: 2 ms per message, 200 MB a second'
         """
         each = self.threads / max(self.slots, 1)
         parts = [
