@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from shoal.search.training import Control, FoldResults, Work, combine, train
 from shoal.search.workplace import Workplace
 
 LOAD, WORK = "shoal.search.payloads:load_setting", "shoal.search.on_workers:work"  # what workers call
-SLOW = 2e-8  # seconds for each unit of cost, on a slow machine: so even the first shard cannot hang for ever
+SLOW = 1e-9  # seconds for each unit of cost, on a slow machine: so even the first shard cannot hang for ever
 SURVIVING = 1 / 3  # of the candidates of a rung go on
 DATA_COPIES = 2.0  # times the bytes of the inputs that a shard needs beside its networks, at most
 
