@@ -18,6 +18,7 @@ from shoal.executors.team import Team, accept, choose_instruction_set, share
 
 REMEMBERED = 1000  # finished tasks whose times say how long is too long
 PATIENCE = 10.0  # seconds that any task may take, and more by what the others took
+STARTING = 6.0  # times as patient while workers may still be loading libraries
 SLOWER = 4.0  # times the slowest of the others
 
 
@@ -49,7 +50,8 @@ class Pace:
         """Seconds after which a task of that cost hangs."""
         if not self._seen and not self.expected:
             return float("inf")
-        return PATIENCE + SLOWER * (self.loading + self.slowest() * cost)
+        patience = PATIENCE if self._seen else STARTING * PATIENCE
+        return patience + SLOWER * (self.loading + self.slowest() * cost)
 
 
 class Dispatcher:
