@@ -6,11 +6,12 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shoal import tensors
+from shoal import atomic, tensors
 from shoal.encoders.encoder import arrays_under
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.interface import Done, Job, SetAside, Status, Task, Workers
@@ -26,6 +27,7 @@ from shoal.search.training import Control, FoldResults, Work, combine, train
 from shoal.search.workplace import Workplace
 
 LOAD, WORK = "shoal.search.payloads:load_setting", "shoal.search.on_workers:work"  # what workers call
+SLOW = 1e-9  # seconds for each unit of cost, on a slow machine: so even the first shard cannot hang for ever
 SURVIVING = 1 / 3  # of the candidates of a rung go on
 DATA_COPIES = 2.0  # times the bytes of the inputs that a shard needs beside its networks, at most
 
@@ -74,9 +76,13 @@ class OnWorkers(Trainer):
     """Trains on workers. Survivors of a rung go on from their weights, which travel; or, where the link is slow and
     training is quick, they are trained again from the beginning, which gives the same bits."""
 
-    def __init__(self, setting: Setting, workers: Workers, threads: int | None = None) -> None:
+    def __init__(self, setting: Setting, workers: Workers, file: Path | None = None) -> None:
+        """`file`: where to put what all shards share, for workers that see the same disk."""
         self.setting, self.matrices = setting, setting.matrices
-        self.dispatcher = Dispatcher(workers, Job.of(payloads.pack_setting(setting), LOAD, WORK), threads)
+        content = payloads.pack_setting(setting)
+        if file is not None:
+            atomic.write_bytes(file, content)
+        self.dispatcher = Dispatcher(workers, Job.of(content, LOAD, WORK, file), seconds_per_cost=SLOW)
         self.status: Status = self.dispatcher.status
         self.measured = Measured()
         self.bytes_sent = self.bytes_received = self.shards = self.with_networks = 0

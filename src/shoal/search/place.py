@@ -23,6 +23,7 @@ from shoal.search.schedule import choose_sample
 from shoal.search.timing import Clock
 from shoal.search.trainers import SHARD_SECONDS, InProcess, Trainer
 
+DATA = "data.bin"  # what all shards share, beside the journal
 ISA = "instruction set"  # event of the journal
 
 
@@ -39,7 +40,7 @@ def training_place(
     setting = Setting(problem, metric, choose_sample(problem, options.seed), options.seed)
     with ExitStack() as stack:
         stack.enter_context(_using(_noted(journal)))
-        trainer = _trainer(setting, options, journal is not None, clock, workers)
+        trainer = _trainer(setting, options, journal, clock, workers)
         stack.callback(trainer.close)
         if isinstance(trainer, OnWorkers):
             stack.enter_context(_using(trainer.dispatcher.instruction_set))
@@ -69,12 +70,12 @@ def workers_beside(executor: Any) -> Iterator[Workers | None]:
 
 
 def _trainer(
-    setting: Setting, options: SearchOptions, journaled: bool, clock: Clock, workers: Workers | None
+    setting: Setting, options: SearchOptions, journal: Journal | None, clock: Clock, workers: Workers | None
 ) -> Trainer:
     if workers is None:
-        seconds = SHARD_SECONDS if journaled else None
+        seconds = None if journal is None else SHARD_SECONDS
         return InProcess(setting.matrices, setting.metric, setting.seed, options.threads, seconds, clock.now)
-    return OnWorkers(setting, workers)
+    return OnWorkers(setting, workers, None if journal is None else journal.folder / DATA)
 
 
 def _noted(journal: Journal | None) -> str | None:

@@ -67,7 +67,9 @@ class Dask(Cluster):
 
     def start_scheduler(self) -> None:
         page = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]  # without the latter it takes a fixed port
-        self.scheduler = self._run("dask_scheduler", "--host", "127.0.0.1", "--port", str(self.port), *page)
+        alone = ["--idle-timeout", "300s"]  # should this process be killed, scheduler and workers end by themselves
+        place = ["--host", "127.0.0.1", "--port", str(self.port)]
+        self.scheduler = self._run("dask_scheduler", *place, *page, *alone)
         self._wait_for(lambda: listening(self.port))
 
     def start_workers(self) -> None:
