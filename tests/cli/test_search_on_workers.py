@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 
 import psutil
 import pytest
@@ -30,6 +31,8 @@ def listening_while(words, folder):
         process = psutil.Popen(words, cwd=folder, stdout=said, stderr=said)
 
         def ended():
+            """Looking takes a while: not more often than needed."""
+            time.sleep(0.2)
             for one in [process, *process.children(recursive=True)]:
                 try:
                     found = one.net_connections("tcp")
@@ -60,7 +63,7 @@ def test_a_search_on_worker_processes_listens_nowhere_and_says_where_it_was_trai
 
 def test_workers_of_shoal_train_listen_on_loopback_only(tmp_path):
     """The monitor and the store of the command, and gloo in the workers."""
-    words = ("train", "--data", "iris", "--workers", 2, "--backend", "processes", "--epochs", 3)
+    words = ("train", "--data", "iris", "--workers", 2, "--backend", "processes", "--epochs", 20)
     seen = listening_while(command(*words), tmp_path)
     assert {address for _, address, _ in seen} <= LOOPBACK
     assert len({port for mine, _, port in seen if mine}) == 2

@@ -71,8 +71,7 @@ class Monitor:
             reader = connection.makefile("r", encoding="utf-8")
             hello = json.loads(reader.readline(HELLO) or "{}")
             if not hmac.compare_digest(str(hello.get("token")), self.token):
-                connection.close()
-                return
+                raise ValueError("a stranger")
             connection.settimeout(None)
             _limit_sending(connection)
             rank = int(hello["rank"])
@@ -82,9 +81,11 @@ class Monitor:
             self.events.put(Event("connected", rank, hello))
             for text in reader:
                 self._hear(rank, json.loads(text))
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):  # also JSON that is no dict
             pass
-        if rank is not None:
+        if rank is None:
+            _close(connection)
+        else:
             self._lose(rank, "is gone")
 
     def _hear(self, rank: int, message: dict[str, Any]) -> None:
