@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -52,6 +53,15 @@ class Candidate:
         """Epochs at the end of its recipe."""
         assert self.recipe.member.epochs is not None
         return self.recipe.member.epochs
+
+    def epochs_at(self, share: float) -> int:
+        """Epochs at a rung, rounded up; at least one."""
+        return max(1, math.ceil(share * self.target - 1e-9))
+
+    @property
+    def predictions_missing(self) -> bool:
+        """Trained, but its predictions are not here."""
+        return self.prediction is None and math.isfinite(self.loss) and self.pool is not None
 
     def forget(self) -> None:
         """It is not among the best: its weights and its predictions are not needed any more."""
@@ -117,11 +127,14 @@ class Pool:
         return self.networks.state.epochs[place * folds : (place + 1) * folds].copy()
 
     def moved_on(self) -> list[Candidate]:
-        """Candidates whose networks were trained after they were last assessed: their scores are of older weights."""
+        """Candidates whose networks are not those that were last assessed: their scores are of other weights.
+
+        Most were trained on since. Those that had lost their weights, and are trained again, may not be as far yet.
+        """
         return [
             candidate
             for candidate, done in zip(self.candidates, self.epochs(), strict=True)
-            if (done > candidate.fold_epochs).any()
+            if (done != candidate.fold_epochs).any()
         ]
 
     def predict(self, candidate: Candidate, fold: int, inputs: np.ndarray, threads: int | None) -> np.ndarray:
