@@ -51,6 +51,7 @@ class Local(Cluster):
 class Dask(Cluster):
     """A scheduler and two workers, each with its nanny, as users start them."""
 
+    count = 2
     name, needs = "dask, 2 workers", ("distributed",)
 
     def __init__(self, folder: Path) -> None:
@@ -74,8 +75,8 @@ class Dask(Cluster):
     def start_workers(self) -> None:
         before = self.said().count(REGISTERED)
         here = ["--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--local-directory", str(self.folder)]
-        self.nannies += [self._run("dask_worker", f"tcp://127.0.0.1:{self.port}", *here) for _ in range(2)]
-        self._wait_for(lambda: self.said().count(REGISTERED) == before + 2)
+        self.nannies += [self._run("dask_worker", f"tcp://127.0.0.1:{self.port}", *here) for _ in range(self.count)]
+        self._wait_for(lambda: self.said().count(REGISTERED) == before + self.count)
 
     def said(self) -> str:
         return (self.folder / "dask.log").read_text(encoding="utf-8", errors="replace")
