@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.engines.program import Program, State, empty_state
-from shoal.machine import size_text
+from shoal.errors import UserError, WrongType
+from shoal.machine import available_memory, size_text
+from shoal.validate import whole
 
 
 @dataclass(frozen=True)
@@ -65,3 +68,26 @@ def _base(array: np.ndarray) -> object:
     while isinstance(array, np.ndarray) and not isinstance(array, np.memmap) and isinstance(array.base, np.ndarray):
         array = array.base
     return array
+
+
+def check_limit(limit: int | None) -> int:
+    """Bytes that a population may take; None: what is free now."""
+    return available_memory() if limit is None else whole("memory_limit", limit, 1, what="a whole number of bytes")
+
+
+def check_out(out: np.ndarray | None, shape: tuple[int, ...], limit: int) -> np.ndarray:
+    """The array for predictions: `out` if it has the right shape and type, else a new one if memory allows."""
+    if out is None:
+        size = 4 * math.prod(shape)
+        if size > limit:
+            raise MemoryError(
+                f"these predictions take {size_text(size)}, but the memory limit is {size_text(limit)}; name fewer "
+                "members or rows, or give out=, e.g. a numpy.memmap"
+            )
+        return np.empty(shape, dtype=np.float32)
+    wanted = f"out must be a writable, C-ordered float32 array of shape {shape}"
+    if not isinstance(out, np.ndarray):
+        raise WrongType(f"{wanted}; got {type(out).__name__}")
+    if out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous or not out.flags.writeable:
+        raise UserError(f"{wanted}; got {out.dtype} {out.shape}")
+    return out

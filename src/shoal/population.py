@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,9 +30,9 @@ from shoal.errors import UserError, WrongType
 from shoal.history import History
 from shoal.interrupts import interruptible
 from shoal.layout import Layout
-from shoal.machine import available_memory, size_text, thread_count
+from shoal.machine import thread_count
 from shoal.members import Member
-from shoal.memory import Memory, new_state
+from shoal.memory import Memory, check_limit, check_out, new_state
 from shoal.progress import Reporter
 from shoal.rows import Rows, Split, as_rows
 from shoal.validate import whole
@@ -109,7 +108,7 @@ class Population:
         for k, member in enumerate(members):
             if member.label_smoothing > 0 and self.loss != "cross_entropy":
                 raise UserError(f"member {k} has label_smoothing, which works with cross_entropy only, not {self.loss}")
-        self.memory_limit = _check_limit(memory_limit)
+        self.memory_limit = check_limit(memory_limit)
         self.program: Program = compile_program(Layout(members, int(n_features), int(n_outputs)), self.loss, weight)
         self.state: State = new_state(self.program, self.memory_limit)
         self.history = History.empty(len(members))
@@ -344,7 +343,7 @@ class Population:
         features = check_features(X, self.n_features)
         chosen = self._indices(members)
         shape = (len(chosen), len(features), self.n_outputs)
-        out = _check_out(out, shape, self.memory_limit)
+        out = check_out(out, shape, self.memory_limit)
         resources = Resources(thread_count(threads), device, self.memory_limit)
         get_engine(engine, device).predict(self.program, self.state, features, chosen, out, resources)
         return out
@@ -465,28 +464,6 @@ class _StopFlag:
         if not self.stopped and self.condition is not None:
             self.stopped = bool(self.condition())
         return self.stopped
-
-
-def _check_limit(limit: int | None) -> int:
-    return available_memory() if limit is None else whole("memory_limit", limit, 1, what="a whole number of bytes")
-
-
-def _check_out(out: np.ndarray | None, shape: tuple[int, ...], limit: int) -> np.ndarray:
-    """The array for predictions: `out` if it has the right shape and type, else a new one if memory allows."""
-    if out is None:
-        size = 4 * math.prod(shape)
-        if size > limit:
-            raise MemoryError(
-                f"these predictions take {size_text(size)}, but the memory limit is {size_text(limit)}; name fewer "
-                "members or rows, or give out=, e.g. a numpy.memmap"
-            )
-        return np.empty(shape, dtype=np.float32)
-    wanted = f"out must be a writable, C-ordered float32 array of shape {shape}"
-    if not isinstance(out, np.ndarray):
-        raise WrongType(f"{wanted}; got {type(out).__name__}")
-    if out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous or not out.flags.writeable:
-        raise UserError(f"{wanted}; got {out.dtype} {out.shape}")
-    return out
 
 
 def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:

@@ -123,8 +123,9 @@ def test_a_full_disk_and_lack_of_memory_are_sentences(
 # Python's own types mean a bug, or are caught where they are raised; what users may see is one of `shoal.errors`.
 PLAIN = {"ValueError", "TypeError", "FileNotFoundError", "IsADirectoryError", "ModuleNotFoundError"}
 INTERNAL = {
-    "bench/peers/sequential.py", "bench/peers/stacked.py", "bench/tabular/fit.py", "json_values.py", "options.py",
-    "report/search/page.py", "tables/csv_columns.py",
+    "bench/peers/sequential.py", "bench/peers/stacked.py", "bench/tabular/fit.py", "executors/dask_remote.py",
+    "executors/interface.py", "executors/replies.py", "executors/worker.py", "json_values.py", "options.py",
+    "report/search/page.py", "runs/journal.py", "runs/journal_file.py", "tables/csv_columns.py", "tensors.py",
 }  # fmt: skip
 
 

@@ -68,6 +68,7 @@ class _Heard(logging.Handler):
 @pytest.fixture
 def said(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]]:
     """What was written to the terminal so far, and what Dask would have written: pytest does not catch that."""
+    pytest.importorskip("distributed")  # it sets up its loggers when it is imported
     heard = _Heard()
     for name in LOGGERS:
         logging.getLogger(name).addHandler(heard)

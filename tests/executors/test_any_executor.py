@@ -11,7 +11,7 @@ from support.executors import KINDS, Bench, cut, gained, run, set_aside, task_of
 
 from shoal import _native
 from shoal.errors import UserError
-from shoal.executors import dispatch
+from shoal.executors import dispatch, rounds
 from shoal.executors.interface import Done
 
 
@@ -196,6 +196,7 @@ def test_a_worker_that_is_killed_costs_its_task_only(process_kind, begin, bench)
 
 def test_a_worker_that_hangs_is_replaced_after_a_limit_from_the_others(process_kind, begin, bench, monkeypatch):
     monkeypatch.setattr(dispatch, "PATIENCE", 0.5)
+    monkeypatch.setattr(rounds, "HANGS", 20)  # a new process may take longer; the limit doubles each time
     dispatcher = begin(process_kind)
     tasks = [*tasks_of(6), task_of("stopped", {"stopped": "stop once"}, cost=0.1)]
     assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
@@ -213,8 +214,9 @@ def test_a_poisonous_task_is_set_aside_and_the_others_are_done(process_kind, beg
     assert len(bench.traces("deaths")) <= process_kind.kills
 
 
-def test_of_a_poisonous_task_only_the_guilty_part_is_lost(process_kind, begin, bench):
-    dispatcher = begin(process_kind)
+@pytest.mark.parametrize("name", ["processes", "local:2"])
+def test_of_a_poisonous_task_only_the_guilty_part_is_lost(name, begin, bench):
+    dispatcher = begin(KINDS[name])
     tasks = [task_of("task", {"a": "", "b": "die", "c": "", "d": ""}), *tasks_of(2)]
     results = run(dispatcher, tasks)
     assert set_aside(results).keys() == {"b"}

@@ -13,7 +13,7 @@ from support.executors import KINDS, Watched, gained, run, set_aside, task_of, t
 
 from shoal import _native
 from shoal.errors import UserError
-from shoal.executors.dispatch import PATIENCE, SLOWER, Dispatcher, Pace
+from shoal.executors.dispatch import PATIENCE, SLOWER, STARTING, Dispatcher, Pace
 from shoal.executors.interface import WorkerInfo
 from shoal.executors.serial import SerialWorkers
 from shoal.executors.team import choose_instruction_set, share
@@ -96,7 +96,7 @@ def test_too_long_is_a_multiple_of_what_the_slowest_took():
     assert pace.limit(2.0) == PATIENCE + SLOWER * (0.5 + 3.0 * 2.0)
     pace.saw(cost=10.0, seconds=50.0, loading=0.0)
     assert pace.limit(2.0) == PATIENCE + SLOWER * (0.5 + 5.0 * 2.0), "a slower one counts from now on"
-    assert Pace(seconds_per_cost=5.0).limit(2.0) == PATIENCE + SLOWER * 10.0
+    assert Pace(seconds_per_cost=5.0).limit(2.0) == STARTING * PATIENCE + SLOWER * 10.0
 
 
 def test_what_is_left_at_the_end_is_cut_finer(begin, bench):

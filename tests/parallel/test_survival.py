@@ -23,7 +23,7 @@ from support.waiting import wait_until
 
 from shoal import parallel
 from shoal.parallel import checkpoint
-from shoal.parallel.heartbeat import Heartbeat, Monitor
+from shoal.parallel.heartbeat import HELLO, Heartbeat, Monitor
 
 EXACT = {**SETTINGS, "strategy": "allreduce", "exact": True}
 
@@ -124,6 +124,15 @@ def test_the_monitor_notices_silence_and_broken_connections_and_refuses_stranger
         heartbeat.close()
         quiet.close()
         stranger.close()
+
+
+def test_a_stranger_who_never_ends_the_first_line_is_cut_off():
+    monitor = Monitor()
+    with socket.create_connection(("127.0.0.1", int(monitor.address.split(":")[1])), timeout=60) as stranger:
+        stranger.sendall(b"x" * (HELLO + 1))
+        with contextlib.suppress(ConnectionResetError):  # it had sent more than was read
+            assert stranger.recv(10) == b""
+    monitor.close()
 
 
 def test_a_closed_monitor_leaves_no_thread_behind():

@@ -129,6 +129,7 @@ class Cluster:
         file = self.folder / "scheduler.json"
         file.unlink(missing_ok=True)
         options = ["--host", self.host, "--port", str(port), "--protocol", self.scheme, "--scheduler-file", str(file)]
+        options += ["--idle-timeout", "600s"]  # nothing of it outlives tests that were killed; workers end with it
         started = self._run("scheduler", options, self.prefix)
         text = wait_until(lambda: file.exists() and file.read_text().rstrip().endswith("}") and file.read_text())
         self.address = json.loads(text)["address"]
@@ -155,7 +156,7 @@ def shared(workers: int) -> Cluster:
     """One with so many workers, which have nannies. Starting one takes seconds, so tests share it, and mend it."""
     if not _shared:
         atexit.register(_close_shared)
-    if workers not in _shared:
+    if workers not in _shared or _shared[workers].scheduler.poll() is not None:
         _shared[workers] = Cluster(Path(tempfile.mkdtemp(prefix="shoal-dask-")), workers, nanny=True)
     return _shared[workers]
 

@@ -63,7 +63,8 @@ class Kind:
 
 
 def dask(workers: int) -> Kind:
-    return Kind(lambda: _dask(workers), workers, brings_job=True, slow=workers == 1)
+    """A worker that ends loses the task that it had and the one that waited there: who is guilty takes two more."""
+    return Kind(lambda: _dask(workers), workers, kills=5, brings_job=True, slow=workers == 1)
 
 
 def named(name: str) -> Kind:

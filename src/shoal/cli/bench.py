@@ -342,6 +342,25 @@ def scale(
 
 
 @app.command()
+def cluster(
+    context: typer.Context,
+    recipes: Annotated[int | None, typer.Option(min=1, help="Recipes of the search. [300]")] = None,
+    rows: Annotated[int | None, typer.Option(min=100, help="Rows of the table. [2000]")] = None,
+    repeats: Repeats = None,
+    other: Annotated[
+        str | None, typer.Option(help="A Python with another version of Shoal: its search in one process, too.")
+    ] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """The same search in one process, with a journal, on worker processes and on Dask: time, CPU time, same bytes?"""
+    from shoal.bench.search import cluster as bench
+
+    given = {"recipes": recipes, "rows": rows, "repeats": repeats, "other": other}
+    _measure(context, bench, given, quick, out)
+
+
+@app.command()
 def faults(
     context: typer.Context,
     kills: Annotated[

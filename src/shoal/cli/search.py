@@ -15,6 +15,7 @@ import typer
 from shoal.cli.parameters import given, with_options
 from shoal.cli.search_session import Request, Session
 from shoal.errors import UserError
+from shoal.executors.find import find_workers
 from shoal.search.options import SearchOptions
 from shoal.tables.options import DataOptions
 
@@ -92,6 +93,8 @@ def _complete(request: Request) -> Request:
         raise UserError("give the file to search, as in 'shoal search data.csv --target price', or try --demo")
     elif request.reading.target is None:
         raise UserError("say which column to predict: --target with a name or a number (-1 is the last column)")
+    if options.executor is not None:
+        find_workers(options.executor).check()
     if options.budget is not None and options.recipes is not None:
         raise UserError("give --budget (time) or --recipes (a fixed amount of work), not both")
     if options.budget is None and options.recipes is None:

@@ -16,9 +16,11 @@ from shoal.interrupts import Interrupt, interruptible, sigterm_is_interrupt
 from shoal.progress import started, steady_output
 
 if TYPE_CHECKING:
+    from shoal.cli.search_plan import Plan
     from shoal.runs.folder import RunFolder
     from shoal.runs.journal import Journal
     from shoal.runs.kinds import Run
+    from shoal.search.callbacks import Started
     from shoal.search.options import SearchOptions
     from shoal.search.result import Earlier
     from shoal.search.screen import SearchScreen
@@ -101,8 +103,12 @@ def _demo() -> Source:
 class _Watching:
     """Tells screen and folder how far the search is, and ends it when the user has asked for that."""
 
-    def __init__(self, screen: SearchScreen, folder: RunFolder, stop: Interrupt) -> None:
-        self.screen, self.folder, self.stop, self.note = screen, folder, stop, screen.say
+    def __init__(self, screen: SearchScreen, folder: RunFolder, stop: Interrupt, plan: Plan | None) -> None:
+        self.screen, self.folder, self.stop, self.note, self.plan = screen, folder, stop, screen.say, plan
+
+    def started(self, started: Started) -> None:
+        for line in [] if self.plan is None else self.plan.there(started.workplace):
+            self.screen.say(line)
 
     def progress(self, progress: Any) -> bool:
         self.screen.watch(progress)
@@ -118,6 +124,7 @@ class Session:
 
     stop: Interrupt
     effort: Effort  # of the run to be repeated
+    plan: Plan | None = None  # what it will take; not known of a repetition
 
     def __init__(
         self, request: Request, earlier: dict[str, Any] | None, settings: Path | None = None, check: bool = False
@@ -157,6 +164,8 @@ class Session:
         if dry_run:
             self._prepare()
             self._plan()
+            for line in [] if self.plan is None else self.plan.looked():
+                print(line)
             return True
         again = self.earlier is not None  # a repetition is done, also where there is one
         with RunFolder(
@@ -271,27 +280,14 @@ class Session:
 
     def _plan(self) -> None:
         """Say what will be done, and what it will take."""
-        from shoal.machine import available_memory, size_text
-        from shoal.search.forecast import forecast
-        from shoal.search.screen import clock
+        from shoal.cli.search_plan import Plan
 
-        options = self.request.search
         if self.earlier is not None:
             print(f"plan: the earlier run again, {self._logged():,} recipes and seeds")
             return
-        plan = forecast(self.data, options)
-        amount = f"{plan.recipes:,} recipes" if options.budget is None else f"about {plan.recipes:,} recipes"
-        print(
-            f"plan: {amount} x {plan.folds} folds ({plan.cv}) = {plan.networks:,} networks, up to {plan.epochs} epochs"
-        )
-        takes = f"about {clock(plan.seconds)}"
-        if self.budget is not None:
-            takes = (
-                f"{clock(plan.seconds)}, as asked" if self.budget == options.budget else f"about {clock(self.budget)}"
-            )
-        print(f"  strategy: {options.strategy}; time: {takes}; memory: about {size_text(plan.memory)}")
-        if plan.memory > available_memory():
-            print(f"  note: only {size_text(available_memory())} of memory are free; use fewer --folds or rows")
+        self.plan = Plan.of(self.data, self.request.search, self.budget)
+        for line in self.plan.words():
+            print(line)
 
     def _search(self, folder: RunFolder, keep: bool = True) -> None:
         """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
@@ -361,7 +357,7 @@ class Session:
         from shoal.cli import background
         from shoal.errors import NothingTrained
 
-        self.estimator.set_params(callbacks=[_Watching(screen, folder, self.stop)])
+        self.estimator.set_params(callbacks=[_Watching(screen, folder, self.stop, self.plan)])
 
         def fit() -> Any:
             return self.estimator.fit_data(

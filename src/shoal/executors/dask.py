@@ -45,6 +45,10 @@ class DaskWorkers(Workers):
         self._gone = ""  # why there is no way back
         self._closed = self._is_quiet = False
 
+    def check(self) -> None:
+        distributed = _distributed()
+        self._probe(_security(distributed) if self.address.startswith("tls:") else None)
+
     def start(self, job: Job) -> list[WorkerInfo]:
         self._job = job
         _distributed()

@@ -18,6 +18,7 @@ from shoal.executors.team import Team, accept, choose_instruction_set, share
 
 REMEMBERED = 1000  # finished tasks whose times say how long is too long
 PATIENCE = 10.0  # seconds that any task may take, and more by what the others took
+STARTING = 6.0  # times as patient while workers may still be loading libraries
 SLOWER = 4.0  # times the slowest of the others
 
 
@@ -49,7 +50,8 @@ class Pace:
         """Seconds after which a task of that cost hangs."""
         if not self._seen and not self.expected:
             return float("inf")
-        return PATIENCE + SLOWER * (self.loading + self.slowest() * cost)
+        patience = PATIENCE if self._seen else STARTING * PATIENCE
+        return patience + SLOWER * (self.loading + self.slowest() * cost)
 
 
 class Dispatcher:
@@ -71,6 +73,7 @@ class Dispatcher:
         self.workers, self.job, self.status = workers, job, Status()
         self.pace = Pace(seconds_per_cost)
         self.team = Team(instruction_set or "", 1)
+        self.accepted: list[WorkerInfo] = []  # workers that take part, as known
         self.left: list[Future[Reply]] = []  # of earlier rounds, which could not be cancelled
         self._threads, self._wanted, self._token = threads, instruction_set, secrets.token_hex(32)
         self._file = str(job.file) if job.file else None
@@ -85,8 +88,8 @@ class Dispatcher:
         """Find out who is there; UserError in words if the search cannot run there."""
         infos = self.workers.start(self.job)
         chosen = choose_instruction_set(accept(infos, self.workers, self._wanted, self.note), self._wanted)
-        accepted = accept(infos, self.workers, chosen, self.note)
-        self.team = share(accepted, chosen, self._threads)
+        self.accepted = accept(infos, self.workers, chosen, self.note)
+        self.team = share(self.accepted, chosen, self._threads)
         self.status.workers = self.workers.slots()
         if self._file is None and any(info.pid != os.getpid() and info.host == _host() for info in infos):
             self._write_file()
@@ -147,8 +150,8 @@ class Dispatcher:
         """Workers may have come and gone since the last time."""
         infos = self.workers.present()
         if infos:
-            accepted = accept(infos, self.workers, self.team.instruction_set, self.note)
-            self.team = share(accepted, self.team.instruction_set, self._threads)
+            self.accepted = accept(infos, self.workers, self.team.instruction_set, self.note)
+            self.team = share(self.accepted, self.team.instruction_set, self._threads)
         self.left = [future for future in self.left if not future.done()]
 
     def _write_file(self) -> None:

@@ -138,6 +138,12 @@ class Workers(ABC):
     ahead: int = 2  # calls that may be submitted beyond `slots`, so that no worker waits for the next one
     notes: Sequence[str] = ()  # sentences for the user: taken into `Status.notes`
 
+    def check(self) -> None:  # noqa: B027, most need not ask anybody
+        """UserError in words if it is known already that nobody can be there: asked before data are read."""
+
+    def prepare(self) -> None:  # noqa: B027, most have nothing to do before they know the job
+        """Begin what takes time at the start, and do not wait for it: `start` does, or `close` ends it."""
+
     @abstractmethod
     def start(self, job: Job) -> list[WorkerInfo]:
         """Make the job known, and say who is there; UserError in words if nobody can take part.

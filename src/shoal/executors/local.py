@@ -34,16 +34,22 @@ class LocalWorkers(Workers):
         self._lock = threading.RLock()
         self._pending: deque[tuple[Call, Future[Reply]]] = deque()
         self._seats: list[_Seat] = []
+        self._answers: list[Future[Reply]] = []  # of processes that were started
         self._closed = False
         _loky()
 
-    def start(self, job: Job) -> list[WorkerInfo]:
+    def prepare(self) -> None:
+        """Start the processes. They import what they need while this one does something else."""
         threads = max(1, thread_count() // self.processes)
         self._seats = [_Seat(threads) for _ in range(self.processes)]
+        self._answers = [seat.submit(worker.hello) for seat in self._seats]
+
+    def start(self, job: Job) -> list[WorkerInfo]:
         try:
-            answers = [seat.submit(worker.hello) for seat in self._seats]
+            if not self._seats:
+                self.prepare()
             deadline = time.monotonic() + STARTING
-            return [WorkerInfo.of(answer.result(max(0.0, deadline - time.monotonic()))) for answer in answers]
+            return [WorkerInfo.of(answer.result(max(0.0, deadline - time.monotonic()))) for answer in self._answers]
         except (WorkerLost, BrokenExecutor, TimeoutError) as error:
             self.close()
             reason = str(error) if isinstance(error, WorkerLost) else _reason(error)
@@ -197,6 +203,7 @@ def _begin(parent: int) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     loky.process_executor._USE_PSUTIL = False  # it would take a large job, which is kept, for leaked memory
+    loky.process_executor._MEMORY_LEAK_CHECK_DELAY = 60.0  # seconds between collections of garbage; 20 ms each
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

@@ -96,6 +96,7 @@ class Round:
         self.undecided: list[SetAside] = []  # failed before anything was done: is it these tasks, or everything?
         self.restarts = 0
         self.nobody_since: float | None = None
+        self.looked = 0.0  # for tasks that hang
         for task in tasks:
             self.waiting.push(Entry(task))
 
@@ -130,18 +131,17 @@ class Round:
             slots = self.workers.slots()
         self._note_absence(slots)
         limit = slots + self.workers.ahead if slots else 0
-        while self.waiting:
-            flying = self._flying()
-            first = self.waiting.first()
-            if (first.alone and flying) or any(flight.entry.alone for flight in flying) or len(flying) >= limit:
-                break
+        flying = self._flying()
+        count, alone = len(flying), any(flight.entry.alone for flight in flying)
+        while self.waiting and count < limit and not alone and not (self.waiting.first().alone and count):
             entry = self.waiting.pop()
-            if entry.finished or self._cut_beforehand(entry, slots):
+            if entry.finished or self._cut_beforehand(entry, slots - count):
                 continue
             if not self._submit(entry):
                 break
+            count, alone = count + 1, entry.alone
         self._note_starts(slots)
-        self.status.busy = min(len(self._flying()), slots)
+        self.status.busy = min(count, slots)
         self.status.waiting = len(self.waiting)
 
     def _note_absence(self, slots: int) -> None:
@@ -163,7 +163,7 @@ class Round:
             if flight.started is None:
                 flight.started = now
 
-    def _cut_beforehand(self, entry: Entry, slots: int) -> bool:
+    def _cut_beforehand(self, entry: Entry, idle: int) -> bool:
         """Cut what needs more memory than a worker has, and what is left at the end when others have nothing to do."""
         memory = self.owner.team.memory
         if memory and entry.task.memory > memory:
@@ -177,7 +177,6 @@ class Round:
                 f"a task may need {size_text(entry.task.memory)}, more than the {size_text(memory)} that a worker has "
                 "for each task, and cannot be made smaller"
             )
-        idle = slots - len(self._flying())
         if len(self.waiting) + 1 < idle and entry.task.cost * self.pace.slowest() > WORTH_CUTTING:
             return self._cut(entry)
         return False
@@ -253,7 +252,8 @@ class Round:
         self.restarts = 0
         self.status.done += 1
         self.pace.saw(entry.task.cost, reply.seconds, reply.loading)
-        for flight in [flight for flight in self.flights.values() if flight.entry is entry]:
+        copies = [flight for flight in self.flights.values() if flight.entry is entry] if entry.hangs else []
+        for flight in copies:
             del self.flights[flight.future]
             self._forget(flight.future)
         yield from self._decided()
@@ -357,6 +357,9 @@ class Round:
     def _hanging(self) -> Iterator[SetAside]:
         """Give out a second copy of what takes much longer than the others did. The first result wins."""
         now = time.monotonic()
+        if now < self.looked + ASKED:
+            return
+        self.looked = now
         for flight in self._flying():
             entry = flight.entry
             limit = self.pace.limit(entry.task.cost) * 2**entry.hangs

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 BEAT = 1.0  # seconds between two heartbeats
 PATIENCE = 7.0  # seconds of silence after which a worker counts as lost
+HELLO = 4096  # characters of a worker's first line, at most; nothing more is read before it has shown the token
 STOPPED = 75  # exit code of a worker that was told to end
 
 
@@ -68,10 +69,9 @@ class Monitor:
         try:
             connection.settimeout(30)
             reader = connection.makefile("r", encoding="utf-8")
-            hello = json.loads(reader.readline() or "{}")
+            hello = json.loads(reader.readline(HELLO) or "{}")
             if not hmac.compare_digest(str(hello.get("token")), self.token):
-                connection.close()
-                return
+                raise ValueError("a stranger")
             connection.settimeout(None)
             _limit_sending(connection)
             rank = int(hello["rank"])
@@ -81,9 +81,11 @@ class Monitor:
             self.events.put(Event("connected", rank, hello))
             for text in reader:
                 self._hear(rank, json.loads(text))
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):  # also JSON that is no dict
             pass
-        if rank is not None:
+        if rank is None:
+            _close(connection)
+        else:
             self._lose(rank, "is gone")
 
     def _hear(self, rank: int, message: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import os
 import queue
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -151,7 +152,7 @@ class Attempt:
         self.stop, self.pause = stop, pause
         self.asked = 0.0  # when the workers were last asked to pause
         self.monitor = Monitor()
-        self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.store = local_store()
         self.processes: list[subprocess.Popen[bytes]] = []
         self.connected: set[int] = set()
         self.done: set[int] = set()
@@ -169,7 +170,7 @@ class Attempt:
         own = {
             "SHOAL_MONITOR": self.monitor.address, "SHOAL_STORE": f"127.0.0.1:{self.store.port}", OWN: str(os.getpid()),
             "SHOAL_ATTEMPT": str(self.number), "SHOAL_WORKERS": str(job.workers),
-            "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
+            "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **loopback_only(),
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
             "PYTHONSAFEPATH": "1",  # a random.py in the user's folder must not hide the standard library's
         }  # fmt: skip
@@ -272,6 +273,24 @@ class Attempt:
         self.monitor.kill_all()
         self.monitor.close()
         del self.store
+
+
+def local_store() -> torch.distributed.TCPStore:
+    """Where workers find each other. By itself torch would listen on every interface."""
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    port = bound.getsockname()[1]
+    return torch.distributed.TCPStore(
+        "127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=bound.detach()
+    )  # fmt: skip
+
+
+def loopback_only() -> dict[str, str]:
+    """Environment in which gloo, too, listens on the loopback interface only, unless the user chose another one."""
+    import psutil
+
+    names = [name for name, found in psutil.net_if_addrs().items() if any(one.address == "127.0.0.1" for one in found)]
+    return {"GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME") or names[0]} if names else {}
 
 
 def _exit_reason(code: int) -> str:

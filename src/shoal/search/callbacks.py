@@ -11,6 +11,7 @@ import numpy as np
 from shoal.errors import UserError
 from shoal.executors.interface import Status
 from shoal.search.candidates import Candidate
+from shoal.search.workplace import Workplace
 
 if TYPE_CHECKING:
     from shoal.search.result import SearchResult
@@ -24,6 +25,7 @@ class Started:
     folds: int
     metric: str
     budget: float | None  # seconds
+    workplace: Workplace | None = None  # the workers, where others do the training
 
 
 @dataclass(frozen=True)

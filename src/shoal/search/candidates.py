@@ -175,3 +175,8 @@ def networks_of(problem: Matrices, encoding: str, candidates: Sequence[Candidate
             fresh = new_networks(problem, encoding, [candidate.recipe.member])
             found += [(fresh, k) for k in range(len(problem.folds))]
     return Population.gather(found)
+
+
+def pools_of(candidates: Sequence[Candidate]) -> list[Pool]:
+    """Who holds the weights of these candidates."""
+    return list({id(one.pool): one.pool for one in candidates if one.pool is not None}.values())

@@ -286,10 +286,10 @@ def _journal(folder: Any, opened: Journal | None) -> Iterator[Journal | None]:
     if folder is None or opened is not None:
         yield opened
         return
-    journal = Journal(Path(folder))
+    Path(folder).mkdir(parents=True, exist_ok=True)
     lock = take(Path(folder))
     try:
-        yield journal
+        yield Journal(Path(folder))
     finally:
         lock.release()
 

@@ -27,7 +27,7 @@ from shoal.search.journaled import results_in
 from shoal.search.loop import Search
 from shoal.search.measuring import draw_rows, measure_passes, refit_seconds, what_to_leave_out
 from shoal.search.options import SearchOptions
-from shoal.search.place import training_place
+from shoal.search.place import training_place, workers_beside
 from shoal.search.problem import (
     Problem,
     default_epochs,
@@ -133,10 +133,11 @@ class _Fit:
         )
         self.metric.check(data.task, data.target, data.weight, [valid for _, valid in pairs])
         encodings = effort.encodings or (ENCODINGS if clock.budget is None else encodings_of(options.space))
-        problem = _problem(data, pairs, encodings)
+        with workers_beside(options.executor) as workers:
+            problem = _problem(data, pairs, encodings)
         encoded = clock.elapsed()
         refits = _wants_refit(options.refit, pairs)
-        with training_place(problem, self.metric, options, self.journal, clock) as trainer:
+        with training_place(problem, self.metric, options, self.journal, clock, workers) as trainer:
             search, space = self._search(problem, refits, trainer)
             trained = clock.elapsed()
             everything = np.arange(len(data.target))
@@ -174,7 +175,8 @@ class _Fit:
         if self.journal is not None and results_in(self.journal):
             found = f"going on: {results_in(self.journal):,} results were found in the journal"
             self.callbacks.tell("note", found)
-        self.callbacks.tell("started", Started(problem.n, len(problem.folds), self.metric.name, clock.budget))
+        begun = Started(problem.n, len(problem.folds), self.metric.name, clock.budget, trainer.workplace)
+        self.callbacks.tell("started", begun)
         timed = clock.budget is not None and self.earlier is None
         if clock.budget is not None:
             search.after_round = self._keep_back(search, refits) if timed else None

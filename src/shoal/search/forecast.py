@@ -66,6 +66,11 @@ class Forecast:
     seconds: float
     memory: int
     metric: str
+    training: float = 0.0  # of the seconds, those that workers can take over
+
+    def seconds_there(self, times_faster: float) -> float:
+        """With workers that train so many times faster than this process."""
+        return self.seconds - self.training * (1 - 1 / times_faster)
 
 
 def forecast(data: TrainingData, options: SearchOptions) -> Forecast:
@@ -87,13 +92,14 @@ def forecast(data: TrainingData, options: SearchOptions) -> Forecast:
     if options.budget is None:
         count = options.recipes or 0
         again = min(FINALISTS, count) * (options.seeds - 1)
-        seconds = encoding + full * (work_share * count + again) + 1.0
+        training = full * (work_share * count + again)
+        seconds = encoding + training + 1.0
     else:
-        seconds = options.budget
+        seconds, training = options.budget, 0.0
         kept = SEEDS_SHARE if options.seeds > 1 else 0.0
         count = max(FEWEST_PER_ROUND, int(left * (1 - kept) / (work_share * full)))
     memory = _memory(problem, recipes, len(y), folds, count)
-    return Forecast(count, folds, cv, epochs, count * folds, seconds, memory, metric.label)
+    return Forecast(count, folds, cv, epochs, count * folds, seconds, memory, metric.label, training)
 
 
 def _folds(data: TrainingData, options: SearchOptions) -> tuple[int, str]:

@@ -42,7 +42,7 @@ class Journaled(Trainer):
         self, inner: Trainer, setting: Setting, journal: Journal, versions: dict[str, str], elapsed: Callable[[], float]
     ) -> None:
         self.inner, self.setting, self.journal, self.elapsed = inner, setting, journal, elapsed
-        self.status = inner.status
+        self.status, self.workplace = inner.status, inner.workplace
         self._setting_key = _hash([payloads.setting_digest(setting), versions])
         self._writer = ThreadPoolExecutor(1, "shoal-journal")  # the disk is waited for while training goes on
         self._pending: list[Future[None]] = []

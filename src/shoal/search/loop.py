@@ -18,7 +18,7 @@ import numpy as np
 from shoal.errors import UserError
 from shoal.metrics.metric import Metric
 from shoal.search.callbacks import Callbacks, Progress, RungEnded
-from shoal.search.candidates import Candidate, Pool
+from shoal.search.candidates import Candidate, pools_of
 from shoal.search.decisions import Decisions
 from shoal.search.log import LogEntry, read_recipes
 from shoal.search.problem import Problem
@@ -385,7 +385,7 @@ class Search:
         for candidate in candidates:
             if candidate.number not in staying:
                 candidate.prediction = None
-        for pool in _pools(candidates):
+        for pool in pools_of(candidates):
             pool.keep(kept)
         for candidate in candidates:
             candidate.dropped = candidate.number not in staying
@@ -393,7 +393,7 @@ class Search:
 
     def _settle(self, candidates: Sequence[Candidate]) -> None:
         """After an early end: where nothing else is there to give, take networks as they stand; else leave them out."""
-        pools = _pools(candidates)
+        pools = pools_of(candidates)
         stale = {candidate.number for pool in pools for candidate in pool.moved_on()}
         needed = not any(candidate.number not in stale for candidate in self.best_candidates())
         for pool in pools:
@@ -410,7 +410,7 @@ class Search:
         by_score = sorted(by_loss, key=lambda candidate: (-candidate.score, candidate.loss))
         best = by_loss[:KEPT_CANDIDATES] + by_score[: KEPT_CANDIDATES // 4]
         staying = {candidate.number for candidate in best}
-        pools = _pools(self._kept)
+        pools = pools_of(self._kept)
         for candidate in self._kept:
             if candidate.number not in staying and not candidate.dropped:
                 candidate.prediction = None
@@ -487,11 +487,6 @@ def _with_new_seed(recipe: Recipe, seeds: Sequence[Candidate]) -> Recipe:
 def _best(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
     usable = [candidate for candidate in candidates if math.isfinite(candidate.loss)]
     return sorted(usable, key=lambda candidate: (candidate.loss, candidate.number))[:count]
-
-
-def _pools(candidates: Sequence[Candidate]) -> list[Pool]:
-    """Who holds the weights of these candidates."""
-    return list({id(one.pool): one.pool for one in candidates if one.pool is not None}.values())
 
 
 def _unknown(candidate: Candidate) -> bool:

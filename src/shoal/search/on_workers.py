@@ -6,11 +6,12 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shoal import tensors
+from shoal import atomic, tensors
 from shoal.encoders.encoder import arrays_under
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.interface import Done, Job, SetAside, Status, Task, Workers
@@ -23,9 +24,10 @@ from shoal.search.schedule import SAMPLE_CELLS
 from shoal.search.shards import LEAST_SECONDS, LEAST_TURNS, Order, Shard, cut, state_bytes
 from shoal.search.trainers import FIRST_COST, Batch, Measured, Trainer
 from shoal.search.training import Control, FoldResults, Work, combine, train
+from shoal.search.workplace import Workplace
 
 LOAD, WORK = "shoal.search.payloads:load_setting", "shoal.search.on_workers:work"  # what workers call
-ECHO = 1 << 21  # bytes that are sent to and fro to learn the speed of the link
+SLOW = 1e-9  # seconds for each unit of cost, on a slow machine: so even the first shard cannot hang for ever
 SURVIVING = 1 / 3  # of the candidates of a rung go on
 DATA_COPIES = 2.0  # times the bytes of the inputs that a shard needs beside its networks, at most
 
@@ -60,14 +62,6 @@ def work(setting: Setting, payload: bytes, threads: int) -> bytes:
 # ---- in the driver ----
 
 
-@dataclass
-class Link:
-    """What it takes to hand something to a worker and back."""
-
-    turn: float = 0.01  # seconds of a task that does nothing
-    rate: float = 1e9  # bytes a second
-
-
 @dataclass(eq=False)
 class Parts:
     """A candidate whose folds are trained apart: what has come back so far."""
@@ -82,15 +76,20 @@ class OnWorkers(Trainer):
     """Trains on workers. Survivors of a rung go on from their weights, which travel; or, where the link is slow and
     training is quick, they are trained again from the beginning, which gives the same bits."""
 
-    def __init__(self, setting: Setting, workers: Workers, threads: int | None = None) -> None:
+    def __init__(self, setting: Setting, workers: Workers, file: Path | None = None) -> None:
+        """`file`: where to put what all shards share, for workers that see the same disk."""
         self.setting, self.matrices = setting, setting.matrices
-        self.dispatcher = Dispatcher(workers, Job.of(payloads.pack_setting(setting), LOAD, WORK), threads)
+        content = payloads.pack_setting(setting)
+        if file is not None:
+            atomic.write_bytes(file, content)
+        self.dispatcher = Dispatcher(workers, Job.of(content, LOAD, WORK, file), seconds_per_cost=SLOW)
         self.status: Status = self.dispatcher.status
-        self.measured, self.link = Measured(), Link()
+        self.measured = Measured()
         self.bytes_sent = self.bytes_received = self.shards = self.with_networks = 0
         self._numbers, self._slots = count(), 1
         self.dispatcher.__enter__()
-        self._measure_link()
+        self.workplace = Workplace.of(self.dispatcher)
+        self.link = self.workplace.link
 
     def slots(self) -> int:
         self._slots = max(1, self.dispatcher.workers.slots())
@@ -205,25 +204,3 @@ class OnWorkers(Trainer):
         for order in shard.orders:
             parts.pop(order.candidate.number, None)
         return Batch(shard.encoding, shard.orders, None, {}, 0.0, set_aside=reason)
-
-    # ---- the link ----
-
-    def _measure_link(self) -> None:
-        """A small and a large message to one worker and back."""
-        seconds = []
-        for size in (1, 1, ECHO):
-            begun = time.monotonic()
-            for _ in self.dispatcher.run([Task(f"echo-{next(self._numbers)}", bytes(size), 0.0)], _never, _whole):
-                pass
-            seconds.append(time.monotonic() - begun)
-        turn = seconds[1]
-        self.link = Link(turn, 2 * ECHO / max(seconds[2] - turn, 1e-4))
-        self.status.done = 0
-
-
-def _never() -> bool:
-    return False
-
-
-def _whole(task: Task) -> Sequence[Task]:
-    return []

@@ -9,6 +9,7 @@ from typing import Any
 
 from shoal import _native
 from shoal.executors.find import find_workers
+from shoal.executors.interface import Workers
 from shoal.machine import instruction_set
 from shoal.metrics.metric import Metric
 from shoal.runs.journal import Journal
@@ -22,18 +23,24 @@ from shoal.search.schedule import choose_sample
 from shoal.search.timing import Clock
 from shoal.search.trainers import SHARD_SECONDS, InProcess, Trainer
 
+DATA = "data.bin"  # what all shards share, beside the journal
 ISA = "instruction set"  # event of the journal
 
 
 @contextmanager
 def training_place(
-    problem: Problem, metric: Metric, options: SearchOptions, journal: Journal | None, clock: Clock
+    problem: Problem,
+    metric: Metric,
+    options: SearchOptions,
+    journal: Journal | None,
+    clock: Clock,
+    workers: Workers | None = None,
 ) -> Iterator[Trainer]:
-    """A trainer that ends what it has started. While inside, all bits are those of one instruction set."""
+    """A trainer that ends what it has started, the `workers` too. All bits inside are those of one instruction set."""
     setting = Setting(problem, metric, choose_sample(problem, options.seed), options.seed)
     with ExitStack() as stack:
         stack.enter_context(_using(_noted(journal)))
-        trainer = _trainer(setting, options, journal is not None, clock)
+        trainer = _trainer(setting, options, journal, clock, workers)
         stack.callback(trainer.close)
         if isinstance(trainer, OnWorkers):
             stack.enter_context(_using(trainer.dispatcher.instruction_set))
@@ -47,11 +54,28 @@ def training_place(
         yield trainer
 
 
-def _trainer(setting: Setting, options: SearchOptions, journaled: bool, clock: Clock) -> Trainer:
-    if options.executor is None:
-        seconds = SHARD_SECONDS if journaled else None
+@contextmanager
+def workers_beside(executor: Any) -> Iterator[Workers | None]:
+    """Workers that begin to start while the caller does something else; None: the search trains in this process."""
+    workers = None if executor is None else find_workers(executor)
+    if workers is None:
+        yield None
+        return
+    try:
+        workers.prepare()
+        yield workers
+    except BaseException:
+        workers.close()
+        raise
+
+
+def _trainer(
+    setting: Setting, options: SearchOptions, journal: Journal | None, clock: Clock, workers: Workers | None
+) -> Trainer:
+    if workers is None:
+        seconds = None if journal is None else SHARD_SECONDS
         return InProcess(setting.matrices, setting.metric, setting.seed, options.threads, seconds, clock.now)
-    return OnWorkers(setting, find_workers(options.executor))
+    return OnWorkers(setting, workers, None if journal is None else journal.folder / DATA)
 
 
 def _noted(journal: Journal | None) -> str | None:

@@ -18,6 +18,7 @@ from shoal.search.matrices import Matrices
 from shoal.search.samples import Samples
 from shoal.search.shards import Order
 from shoal.search.training import Assessment, Control, Work, train
+from shoal.search.workplace import Workplace
 
 SHARD_SECONDS = 2.0  # of training between two entries in the journal
 
@@ -74,6 +75,7 @@ class Trainer(ABC):
     """Trains candidates as far as ordered."""
 
     status: Status | None = None  # of workers elsewhere
+    workplace: Workplace | None = None  # where they are
 
     @abstractmethod
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
@@ -144,4 +146,4 @@ class InProcess(Trainer):
         return list(left[:taken])
 
 
-FIRST_COST = 2e9  # of the first shard, before anything was measured: about a second of one core
+FIRST_COST = 3e10  # of the first shard, before anything was measured: about a second of one core

@@ -51,6 +51,7 @@ class Local(Cluster):
 class Dask(Cluster):
     """A scheduler and two workers, each with its nanny, as users start them."""
 
+    count = 2
     name, needs = "dask, 2 workers", ("distributed",)
 
     def __init__(self, folder: Path) -> None:
@@ -66,14 +67,16 @@ class Dask(Cluster):
 
     def start_scheduler(self) -> None:
         page = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]  # without the latter it takes a fixed port
-        self.scheduler = self._run("dask_scheduler", "--host", "127.0.0.1", "--port", str(self.port), *page)
+        alone = ["--idle-timeout", "300s"]  # should this process be killed, scheduler and workers end by themselves
+        place = ["--host", "127.0.0.1", "--port", str(self.port)]
+        self.scheduler = self._run("dask_scheduler", *place, *page, *alone)
         self._wait_for(lambda: listening(self.port))
 
     def start_workers(self) -> None:
         before = self.said().count(REGISTERED)
         here = ["--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--local-directory", str(self.folder)]
-        self.nannies += [self._run("dask_worker", f"tcp://127.0.0.1:{self.port}", *here) for _ in range(2)]
-        self._wait_for(lambda: self.said().count(REGISTERED) == before + 2)
+        self.nannies += [self._run("dask_worker", f"tcp://127.0.0.1:{self.port}", *here) for _ in range(self.count)]
+        self._wait_for(lambda: self.said().count(REGISTERED) == before + self.count)
 
     def said(self) -> str:
         return (self.folder / "dask.log").read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""Run as a process of its own, by any version of Shoal: one search, in this process or on workers. Says what it took."""
+"""Run as a process of its own, by any version of Shoal: one search, here or on workers. Says what it took."""
 
 from __future__ import annotations
 

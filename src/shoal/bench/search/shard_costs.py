@@ -47,7 +47,7 @@ def measure(rows: int, seed: int = 0) -> tuple[Costs, int]:
     setting = _setting(rows)
     recipes = _recipes(setting, rows, seed)
     with tempfile.TemporaryDirectory() as folder:
-        trainer = OnWorkers(setting, SerialWorkers(), threads=1)
+        trainer = OnWorkers(setting, SerialWorkers())
         journaled = Journaled(trainer, setting, Journal(Path(folder)), {}, lambda: 0.0)
         few, many = (_Shards(trainer, journaled, recipes[:count]) for count in (FEW, MANY))
         for _ in range(TIMES):  # in turn: a busy moment hits both
