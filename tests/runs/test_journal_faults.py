@@ -186,12 +186,13 @@ def test_whatever_was_reported_as_written_survives_kill_9(tmp_path: Path) -> Non
             reported = {"work": -1, "event": -1}
             nursery.stdin.write("go\n")
             child = int(nursery.stdout.readline().removeprefix("started "))
-            said = [nursery.stdout.readline() for _ in range(random.randint(0, 12))]
-            time.sleep(random.uniform(0, 0.002))  # in the middle of the next one, somewhere
+            lines = [nursery.stdout.readline() for _ in range(random.randrange(8))]
+            time.sleep(random.uniform(0, 0.005))
             os.kill(child, signal.SIGKILL)
             while (line := nursery.stdout.readline()) != "ended\n":
-                said.append(line)
-            for what, number in map(str.split, said):
+                lines.append(line)
+            for line in lines:
+                what, number = line.split()
                 reported[what] = int(number)
             check_all(folder, reported)
         nursery.stdin.close()
