@@ -41,7 +41,7 @@ def listening_while(words, folder):
                 seen.update((one.pid == process.pid, *link.laddr) for link in found if link.status == "LISTEN")
             return process.poll() is not None
 
-        wait_until(ended, timeout=120)
+        wait_until(ended, timeout=400)
     assert process.returncode == 0, (folder / "said").read_text()
     return seen
 

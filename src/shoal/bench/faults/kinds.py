@@ -92,7 +92,8 @@ def kill_scheduler(scene: Scene) -> bool:
     cluster = scene.cluster
     assert isinstance(cluster, Dask)
     attempt = scene.story.start()
-    if attempt.wait(scene.random.uniform(0.2, 0.9) * scene.usual):
+    ended = attempt.wait(scene.random.uniform(0.2, 0.9) * scene.usual)
+    if ended or _busy_worker(scene, attempt) is None:
         return scene.story.finish(scene.limit, attempt)
     cluster.kill_scheduler()
     scene.story.faults.append(f"scheduler killed after {time.perf_counter() - attempt.begun:.2f} s")
