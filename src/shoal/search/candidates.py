@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -180,3 +181,19 @@ def networks_of(problem: Matrices, encoding: str, candidates: Sequence[Candidate
 def pools_of(candidates: Sequence[Candidate]) -> list[Pool]:
     """Who holds the weights of these candidates."""
     return list({id(one.pool): one.pool for one in candidates if one.pool is not None}.values())
+
+
+def best_of(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    """So many with the lowest loss, best first."""
+    usable = [candidate for candidate in candidates if math.isfinite(candidate.loss)]
+    return sorted(usable, key=lambda candidate: (candidate.loss, candidate.number))[:count]
+
+
+def epochs_at(share: float, candidate: Candidate) -> int:
+    """Epochs of a candidate at a rung, rounded up; at least one."""
+    return max(1, math.ceil(share * candidate.target - 1e-9))
+
+
+def unknown(candidate: Candidate) -> bool:
+    """Trained, but its predictions are not here."""
+    return candidate.prediction is None and np.isfinite(candidate.loss) and candidate.pool is not None

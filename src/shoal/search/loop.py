@@ -7,18 +7,15 @@ to the bit without one.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-import numpy as np
-
 from shoal.errors import UserError
 from shoal.metrics.metric import Metric
 from shoal.search.callbacks import Callbacks, Progress, RungEnded
-from shoal.search.candidates import Candidate, pools_of
+from shoal.search.candidates import Candidate, best_of, epochs_at, pools_of, unknown
 from shoal.search.decisions import Decisions
 from shoal.search.log import LogEntry, read_recipes
 from shoal.search.problem import Problem
@@ -36,6 +33,7 @@ from shoal.search.schedule import (
 )
 from shoal.search.shards import Order
 from shoal.search.space import Recipe
+from shoal.search.standing import Standing
 from shoal.search.strategies import TO_THE_END, Rung, Strategy
 from shoal.search.timing import Clock
 from shoal.search.trainers import Batch, InProcess, Trainer
@@ -272,11 +270,11 @@ class Search:
             going = candidates
             for k, (share, kept) in enumerate(rungs):
                 first = must and k == 0
-                until = {one.number: [_epochs_at(share, one)] * len(self.problem.folds) for one in going}
+                until = {one.number: [epochs_at(share, one)] * len(self.problem.folds) for one in going}
                 trained = self._train(going, until, stage, must=first)
                 self._check_end(first)
                 last = k + 1 == len(rungs)
-                going = trained if last else _best(trained, max(1, round(kept * len(going))))
+                going = trained if last else best_of(trained, max(1, round(kept * len(going))))
                 yield self._rung_ended(candidates, entry, stage, trained, going)
                 if not going:
                     break
@@ -291,8 +289,10 @@ class Search:
         self.log.append(entry.content)
         try:
             yield candidates, entry
-        except BaseException:
+        except BaseException as end:
             self._settle(candidates)
+            if isinstance(end, _EndedEarly):
+                self._bring_back(candidates)
             entry.write_end([candidate for candidate in candidates if candidate.pool is not None])
             self._keep_best()
             raise
@@ -398,7 +398,7 @@ class Search:
         needed = not any(candidate.number not in stale for candidate in self.best_candidates())
         for pool in pools:
             moved = [candidate for candidate in pool.moved_on() if needed and (pool.epochs_of(candidate) > 0).all()]
-            unknown = [one for one in pool.candidates if needed and one not in moved and _unknown(one)]
+            unknown = [one for one in pool.candidates if needed and one not in moved and unknown(one)]
             if moved or unknown:
                 pool.assess([*moved, *unknown], self.metric, self.samples, self.limits.threads)
             left_out = {candidate.number for candidate in pool.moved_on()}
@@ -420,14 +420,42 @@ class Search:
         self._kept = [candidate for candidate in self._kept if candidate.number in staying]
 
     def _restore(self) -> None:
-        """Train again those of the best whose weights got lost with a worker or a damaged file: the same bits."""
-        lost = [candidate for candidate in self.best_candidates() if candidate.pool is None]
-        if lost:
-            until = {candidate.number: candidate.fold_epochs.tolist() for candidate in lost}
-            orders = [Order.of(self.problem, candidate, until[candidate.number]) for candidate in lost]
-            with closing(self.trainer.train(orders, self._control(SEARCHING, must=True), anew=True)) as batches:
-                for batch in batches:
-                    batch.hand_over(self.problem, self.samples)
+        """Train again those of the best whose weights are not here: the same bits."""
+        self._train_anew([candidate for candidate in self.best_candidates() if candidate.pool is None])
+
+    def _bring_back(self, candidates: Sequence[Candidate]) -> None:
+        """After an early end: of this round, the best if nothing else can be the model; leave out the others.
+
+        Those of earlier rounds are in the log as they stand.
+        """
+        best = self.best_candidates()
+        lost = [candidate for candidate in best if candidate.pool is None]
+        mine = {candidate.number for candidate in candidates}
+        wanted = [candidate for candidate in lost if candidate.number not in mine]
+        if best and best[0] in lost and (self.clock.hurried or len(lost) == len(best)):
+            wanted = list({candidate.number: candidate for candidate in [*wanted, best[0]]}.values())
+        for candidate in lost:
+            if candidate not in wanted:
+                candidate.forget()
+        self._train_anew(wanted)
+
+    def _train_anew(self, lost: Sequence[Candidate]) -> None:
+        """As far as they are known, whatever the clock says: there is no model without them."""
+        if not lost:
+            return
+        orders = [Order.of(self.problem, candidate, candidate.fold_epochs.tolist()) for candidate in lost]
+        ask = self._control(SEARCHING, must=True).stop
+
+        def stop() -> bool:
+            ask()  # whoever watches is told
+            return False
+
+        with closing(self.trainer.train(orders, Control(stop), anew=True)) as batches:
+            for batch in batches:
+                batch.hand_over(self.problem, self.samples)
+        for candidate in lost:
+            if candidate.pool is None:  # nobody could train it
+                candidate.forget()
 
     # ---- questions ----
 
@@ -435,7 +463,7 @@ class Search:
         """Candidates for the model, best first: finished ones; if there are none, all that have weights."""
         known = [one for one in self._kept if one.prediction is not None and not one.dropped]
         finished = [candidate for candidate in known if candidate.finished] or known
-        return _best(finished, len(finished))
+        return best_of(finished, len(finished))
 
     def _progress(self, stage: str) -> Progress:
         known, best = self._standing.now()
@@ -458,45 +486,10 @@ def drain(rungs: Iterable[RungEnded]) -> None:
         pass
 
 
-class Standing:
-    """How many candidates have a result, and the best of them. Those of earlier rounds are not looked at again."""
-
-    def __init__(self) -> None:
-        self._known = 0
-        self._best: Candidate | None = None
-        self._round: Sequence[Candidate] = ()
-
-    def begin(self, candidates: Sequence[Candidate]) -> None:
-        """A new round: nothing of the earlier ones changes any more."""
-        self._known, self._best = self.now()
-        self._round = candidates
-
-    def now(self) -> tuple[int, Candidate | None]:
-        found = [candidate for candidate in self._round if math.isfinite(candidate.loss)]
-        first = [] if self._best is None else [self._best]
-        best = max([*first, *found], key=lambda candidate: (candidate.finished, candidate.score), default=None)
-        return self._known + len(found), best
-
-
 def _with_new_seed(recipe: Recipe, seeds: Sequence[Candidate]) -> Recipe:
     """The same recipe with a seed that none of these candidates of it has."""
     seed = max(candidate.recipe.member.seed for candidate in seeds) + 1
     return Recipe(recipe.member.replace(seed=seed if seed < 1 << 62 else 0), recipe.encoding)
-
-
-def _best(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-    usable = [candidate for candidate in candidates if math.isfinite(candidate.loss)]
-    return sorted(usable, key=lambda candidate: (candidate.loss, candidate.number))[:count]
-
-
-def _unknown(candidate: Candidate) -> bool:
-    """Trained, but its predictions are not here."""
-    return candidate.prediction is None and np.isfinite(candidate.loss) and candidate.pool is not None
-
-
-def _epochs_at(share: float, candidate: Candidate) -> int:
-    """Epochs of a candidate at a rung, rounded up; at least one."""
-    return max(1, math.ceil(share * candidate.target - 1e-9))
 
 
 class _EndedEarly(Exception):
