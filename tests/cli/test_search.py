@@ -486,5 +486,6 @@ def test_a_run_with_a_budget_and_repeated_folds_repeats_to_the_bit(tmp_path, cal
     first = call(tmp_path, "search", "small.csv", "--target", "y", "--budget", 2, "--out", "one")
     assert "3 times" in first.stdout
     call(tmp_path, "search", "--repeat", "one/settings.json", "--out", "two")
-    weights = [(tmp_path / name / "model" / "weights.safetensors").read_bytes() for name in ("one", "two")]
-    assert weights[0] == weights[1]
+    call(tmp_path, "search", "--repeat", "one/settings.json", "--cluster", "local:2", "--out", "three")
+    weights = [(tmp_path / name / "model" / "weights.safetensors").read_bytes() for name in ("one", "two", "three")]
+    assert weights[0] == weights[1] == weights[2]

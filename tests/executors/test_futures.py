@@ -5,13 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import loky
 import pytest
-from support.executors import Bench, cut, gained, run, set_aside, task_of, tasks_of
+from support.executors import KINDS, Bench, cut, gained, run, set_aside, task_of, tasks_of
 
 from shoal.errors import UserError
+from shoal.executors import dispatch, rounds
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.find import find_workers
 
@@ -97,3 +99,19 @@ def test_processes_by_fork_are_processes_of_their_own(bench):
     assert {process for process, _ in bench.traces("tasks")[1:]} == {info.pid} != {os.getpid()}
     assert len(bench.traces("loads")) == 1  # by the parent
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+def test_a_task_that_never_ends_does_not_keep_the_others_waiting(begin, bench, monkeypatch):
+    """It is set aside, and its thread cannot be ended: nobody waits for it."""
+    monkeypatch.setattr(dispatch, "PATIENCE", 0.5)
+    monkeypatch.setattr(rounds, "HANGS", 1)
+    dispatcher = begin(KINDS["threads"])
+    tasks = [*tasks_of(4), task_of("endless", {"endless": "wait"}, cost=0.1)]
+    late = time.monotonic() + 60
+    results = run(dispatcher, tasks, lambda: time.monotonic() > late)
+    ended = time.monotonic() < late
+    bench.go()
+    assert ended
+    assert gained(results) == bench.expected(tasks[:-1])
+    assert set_aside(results).keys() == {"endless"}
+    assert dispatcher.left == []  # its slot was taken away: it is not to be counted twice

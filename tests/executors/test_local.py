@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +17,8 @@ import pytest
 from support import executor_driver
 from support.executors import KINDS, gained, run, task_of, tasks_of
 from support.waiting import wait_until
+
+from shoal.executors import dispatch, rounds
 
 
 @pytest.fixture
@@ -101,3 +106,31 @@ def test_processes_that_cannot_start_are_one_sentence(bench):
     assert "UserError: local:8: a worker process could not be started" in last
     assert "Too many open files" in last
     assert "use fewer processes" in last
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_process_that_ends_in_the_middle_of_its_result_is_replaced(killed, begin, bench, monkeypatch):
+    """Loky waits for the rest of the message, with no limit."""
+    monkeypatch.setattr(dispatch, "PATIENCE", 0.5)
+    monkeypatch.setattr(rounds, "HANGS", 20)  # a new process may take longer; the limit doubles each time
+    dispatcher = begin(KINDS["local:1"])
+    run(dispatcher, tasks_of(2))
+    tasks = [task_of("half", {"half": "half once"}, cost=2.0), task_of("other", ["other"])]
+    late = time.monotonic() + 60
+
+    def stop() -> bool:
+        for number, _ in bench.traces("halves") if killed else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        return time.monotonic() > late
+
+    assert gained(run(dispatcher, tasks, stop)) == bench.expected(tasks)
+
+
+def test_closing_does_not_wait_for_half_a_result(begin, bench):
+    dispatcher = begin(KINDS["local:1"])
+    assert run(dispatcher, [task_of("half", {"half": "half once"})], lambda: bool(bench.traces("halves"))) == []
+    closing = threading.Thread(target=dispatcher.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -32,6 +33,15 @@ def give(job: str, payload: bytes, threads: int) -> bytes:
 
 def give_text(_job: str, _payload: bytes, _threads: int) -> str:
     return "text"
+
+
+def tell_instruction_set(_job: str, _payload: bytes, _threads: int) -> bytes:
+    """Several times, while tasks of other threads begin and end."""
+    seen = set()
+    for _ in range(20):
+        seen.add(_native.instruction_set())
+        time.sleep(0.001)
+    return " ".join(sorted(seen)).encode()
 
 
 def call(job: bytes, function: str = "give", **changes: object) -> Call:
@@ -115,6 +125,19 @@ def test_settings_of_the_process_are_put_back(monkeypatch):
     before = threadpoolctl.threadpool_info()
     worker.run(call(b"job", instruction_set="baseline", threads=2))
     assert threadpoolctl.threadpool_info() == before
+    assert "SHOAL_ISA" not in os.environ
+
+
+def test_searches_with_different_instruction_sets_do_not_mix_in_a_process_with_threads(monkeypatch):
+    """As on a Dask worker with several threads, which works for two searches."""
+    monkeypatch.delenv("SHOAL_ISA", raising=False)
+    names = [_native.instruction_sets()[0], "baseline"] * 10
+    with ThreadPoolExecutor(4) as pool:
+        calls = [
+            call(b"job", "tell_instruction_set", instruction_set=name, task=str(k)) for k, name in enumerate(names)
+        ]
+        found = [reply["content"].decode() for reply in pool.map(worker.run, calls)]
+    assert found == names
     assert "SHOAL_ISA" not in os.environ
 
 

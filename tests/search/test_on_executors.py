@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from support import search_work
-from support.callbacks import Crash, CrashAfter
+from support.callbacks import Crash, CrashAfter, EndAfter
 from support.executors import KINDS, dask, named
 
 import shoal
@@ -72,6 +72,20 @@ def test_survivors_trained_again_from_the_beginning_give_the_same_bytes(alone, i
     with EXECUTORS["threads"].make() as workers:
         fitted = searching(executor=workers).fit(*iris)
     assert files(fitted, tmp_path / "model") == alone
+
+
+@pytest.mark.parametrize("rungs", [1, 2])
+def test_a_search_that_ends_early_over_a_slow_link_has_a_model_and_repeats(rungs, iris, tmp_path, monkeypatch):
+    """Nothing is finished yet, and no networks came back: the best are trained again."""
+    monkeypatch.setattr(on_workers.OnWorkers, "_travels", lambda self, shard: all(one.final for one in shard.orders))
+    with EXECUTORS["threads"].make() as workers:
+        ended = searching(executor=workers, callbacks=[EndAfter(rungs)]).fit(*iris)
+        there = searching(executor=workers).repeat(*iris, ended.result_)
+    here = searching().repeat(*iris, ended.result_)
+    assert ended.result_.search.ended == "interrupted"
+    assert not any(candidate.finished for candidate in ended.result_.search.candidates)
+    weights = [files(one, tmp_path / name) for one, name in ((ended, "ended"), (there, "there"), (here, "here"))]
+    assert [one["weights.safetensors"] == weights[0]["weights.safetensors"] for one in weights] == [True] * 3
 
 
 @pytest.mark.parametrize("executor", [None, "serial"])

@@ -32,3 +32,14 @@ class CrashAfter:
         self.left -= 1
         if not self.left:
             raise Crash
+
+
+class EndAfter:
+    """Asks a search to end after so many rungs."""
+
+    def __init__(self, rungs: int) -> None:
+        self.left = rungs
+
+    def rung_ended(self, rung: object) -> bool:
+        self.left -= 1
+        return self.left <= 0

@@ -37,7 +37,7 @@ shoal search --repeat first-try/settings.json --out again
 
 shoal search --repeat first-try --check"""
 
-NOT_REPEATED = {"repeat", "check", "out", "threads", "file", "dry_run", "fresh"}  # flags that go with --repeat
+NOT_REPEATED = {"repeat", "check", "out", "threads", "executor", "file", "dry_run", "fresh"}  # go with --repeat
 
 
 @with_options(moved={"target": "file", "sep": "ensemble", "seed": "out"}, defaults={"recipes": None})
@@ -118,4 +118,5 @@ def _repeated(typed: dict[str, str], request: Request, path: Path) -> tuple[Requ
     demo = earlier["data"]["demo"]
     file = request.file or (None if demo else Path(earlier["data"]["path"]))
     reading = replace(reading, target=None) if demo else reading
-    return Request(file, demo, reading, replace(options, threads=request.search.threads)), earlier
+    mine = request.search  # who trains may be someone else
+    return Request(file, demo, reading, replace(options, threads=mine.threads, executor=mine.executor)), earlier

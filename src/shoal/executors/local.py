@@ -159,6 +159,9 @@ class _Seat:
         for number in list(self._pool._processes) if self._pool is not None else []:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
+        results = getattr(self._pool, "_result_queue", None)
+        if results is not None:  # while this process could write there, loky would wait for the rest of half a result
+            results._writer.close()
 
     def close(self, wait: bool = True) -> None:
         """A thread of the pool, which calls when a task has ended, cannot wait for itself."""

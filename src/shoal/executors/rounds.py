@@ -111,14 +111,19 @@ class Round:
 
     def abandon(self) -> None:
         """Nobody wants the rest any more."""
-        for flight in self.flights.values():
-            self._forget(flight.future)
-        self.flights.clear()
+        for flight in list(self.flights.values()):
+            self._forget(flight)
 
-    def _forget(self, future: Future[Reply]) -> None:
-        self.workers.forget(future)
-        if not future.done():
-            self.owner.left.append(future)
+    def _forget(self, flight: Flight) -> None:
+        """Workers do not count the slot of a task that was given up; that of others is taken until they end."""
+        del self.flights[flight.future]
+        self.workers.forget(flight.future)
+        if not flight.future.done() and not flight.given_up:
+            self.owner.left.append(flight.future)
+
+    def _forget_copies(self, entry: Entry) -> None:
+        for flight in [flight for flight in self.flights.values() if flight.entry is entry]:
+            self._forget(flight)
 
     def _fill(self) -> None:
         """Submit as much as the workers can do, and a little more."""
@@ -252,10 +257,8 @@ class Round:
         self.restarts = 0
         self.status.done += 1
         self.pace.saw(entry.task.cost, reply.seconds, reply.loading)
-        copies = [flight for flight in self.flights.values() if flight.entry is entry] if entry.hangs else []
-        for flight in copies:
-            del self.flights[flight.future]
-            self._forget(flight.future)
+        if entry.hangs:
+            self._forget_copies(entry)
         yield from self._decided()
         yield Done(entry.task, reply.content, reply.seconds)
 
@@ -307,8 +310,7 @@ class Round:
             )
         self.workers.restart()
         for flight in [flight for flight in self.flights.values() if flight.given_up]:
-            del self.flights[flight.future]
-            self._forget(flight.future)
+            self._forget(flight)
 
     def _no_memory(self, entry: Entry, reason: str) -> Iterator[SetAside]:
         self.owner.note("a worker had too little memory for a task: it is cut into smaller ones where it can be")
@@ -375,6 +377,8 @@ class Round:
                     entry, f"it did not end within {limit:.0f} s, nor in {HANGS - 1} tries before"
                 )
             self.workers.give_up(flight.future)
+            if entry.finished:  # cut or set aside: nobody waits for its copies, which may never end
+                self._forget_copies(entry)
 
 
 def _error(future: Future[Reply]) -> BaseException | None:

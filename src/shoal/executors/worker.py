@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 import traceback
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -199,8 +199,10 @@ def _unable(call: Call) -> str:
     return ""
 
 
-_settings_lock = threading.Lock()
+_entering = threading.Condition()
+_queue: deque[object] = deque()  # tasks that are about to begin, in order
 _inside = 0  # tasks that run in this process now
+_in_use = ""  # their instruction set
 _restore: Callable[[], None] = lambda: None  # noqa: E731
 
 
@@ -208,23 +210,41 @@ _restore: Callable[[], None] = lambda: None  # noqa: E731
 def _settings(call: Call) -> Iterator[int]:
     """The instruction set of the kernel, and threads for libraries: put back when the last task of this process ends.
 
-    All tasks of a search have the same. The kernel reads SHOAL_ISA at each call.
+    All tasks of a search have the same. The kernel reads SHOAL_ISA at each call, so a task of another search, which
+    uses another instruction set, waits for its turn.
     """
-    global _inside, _restore
     threads = call.threads_on.get(_host(), call.threads)
-    with _settings_lock:
-        if _inside == 0:
-            _restore = _set(call.instruction_set, threads)
-        _inside += 1
+    _enter(call.instruction_set, threads)
     outer = _token.set(call.token)
     try:
         yield threads
     finally:
         _token.reset(outer)
-        with _settings_lock:
-            _inside -= 1
+        _leave()
+
+
+def _enter(instruction_set: str, threads: int) -> None:
+    global _inside, _in_use, _restore
+    me = object()
+    with _entering:
+        _queue.append(me)
+        try:
+            _entering.wait_for(lambda: _queue[0] is me and (not _inside or _in_use == instruction_set))
             if _inside == 0:
-                _restore()
+                _restore, _in_use = _set(instruction_set, threads), instruction_set
+            _inside += 1
+        finally:
+            _queue.remove(me)
+            _entering.notify_all()
+
+
+def _leave() -> None:
+    global _inside
+    with _entering:
+        _inside -= 1
+        if _inside == 0:
+            _restore()
+        _entering.notify_all()
 
 
 def _set(instruction_set: str, threads: int) -> Callable[[], None]:
@@ -246,8 +266,9 @@ def _set(instruction_set: str, threads: int) -> Callable[[], None]:
 
 def _after_fork() -> None:
     """A process made by fork has none of the tasks of its parent, and locks must not stay as they were there."""
-    global _inside, _settings_lock
-    _inside, _settings_lock = 0, threading.Lock()
+    global _inside, _entering
+    _inside, _entering = 0, threading.Condition()
+    _queue.clear()
     _JOBS.unlock()
 
 

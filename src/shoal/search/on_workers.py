@@ -86,7 +86,7 @@ class OnWorkers(Trainer):
         self.status: Status = self.dispatcher.status
         self.measured = Measured()
         self.bytes_sent = self.bytes_received = self.shards = self.with_networks = 0
-        self._numbers, self._slots = count(), 1
+        self._numbers, self._slots, self._anew = count(), 1, False
         self.dispatcher.__enter__()
         self.workplace = Workplace.of(self.dispatcher)
         self.link = self.workplace.link
@@ -108,6 +108,7 @@ class OnWorkers(Trainer):
         }  # fmt: skip
 
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
+        self._anew = anew
         seconds = max(LEAST_SECONDS, LEAST_TURNS * self.link.turn)
         least = seconds / self.measured.rate if self.measured.rate else FIRST_COST * seconds
         shards = cut(self.matrices, orders, self.slots(), least)
@@ -145,8 +146,9 @@ class OnWorkers(Trainer):
         members = tuple(candidate.recipe.member for candidate in candidates)
         task = Work(shard.encoding, members, until, self.setting.seed, networks, shard.folds)
         final = [order.final for order in shard.orders]
+        travels = self._anew or self._travels(shard)
         whole = [order.whole for order in shard.orders]
-        packed = payloads.pack_work(task, {"final": final, "whole": whole, "networks": self._travels(shard)})
+        packed = payloads.pack_work(task, {"final": final, "whole": whole, "networks": travels})
         self.bytes_sent += len(packed)
         return packed
 
