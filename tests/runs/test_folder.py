@@ -76,6 +76,19 @@ def test_the_same_run_goes_on_and_when_it_is_finished_it_is_found(out: Path | No
     assert sorted(os.listdir(place)) == ["model", "run.json", "settings.json"]
 
 
+def test_a_run_that_was_killed_while_it_began_is_no_obstacle() -> None:
+    """It had not said yet what it was."""
+    out = Path("out")
+    out.mkdir()
+    (out / ".run.json.12-1.part").write_text("{")
+    with opened(out) as folder:
+        assert (folder.path, folder.resumes) == (out, False)
+        assert not (out / ".run.json.12-1.part").exists()
+        work(folder)
+    with opened(out) as folder:
+        assert folder.resumes
+
+
 def test_without_a_name_the_latest_that_no_living_process_holds_goes_on() -> None:
     with opened() as first, opened() as second, opened(fresh=True) as third:
         assert [run.path.name for run in (first, second, third)] == ["data-1", "data-2", "data-3"]

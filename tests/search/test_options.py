@@ -6,13 +6,14 @@ import inspect
 
 import pytest
 
+from shoal.executors.find import find_workers
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.options import SearchOptions
 from shoal.search.parameters import as_parameters, options_of_estimator, parameter_names
 from shoal.search.saving import PARAMETERS
 from shoal.search.settings import KEYS
 
-BESIDE = {"verbose", "kinds", "callbacks"}  # parameters that are not about how to search
+BESIDE = {"verbose", "kinds", "callbacks", "journal"}  # parameters that are not about how to search
 
 
 @pytest.mark.parametrize(("kind", "more"), [(ShoalClassifier, {"class_weight"}), (ShoalRegressor, set())])
@@ -24,7 +25,8 @@ def test_estimators_have_the_options_as_parameters_with_the_same_defaults(kind, 
 
 def test_what_an_estimator_is_given_arrives_as_options():
     given = {"strategy": "random", "recipes": 7, "budget": 3.0, "cv": 4, "scoring": "f1", "seeds": 2, "epochs": 9,
-             "ensemble": False, "refit": True, "n_jobs": 1, "random_state": 5, "space": {"hidden": [3]}}  # fmt: skip
+             "ensemble": False, "refit": True, "n_jobs": 1, "random_state": 5, "space": {"hidden": [3]},
+             "executor": find_workers("serial")}  # fmt: skip
     assert given.keys() == set(parameter_names().values()), "give the new one a value that is not its default"
     options = options_of_estimator(ShoalRegressor(**given))
     assert as_parameters(options) == given

@@ -78,3 +78,20 @@ def test_what_was_ended_by_the_user_goes_on_to_the_full_search(iris, tmp_path):
         shoal.save(model, tmp_path / name)
     weights = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("whole", "resumed")]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.filterwarnings("ignore:short of time")
+def test_a_journal_that_served_for_other_data_takes_no_time_and_decides_nothing(iris, machine_of_speed, tmp_path):
+    X, y = iris
+    searched((X[:, :2], y), machine_of_speed(SPEED), tmp_path / "j")
+    alone, after = (
+        ShoalClassifier(budget=BUDGET, cv=3, epochs=9, seeds=2, journal=journal) for journal in (None, tmp_path / "j")
+    )
+    for model in (alone, after):
+        machine = machine_of_speed(SPEED)
+        model.fit_data(model.training_data(Table.of(X), y, "species"), clock=machine.clock(BUDGET))
+    assert after.result_.log == alone.result_.log
+    again = machine_of_speed(SPEED)
+    after.fit_data(after.training_data(Table.of(X), y, "species"), clock=again.clock(BUDGET))
+    assert after.result_.log == alone.result_.log, "that of the same data does count"
+    assert again.time < 0.5 * BUDGET

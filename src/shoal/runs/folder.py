@@ -287,8 +287,8 @@ def numbered(path: Path) -> Path:
 
 
 def refuse_taken(out: Path) -> None:
-    """Refuse a folder that holds anything but the files of a lock."""
-    if out.is_dir() and all(is_lock_file(file.name) for file in out.iterdir()):
+    """Refuse a folder that holds anything but the files of a lock, and what was killed while it began."""
+    if out.is_dir() and all(is_lock_file(file.name) or TEMPORARY.fullmatch(file.name) for file in out.iterdir()):
         return
     if (out / SETTINGS).exists():
         raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")

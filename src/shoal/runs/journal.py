@@ -58,11 +58,12 @@ class Entry:
 class Journal:
     """Finished work in a folder, written by one process, in any of its threads.
 
-    Every *.safetensors file in the folder is the journal's.
+    Every *.safetensors file in the folder is the journal's. `whose` are the events, where the folder serves for several
+    things: what one of them notes, the others do not see. Files are known by their keys, and are everybody's.
     """
 
-    def __init__(self, folder: Path, warn: Callable[[str], None] | None = None) -> None:
-        self.folder, self.warn = folder, warn or _warn
+    def __init__(self, folder: Path, warn: Callable[[str], None] | None = None, whose: str = "") -> None:
+        self.folder, self.warn, self._prefix = folder, warn or _warn, f"{whose}: " if whose else ""
         self.bytes_written = 0
         self._lock = threading.RLock()
         self._heads: dict[Path, Head] = {}
@@ -145,7 +146,7 @@ class Journal:
     def note(self, name: str, value: Any) -> None:
         """Add an event. It is on the disk when this returns."""
         with self._lock:
-            check, line = _event_line(self._last_check, name, value)
+            check, line = _event_line(self._last_check, self._prefix + name, value)
             with _writing(self.folder, len(line)):
                 _append(self.folder / EVENTS, self._events_end, line)
             self._last_check = check
@@ -154,7 +155,8 @@ class Journal:
 
     def events(self) -> list[tuple[str, Any]]:
         """All events that are whole, in order."""
-        return read_events(self.folder)
+        found, prefix = read_events(self.folder), self._prefix
+        return [(name.removeprefix(prefix), value) for name, value in found if name.startswith(prefix)]
 
     def _sweep(self) -> None:
         """Remove what a crash has left half written."""

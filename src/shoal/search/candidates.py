@@ -54,6 +54,15 @@ class Candidate:
         assert self.recipe.member.epochs is not None
         return self.recipe.member.epochs
 
+    def epochs_at(self, share: float) -> int:
+        """Epochs at a rung, rounded up; at least one."""
+        return max(1, math.ceil(share * self.target - 1e-9))
+
+    @property
+    def predictions_missing(self) -> bool:
+        """Trained, but its predictions are not here."""
+        return self.prediction is None and math.isfinite(self.loss) and self.pool is not None
+
     def forget(self) -> None:
         """It is not among the best: its weights and its predictions are not needed any more."""
         self.pool, self.prediction, self.dropped = None, None, True
@@ -118,11 +127,14 @@ class Pool:
         return self.networks.state.epochs[place * folds : (place + 1) * folds].copy()
 
     def moved_on(self) -> list[Candidate]:
-        """Candidates whose networks were trained after they were last assessed: their scores are of older weights."""
+        """Candidates whose networks are not those that were last assessed: their scores are of other weights.
+
+        Most were trained on since. Those that had lost their weights, and are trained again, may not be as far yet.
+        """
         return [
             candidate
             for candidate, done in zip(self.candidates, self.epochs(), strict=True)
-            if (done > candidate.fold_epochs).any()
+            if (done != candidate.fold_epochs).any()
         ]
 
     def predict(self, candidate: Candidate, fold: int, inputs: np.ndarray, threads: int | None) -> np.ndarray:
@@ -181,19 +193,3 @@ def networks_of(problem: Matrices, encoding: str, candidates: Sequence[Candidate
 def pools_of(candidates: Sequence[Candidate]) -> list[Pool]:
     """Who holds the weights of these candidates."""
     return list({id(one.pool): one.pool for one in candidates if one.pool is not None}.values())
-
-
-def best_of(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-    """So many with the lowest loss, best first."""
-    usable = [candidate for candidate in candidates if math.isfinite(candidate.loss)]
-    return sorted(usable, key=lambda candidate: (candidate.loss, candidate.number))[:count]
-
-
-def epochs_at(share: float, candidate: Candidate) -> int:
-    """Epochs of a candidate at a rung, rounded up; at least one."""
-    return max(1, math.ceil(share * candidate.target - 1e-9))
-
-
-def unknown(candidate: Candidate) -> bool:
-    """Trained, but its predictions are not here."""
-    return candidate.prediction is None and np.isfinite(candidate.loss) and candidate.pool is not None

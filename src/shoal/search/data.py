@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shoal.metrics.tasks import Task
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
+
+if TYPE_CHECKING:
+    from shoal.search.options import SearchOptions
+
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the words for an object: another one in each process
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,3 +49,19 @@ class TrainingData:
             return np.ones(len(self.target))
         labels = self.classes[self.target] if self.target.ndim == 1 else self.target
         return np.asarray(compute_sample_weight(self.class_weight, labels))
+
+
+def search_digest(data: TrainingData, options: SearchOptions) -> str:
+    """A hash of what a search is given: the time that it took and what its clock decided is not another's."""
+    digest = hashlib.sha256()
+    for piece in _pieces(data, options):
+        digest.update(hashlib.sha256(piece).digest())
+    return digest.hexdigest()[:16]
+
+
+def _pieces(data: TrainingData, options: SearchOptions) -> Iterator[bytes]:
+    described = [options.fingerprint(), data.task, data.table.names, data.classes, data.class_weight]
+    yield ADDRESS.sub("", repr(described)).encode()
+    for array in (*data.table.columns, data.target, data.weight, data.groups):
+        column = np.asarray(array)
+        yield repr(column.tolist()).encode() if column.dtype == object else np.ascontiguousarray(column).tobytes()

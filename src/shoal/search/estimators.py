@@ -19,7 +19,7 @@ from shoal.runs.journal import Journal
 from shoal.runs.lock import take
 from shoal.search.callbacks import Callbacks, Progress, Started
 from shoal.search.cv_results import cv_results
-from shoal.search.data import TrainingData
+from shoal.search.data import TrainingData, search_digest
 from shoal.search.fit import fit_search
 from shoal.search.leaderboard import variance_shares
 from shoal.search.options import SearchOptions
@@ -168,7 +168,7 @@ class _ShoalEstimator(BaseEstimator):
         journal: Journal | None = None,
         stacklevel: int = 3,
     ) -> Any:
-        with self._watching(options) as callbacks, _journal(self.journal, journal) as opened:
+        with self._watching(options) as callbacks, _journal(self.journal, journal, data, options) as opened:
             result = fit_search(
                 data, options, callbacks, clock=clock, earlier=earlier, report=report, journal=opened,
                 stacklevel=stacklevel,
@@ -281,15 +281,20 @@ class _ShoalEstimator(BaseEstimator):
 
 
 @contextmanager
-def _journal(folder: Any, opened: Journal | None) -> Iterator[Journal | None]:
+def _journal(
+    folder: Any, opened: Journal | None, data: TrainingData, options: SearchOptions
+) -> Iterator[Journal | None]:
     """The journal in a folder, which is ours while we write into it; or the one that is open already."""
     if folder is None or opened is not None:
         yield opened
         return
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    lock = take(Path(folder))
     try:
-        yield Journal(Path(folder))
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        lock = take(Path(folder))
+    except OSError as error:
+        raise UserError(f"journal={str(folder)!r} cannot be used ({error.strerror}); give another folder") from None
+    try:
+        yield Journal(Path(folder), whose="" if options.budget is None else search_digest(data, options))
     finally:
         lock.release()
 

@@ -111,7 +111,10 @@ class Journaled(Trainer):
             if entry is None or assessments is None:
                 missing += [order for order, _ in pairs]
                 continue
-            yield from self._batches(pairs, assessments, entry.about["seconds"])
+            too_little = {order for order, place in pairs if order.whole and assessments[place].sample is not None}
+            missing += too_little
+            usable = [pair for pair in pairs if pair[0] not in too_little]
+            yield from self._batches(usable, assessments, entry.about["seconds"])
         return sorted(missing, key=lambda order: order.candidate.number)
 
     def _assessments(self, entry: Entry) -> list[Assessment] | None:
@@ -179,7 +182,7 @@ class Journaled(Trainer):
         orders = [batch.orders[place] for place in places]
         matrices = self.setting.matrices
         small = matrices.n * matrices.task.n_outputs <= SAMPLE_CELLS
-        whole = [small or order.final for order in orders]
+        whole = [small or order.whole for order in orders]
         found = [batch.assessments[place] for place in places]
         arrays = payloads.pack_assessments(matrices, found, whole, self.setting.sample_rows)
         costs = np.array([order.cost for order in orders])
@@ -202,20 +205,22 @@ class Journaled(Trainer):
 
     def _write_networks(
         self, encoding: str, orders: Sequence[Order], keys: Sequence[str], networks: Population
-    ) -> None:
+    ) -> Path:
         moments = not all(order.final for order in orders)
         members = [order.candidate.recipe.member.as_dict() for order in orders]
         arrays = payloads.pack_networks(networks, moments)
         path = self.journal.write(NETWORKS, keys, arrays, {"encoding": encoding, "members": members})
         for order, key in zip(orders, keys, strict=True):
             self._homes[order.candidate.number], self._keys[order.candidate.number] = path, key
+        return path
 
     def _write_again(self, candidates: Sequence[Candidate]) -> None:
         """Networks of a few, from a file with many that are not needed any more."""
-        sources = [one for candidate in candidates for one in _pool(candidate).members_of(candidate)]
-        orders = [Order(candidate, tuple(candidate.fold_epochs.tolist()), 0.0) for candidate in candidates]
-        keys = [self._keys[candidate.number] for candidate in candidates]
-        self._write_networks(candidates[0].recipe.encoding, orders, keys, Population.gather(sources))
+        unique = {self._keys[candidate.number]: candidate for candidate in candidates}  # recipes may be there twice
+        sources = [one for candidate in unique.values() for one in _pool(candidate).members_of(candidate)]
+        orders = [Order(candidate, tuple(candidate.fold_epochs.tolist()), 0.0) for candidate in unique.values()]
+        path = self._write_networks(candidates[0].recipe.encoding, orders, list(unique), Population.gather(sources))
+        self._homes |= {candidate.number: path for candidate in candidates}
 
     def _settle(self, pending: int) -> None:
         """Wait until so many files at most are still to be written; raises what went wrong with one."""

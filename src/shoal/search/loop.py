@@ -8,14 +8,14 @@ to the bit without one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
 from shoal.errors import UserError
 from shoal.metrics.metric import Metric
 from shoal.search.callbacks import Callbacks, Progress, RungEnded
-from shoal.search.candidates import Candidate, best_of, epochs_at, pools_of, unknown
+from shoal.search.candidates import Candidate, pools_of
 from shoal.search.decisions import Decisions
 from shoal.search.log import LogEntry, read_recipes
 from shoal.search.problem import Problem
@@ -33,7 +33,7 @@ from shoal.search.schedule import (
 )
 from shoal.search.shards import Order
 from shoal.search.space import Recipe
-from shoal.search.standing import Standing
+from shoal.search.standing import Standing, best_of
 from shoal.search.strategies import TO_THE_END, Rung, Strategy
 from shoal.search.timing import Clock
 from shoal.search.trainers import Batch, InProcess, Trainer
@@ -106,12 +106,12 @@ class Search:
         with self._early_end():
             for earlier in log:
                 with self._new_round(read_recipes(earlier)) as (candidates, entry):
-                    for rung in earlier["rungs"]:
-                        until = {
-                            candidates[k].number: epochs
-                            for k, epochs in zip(rung["trained"], rung["epochs"], strict=True)
-                        }
-                        trained = self._train([candidates[k] for k in rung["trained"]], until, REPEATING, must=True)
+                    for place, rung in enumerate(earlier["rungs"]):
+                        going = [candidates[k] for k in rung["trained"]]
+                        until = {one.number: epochs for one, epochs in zip(going, rung["epochs"], strict=True)}
+                        later = {k for other in earlier["rungs"][place + 1 :] for k in other["trained"]}
+                        last = {candidates[k].number for k in rung["trained"] if k not in later}
+                        trained = self._train(going, until, REPEATING, must=True, last=last)
                         self._check_end(must=True)
                         kept = [candidates[k] for k in rung["kept"]]
                         yield self._rung_ended(candidates, entry, REPEATING, trained, kept)
@@ -137,6 +137,7 @@ class Search:
             yield
         except _EndedEarly as end:
             self.ended = str(end)
+            self._restore()
         except KeyboardInterrupt:
             self.ended = INTERRUPTED
             raise
@@ -270,10 +271,10 @@ class Search:
             going = candidates
             for k, (share, kept) in enumerate(rungs):
                 first = must and k == 0
-                until = {one.number: [epochs_at(share, one)] * len(self.problem.folds) for one in going}
-                trained = self._train(going, until, stage, must=first)
-                self._check_end(first)
+                until = {one.number: [one.epochs_at(share)] * len(self.problem.folds) for one in going}
                 last = k + 1 == len(rungs)
+                trained = self._train(going, until, stage, must=first, last=until.keys() if last else ())
+                self._check_end(first)
                 going = trained if last else best_of(trained, max(1, round(kept * len(going))))
                 yield self._rung_ended(candidates, entry, stage, trained, going)
                 if not going:
@@ -289,10 +290,10 @@ class Search:
         self.log.append(entry.content)
         try:
             yield candidates, entry
-        except BaseException as end:
+        except BaseException as error:
             self._settle(candidates)
-            if isinstance(end, _EndedEarly):
-                self._bring_back(candidates)
+            if isinstance(error, _EndedEarly):
+                self._leave_out_lost(candidates)
             entry.write_end([candidate for candidate in candidates if candidate.pool is not None])
             self._keep_best()
             raise
@@ -316,10 +317,18 @@ class Search:
         return candidates
 
     def _train(
-        self, candidates: Sequence[Candidate], until: dict[int, list[int]], stage: str, must: bool
+        self,
+        candidates: Sequence[Candidate],
+        until: dict[int, list[int]],
+        stage: str,
+        must: bool,
+        last: Collection[int] = (),
     ) -> list[Candidate]:
-        """Train candidates and assess them; those that were trained as far as asked, in order."""
-        orders = [Order.of(self.problem, candidate, until[candidate.number]) for candidate in candidates]
+        """Train candidates and assess them; those that were trained as far as asked, in order.
+
+        `last`: numbers of those that are not trained further after it.
+        """
+        orders = [Order.of(self.problem, one, until[one.number], one.number in last) for one in candidates]
         before = {candidate.number: candidate.epochs for candidate in candidates}
         done: list[Candidate] = []
         begun, work, recalled = self.clock.now(), 0.0, 0.0
@@ -395,14 +404,25 @@ class Search:
         """After an early end: where nothing else is there to give, take networks as they stand; else leave them out."""
         pools = pools_of(candidates)
         stale = {candidate.number for pool in pools for candidate in pool.moved_on()}
+        stale |= {candidate.number for candidate in candidates if candidate.pool is None}
         needed = not any(candidate.number not in stale for candidate in self.best_candidates())
         for pool in pools:
             moved = [candidate for candidate in pool.moved_on() if needed and (pool.epochs_of(candidate) > 0).all()]
-            unknown = [one for one in pool.candidates if needed and one not in moved and unknown(one)]
+            unknown = [one for one in pool.candidates if needed and one not in moved and one.predictions_missing]
             if moved or unknown:
                 pool.assess([*moved, *unknown], self.metric, self.samples, self.limits.threads)
             left_out = {candidate.number for candidate in pool.moved_on()}
             pool.keep([candidate for candidate in pool.candidates if candidate.number not in left_out])
+
+    def _leave_out_lost(self, candidates: Sequence[Candidate]) -> None:
+        """After an early end: those whose weights are not here, but for the best where there is nothing else."""
+        lost = [candidate for candidate in candidates if candidate.pool is None and not candidate.dropped]
+        others = {candidate.number for candidate in self.best_candidates()} - {candidate.number for candidate in lost}
+        if not others:
+            self._train_anew(best_of(lost, 1))
+        for candidate in lost:
+            if candidate.pool is None:
+                candidate.forget()
 
     def _keep_best(self) -> None:
         """Keep weights of the best finished candidates over all rounds, by loss and by score; forget all others."""
@@ -420,42 +440,27 @@ class Search:
         self._kept = [candidate for candidate in self._kept if candidate.number in staying]
 
     def _restore(self) -> None:
-        """Train again those of the best whose weights are not here: the same bits."""
-        self._train_anew([candidate for candidate in self.best_candidates() if candidate.pool is None])
-
-    def _bring_back(self, candidates: Sequence[Candidate]) -> None:
-        """After an early end: of this round, the best if nothing else can be the model; leave out the others.
-
-        Those of earlier rounds are in the log as they stand.
-        """
-        best = self.best_candidates()
-        lost = [candidate for candidate in best if candidate.pool is None]
-        mine = {candidate.number for candidate in candidates}
-        wanted = [candidate for candidate in lost if candidate.number not in mine]
-        if best and best[0] in lost and (self.clock.hurried or len(lost) == len(best)):
-            wanted = list({candidate.number: candidate for candidate in [*wanted, best[0]]}.values())
+        """Train again those of the best whose weights got lost with a worker or a damaged file: the same bits."""
+        lost = [candidate for candidate in self.best_candidates() if candidate.pool is None]
+        self._train_anew(lost)
         for candidate in lost:
-            if candidate not in wanted:
+            if candidate.pool is None:  # nobody could
                 candidate.forget()
-        self._train_anew(wanted)
 
     def _train_anew(self, lost: Sequence[Candidate]) -> None:
-        """As far as they are known, whatever the clock says: there is no model without them."""
-        if not lost:
-            return
-        orders = [Order.of(self.problem, candidate, candidate.fold_epochs.tolist()) for candidate in lost]
-        ask = self._control(SEARCHING, must=True).stop
+        """Train candidates to where they were assessed. Nothing ends it: networks on the way there are of no use."""
 
         def stop() -> bool:
-            ask()  # whoever watches is told
+            self._say_notes()
+            self.callbacks.tell("progress", self._progress(SEARCHING))
             return False
 
-        with closing(self.trainer.train(orders, Control(stop), anew=True)) as batches:
-            for batch in batches:
-                batch.hand_over(self.problem, self.samples)
-        for candidate in lost:
-            if candidate.pool is None:  # nobody could train it
-                candidate.forget()
+        orders = [Order.of(self.problem, one, one.fold_epochs.tolist(), last=True) for one in lost]
+        if orders:
+            with closing(self.trainer.train(orders, Control(stop), anew=True)) as batches:
+                for batch in batches:
+                    batch.hand_over(self.problem, self.samples)
+                    self._report(batch)
 
     # ---- questions ----
 

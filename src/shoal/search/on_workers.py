@@ -49,7 +49,7 @@ def work(setting: Setting, payload: bytes, threads: int) -> bytes:
     if task.folds is None:
         found = [trained.assessments[place] for place in range(len(task.members))]
         small = setting.matrices.n * setting.matrices.task.n_outputs <= SAMPLE_CELLS
-        whole = [small or final for final in about["final"]]
+        whole = [small or wanted for wanted in about["whole"]]
         arrays |= payloads.pack_assessments(setting.matrices, found, whole, setting.sample_rows)
     else:
         arrays |= payloads.pack_results(trained.results)
@@ -86,7 +86,7 @@ class OnWorkers(Trainer):
         self.status: Status = self.dispatcher.status
         self.measured = Measured()
         self.bytes_sent = self.bytes_received = self.shards = self.with_networks = 0
-        self._numbers, self._slots, self._anew = count(), 1, False
+        self._numbers, self._slots = count(), 1
         self.dispatcher.__enter__()
         self.workplace = Workplace.of(self.dispatcher)
         self.link = self.workplace.link
@@ -108,7 +108,6 @@ class OnWorkers(Trainer):
         }  # fmt: skip
 
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
-        self._anew = anew
         seconds = max(LEAST_SECONDS, LEAST_TURNS * self.link.turn)
         least = seconds / self.measured.rate if self.measured.rate else FIRST_COST * seconds
         shards = cut(self.matrices, orders, self.slots(), least)
@@ -146,7 +145,8 @@ class OnWorkers(Trainer):
         members = tuple(candidate.recipe.member for candidate in candidates)
         task = Work(shard.encoding, members, until, self.setting.seed, networks, shard.folds)
         final = [order.final for order in shard.orders]
-        packed = payloads.pack_work(task, {"final": final, "networks": self._anew or self._travels(shard)})
+        whole = [order.whole for order in shard.orders]
+        packed = payloads.pack_work(task, {"final": final, "whole": whole, "networks": self._travels(shard)})
         self.bytes_sent += len(packed)
         return packed
 
@@ -158,7 +158,7 @@ class OnWorkers(Trainer):
 
         The link is shared by all workers, and training again is shared out among them.
         """
-        if all(order.final for order in shard.orders) or not self.measured.rate:
+        if all(order.whole for order in shard.orders) or not self.measured.rate:
             return True
         sent = (1 + SURVIVING) * float(self._state_bytes(shard).sum()) / self.link.rate
         again = SURVIVING * shard.cost * self.measured.rate / self.slots()

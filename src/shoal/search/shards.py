@@ -29,18 +29,25 @@ class Order:
     candidate: Candidate
     until: tuple[int, ...]
     cost: float  # of the epochs that are to be trained
+    last: bool = False  # the search will order no more of it, whether its recipe ends there or not
 
     @staticmethod
-    def of(matrices: Matrices, candidate: Candidate, until: Sequence[int]) -> Order:
+    def of(matrices: Matrices, candidate: Candidate, until: Sequence[int], last: bool = False) -> Order:
         """A candidate that nobody holds is trained from the beginning."""
         done = np.zeros(len(until)) if candidate.pool is None else candidate.pool.epochs_of(candidate)
         epochs = float(np.maximum(np.array(until) - done, 0).mean())
-        return Order(candidate, tuple(int(e) for e in until), candidate_cost(matrices, candidate.recipe) * epochs)
+        cost = candidate_cost(matrices, candidate.recipe) * epochs
+        return Order(candidate, tuple(int(e) for e in until), cost, last)
 
     @property
     def final(self) -> bool:
         """Whether nothing is left to train after it."""
         return min(self.until) >= self.candidate.target or self.candidate.finished
+
+    @property
+    def whole(self) -> bool:
+        """Whether the model may have it as it is then: all its predictions are wanted, and its networks."""
+        return self.last or self.final
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""How far a search is, for whoever watches."""
+"""How candidates stand among each other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import math
 from collections.abc import Sequence
 
 from shoal.search.candidates import Candidate
+
+
+def best_of(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    """So many of those that did not diverge, the lowest loss first."""
+    usable = [candidate for candidate in candidates if math.isfinite(candidate.loss)]
+    return sorted(usable, key=lambda candidate: (candidate.loss, candidate.number))[:count]
 
 
 class Standing:
