@@ -77,7 +77,7 @@ def test_survivors_trained_again_from_the_beginning_give_the_same_bytes(alone, i
 @pytest.mark.parametrize("rungs", [1, 2])
 def test_a_search_that_ends_early_over_a_slow_link_has_a_model_and_repeats(rungs, iris, tmp_path, monkeypatch):
     """Nothing is finished yet, and no networks came back: the best are trained again."""
-    monkeypatch.setattr(on_workers.OnWorkers, "_travels", lambda self, shard: all(one.final for one in shard.orders))
+    monkeypatch.setattr(on_workers.OnWorkers, "_travels", lambda self, shard: all(one.whole for one in shard.orders))
     with EXECUTORS["threads"].make() as workers:
         ended = searching(executor=workers, callbacks=[EndAfter(rungs)]).fit(*iris)
         there = searching(executor=workers).repeat(*iris, ended.result_)

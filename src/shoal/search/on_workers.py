@@ -86,7 +86,7 @@ class OnWorkers(Trainer):
         self.status: Status = self.dispatcher.status
         self.measured = Measured()
         self.bytes_sent = self.bytes_received = self.shards = self.with_networks = 0
-        self._numbers, self._slots, self._anew = count(), 1, False
+        self._numbers, self._slots = count(), 1
         self.dispatcher.__enter__()
         self.workplace = Workplace.of(self.dispatcher)
         self.link = self.workplace.link
@@ -108,7 +108,6 @@ class OnWorkers(Trainer):
         }  # fmt: skip
 
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
-        self._anew = anew
         seconds = max(LEAST_SECONDS, LEAST_TURNS * self.link.turn)
         least = seconds / self.measured.rate if self.measured.rate else FIRST_COST * seconds
         shards = cut(self.matrices, orders, self.slots(), least)
