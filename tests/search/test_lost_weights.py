@@ -143,3 +143,23 @@ def test_only_samples_were_kept_of_what_turns_out_to_be_the_last_rung(monkeypatc
     expected = [candidate.pool.weights(candidate, 0)[0][0] for candidate in result.search.best_candidates()]
     np.testing.assert_array_equal(weights[0], expected[0])
     assert len(weights) == len(expected)
+
+
+@pytest.mark.parametrize("rungs", [None, 3])
+def test_no_networks_of_earlier_rungs_stay_in_the_journal(iris, rungs, monkeypatch, tmp_path):
+    """Files of a single candidate: after the next rung, nobody needs them."""
+    monkeypatch.setattr("shoal.search.place.SHARD_SECONDS", 1e-6)
+    monkeypatch.setattr("shoal.search.trainers.FIRST_COST", 1.0)
+
+    def searched(*callbacks):
+        return ShoalClassifier(
+            recipes=18, cv=2, epochs=9, seeds=2, journal=tmp_path / "j", callbacks=list(callbacks)
+        ).fit(*iris)
+
+    if rungs is not None:
+        with pytest.raises(Crash):
+            searched(CrashAfter(rungs))
+    model = searched()
+    kept = {candidate.number for candidate in model.result_.search.best_candidates()}
+    files = list((tmp_path / "j").glob("networks-*.safetensors"))
+    assert 0 < len(files) <= len(kept)

@@ -48,6 +48,7 @@ class Journaled(Trainer):
         self._pending: list[Future[None]] = []
         self._homes: dict[int, Path] = {}  # the file that holds a candidate's networks
         self._keys: dict[int, str] = {}  # of a candidate's networks
+        self._files: set[Path] = set()  # with networks; those of an earlier rung may be nobody's home any more
         self.recalled = 0  # assessments that were found
 
     def slots(self) -> int:
@@ -73,7 +74,7 @@ class Journaled(Trainer):
         """Remove networks that nobody needs any more."""
         self._settle(0)
         alive = {candidate.number: candidate for candidate in candidates if candidate.number in self._homes}
-        files: dict[Path, list[Candidate]] = {path: [] for path in self._homes.values()}
+        files: dict[Path, list[Candidate]] = {path: [] for path in sorted(self._files)}
         for number, candidate in alive.items():
             files[self._homes[number]].append(candidate)
         total = Counter(self._homes.values())
@@ -84,6 +85,7 @@ class Journaled(Trainer):
                 continue
             if mine:
                 self._write_again(mine)
+            self._files.discard(path)
             self.journal.remove(path)
         self._homes = {number: path for number, path in self._homes.items() if number in alive}
         self._keys = {number: key for number, key in self._keys.items() if number in alive}
@@ -155,6 +157,7 @@ class Journaled(Trainer):
         folds, located = len(self.setting.matrices.folds), {}
         for path, pairs in places.items():
             networks = self._load_networks(path)
+            self._files.add(path)
             for order, place in pairs if networks is not None else []:
                 assert networks is not None
                 number = order.candidate.number
@@ -210,6 +213,7 @@ class Journaled(Trainer):
         members = [order.candidate.recipe.member.as_dict() for order in orders]
         arrays = payloads.pack_networks(networks, moments)
         path = self.journal.write(NETWORKS, keys, arrays, {"encoding": encoding, "members": members})
+        self._files.add(path)
         for order, key in zip(orders, keys, strict=True):
             self._homes[order.candidate.number], self._keys[order.candidate.number] = path, key
         return path

@@ -420,9 +420,8 @@ class Search:
         others = {candidate.number for candidate in self.best_candidates()} - {candidate.number for candidate in lost}
         if not others:
             self._train_anew(best_of(lost, 1))
-        for candidate in lost:
-            if candidate.pool is None:
-                candidate.forget()
+        for candidate in [one for one in lost if one.pool is None]:
+            candidate.forget()
 
     def _keep_best(self) -> None:
         """Keep weights of the best finished candidates over all rounds, by loss and by score; forget all others."""
@@ -443,9 +442,8 @@ class Search:
         """Train again those of the best whose weights got lost with a worker or a damaged file: the same bits."""
         lost = [candidate for candidate in self.best_candidates() if candidate.pool is None]
         self._train_anew(lost)
-        for candidate in lost:
-            if candidate.pool is None:  # nobody could
-                candidate.forget()
+        for candidate in [one for one in lost if one.pool is None]:  # nobody could
+            candidate.forget()
 
     def _train_anew(self, lost: Sequence[Candidate]) -> None:
         """Train candidates to where they were assessed. Nothing ends it: networks on the way there are of no use."""
