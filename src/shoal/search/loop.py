@@ -8,6 +8,7 @@ to the bit without one.
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -485,8 +486,7 @@ class Search:
 
 def drain(rungs: Iterable[RungEnded]) -> None:
     """Run a search to its end without looking."""
-    for _ in rungs:
-        pass
+    deque(rungs, maxlen=0)
 
 
 def _with_new_seed(recipe: Recipe, seeds: Sequence[Candidate]) -> Recipe:

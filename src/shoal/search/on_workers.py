@@ -145,7 +145,7 @@ class OnWorkers(Trainer):
         members = tuple(candidate.recipe.member for candidate in candidates)
         task = Work(shard.encoding, members, until, self.setting.seed, networks, shard.folds)
         final = [order.final for order in shard.orders]
-        travels = self._anew or self._travels(shard)
+        travels = self._travels(shard)
         whole = [order.whole for order in shard.orders]
         packed = payloads.pack_work(task, {"final": final, "whole": whole, "networks": travels})
         self.bytes_sent += len(packed)
