@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.dask_cluster import close_shared
 from support.executors import KINDS, Bench, Kind, Watched
 
 from shoal.executors.dask import LOGGERS
 from shoal.executors.dispatch import Dispatcher
 
+FEWER = [name for name in KINDS if name != "dask, 1 worker"]  # Dask takes seconds: the search's suite has 1, 2 and 4
 
-@pytest.fixture(params=KINDS)
+
+@pytest.fixture(params=FEWER)
 def any_kind(request: pytest.FixtureRequest) -> Kind:
     """Each of them."""
     return KINDS[request.param]
@@ -25,7 +28,7 @@ def some_kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
-@pytest.fixture(params=[name for name, kind in KINDS.items() if not (kind.in_process or kind.slow)])
+@pytest.fixture(params=[name for name in FEWER if not KINDS[name].in_process and name != "local:1"])
 def process_kind(request: pytest.FixtureRequest) -> Kind:
     """Those whose workers may be killed."""
     return KINDS[request.param]
@@ -75,3 +78,10 @@ def said(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]]
     yield lambda: [text for text in (*heard.texts, *capfd.readouterr()) if text]
     for name in LOGGERS:
         logging.getLogger(name).removeHandler(heard)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_idle_clusters() -> Iterator[None]:
+    """Dask clusters are shared by the tests of a module."""
+    yield
+    close_shared()

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from support import executor_driver
 from support.executors import KINDS, gained, run, task_of, tasks_of
+from support.processes import has_ended
 from support.waiting import wait_until
 
 from shoal.executors import dispatch, rounds
@@ -86,7 +87,7 @@ def test_a_worker_that_ends_while_it_has_nothing_to_do_is_replaced(begin, bench)
     run(dispatcher, tasks_of(2))
     (worker,) = {process for process, _ in bench.traces("tasks")}
     os.kill(worker, signal.SIGKILL)
-    wait_until(lambda: not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: has_ended(worker))
     assert gained(run(dispatcher, tasks_of(3))) == bench.expected(tasks_of(3))
     assert len({process for process, _ in bench.traces("tasks")}) == 2
 
@@ -95,7 +96,7 @@ def test_tasks_that_nobody_wants_any_more_do_not_keep_the_cores(begin, bench):
     dispatcher = begin(KINDS["local:1"])
     run(dispatcher, [task_of("a", {"a": "wait"})], stop=lambda: bool(bench.traces("waits")))
     ((worker, _),) = bench.traces("waits")
-    wait_until(lambda: not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: has_ended(worker))
 
 
 def test_processes_that_cannot_start_are_one_sentence(bench):

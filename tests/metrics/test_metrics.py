@@ -15,11 +15,11 @@ from shoal.metrics.find import find_metric
 from shoal.metrics.metric import ALIASES, METRICS
 from shoal.metrics.scorers import _partly_wrong, scorer_names
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
-from shoal.search.candidates import Pool
 from shoal.search.evidence import Evidence
 from shoal.search.honest import HonestScore, correct
 from shoal.search.problem import make_problem
 from shoal.search.report_data import chance, honest_words
+from shoal.search.trainers import InProcess
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -120,7 +120,7 @@ def test_folds_without_a_score_are_refused_before_anything_is_trained(name, bad,
     folds = [(np.arange(30), np.arange(30, 60)), (np.setdiff1d(np.arange(60), only), only)]
     weight = np.where((np.arange(60) >= 30) & (y != bad), 0.0, 1.0)  # rows that do not count
     with monkeypatch.context() as patch:
-        patch.setattr(Pool, "train", trained_too_early)
+        patch.setattr(InProcess, "train", trained_too_early)
         with pytest.raises(ValueError, match=rf"{words}.* fold 1 has none; use fewer folds") as error:
             ShoalClassifier(MEMBERS, scoring=name, cv=folds).fit(X, y)
         assert "\n" not in str(error.value)
@@ -319,7 +319,7 @@ def looks_at_all(estimator, X, y):
     ],
 )
 def test_what_is_no_score_of_predictions_is_refused_before_anything_is_trained(scoring, words, monkeypatch):
-    monkeypatch.setattr(Pool, "train", trained_too_early)
+    monkeypatch.setattr(InProcess, "train", trained_too_early)
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
     with pytest.raises((ValueError, TypeError), match=words):
         ShoalClassifier(MEMBERS, scoring=scoring, cv=2).fit(X, y)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from support.dask_cluster import close_shared
 from support.machine import Machine
 
 from shoal.search import trainers
@@ -25,3 +26,10 @@ def machine_of_speed(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machi
         return machine
 
     return made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_idle_clusters() -> Iterator[None]:
+    """Dask clusters are shared by the tests of a module."""
+    yield
+    close_shared()

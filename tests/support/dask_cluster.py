@@ -155,13 +155,14 @@ _shared: dict[int, Cluster] = {}
 def shared(workers: int) -> Cluster:
     """One with so many workers, which have nannies. Starting one takes seconds, so tests share it, and mend it."""
     if not _shared:
-        atexit.register(_close_shared)
+        atexit.register(close_shared)
     if workers not in _shared or _shared[workers].scheduler.poll() is not None:
         _shared[workers] = Cluster(Path(tempfile.mkdtemp(prefix="shoal-dask-")), workers, nanny=True)
     return _shared[workers]
 
 
-def _close_shared() -> None:
+def close_shared() -> None:
+    """End them: even idle ones take a few per cent of a core for each process."""
     while _shared:
         _, cluster = _shared.popitem()
         cluster.close()

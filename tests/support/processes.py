@@ -15,3 +15,11 @@ def children_of(process: int, module: str = "") -> list[int]:
         except psutil.NoSuchProcess:
             continue
     return found
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process is gone, or only waits for its parent to look at it."""
+    try:
+        return bool(psutil.Process(process).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
