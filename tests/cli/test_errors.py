@@ -125,7 +125,8 @@ PLAIN = {"ValueError", "TypeError", "FileNotFoundError", "IsADirectoryError", "M
 INTERNAL = {
     "bench/peers/sequential.py", "bench/peers/stacked.py", "bench/tabular/fit.py", "executors/dask_remote.py",
     "executors/interface.py", "executors/replies.py", "executors/worker.py", "json_values.py", "options.py",
-    "parallel/heartbeat.py", "report/search/page.py", "runs/journal.py", "runs/journal_file.py", "tables/csv_columns.py", "tensors.py",
+    "parallel/heartbeat.py", "report/search/page.py", "runs/journal.py", "runs/journal_file.py",
+    "tables/csv_columns.py", "tensors.py",
 }  # fmt: skip
 
 

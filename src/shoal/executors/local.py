@@ -161,7 +161,8 @@ class _Seat:
                 os.kill(number, signal.SIGKILL)
         results = getattr(self._pool, "_result_queue", None)
         if results is not None:  # while this process could write there, loky would wait for the rest of half a result
-            results._writer.close()
+            with contextlib.suppress(OSError):  # loky has just closed it itself
+                results._writer.close()
 
     def close(self, wait: bool = True) -> None:
         """A thread of the pool, which calls when a task has ended, cannot wait for itself."""
