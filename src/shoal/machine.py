@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from shoal import _native
@@ -30,6 +32,23 @@ def instruction_set() -> str:
     if named and named not in known:
         raise UserError(f"SHOAL_ISA must be one of {', '.join(known)} on this machine; got {named!r}")
     return str(_native.instruction_set())
+
+
+@contextmanager
+def using_instruction_set(name: str | None) -> Iterator[None]:
+    """The kernel uses this one inside, and the one from before afterwards. None: no change."""
+    before = os.environ.get("SHOAL_ISA")
+    if name is None or name == instruction_set():
+        yield
+        return
+    os.environ["SHOAL_ISA"] = name
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("SHOAL_ISA", None)
+        else:
+            os.environ["SHOAL_ISA"] = before
 
 
 def available_memory() -> int:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from shoal import _native
 from shoal.bench.populations import kernel
 from shoal.cli.bench import app
+from shoal.machine import using_instruction_set
 
 SHAPE = kernel.Shape((3, 4, 2), 8)
 
@@ -47,7 +48,7 @@ def test_every_cell_is_measured_once_on_each_instruction_set(tmp_path: Path, mon
 
 def test_the_kernel_in_use_is_measured_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOAL_ISA", "baseline")
-    with kernel.using(_native.instruction_sets()[0]):
+    with using_instruction_set(_native.instruction_sets()[0]):
         assert _native.instruction_set() == _native.instruction_sets()[0]
     assert _native.instruction_set() == "baseline"
     settings = kernel.Settings(shapes=(SHAPE,), activations=("relu",), optimizers=("sgd",), seconds=0.0, repeats=1)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import replace
 
 import pytest
-from support.executors import KINDS, Bench, cut, gained, run, set_aside, task_of, tasks_of
+from support.executors import KINDS, Bench, KillOnce, cut, gained, run, set_aside, task_of, tasks_of
 
 from shoal import _native
 from shoal.errors import UserError
@@ -176,20 +174,12 @@ def test_a_task_that_needs_too_much_memory_is_cut_beforehand(some_kind, begin, b
 def test_a_worker_that_is_killed_costs_its_task_only(process_kind, begin, bench):
     dispatcher = begin(process_kind)
     tasks = [task_of("long", {"long a": "wait", "long b": ""}, cost=99), *tasks_of(6)]
-    killed = []
-
-    def kill():
-        waits = bench.traces("waits")
-        if waits and not killed:
-            killed.append(waits[0][0])
-            os.kill(killed[0], signal.SIGKILL)
-            bench.go()
-        return False
+    kill = KillOnce(bench)
 
     results = run(dispatcher, tasks, kill)
     assert gained(results) == bench.expected(tasks)
     assert {result.task.name for result in results} == {task.name for task in tasks}  # it was not to blame: not cut
-    assert [process for process, _ in bench.traces("waits")][:1] == killed
+    assert [process for process, _ in bench.traces("waits")][:1] == kill.killed
     assert dispatcher.status.lost == 1
     assert dispatcher.status.repeated >= 1
 

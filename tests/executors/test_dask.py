@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.dask_cluster import Cluster, plugin_bytes, plugins, tasks_held
-from support.executors import Bench, gained, run, task_of, tasks_of
+from support.executors import Bench, KillOnce, gained, run, task_of, tasks_of
 from support.waiting import wait_until
 
 from shoal.errors import UserError
@@ -203,15 +203,7 @@ def test_a_worker_that_is_killed_costs_its_task_only(two, connect, bench, said):
     """Dask would run the task again by itself: it goes through our hands instead, at once."""
     dispatcher = connect(two)
     tasks = [task_of("long", {"long": "wait"}, cost=99), *tasks_of(9)]
-    killed: list[int] = []
-
-    def kill() -> bool:
-        waits = bench.traces("waits")
-        if waits and not killed:
-            killed.append(waits[0][0])
-            os.kill(killed[0], signal.SIGKILL)
-            bench.go()
-        return False
+    kill = KillOnce(bench)
 
     assert gained(run(dispatcher, tasks, kill)) == bench.expected(tasks)
     assert (dispatcher.status.lost, dispatcher.status.repeated) == (1, 1)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import signal
 
 import pytest
-from support.executors import gained, run, task_of, tasks_of
+from support.executors import KillOnce, gained, run, task_of, tasks_of
 
 from shoal.errors import MissingPackage, UserError
 from shoal.executors.dispatch import Dispatcher
@@ -25,20 +24,12 @@ def test_without_ray_it_is_said_how_to_get_it(bench):
 @with_ray
 def test_a_search_on_this_machine_outlives_a_killed_process(bench, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(__file__)))
-    killed: list[int] = []
-
-    def kill() -> bool:
-        waits = bench.traces("waits")
-        if waits and not killed:
-            killed.append(waits[0][0])
-            os.kill(killed[0], signal.SIGKILL)
-            bench.go()
-        return False
+    kill = KillOnce(bench)
 
     with Dispatcher(find_workers("ray://"), bench.job) as dispatcher:
         tasks = [task_of("long", {"long": "wait"}, cost=99), *tasks_of(6), task_of("poison", {"poison": "die"})]
         assert gained(run(dispatcher, tasks, kill)) == bench.expected(tasks[:-1])
-        assert killed
+        assert kill.killed
         tasks = [task_of(f"{i}", {f"{i}": "fail once"}) for i in range(3)]
         assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
 

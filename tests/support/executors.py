@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -237,3 +239,18 @@ def set_aside(results: Sequence[Done | SetAside]) -> dict[str, str]:
     """Parts that nobody could do, with the reason."""
     lost = [result for result in results if isinstance(result, SetAside)]
     return {part: result.reason for result in lost for part, _ in parts_of(result.task)}
+
+
+class KillOnce:
+    """Given as `stop`: ends the first worker that waits, and lets the others go on. Never asks for an end."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench, self.killed = bench, list[int]()
+
+    def __call__(self) -> bool:
+        waits = self.bench.traces("waits")
+        if waits and not self.killed:
+            self.killed.append(waits[0][0])
+            os.kill(self.killed[0], signal.SIGKILL)
+            self.bench.go()
+        return False

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from shoal import _native
 from shoal.executors import replies
 from shoal.executors.interface import Call, Reply
-from shoal.machine import available_memory
+from shoal.machine import available_memory, using_instruction_set
 from shoal.runs import versions as libraries
 
 KEPT = 2  # jobs that a process keeps
@@ -248,20 +248,11 @@ def _leave() -> None:
 
 
 def _set(instruction_set: str, threads: int) -> Callable[[], None]:
-    before = os.environ.get("SHOAL_ISA")
-    change = _native.instruction_set() != instruction_set
-    if change:
-        os.environ["SHOAL_ISA"] = instruction_set
-    limits = _controller().limit(limits=threads)
-
-    def restore() -> None:
-        limits.restore_original_limits()
-        if change and before is None:
-            os.environ.pop("SHOAL_ISA", None)
-        elif change and before is not None:
-            os.environ["SHOAL_ISA"] = before
-
-    return restore
+    """Change the settings of this process; how to put them back."""
+    stack = ExitStack()
+    stack.enter_context(using_instruction_set(instruction_set))
+    stack.callback(_controller().limit(limits=threads).restore_original_limits)
+    return stack.close
 
 
 def _after_fork() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from shoal import _native
 from shoal.executors.find import find_workers
 from shoal.executors.interface import Workers
-from shoal.machine import instruction_set
+from shoal.machine import instruction_set, using_instruction_set
 from shoal.metrics.metric import Metric
 from shoal.runs.journal import Journal
 from shoal.runs.versions import LIBRARIES, versions
@@ -39,11 +38,11 @@ def training_place(
     """A trainer that ends what it has started, the `workers` too. All bits inside are those of one instruction set."""
     setting = Setting(problem, metric, choose_sample(problem, options.seed), options.seed)
     with ExitStack() as stack:
-        stack.enter_context(_using(_noted(journal)))
+        stack.enter_context(using_instruction_set(_noted(journal)))
         trainer = _trainer(setting, options, journal, clock, workers)
         stack.callback(trainer.close)
         if isinstance(trainer, OnWorkers):
-            stack.enter_context(_using(trainer.dispatcher.instruction_set))
+            stack.enter_context(using_instruction_set(trainer.dispatcher.instruction_set))
         if journal is not None:
             if _noted(journal) is None:
                 journal.note(ISA, instruction_set())
@@ -83,20 +82,3 @@ def _noted(journal: Journal | None) -> str | None:
     events: list[tuple[str, Any]] = [] if journal is None else journal.events()
     noted = next((value for name, value in events if name == ISA), None)
     return noted if noted in _native.instruction_sets() else None
-
-
-@contextmanager
-def _using(name: str | None) -> Iterator[None]:
-    """The kernel uses this instruction set while inside."""
-    before = os.environ.get("SHOAL_ISA")
-    if name is None or name == instruction_set():
-        yield
-        return
-    os.environ["SHOAL_ISA"] = name
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SHOAL_ISA"]
-        else:
-            os.environ["SHOAL_ISA"] = before

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ from shoal.bench.harness.measure import Contender, Tick, progress_bar, race, rou
 from shoal.bench.harness.problems import Problem, random_data
 from shoal.bench.harness.report import Result
 from shoal.bench.harness.tables import ResultTable, significant
+from shoal.machine import using_instruction_set
 from shoal.members import ACTIVATIONS, Member
 from shoal.population import Population
 from shoal.validate import one_of
@@ -143,7 +142,7 @@ def contender(cell: Cell, problem: Problem, settings: Settings) -> Contender:
     peer = peers.make("native", problem, threads=1)
 
     def timed(epochs: int) -> float:
-        with using(cell.instruction_set):
+        with using_instruction_set(cell.instruction_set):
             begun = time.perf_counter()
             peer.run(epochs)
             return time.perf_counter() - begun
@@ -151,20 +150,6 @@ def contender(cell: Cell, problem: Problem, settings: Settings) -> Contender:
     timed(1)  # the first touch of all memory
     epochs = max(1, math.ceil(settings.seconds / timed(1)))
     return Contender(str(cell), lambda: timed(epochs), lambda: timed(1), divisor=epochs)
-
-
-@contextmanager
-def using(instruction_set: str) -> Iterator[None]:
-    """The kernel of that instruction set inside, the one from before afterwards."""
-    before = os.environ.get("SHOAL_ISA")
-    os.environ["SHOAL_ISA"] = instruction_set
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SHOAL_ISA"]
-        else:
-            os.environ["SHOAL_ISA"] = before
 
 
 def _instruction_sets(settings: Settings) -> list[str]:

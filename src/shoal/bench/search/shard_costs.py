@@ -18,7 +18,7 @@ from shoal.bench.search.simulate import Costs
 from shoal.encoders.encoder import arrays_under
 from shoal.executors import worker
 from shoal.executors.dispatch import Dispatcher
-from shoal.executors.interface import Call, Done, Job, Reply, Task, WorkerInfo, Workers
+from shoal.executors.interface import Call, Done, Job, Reply, Task, WorkerInfo
 from shoal.executors.serial import SerialWorkers
 from shoal.members import Member
 from shoal.runs.journal import Journal
@@ -161,11 +161,10 @@ def _seconds_per_task(flights: int) -> float:
         return (times[TASKS] - times[0]) / TASKS
 
 
-class _Instant(Workers):
+class _Instant(SerialWorkers):
     """Workers of which one ends a task whenever the search asks how many there are; what that takes is not counted."""
 
     name = "instant"
-    ahead = 0
 
     def __init__(self, count: int) -> None:
         self.count, self.spent = count, 0.0
@@ -188,15 +187,6 @@ class _Instant(Workers):
         future: Future[Reply] = Future()
         self._running.append((future, call))
         return future
-
-    def restart(self) -> None:
-        pass
-
-    def give_up(self, future: Future[Reply]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def nothing(job: Any, payload: bytes, threads: int) -> bytes:
