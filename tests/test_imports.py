@@ -20,6 +20,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"bench"},
+    {"planner"},
     {"finetune"},
     {"parallel"},
     {"search"},

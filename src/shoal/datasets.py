@@ -42,7 +42,7 @@ class Images(NamedTuple):
 def places() -> list[Path]:
     """Folders that may hold data sets, in the order in which they are looked at: SHOAL_DATA, and the cache."""
     named = os.environ.get(VARIABLE)
-    return [*([Path(named).expanduser()] if named else []), _cache()]
+    return [*([Path(named).expanduser()] if named else []), cache_folder()]
 
 
 def find(relative_path: str) -> Path:
@@ -113,7 +113,7 @@ def _images(paths: list[Path]) -> Images:
 
 def _download(kind: str) -> list[Path]:
     """Fetch the four files into the cache from the first mirror that has them."""
-    folder = _cache() / kind
+    folder = cache_folder() / kind
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name in IDX_FILES:
@@ -143,7 +143,8 @@ def _file(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Where downloads and measurements are kept."""
     return Path.home() / ".cache" / "shoal"
 
 

@@ -23,9 +23,9 @@ from shoal.engines.program import (
     Program,
     State,
     compile_program,
-    delivered,
     flatten_rows,
 )
+from shoal.engines.weights import Layers, read_layers, write_layers
 from shoal.errors import UserError, WrongType
 from shoal.history import History
 from shoal.interrupts import interruptible
@@ -188,8 +188,9 @@ class Population:
         """Train every active member for `epochs` more epochs (10 by default), from its present weights and moments.
 
         shuffle   True: a new order of rows each epoch, the same for all members that share their rows, like one data
-                  loader for all; "each": each member has its own order, from its seed; False: rows in order
-        rows      which rows each member trains on and is scored on; None: all on all rows; 0.2: a fifth is held out
+                  loader for all; "each": each member has its own order, from its seed; False: rows as `rows` has them
+        rows      which rows each member trains on and is scored on; None: all on all rows; 0.2: a fifth is held out;
+                  with shuffle=False each epoch takes the rows of `Split.train` one after another, as they stand there
         until     instead of `epochs`: total epochs to which to train each member; one number, or one per member
         seed      of the order of rows
         device    "cpu", "cuda" or "mps"
@@ -364,20 +365,21 @@ class Population:
         resources = Resources(thread_count(threads), device, self.memory_limit)
         return Evaluation(*get_engine(engine, device).evaluate(self.program, self.state, data, chosen, resources))
 
-    def weights(self, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    def weights(self, i: int) -> Layers:
         """[(W, b), ...] of member `i`, W of shape (fan_in, fan_out). Copies; zeros for columns the member does not see.
 
         A member with patience gives its best weights, any other its present ones.
         """
         (index,) = self._indices([i])
-        buffer, start = delivered(self.program, self.state, index)
-        layers = [(view[:-1].copy(), view[-1].copy()) for view in self.layout.views(index, buffer, start)]
-        columns = self.members[index].features
-        if columns:
-            full = np.zeros((self.n_features, layers[0][0].shape[1]), dtype=np.float32)
-            full[list(columns)] = layers[0][0]
-            layers[0] = (full, layers[0][1])
-        return layers
+        return read_layers(self.program, self.state, index)
+
+    def set_weights(self, i: int, weights: Sequence[Any], *, reset: bool = False) -> None:
+        """Give member `i` these weights, [(W, b), ...] as `weights` returns them. They also replace its best ones.
+
+        Training goes on with the optimiser's moments, or without: `reset` forgets moments, updates and a divergence.
+        """
+        (index,) = self._indices([i])
+        write_layers(self.program, self.state, index, weights, reset)
 
     def extract(self, i: int) -> torch.nn.Sequential:
         """Member `i` as a plain network in evaluation mode, with copies of its weights. Needs PyTorch."""

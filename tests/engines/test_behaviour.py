@@ -98,6 +98,19 @@ def test_neighbours_with_other_rows_change_nothing(engine: str, shuffle: bool | 
         assert_same(together.select([i]), alone, exact=engine != "reference")
 
 
+def test_without_shuffling_rows_are_taken_in_the_order_of_the_split(engine: str) -> None:
+    """Members with rows in other orders, and with more and fewer of them, each against PyTorch alone."""
+    draw = np.random.default_rng(3)
+    splits = [Split(draw.permutation(60)[:count]) for count in (60, 60, 41, 7, 3)]
+    members = [Member(hidden=9, optimizer="sgd", learning_rate=0.1, batch_size=8, seed=1) for _ in splits]
+    population = fitted(members, engine, epochs=2, shuffle=False, rows=splits)
+    for i, split in enumerate(splits):
+        check_close(population, i, train_alone(members[i], 6, 3, X, Y, "cross_entropy", 2, split, shuffle=False))
+    backwards = fitted(members, engine, epochs=2, shuffle=False, rows=[Split(split.train[::-1]) for split in splits])
+    apart = [np.abs(population.weights(i)[0][0] - backwards.weights(i)[0][0]).max() for i in range(3)]
+    assert min(apart) > 1e-3, "the order matters, or this test would see nothing"
+
+
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_the_number_of_threads_changes_nothing(engine: str, threads: int) -> None:
     members = mixed(40 if engine != "reference" else 4)

@@ -114,13 +114,26 @@ CLOSE_JOBS = {
     "allreduce": {"strategy": "allreduce", "exact": False},
     "parameter_server": {"strategy": "parameter_server", "exact": False},
     "local_sgd": {"strategy": "local_sgd"},
+    "local_sgd, dealt": {"strategy": "local_sgd", "split": "class:0.5", "average_every": 1, "start": "own"},
+    "gossip": {"strategy": "gossip"},
+    "gossip, dealt": {
+        "strategy": "gossip",
+        "split": "class:0.5",
+        "average_every": 1,
+        "until_error": 1.35,
+        "epochs": 20,
+    },
     "asynchronous": {"strategy": "parameter_server", "asynchronous": True, "epochs": 12},
 }
+OWN_ROWS = ("local_sgd", "local_sgd, dealt", "gossip", "gossip, dealt")
+RING = {"gossip": CLOSE_JOBS["gossip"], "gossip, wide": {"strategy": "gossip", "network": "wide", "epochs": 1}}
 CLOSE_MODES = {
     ("processes", 2): CLOSE_JOBS,
     ("processes", 3): CLOSE_JOBS,
-    ("processes", 4): {name: {"strategy": name} for name in ("data+tensor", "data+pipeline")},
-    ("mpi", 3): {name: CLOSE_JOBS[name] for name in ("allreduce", "parameter_server", "local_sgd")},
+    ("processes", 4): {**{name: {"strategy": name} for name in ("data+tensor", "data+pipeline")}, **RING},
+    ("mpi", 2): {"gossip": CLOSE_JOBS["gossip"]},
+    ("mpi", 3): {name: CLOSE_JOBS[name] for name in ("allreduce", "parameter_server", *OWN_ROWS)},
+    ("mpi", 4): RING,
 }
 
 
@@ -131,12 +144,20 @@ def check_close(found: dict, name: str, workers: int, plain: nn.Module) -> None:
         assert max(record["staleness_max"] for record in history) >= (1 if workers > 2 else 0)
         assert all(0 <= record["staleness_mean"] <= record["staleness_max"] for record in history)
         return
-    assert far(found["model"], local_sgd(workers) if name == "local_sgd" else plain) < CLOSE, (workers, name)
-    assert name == "local_sgd" or history[-1]["valid_accuracy"] > 0.4, (workers, name)
+    if name in (*OWN_ROWS, *RING):  # over threads they are compared with the same by hand
+        threads = over_threads({**CLOSE_JOBS, **RING}[name], workers)
+        assert far(found["model"], threads.model) < CLOSE, (workers, name)
+        assert [record["valid_loss"] for record in history] == pytest.approx(
+            [record["valid_loss"] for record in threads.history], rel=1e-5
+        )
+        return
+    assert far(found["model"], plain) < CLOSE, (workers, name)
+    assert history[-1]["valid_accuracy"] > 0.4, (workers, name)
 
 
-def local_sgd(workers: int) -> nn.Module:
-    return parallel.fit(network(), data(), strategy="local_sgd", backend="threads", workers=workers, **SETTINGS).model
+def over_threads(job: dict, workers: int) -> parallel.Result:
+    job = {**SETTINGS, **job, "backend": "threads", "workers": workers}
+    return parallel.fit(network(job.pop("network", "plain")), data(), data(40, 2), **job)
 
 
 def test_batches_are_counted_alike_where_a_worker_has_no_rows_in_the_last_one():

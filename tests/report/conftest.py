@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.browser import Visit, Window, visits
 
-from shoal.report import write_finetune_page, write_search_page
+from shoal.report import write_finetune_page, write_plan_page, write_search_page
 
 
 @pytest.fixture
@@ -19,3 +19,9 @@ def visit(window: Window, tmp_path: Path) -> Iterator[Visit]:
 def visit_run(window: Window, tmp_path: Path) -> Iterator[Visit]:
     """Opens the page of a fine-tuning run."""
     yield from visits(window, tmp_path / "finetune.html", write_finetune_page)
+
+
+@pytest.fixture
+def visit_plan(window: Window, tmp_path: Path) -> Iterator[Visit]:
+    """Opens the page of a plan."""
+    yield from visits(window, tmp_path / "plan.html", lambda data, path: write_plan_page(path, data))

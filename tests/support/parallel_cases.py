@@ -26,8 +26,10 @@ def data(rows: int = ROWS, seed: int = 1) -> TensorDataset:
 
 
 def network(kind: str = "plain") -> nn.Sequential:
-    """ "plain"; "random" with dropout; "stateful" with batch normalisation as well."""
+    """ "plain"; "random" with dropout; "stateful" with batch normalisation as well; "wide": messages of megabytes."""
     torch.manual_seed(0)
+    if kind == "wide":
+        return nn.Sequential(nn.Linear(FEATURES, 20_000), nn.ReLU(), nn.Linear(20_000, CLASSES))
     layers: list[nn.Module] = [nn.Linear(FEATURES, 16), nn.ReLU()]
     if kind == "stateful":
         layers.append(nn.BatchNorm1d(16))
@@ -91,8 +93,8 @@ def run_ranks(folder: Path, launcher: str, teams: dict[int, Jobs], **more: str) 
     """Train jobs with several numbers of ranks, one after the other; results by number of ranks and job."""
     (folder / "teams.json").write_text(json.dumps(teams))
     program = [sys.executable, str(Path(__file__).with_name("parallel_ranks.py")), str(folder)]
-    tests = str(Path(__file__).parent.parent)
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": tests}
+    places = os.pathsep.join(filter(None, (str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH"))))
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": places}
     env |= more
     if launcher == "mpi":
         mpiexec = Path(sys.executable).parent / "mpiexec"

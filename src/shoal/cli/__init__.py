@@ -16,6 +16,7 @@ from shoal.cli.export import export
 from shoal.cli.finetune import FINETUNE_EXAMPLES, finetune
 from shoal.cli.generate import GENERATE_EXAMPLES, generate
 from shoal.cli.info import info
+from shoal.cli.plan import PLAN_EXAMPLES, plan
 from shoal.cli.predict import PREDICT_EXAMPLES, predict
 from shoal.cli.runs import app as runs_app
 from shoal.cli.search import SEARCH_EXAMPLES, search
@@ -36,6 +37,7 @@ app.command(epilog=SEARCH_EXAMPLES)(search)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
 app.command(epilog=EXPORT_EXAMPLES)(export)
 app.command(epilog=TRAIN_EXAMPLES)(train)
+app.command(epilog=PLAN_EXAMPLES)(plan)
 app.command(epilog=FINETUNE_EXAMPLES)(finetune)
 app.command(epilog=GENERATE_EXAMPLES)(generate)
 app.command()(info)

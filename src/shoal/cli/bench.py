@@ -311,6 +311,56 @@ def ranks(
 
 
 @app.command()
+def planner(
+    context: typer.Context,
+    net: Annotated[list[str] | None, typer.Option(help="mlp, wide mlp, cnn; give it several times. [all]")] = None,
+    backend: Annotated[list[str] | None, typer.Option(help="threads, processes, mpi. [all]")] = None,
+    workers: Annotated[list[int] | None, typer.Option(min=1, help="Numbers of workers. [1 2]")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Times of calibrating and measuring. [2]")] = None,
+    rate: Annotated[
+        list[str] | None, typer.Option(help="Rates of the link between two hosts, or none; needs root. [100mbit 1gbit]")
+    ] = None,
+    dlmp: Annotated[Path | None, typer.Option(help="A checkout of DLMP, to run beside. [none]")] = None,
+    dlmp_python: Annotated[Path | None, typer.Option(help="A Python that can run it. [none]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Is `shoal plan` right? Its times, accuracies and verdicts against real runs, every strategy that runs here."""
+    from shoal.bench.planner import validation as bench
+
+    given = {
+        "nets": net, "backends": backend, "workers": workers, "rounds": rounds, "rates": rate, "dlmp": dlmp,
+        "dlmp_python": dlmp_python,
+    }  # fmt: skip
+    _measure(context, bench, given, quick, out)
+
+
+@app.command()
+def nodes(
+    context: typer.Context,
+    part: Annotated[list[str] | None, typer.Option(help="text, cnn, start, curve. [all]")] = None,
+    nodes: Annotated[list[int] | None, typer.Option(min=1, help="Numbers of nodes. [1 2 4 6 8]")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each training on text. [8]")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs on text, at most. [300]")] = None,
+    cnn_rows: Annotated[int | None, typer.Option(min=100, help="Rows of MNIST to train on. [640]")] = None,
+    cnn_epochs: Annotated[int | None, typer.Option(min=1, help="Epochs on them. [6]")] = None,
+    link: Annotated[str | None, typer.Option(help="Between machines. [1gbit,0.1ms]")] = None,
+    dlmp: Annotated[Path | None, typer.Option(help="A checkout of DLMP, to run beside. [none]")] = None,
+    dlmp_python: Annotated[Path | None, typer.Option(help="A Python that can run it. [none]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """A paper on nodes repeated with the planner: split data, averaged weights, folds on each node, own starts."""
+    from shoal.bench.planner import nodes as bench
+
+    given = {
+        "parts": part, "nodes": nodes, "seeds": seeds, "text_epochs": epochs, "cnn_rows": cnn_rows,
+        "cnn_epochs": cnn_epochs, "link": link, "dlmp": dlmp, "dlmp_python": dlmp_python,
+    }  # fmt: skip
+    _measure(context, bench, given, quick, out)
+
+
+@app.command()
 def budget(
     context: typer.Context,
     case: Annotated[list[str] | None, typer.Option(help="long, classes, wide, adult. [all]")] = None,
@@ -426,7 +476,7 @@ def command_line(context: typer.Context) -> str:
     """The command with the options that were given, but for the folder: results hold no paths of a machine."""
     words = ["shoal", "bench", str(context.info_name)]
     for name, value in context.params.items():
-        if name == "out" or value in (None, False):
+        if name in ("out", "dlmp", "dlmp_python") or value in (None, False):
             continue
         option = f"--{name.replace('_', '-')}"
         if value is True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +13,22 @@ import typer
 
 from shoal.atomic import new_file, write_text
 from shoal.cli.parameters import given, with_options
-from shoal.errors import MissingPackage, UserError
+from shoal.cli.subjects import (
+    Activation,
+    DataName,
+    File,
+    Net,
+    RowCount,
+    Subject,
+    check_network,
+    check_source,
+    loss_of,
+    model_of,
+    named_data,
+    need_torch,
+    own_table,
+)
 from shoal.json_values import plain
-from shoal.members import ACTIVATIONS
-from shoal.options import options_of
 from shoal.parallel.job import Job
 from shoal.parallel.options import TableOptions
 from shoal.progress import Screen
@@ -27,10 +39,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from shoal.parallel.datasets import Data
-    from shoal.parallel.tables import Prepared
     from shoal.parallel.worker import Result
-
-Rows = tuple[float, int | None, int]  # share for validation, how many to use, seed
 
 TRAIN_EXAMPLES = """Examples:
 
@@ -57,24 +66,16 @@ COMMAND_DEFAULTS = {"epochs": 5, "batch_size": 128, "loss": None, "strategy": No
 )
 def train(
     command_line: typer.Context,
-    file: Annotated[Path | None, typer.Argument(help="A table of your own: CSV, TSV (also gzipped), Parquet.")] = None,
+    file: File = None,
     *,
-    data: Annotated[
-        str | None, typer.Option(help="mnist (default), fashion-mnist, iris, wine, digits or breast-cancer.")
-    ] = None,
-    net: Annotated[
-        str | None,
-        typer.Option(
-            help="mlp:784-256-10 (layer sizes), cnn, or file.py:make_network, a function that returns an nn.Module, "
-            "called with (inputs, outputs) if it takes two. (default: an mlp that fits the data)"
-        ),
-    ] = None,
-    activation: Annotated[str, typer.Option(help=f"Of hidden layers: {', '.join(ACTIVATIONS)}.")] = "relu",
+    data: DataName = None,
+    net: Net = None,
+    activation: Activation = "relu",
     output: Annotated[str, typer.Option("--output-activation", help="Of the last layer.")] = "identity",
     init: Annotated[str, typer.Option(help="torch or glorot.")] = "torch",
     dropout: Annotated[float, typer.Option(help="Share of hidden units left out in training.")] = 0.0,
     job: Job,
-    rows: Annotated[int | None, typer.Option(help="Use only so many training rows.")] = None,
+    rows: RowCount = None,
     valid: Annotated[float, typer.Option(help="Share of the training rows kept for validation.")] = 1 / 6,
     table: TableOptions,
     out: Annotated[Path | None, typer.Option(help="Folder for model.safetensors, history.json, settings.json.")] = None,
@@ -84,20 +85,20 @@ def train(
     A worker that is lost is noticed within ten seconds, and the run resumes from its last checkpoint. Under torchrun it
     does with --max-restarts; under mpiexec the run ends, and the same command resumes it. Both need --checkpoint.
     """
-    _need_torch()
+    need_torch("train")
     typed = given(command_line)
-    _check_source(file, data, table, typed)
+    check_source("train", file, data, table, typed)
     job = _complete(job, typed)
     if out is not None:
         refuse_taken(out)
     network = {"activation": activation, "output": output, "init": init, "dropout": dropout, "seed": job.seed}
-    _check_network(net, network)
+    check_network(net, network)
     wanted = (valid, rows, job.seed)
     if file is None:
-        subject = _named_data(data or "mnist", net, wanted)
+        subject = named_data(data or "mnist", net, wanted)
     else:
-        subject = _own_table(file, table, net, wanted)
-        job = replace(job, loss=_loss_of(subject, job.loss if "loss" in typed else None))
+        subject = own_table(file, table, net, wanted)
+        job = replace(job, loss=loss_of(subject, job.loss if "loss" in typed else None))
     _train(job, subject, network, out)
 
 
@@ -108,77 +109,6 @@ def _complete(job: Job, typed: Mapping[str, str]) -> Job:
     workers = job.workers if "workers" in typed else None
     strategy = job.strategy if "strategy" in typed else _strategy(workers, job.checkpoint, job.exact)
     return make_job(**{**vars(job), "workers": workers, "strategy": strategy})
-
-
-def _check_network(net: str | None, network: dict[str, Any]) -> None:
-    """Refuse the name of a network that does not exist before data are loaded."""
-    from shoal.parallel.networks import make_model
-
-    if net is not None and ".py" not in net:
-        make_model(net, **network)
-
-
-@dataclass
-class Subject:
-    """What is trained on what."""
-
-    name: str
-    net: str
-    sets: Data
-    prepared: Prepared | None = None  # for a table of the user's own
-    words: list[str] = field(default_factory=list)  # how the table was read, line by line
-
-
-def _check_source(file: Path | None, data: str | None, table: TableOptions, typed: Mapping[str, str]) -> None:
-    """A file or --data; options that only a file has need one."""
-    if file is not None and data is not None:
-        raise UserError("give a file of your own or --data, not both")
-    if file is not None and table.target is None:
-        raise UserError("say which column to predict: --target with a name or a number (-1 is the last column)")
-    known = options_of(TableOptions)
-    flags = [known[name].flags[0] for name in typed if name in known]
-    if file is None and flags == ["--target"]:
-        raise UserError("--target names a column of a file of your own, as in 'shoal train data.csv --target price'")
-    if file is None and flags:
-        raise UserError(
-            f"{', '.join(flags)}: only for a file of your own, as in 'shoal train data.csv --target price', and no "
-            "file is given"
-        )
-
-
-def _named_data(data: str, net: str | None, wanted: Rows) -> Subject:
-    """A data set by name, and a network that fits it unless one is given."""
-    from shoal.parallel.datasets import load_data
-
-    valid, rows, seed = wanted
-    sets = load_data(data, valid, rows, seed=seed)
-    return Subject(data, net or f"mlp:{sets.features}-256-{sets.classes}", sets)
-
-
-def _own_table(file: Path, table: TableOptions, net: str | None, wanted: Rows) -> Subject:
-    """A table of the user's own, and a network that fits it unless one is given."""
-    from shoal.parallel.tables import check_sizes, load_table
-
-    sets, prepared, words = load_table(file, table, *wanted)
-    net = net or f"mlp:{sets.features}-64-64-{sets.classes}"
-    check_sizes(net, sets, f"{len(prepared.classes)} classes" if prepared.classes else "a number")
-    return Subject(file.name, net, sets, prepared, words)
-
-
-def _loss_of(subject: Subject, asked: Any) -> str:
-    """The loss that fits the target, unless another is asked for."""
-    from shoal.parallel.tables import default_loss
-
-    assert subject.prepared is not None
-    return default_loss(subject.prepared.kind, asked)
-
-
-def _model(subject: Subject, network: dict[str, Any]) -> nn.Module:
-    from shoal.parallel.networks import make_model, own_network
-
-    if ".py" in subject.net:
-        return own_network(subject.net, subject.sets.features, subject.sets.classes, network["seed"])
-    return make_model(subject.net, **network)
 
 
 @contextmanager
@@ -204,7 +134,7 @@ def _train(job: Job, subject: Subject, network: dict[str, Any], out: Path | None
     from shoal.parallel.checks import check_fit
     from shoal.parallel.environment import world
 
-    model, sets = _model(subject, network), subject.sets
+    model, sets = model_of(subject, network), subject.sets
     check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
     screen = Screen(_epoch_line, quiet=world()[0] != 0)
     with _own_place(out, not screen.quiet):
@@ -314,13 +244,6 @@ def _save(out: Path, result: Result, job: Job, network: dict[str, Any], sets: Da
     settings = {name: value if not callable(value) else str(value) for name, value in job.as_dict().items()}
     settings |= {"network": network, "inputs": sets.features, "outputs": sets.classes}
     write_text(out / "settings.json", json.dumps(plain(settings), indent=1) + "\n")
-
-
-def _need_torch() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None or find_spec("cloudpickle") is None:
-        raise MissingPackage("shoal train needs PyTorch: pip install 'shoal[torch]'")
 
 
 def _epoch_line(record: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@
 | `blas` | one worker, matrix products over threads |
 | `allreduce` | each batch split over workers, gradients summed |
 | `local_sgd` | workers train on rows of their own, weights averaged now and then |
+| `gossip` | workers train on rows of their own, weights averaged with two neighbours in a ring |
 | `parameter_server` | one rank holds the weights; synchronous or asynchronous |
 | `tensor` | matrices of linear layers split over workers |
 | `pipeline` | layers split over workers |

@@ -78,8 +78,9 @@ def load(folder: str | os.PathLike[str], fingerprint: dict[str, Any]) -> dict[st
         raise UserError(f"{path} is damaged and cannot be resumed ({_first_line(error)}); delete it") from None
     if content.get("version") != VERSION:
         raise UserError(f"{path} is of version {content.get('version')!r}, this program reads {VERSION}; delete it")
-    for name, value in fingerprint.items():
-        found = content["fingerprint"].get(name)
+    before = content["fingerprint"]
+    for name in (*fingerprint, *(name for name in before if name not in fingerprint)):
+        found, value = before.get(name), fingerprint.get(name)  # newer options are only there if they were given
         if found != value:
             raise UserError(
                 f"{path} is of another run: {name} was {found!r} and is now {value!r}; "

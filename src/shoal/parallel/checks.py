@@ -13,6 +13,7 @@ from shoal.errors import UserError, WrongType
 from shoal.parallel.devices import find_device
 from shoal.parallel.learner import IGNORED, make_loss
 from shoal.parallel.loader import Loader
+from shoal.parallel.ownership import owners
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -45,6 +46,8 @@ def check_fit(
         raise UserError(f"strategy {job.method.name!r} needs at least {needed} rows, one for each worker or fold; "
                         f"train_set has {rows} rows")  # fmt: skip
     job.method.check_model(job, model)
+    if job.method.needs_targets(job) and type(train) is TensorDataset:
+        owners(train.tensors[1], rows, job.workers, job)
     _try(job, model, train, fewest, most)
 
 

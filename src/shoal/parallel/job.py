@@ -9,10 +9,10 @@ from typing import Any
 
 from shoal.errors import UserError
 from shoal.machine import MOST_THREADS
-from shoal.options import Options, option
+from shoal.options import Options, option, options_of
 from shoal.parallel.strategies import TABLE, Strategy, check_strategy, find_strategy
 from shoal.parallel.strategies.kfold import KFoldOptions
-from shoal.parallel.strategies.local_sgd import LocalSgdOptions, number_or_word
+from shoal.parallel.strategies.own_rows import NEW, OwnRowsOptions, number_or_word
 from shoal.parallel.strategies.parameter_server import ParameterServerOptions
 from shoal.parallel.strategies.split_model import MeshOptions
 from shoal.validate import Check, instance, one_of, whole
@@ -68,7 +68,7 @@ class TrainingOptions(Options):
     weight_decay: float = option(0.0, "Pulls weights towards zero.", least=0, below=LARGEST)
     schedule: str = option("constant", "constant or cosine.", one_of=SCHEDULES)
     epochs: int = option(10, "Passes over the rows.", least=1)
-    batch_size: int = option(64, "Rows in a step (local_sgd, asynchronous: of each worker).", least=1)
+    batch_size: int = option(64, "Rows in a step (local_sgd, gossip, asynchronous: of each worker).", least=1)
     shuffle: bool = option(True, "Whether each epoch has another order of rows.", on_command_line=False)
     strategy: str | Strategy = option(
         "auto",
@@ -89,7 +89,7 @@ class TrainingOptions(Options):
 
 
 @dataclass(frozen=True)
-class Job(MeshOptions, KFoldOptions, ParameterServerOptions, LocalSgdOptions, TrainingOptions):
+class Job(MeshOptions, KFoldOptions, ParameterServerOptions, OwnRowsOptions, TrainingOptions):
     """Options of a run. `loss` and `optimizer` may be functions, `strategy` an object of the user's own."""
 
     device: str = option("auto", "auto, cpu, cuda or mps.", check=_device, changes_result=False)
@@ -124,6 +124,10 @@ class Job(MeshOptions, KFoldOptions, ParameterServerOptions, LocalSgdOptions, Tr
             )
         if self.mesh is not None and self.mesh[0] * self.mesh[1] != self.workers:
             raise UserError(f"mesh must multiply to the {self.workers} workers; got {self.mesh[0]} x {self.mesh[1]}")
+        given = [called(name) for name in NEW if getattr(self, name) != options_of(Job)[name].default]
+        if given and not method.owns_rows:
+            able = ", ".join(name for name, strategy in TABLE.items() if strategy.owns_rows)
+            raise UserError(f"{given[0]} needs one of the strategies {able}; got {method.name!r}")
         method.check(self)
 
     @property

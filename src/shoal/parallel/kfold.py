@@ -34,12 +34,9 @@ LONGEST = 7 * 86_400.0  # seconds that ranks wait for the last fold; lost ranks 
 def run_folds(job: Job, model: nn.Module, data: Dataset[Any], tell: Tell) -> Result:
     """Train a copy of the model for each fold. The result has the model of the fold with the lowest loss."""
     tell_normalisation(job, model, tell if environment.world()[0] == 0 else _quiet)
-    count = len(data)  # type: ignore[arg-type]
-    order = epoch_order(count, job.seed, -2, job.shuffle)
-    jobs, sets = [], []
-    for k, (start, end) in enumerate(shares(count, job.folds)):
-        rest = torch.cat([order[:start], order[end:]])
-        sets.append((_part(data, rest), _part(data, order[start:end])))
+    sets = fold_sets(job, data)
+    jobs = []
+    for k in range(job.folds):
         place = None if job.checkpoint is None else str(Path(job.checkpoint) / f"fold-{k}")
         jobs.append(replace(job, checkpoint=place))
     models = [copy.deepcopy(model) for _ in range(job.folds)]
@@ -48,6 +45,16 @@ def run_folds(job: Job, model: nn.Module, data: Dataset[Any], tell: Tell) -> Res
     else:
         results = _over_workers(job, jobs, models, sets, tell)
     return _summary(job, model, results)
+
+
+def fold_sets(job: Job, data: Dataset[Any]) -> list[tuple[Dataset[Any], Dataset[Any]]]:
+    """For each fold the rows to train on, and those that are left out."""
+    count = len(data)  # type: ignore[arg-type]
+    order = epoch_order(count, job.seed, -2, job.shuffle)
+    return [
+        (_part(data, torch.cat([order[:start], order[end:]])), _part(data, order[start:end]))
+        for start, end in shares(count, job.folds)
+    ]
 
 
 def _over_workers(job: Job, jobs: list[Job], models: list[nn.Module], sets: list[Any], tell: Tell) -> list[Result]:

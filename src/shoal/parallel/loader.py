@@ -15,6 +15,7 @@ from shoal.parallel.randomness import OwnGenerator
 from shoal.parallel.threads import use_threads
 
 AHEAD = 2  # batches that are loaded ahead
+READ = 1024  # rows that are read at a time for their targets alone
 ALIGNMENT = 64  # bytes; that of new tensors
 WAIT = 0.2  # seconds after which the thread looks whether its results are still wanted
 Item = TypeVar("Item")
@@ -65,6 +66,13 @@ class Loader:
         if len(pair) != 2:
             raise UserError(f"a data set must give pairs of input and target; this one gives {len(pair)} parts")
         return to_device(pair[0], self.device), to_device(pair[1], self.device)
+
+    def targets(self) -> torch.Tensor | None:
+        """The targets of all rows, if they are one tensor. Of rows that are not in memory, each is read once."""
+        if self.tensors is not None:
+            return self.tensors[1]
+        parts = [self.take(rows)[1] for rows in torch.arange(len(self)).split(READ)]
+        return torch.cat(parts) if isinstance(parts[0], torch.Tensor) else None
 
     def _row(self, row: int, epoch: int) -> Any:
         """Torch's random numbers, say for augmentation, depend on row and epoch only."""

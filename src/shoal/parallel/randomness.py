@@ -52,6 +52,14 @@ class OwnGenerator(TorchDispatchMode):
                 torch.set_rng_state(before)
 
 
+def draw_weights(model: torch.nn.Module, key: int) -> None:
+    """Initialise all layers anew that can do so themselves (`reset_parameters`), with random numbers of this key."""
+    with torch.no_grad(), OwnGenerator(torch.Generator().manual_seed(key)):
+        for module in model.modules():
+            if callable(reset := getattr(module, "reset_parameters", None)):
+                reset()
+
+
 @contextmanager
 def keyed(key: int, threaded: bool) -> Iterator[None]:
     """Random numbers drawn inside are seeded with this key."""

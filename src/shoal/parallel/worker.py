@@ -19,7 +19,8 @@ from shoal.parallel.divergence import Diverged, Guard, all_finite
 from shoal.parallel.evaluation import chunks_of, flops_per_row, measures
 from shoal.parallel.groups import Group
 from shoal.parallel.learner import make_loss
-from shoal.parallel.loader import Loader, Pair, align, epoch_order, prefetch, take_all
+from shoal.parallel.loader import Loader, Pair, align, epoch_order, key, prefetch, take_all
+from shoal.parallel.randomness import draw_weights
 from shoal.parallel.scatter import scattered
 from shoal.parallel.threads import blas_threads, use_threads
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from shoal.parallel.job import Job
 
 Tell = Callable[[dict[str, Any]], None]
+START = -5  # the key of the weights that a worker draws
 
 
 @dataclass
@@ -54,27 +56,38 @@ class Worker:
         self.train = Loader(train, self.device, job.seed)
         self.valid = None if valid is None else Loader(valid, self.device, job.seed)
         self.flops = flops_per_row(self.model, self.train, job) if group.rank == 0 else 0.0
-        self._same_start()
+        self._start()
         self.whole = copy.deepcopy(self.model) if job.method.splits_model else self.model
-        self.updater = job.method.updater(job, group, self.model, len(self.train), self.device)
+        self.updater = job.method.updater(job, group, self.model, len(self.train), self.device, **self._targets())
         self.guard = Guard(job)
         self.updater.report_loss = self.guard.see
         self.history: list[dict[str, Any]] = []
         self.epoch, self.position, self.step = 0, 0, 0
         self.sums = [0.0, 0]
         self.rounds = 0
+        self.finished = False  # before the last epoch
 
-    def _same_start(self) -> None:
-        """All workers begin with the weights of the first."""
+    def _start(self) -> None:
+        """All workers begin with the weights of the first, or all but the first draw their own."""
         if self.group.size > 1:
             for value in self.model.state_dict().values():
                 self.group.broadcast(value)
+        if self.job.start == "own" and self.group.rank > 0:
+            draw_weights(self.model, key(self.job.seed, START, self.group.rank))
+
+    def _targets(self) -> dict[str, Any]:
+        """Those of the first worker, for all, if the strategy needs them."""
+        if not self.job.method.needs_targets(self.job):
+            return {}
+        return {"targets": self.group.first_object(self.train.targets() if self.group.rank == 0 else None)}
 
     def run(self) -> Result:
         """Train all epochs, from the last checkpoint if there is one."""
         self._resume()
         begun, communicated = time.perf_counter(), self.group.seconds
         for epoch in range(self.epoch, self.job.epochs):
+            if self.finished:
+                break
             self._epoch(epoch)
         self.updater.finish()
         seconds = time.perf_counter() - begun
@@ -117,8 +130,8 @@ class Worker:
 
     def _rounds(self, epoch: int) -> Iterator[tuple[list[Pair | None], int]]:
         """This worker's data, round by round, from the present position in the epoch."""
-        order = epoch_order(len(self.train), self.job.seed, epoch, self.job.shuffle)[self.position :]
-        rounds = list(order.split(self.updater.round_rows())) if len(order) else []
+        order = epoch_order(len(self.train), self.job.seed, epoch, self.job.shuffle)
+        rounds = self.updater.rounds(order, self.position)
         if self.group.scatters_rows and self.train.tensors is not None:
             items = scattered(self.group, self.train, [self.updater.parts(rows) for rows in rounds])
             yield from zip(items, map(len, rounds), strict=True)
@@ -137,15 +150,18 @@ class Worker:
 
     def _close_epoch(self, seconds: float, communicated: float, rows: int) -> None:
         self.guard.check_weights(self.updater.model.parameters(), self.step)
-        totals = self.group.gather_objects((self.sums, dict(self.updater.extra), self.guard.seen()))
-        self.guard.close_epoch([part[2] for part in totals], self.step, self.epoch == self.job.epochs - 1)
+        mine = (self.sums, dict(self.updater.extra), self.guard.seen(), self.updater.enough())
+        totals = self.group.gather_objects(mine)
+        self.finished = all(part[3] for part in totals)
+        last = self.finished or self.epoch == self.job.epochs - 1
+        self.guard.close_epoch([part[2] for part in totals], self.step, last)
         loss, seen = (sum(part[0][k] for part in totals) for k in (0, 1))
         record: dict[str, Any] = {"epoch": self.epoch, "train_loss": loss / max(seen, 1), "seconds": seconds}
         record["samples_per_second"] = rows / seconds
         if self.flops:
             record["gflops"] = self.flops * rows / seconds / 1e9
         record["communicating"] = min(1.0, communicated / seconds) if self.group.size > 1 else 0.0
-        for _, extra, _ in totals:
+        for _, extra, *_ in totals:
             for name, values in extra.items():
                 record[f"{name}_mean"], record[f"{name}_max"] = statistics.fmean(values), max(values)
         if self.valid is not None:
@@ -156,7 +172,9 @@ class Worker:
         if self.job.checkpoint:
             self._save()
         if self.group.rank == 0:
-            self.tell({"share": self.epoch / self.job.epochs, "record": record})
+            self.tell({"share": 1.0 if self.finished else self.epoch / self.job.epochs, "record": record})
+            if self.finished and self.epoch < self.job.epochs:
+                self.tell({"note": f"ended after epoch {self.epoch}: no worker needs another one"})
 
     # ---- evaluation ----
 
@@ -195,7 +213,7 @@ class Worker:
             checkpoint.save(self.job.checkpoint, {
                 "fingerprint": self._fingerprint(), "state": state, "epoch": self.epoch, "position": self.position,
                 "step": self.step, "sums": self.sums, "history": self.history, "rounds": self.rounds,
-                "first_loss": self.guard.first, "torch_generator": torch.get_rng_state(),
+                "finished": self.finished, "first_loss": self.guard.first, "torch_generator": torch.get_rng_state(),
             })  # fmt: skip
 
     def _resume(self) -> None:
@@ -211,6 +229,7 @@ class Worker:
         self.epoch, self.position, self.step = content["epoch"], content["position"], content["step"]
         self.history, self.rounds = list(content["history"]), content["rounds"]
         self.sums = list(content["sums"]) if self.group.rank == 0 else [0.0, 0]
+        self.finished = content.get("finished", False)
         self.guard.resume(content.get("first_loss"), self.history)
         if self.group.rank == 0:
             self.tell({"note": f"resuming from the checkpoint after {self.step} steps (epoch {self.epoch + 1})"})

@@ -77,6 +77,19 @@ class Group(ABC):
     def receive(self, vector: torch.Tensor, source: int | None = None) -> int:
         """Receive into this vector, from one worker or from any; returns which."""
 
+    def exchange_with(self, vector: torch.Tensor, to: int, source: int) -> torch.Tensor:
+        """Send to one neighbour in a ring, and receive as many numbers from the other; all workers call this.
+
+        A send may wait until it is received: so workers of even rank send first, the others receive first.
+        """
+        got = torch.empty_like(vector)
+        if self.rank % 2 == 0:
+            self.send(vector, to)
+        self.receive(got, source)
+        if self.rank % 2:
+            self.send(vector, to)
+        return got
+
     def scatter(self, parts: Sequence[torch.Tensor] | None, like: torch.Tensor) -> torch.Tensor:
         """Where `scatters_rows`: rank 0 sends part k to rank k. `like` has the size of this rank's part."""
         raise NotImplementedError

@@ -8,6 +8,7 @@ from shoal.errors import UserError
 from shoal.parallel.strategies.allreduce import AllReduce
 from shoal.parallel.strategies.auto import Auto
 from shoal.parallel.strategies.base import Strategy
+from shoal.parallel.strategies.gossip import Gossip
 from shoal.parallel.strategies.kfold import KFold
 from shoal.parallel.strategies.local_sgd import LocalSgd
 from shoal.parallel.strategies.parameter_server import ParameterServer
@@ -20,8 +21,8 @@ from shoal.validate import one_of
 TABLE: dict[str, Strategy] = {
     strategy.name: strategy
     for strategy in (
-        Serial(), Blas(), AllReduce(), LocalSgd(), ParameterServer(), Tensor(), Pipeline(), DataTensor(),
-        DataPipeline(), Sharded(), KFold(), Auto(),
+        Serial(), Blas(), AllReduce(), LocalSgd(), Gossip(), ParameterServer(), Tensor(), Pipeline(),
+        DataTensor(), DataPipeline(), Sharded(), KFold(), Auto(),
     )
 }  # fmt: skip
 

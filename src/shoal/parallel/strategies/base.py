@@ -44,6 +44,7 @@ class Strategy:
     can_be_exact = False  # the same bits for any number of workers
     pools_threads = False  # backend "threads": one worker with a pool of threads, instead of a thread for each worker
     holds_out_rows = False  # makes validation sets of its own
+    owns_rows = False  # workers train on rows of their own: takes the options of `strategies.own_rows`
     options: type[Options] | None = None  # those that only this strategy has; `Job` inherits them
     when_launched = ""  # the strategy to take instead under torchrun and mpiexec
 
@@ -58,6 +59,10 @@ class Strategy:
     def fewest_rows(self, job: Job) -> int:
         """Rows that a training set needs."""
         return 1
+
+    def needs_targets(self, job: Job) -> bool:
+        """Whether `updater` has a parameter `targets` more: those of all training rows."""
+        return False
 
     # ---- workers and threads ----
 

@@ -22,8 +22,9 @@ Items = Sequence[Pair | None]
 class Updater(ABC):
     """Trains on the rows of a round.
 
-    After a round all workers agree on the weights. A round is one batch for most strategies, and more for some. Rounds
-    follow the row order of an epoch, so a run can be resumed after any round with any number of workers.
+    After a round all workers agree on the weights, unless `evaluated` and `finish` say otherwise. A round is one batch
+    for most strategies, and more for some. Rounds follow the row order of an epoch, so a run can be resumed after any
+    round with any number of workers, unless the strategy's `can_lose_workers` says otherwise.
     """
 
     evaluates_together = False  # all workers must evaluate the same rows
@@ -42,6 +43,11 @@ class Updater(ABC):
     def round_rows(self) -> int:
         """Rows in a round, over all workers."""
         return self.job.batch_size
+
+    def rounds(self, order: torch.Tensor, position: int) -> list[torch.Tensor]:
+        """The rows of each round of an epoch that has this order of rows, of which `position` rows are done."""
+        left = order[position:]
+        return list(left.split(self.round_rows())) if len(left) else []
 
     def steps_in(self, rows: int) -> int:
         """Optimiser steps for this number of rows."""
@@ -65,6 +71,10 @@ class Updater(ABC):
     @abstractmethod
     def load(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
+
+    def enough(self) -> bool:
+        """Asked after each epoch: whether this worker needs no more of them. The run ends when none does."""
+        return False
 
     def evaluated(self) -> nn.Module:
         """The model to evaluate."""

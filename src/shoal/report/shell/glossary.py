@@ -59,6 +59,69 @@ FINETUNE = [
     ("Sample", "One row of the table, as one text."),
 ]
 
+PLAN = [
+    ("Node", "One of the machines or processes that train together. Each computes a part and sends results to others."),
+    ("Strategy", "How the work is split over the nodes, and what they send each other."),
+    (
+        "Speed-up",
+        "The time on one node, divided by the time on several. Twice as fast is a speed-up of 2. "
+        "Ideal is the number of nodes.",
+    ),
+    (
+        "Efficiency",
+        "The speed-up divided by the number of nodes: which share of what is paid for is used. Ideal is 100%.",
+    ),
+    (
+        "Improvement in percent (PI)",
+        "How much of the time on one node is saved: 50% is half the time, 0% is no gain, below zero is slower.",
+    ),
+    ("Communication", "The share of a step in which a node waits for the link and does not compute."),
+    (
+        "Bandwidth and latency",
+        "How much a link carries in a second, and how long the first byte takes. Many small messages wait for the "
+        "latency, few large ones for the bandwidth.",
+    ),
+    ("Epoch", "One pass over all rows of the training data."),
+    ("Step", "One update of the weights, from one batch of rows."),
+    (
+        "Critical batch",
+        "The batch size up to which larger batches save steps nearly in proportion. Far above it a larger batch costs "
+        "more rows and saves few steps. It is estimated by the gradient noise scale.",
+    ),
+]
+# By the name of a strategy. A page explains those that it shows.
+STRATEGIES = {
+    "allreduce": (
+        "All-reduce",
+        "Each batch is split over the nodes. After each step they sum their gradients, so all have the same weights.",
+    ),
+    "local_sgd": (
+        "Local SGD",
+        "Each node trains on rows of its own, and the weights are averaged now and then. Little is sent, but the "
+        "result is another one than that of one node.",
+    ),
+    "gossip": (
+        "Gossip",
+        "As local SGD, but each node averages its weights with its neighbours on a ring only.",
+    ),
+    "parameter_server": (
+        "Parameter server",
+        "One node holds the weights; the others fetch them and send gradients, in step or each at its own pace.",
+    ),
+    "sharded": (
+        "Sharded",
+        "As all-reduce, but each node keeps a part of the weights only, and the parts are gathered layer by layer.",
+    ),
+    "pipeline": (
+        "Pipeline",
+        "Each node holds some of the layers, and parts of a batch pass through the nodes one after the other.",
+    ),
+    "tensor": ("Tensor", "The matrices of each layer are split over the nodes, which exchange activations."),
+    "data+pipeline": ("Data and pipeline", "Layers are split over some of the nodes, rows over the others."),
+    "data+tensor": ("Data and tensor", "Matrices are split over some of the nodes, rows over the others."),
+    "kfold": ("K-fold", "Cross-validation: each node trains on other folds of the rows."),
+}
+
 
 def section(pairs: list[tuple[str, str]]) -> Section:
     return Section("words", "Glossary", "Glossary", terms(pairs, "words"))

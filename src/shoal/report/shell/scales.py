@@ -58,6 +58,40 @@ class Axis:
         return [(self(value), text) for value, text in zip(values, texts, strict=True)]
 
 
+@dataclass(frozen=True)
+class LogAxis(Axis):
+    """A logarithmic axis: equal factors are equal distances. All values are positive."""
+
+    def __call__(self, value: float) -> float:
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+    def marks(self, about: int = 4, factor: float = 1) -> list[tuple[float, str]]:
+        """Powers of ten; where there is room also 3, or 2 and 5, times these."""
+        lowest, highest = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        found: list[float] = []
+        for heads in ((1,), (1, 3), (1, 2, 5)):
+            every = (head * 10.0**power for power in range(lowest, highest + 1) for head in heads)
+            finer = [float(f"{value:.12g}") for value in every if self.low <= value <= self.high]
+            if not found or len(finer) <= about:
+                found = finer
+        if len(found) < 2:
+            found = [value for value in ticks(self.low, self.high, about) if value > 0]
+        found = found[:: math.ceil(len(found) / (about + 1)) or 1]
+        return [(self(value), tick_texts([float(f"{value * factor:.12g}")])[0]) for value in found]
+
+
+def log_padded(values: list[float], share: float = 0.06) -> tuple[float, float]:
+    """As `padded`, for a logarithmic axis.
+
+    >>> log_padded([1.0, 100.0], 0.5), log_padded([3.0])
+    ((0.1, 1000.0), (1.5, 6.0))
+    """
+    low, high = min(values), max(values)
+    room = (high / low) ** share if high > low * 1.000001 else 2.0
+    return float(f"{low / room:.12g}"), float(f"{high * room:.12g}")
+
+
 def padded(values: list[float], share: float = 0.06) -> tuple[float, float]:
     """The range of some values with a margin at both ends; never empty.
 

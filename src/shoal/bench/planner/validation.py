@@ -1,0 +1,301 @@
+"""Is the planner right? Predicted against measured, for every strategy that runs on this machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.bench.harness.machine import describe, require
+from shoal.bench.harness.measure import Tick, progress_bar
+from shoal.bench.harness.report import Result
+from shoal.bench.planner import hosts
+from shoal.bench.planner.trainings import COMMON, network, rows_of, test_rows, train
+from shoal.machine import thread_count
+from shoal.validate import one_of
+
+if TYPE_CHECKING:
+    from shoal.planner.calibration import Calibration
+    from shoal.planner.variants import Variant
+
+NETS = {"mlp": "mlp:784-256-10", "wide mlp": "mlp:784-1024-1024-10", "cnn": "cnn"}
+ROWS = {"mlp": 8192, "wide mlp": 4096, "cnn": 1024}  # of an epoch
+BATCHES = {"mlp": (64, 512), "wide mlp": (128, 512), "cnn": (64, 256)}
+STRATEGIES = {
+    "threads": ("allreduce", "allreduce-exact", "local_sgd:8", "local_sgd:epoch", "gossip", "parameter_server"),
+    "processes": ("allreduce", "allreduce-exact", "local_sgd:8", "local_sgd:epoch", "gossip", "parameter_server",
+                  "parameter_server-async", "tensor", "pipeline", "sharded"),
+    "mpi": ("allreduce", "allreduce-exact", "local_sgd:8", "local_sgd:epoch", "gossip", "parameter_server"),
+}  # fmt: skip
+ON_HOSTS = ("allreduce", "allreduce-exact", "local_sgd:8", "local_sgd:epoch")
+EPOCHS = 4  # of a timed training; the first one does not count
+ALONE = "one worker"
+NO_HOSTS = "none"
+NEITHER = 0.05  # measured speed-ups this near to 1 are neither faster nor slower
+
+
+@dataclass(frozen=True)
+class Settings:
+    nets: Sequence[str] = tuple(NETS)
+    backends: Sequence[str] = tuple(STRATEGIES)
+    workers: Sequence[int] = (1, 2)
+    rounds: int = 2
+    rates: Sequence[str] = ("100mbit", "1gbit")
+    accuracy_rows: int = 6000
+    accuracy_epochs: int = 4
+    dlmp: Path | None = None
+    dlmp_python: Path | None = None
+
+
+QUICK = Settings(nets=("mlp",), backends=("threads",), rounds=1, rates=(), accuracy_rows=600, accuracy_epochs=1)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One configuration: what the planner said, and what a clock said."""
+
+    net: str
+    backend: str
+    place: str  # "this machine", or the rate of the link between two hosts
+    strategy: str
+    workers: int
+    batch: int
+    predicted: float  # seconds of an epoch
+    measured: float
+    predicted_speedup: float
+    measured_speedup: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1
+
+    @property
+    def right(self) -> bool | None:
+        """Whether it was known beforehand if this is faster than one worker; None: measured as neither."""
+        if abs(self.measured_speedup - 1) < NEITHER:
+            return None
+        return (self.predicted_speedup > 1) == (self.measured_speedup > 1)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "error": self.error, "right": self.right}
+
+
+def run(settings: Settings) -> Result:
+    require("matplotlib", "torch")
+    from shoal.bench.planner import validation_report as report
+
+    for name in settings.nets:
+        one_of("--net", name, NETS)
+    begun, machine = time.perf_counter(), describe()
+    unable = {**_missing_backends(settings), **_missing_hosts(settings)}
+    backends = [name for name in settings.backends if name not in unable]
+    rates = () if "hosts" in unable or NO_HOSTS in settings.rates else settings.rates
+    cells = len(settings.nets) * (len(backends) * settings.rounds + len(rates)) + 6
+    judged: list[Judged] = []
+    with progress_bar("planner", cells) as tick:
+        for net in settings.nets:
+            for backend in backends:
+                judged += _on_this_machine(settings, net, backend, tick)
+            for rate in rates:
+                tick(f"{net}: two hosts at {rate}")
+                try:
+                    judged += _on_two_hosts(net, rate)
+                except RuntimeError as error:
+                    unable[f"{net} on hosts at {rate}"] = str(error)
+        tick("accuracy")
+        scored = accuracies(settings)
+        rivals = _rivals(settings, tick)
+    found = {"judged": [one.as_dict() for one in judged], "accuracy": scored, "dlmp": rivals, "not_measured": unable}
+    return Result(
+        name="planner", title="The planner against real runs: predicted and measured", machine=machine,
+        settings={**asdict(replace(settings, dlmp=None, dlmp_python=None)), "threads": thread_count()}, data=found,
+        tables=report.tables(judged, scored, rivals), targets=report.targets(judged, scored),
+        notes=report.notes(judged, unable), draw=lambda: report.draw(judged), seconds=time.perf_counter() - begun,
+    )  # fmt: skip
+
+
+def _missing_backends(settings: Settings) -> dict[str, str]:
+    from shoal.bench.parallel.workers import mpi_missing
+
+    why = mpi_missing() if "mpi" in settings.backends else ""
+    return {"mpi": why} if why else {}
+
+
+def _missing_hosts(settings: Settings) -> dict[str, str]:
+    why = hosts.missing() if settings.rates and NO_HOSTS not in settings.rates else ""
+    return {"hosts": why} if why else {}
+
+
+def calibrated(net: str, backend: str, variants: Sequence[Variant]) -> Calibration:
+    """What a plan would measure: batch sizes that nobody is judged by, and of two workers only small single steps."""
+    from shoal.planner.calibration import calibrate, probed, row_sizes
+
+    rows, job = rows_of(ROWS[net]), _job(backend)
+    sizes = row_sizes(8, max(BATCHES[net]), ROWS[net])
+    found = calibrate(job, network(NETS[net]), rows, sizes)
+    return probed(found, job, network(NETS[net]), rows, sizes, variants)
+
+
+def _job(backend: str, batch: int = 64) -> Any:
+    from shoal.parallel.job import Job
+
+    return Job(strategy="blas", workers=1, backend=backend, batch_size=batch, epochs=EPOCHS, **COMMON)
+
+
+Cell = tuple[str, int, int]  # strategy, workers, batch
+Times = dict[Cell, list[tuple[float, float]]]  # predicted and measured seconds of an epoch, of each round
+
+
+def _on_this_machine(settings: Settings, net: str, backend: str, tick: Tick) -> list[Judged]:
+    """Rounds of calibrating and measuring: the machine's own speed drifts, and the best of all rounds are compared."""
+    from shoal.planner.variants import find_variants
+
+    variants = find_variants(STRATEGIES[backend])
+    times: Times = {}
+    for number in range(settings.rounds):
+        tick(f"{net}, {backend}: round {number + 1}")
+        for cell, pair in _one_round(settings, net, backend, variants).items():
+            times.setdefault(cell, []).append(pair)
+    return judge(net, backend, "this machine", times)
+
+
+def judge(net: str, backend: str, place: str, times: Times) -> list[Judged]:
+    """The best of all rounds, and speed-ups against one worker."""
+    middle = {cell: tuple(min(column) for column in zip(*pairs, strict=True))
+              for cell, pairs in times.items()}  # fmt: skip
+    found = []
+    for (strategy, workers, batch), (predicted, measured) in middle.items():
+        alone = middle[ALONE, 1, batch]
+        found.append(Judged(net, backend, place, strategy, workers, batch, predicted, measured, alone[0] / predicted,
+                            alone[1] / measured))  # fmt: skip
+    return found
+
+
+def _one_round(
+    settings: Settings, net: str, backend: str, variants: Sequence[Variant]
+) -> dict[Cell, tuple[float, float]]:
+    from shoal.planner.machines import Cluster
+    from shoal.planner.times import CostModel
+
+    calibration = calibrated(net, backend, variants)
+    measured = {(ALONE, 1, batch): measured_alone(net, batch) for batch in BATCHES[net]}
+    for count in (count for count in settings.workers if count > 1):
+        measured |= measured_together(net, backend, variants, count)
+    found = {}
+    for cell, seconds in measured.items():
+        strategy, count, batch = cell
+        model = CostModel(calibration, Cluster(), _job(backend, batch), ROWS[net])
+        variant = next((one for one in variants if one.name == strategy), variants[0])
+        found[cell] = (model.estimate(variant, count).seconds, seconds)
+    return found
+
+
+def measured_alone(net: str, batch: int) -> float:
+    """An epoch of the plain loop, with one thread or all: the better one."""
+    from shoal.parallel.randomness import torch_as_it_was
+    from shoal.planner.steps import alone, step_seconds
+
+    steps = ROWS[net] // batch
+    with torch_as_it_was():
+        return steps * min(
+            min(step_seconds(alone(_job("processes"), "plain", threads), network(NETS[net]),
+                                           rows_of(ROWS[net]), batch, steps))
+            for threads in sorted({1, thread_count()})
+        )  # fmt: skip
+
+
+def measured_together(net: str, backend: str, variants: Sequence[Variant], count: int) -> dict[Cell, float]:
+    """Epochs of real trainings by `count` workers, one after the other in the same processes."""
+    from shoal.parallel.strategies import find_strategy
+    from shoal.planner.calibration import run_trainings
+
+    found: dict[Cell, float] = {}
+    for servers in (0, 1):
+        chosen = [one for one in variants if find_strategy(one.settings["strategy"]).servers == servers]
+        found |= {
+            (name, count, batch): seconds
+            for (name, batch), seconds in run_trainings(
+                _job(backend), network(NETS[net]), rows_of(ROWS[net]), chosen, BATCHES[net], count
+            ).items()
+        }
+    return found
+
+
+def _on_two_hosts(net: str, rate: str) -> list[Judged]:
+    """Two workers, each on a host of its own; the hosts share this machine's cores, and their link is slow."""
+    from shoal.planner.links import Link
+    from shoal.planner.machines import Cluster
+    from shoal.planner.times import CostModel
+    from shoal.planner.variants import find_variants
+
+    variants = find_variants(ON_HOSTS)
+    calibration = calibrated(net, "processes", variants)
+    cluster = Cluster(Link.parse(rate), own_machines=False)
+    runs = [(variant, batch) for batch in BATCHES[net] for variant in variants]
+    measured = hosts.run_on_hosts(rate, [
+        {"net": NETS[net], "rows": ROWS[net],
+         "settings": {"batch_size": batch, "epochs": 3, "blas_threads": 1, **variant.settings}}
+        for variant, batch in runs
+    ])  # fmt: skip
+    times: Times = {}
+    for (variant, batch), found in zip(runs, measured, strict=True):
+        model = CostModel(calibration, cluster, _job("processes", batch), ROWS[net])
+        times[variant.name, 2, batch] = [(model.estimate(variant, 2).seconds, found["seconds"])]
+        if (ALONE, 1, batch) not in times:
+            times[ALONE, 1, batch] = [(model.estimate(variant, 1).seconds, measured_alone(net, batch))]
+    return [one for one in judge(net, "processes", rate, times) if one.workers > 1]
+
+
+# ---- accuracy ----
+
+
+def accuracies(settings: Settings) -> list[dict[str, Any]]:
+    """Test accuracy on virtual nodes beside that of a real distributed run with the same seed and rows."""
+    from shoal.planner.accuracy import Simulator
+    from shoal.planner.cases import case_of, run_cases
+    from shoal.planner.machines import Cluster
+    from shoal.planner.options import PlanOptions
+    from shoal.planner.times import CostModel
+    from shoal.planner.variants import find_variants
+
+    net, names = "mlp", ("allreduce", "local_sgd:8", "local_sgd:epoch", "local_sgd:end", "gossip",
+                         "parameter_server-async")  # fmt: skip
+    options = PlanOptions(nodes=(1, 2), strategy=names, epochs=settings.accuracy_epochs, batch_size=64,
+                          learning_rate=COMMON["learning_rate"], seeds=1)  # fmt: skip
+    job = replace(_job("processes"), epochs=settings.accuracy_epochs)
+    rows, variants = rows_of(settings.accuracy_rows), find_variants(names)
+    costs = CostModel(calibrated(net, "threads", ()), Cluster(), job, len(rows))
+    keys = [(name, 2) for name in names]
+    cases = {key: case_of(key, options, variants, costs) for key in keys}
+    simulated = dict(run_cases(Simulator([network(NETS[net])], rows, test_rows(), 1.0), cases, costs, _silent))
+    found = []
+    for variant in variants:
+        for backend in [name for name in settings.backends if name not in _missing_backends(settings)]:
+            if backend == "threads" and variant.name == "allreduce":
+                continue
+            real = train({"net": NETS[net], "rows": len(rows), "score": True, "settings": {
+                "backend": backend, "workers": 2, "batch_size": 64, "epochs": settings.accuracy_epochs,
+                **variant.settings}})  # fmt: skip
+            found.append({"strategy": variant.name, "backend": backend, "predicted": simulated[variant.name, 2].last,
+                          "measured": real["accuracy"]})  # fmt: skip
+    return found
+
+
+def _silent(share: float, words: str) -> None: ...
+
+
+def _rivals(settings: Settings, tick: Tick) -> list[dict[str, Any]]:
+    """DLMP on the same cases, if there is a checkout of it."""
+    if settings.dlmp is None or settings.dlmp_python is None:
+        return []
+    from shoal.bench.planner.rivals import compared
+
+    return [compared(nodes, settings.dlmp, settings.dlmp_python, tick) for nodes in (1, 2)]
+
+
+def median_error(judged: Sequence[Judged]) -> float:
+    """The middle of all relative errors, without their signs."""
+    return statistics.median(abs(one.error) for one in judged)

@@ -1,0 +1,290 @@
+"""Calibration: what steps and messages take on this machine, measured for one network."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from shoal.machine import peak_memory, thread_count
+from shoal.parallel.launch import launch
+from shoal.parallel.learner import Learner
+from shoal.parallel.loader import Loader
+from shoal.parallel.randomness import torch_as_it_was
+from shoal.parallel.strategies import find_strategy
+from shoal.parallel.threads import use_threads
+from shoal.parallel.training import run_threads
+from shoal.planner.curves import Curve
+from shoal.planner.facts import Facts
+from shoal.planner.probe import FEW, MANY, STEPS, Probe, SmallStep
+from shoal.planner.steps import alone, part_of, step_jitter, step_seconds
+from shoal.planner.variants import Variant
+
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+
+KINDS = ("plain", "vector")
+TINY = 8  # rows of each worker in a small step, nearly all of which is working together
+POINTS = 6  # sizes of steps that are measured, at most
+SHORT = 0.002  # seconds of a small step of which many are measured
+SLOW = 0.05  # seconds of a step that is measured once only
+LONG = 0.6  # seconds of a step beyond which larger ones are not measured
+MESSAGES = (256, 4096, 65_536, 1 << 20, 8 << 20, 32 << 20)
+SAMPLES = 2  # times that the sizes are measured in turns; each gives several epochs
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Seconds, measured on this machine for one network, its optimiser and its loss."""
+
+    facts: Facts
+    cores: int
+    plain: dict[int, Curve]  # a step of the plain loop against rows; by number of BLAS threads
+    vector: dict[int, Curve]  # a step over flat vectors, as strategies with whole models take them
+    apply: float  # a step of the optimiser along a flat vector
+    copy: float  # weights into a vector, or back
+    add: float  # one vector to another
+    load: float  # a row of the data into a batch
+    peak_flops: float  # floating-point operations a second of a matrix product on all cores
+    peak_bytes: float  # bytes a second of a copy in memory
+    base: int  # bytes of memory of a process before it has data or a network
+    jitter: tuple[float, ...] = ()  # single steps, relative to their mean
+    backend: str = ""  # below: what was measured between workers on this machine; empty: nothing
+    workers: int = 0
+    together: Curve | None = None  # a step over flat vectors when a worker on each core takes one
+    messages: dict[str, Curve] = field(default_factory=dict)  # by operation, against bytes
+    small: dict[str, tuple[int, float]] = field(default_factory=dict)  # by variant: rows, seconds of a small step
+    overhead: dict[str, float] = field(default_factory=dict)  # by variant: what an earlier plan found instead
+    start: float = 0.0  # seconds to start the workers
+
+
+def row_sizes(smallest: int, largest: int, rows: int) -> list[int]:
+    """Sizes of steps to measure: three times powers of two, so that usual batch sizes are not among them.
+
+    >>> row_sizes(8, 128, 10_000)
+    [3, 6, 12, 48, 96, 192]
+    """
+    powers = [3 << k for k in range(24)]
+    low = max([size for size in powers if size <= smallest], default=3)
+    high = next(size for size in powers if size >= largest)
+    found = sorted({3, *(size for size in powers if low <= size <= high)})
+    if len(found) > POINTS:
+        found = sorted({found[round(k * (len(found) - 1) / (POINTS - 1))] for k in range(POINTS)})
+    return [size for size in found if size <= rows] or sorted({max(1, rows // 2), rows})
+
+
+def calibrate(
+    job: Job,
+    model: nn.Module,
+    data: Dataset[Any],
+    sizes: Sequence[int],
+    tell: Callable[[str], None] = lambda words: None,
+) -> Calibration:
+    """Measure steps of one worker by itself."""
+    cores = thread_count()
+    with torch_as_it_was():
+        use_threads(cores)
+        facts = Facts.of(model, Loader(data, torch.device("cpu")), job)
+        taken: dict[tuple[str, int], dict[float, list[float]]] = {}
+        kinds = [(kind, threads) for kind in KINDS for threads in sorted({1, cores})]
+        for _, (kind, threads) in itertools.product(range(SAMPLES), kinds):
+            tell(f"steps of one worker, {threads} thread{'s' * (threads > 1)}")
+            found = taken.setdefault((kind, threads), {})
+            for size in sizes:
+                if min(found.get(float(size), [0.0])) > SLOW:  # measured well enough in the first turn
+                    continue
+                values = step_seconds(alone(job, kind, threads), model, data, size, _steps(size, found))
+                found.setdefault(float(size), []).extend(values)
+                if min(values) > LONG:
+                    break
+        curves = {key: Curve.of(found) for key, found in taken.items()}
+        jitter = step_jitter(alone(job, "plain", 1), model, data, job.batch_size)
+        use_threads(cores)
+        apply, copies, add = _vector_work(model, job)
+        many = torch.arange(min(sizes[-1], len(data)))  # type: ignore[arg-type]
+        loader = Loader(data, torch.device("cpu"))
+        load = _best(lambda: loader.take(many), 5) / len(many)
+        flops, rate = _peaks()
+    plain, vector = ({threads: curves[kind, threads] for threads in sorted({1, cores})} for kind in KINDS)
+    base = max(0, peak_memory() - facts.row * len(data))  # type: ignore[arg-type]
+    return Calibration(facts, cores, plain, vector, apply, copies, add, load, flops, rate, base, jitter)
+
+
+def _steps(size: int, found: dict[float, list[float]]) -> int:
+    """Fewer steps of large sizes; at most some tenths of a second each."""
+    last = max((min(values) / rows for rows, values in found.items()), default=0.0) * size
+    return STEPS if last < 0.03 else 2
+
+
+def _vector_work(model: nn.Module, job: Job) -> tuple[float, float, float]:
+    """Seconds of an optimiser step, of a copy of all weights, and of the sum of two vectors."""
+    learner = Learner(copy.deepcopy(model).cpu(), job, 1)
+    vector, other = learner.new_vector(learner.width), learner.new_vector(learner.width)
+    return (
+        _best(lambda: learner.apply(vector, 0)),
+        _best(lambda: learner.set_weights(learner.weights())) / 2,
+        _best(lambda: vector.add_(other)),
+    )
+
+
+def _peaks() -> tuple[float, float]:
+    """Of this machine: operations a second of a matrix product, bytes a second of a copy."""
+    left, right = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    large = torch.zeros(8 << 20)
+    product = _best(lambda: torch.mm(left, right), 4)
+    return 2 * 1024**3 / product, 2 * large.numel() * 4 / _best(large.clone, 4)
+
+
+def _best(work: Callable[[], object], repeats: int = 12) -> float:
+    """The best of several times."""
+    times = []
+    for _ in range(repeats + 1):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times[1:])
+
+
+# ---- between workers ----
+
+
+def probed(
+    calibration: Calibration,
+    job: Job,
+    model: nn.Module,
+    data: Dataset[Any],
+    sizes: Sequence[int],
+    variants: Sequence[Variant] = (),
+    workers: int | None = None,
+) -> Calibration:
+    """The same with what was measured between workers of the job's backend on this machine."""
+    workers = workers or max(2, calibration.cores)
+    largest = max(calibration.facts.averaged, MESSAGES[1])
+    messages = [size for size in MESSAGES if size <= 2 * largest]
+    sizes = [size for size in sizes if calibration.vector[1](size) < LONG]
+    with torch_as_it_was():
+        steps = MANY if calibration.vector[1](TINY) < SHORT else FEW
+        jobs = _small_steps(job, [one for one in variants if not _servers(one)], workers, steps)
+        measured, start = _run_probe(Probe(job, messages, sizes, jobs), job, model, data, workers)
+        served = _small_steps(job, [one for one in variants if _servers(one)], workers, steps)
+        if served:  # a server is one rank more
+            measured |= _run_probe(Probe(job, (), (), served), job, model, data, workers + 1)[0]
+        pooled = _in_pool(job, model, data, variants, workers)
+    small = {name.split()[1]: (int(name.split()[2]), value) for name, value in (measured | pooled).items()
+             if name.startswith("step ")}  # fmt: skip
+    names = ("all_reduce", "exchange", "all_gather", "message", "scatter")
+    return replace(
+        calibration, backend=job.backend, workers=workers, together=_curve(measured, "together"),
+        messages={name: _message_curve(measured, name, workers) for name in names
+                  if any(key.startswith(f"{name} ") for key in measured)},
+        small=small, start=start,
+    )  # fmt: skip
+
+
+def _run_probe(
+    probe: Probe, job: Job, model: nn.Module, data: Dataset[Any], workers: int, rows: int = 0
+) -> tuple[dict[str, float], float]:
+    """What the probe found, and how long its workers took to start. They get at least so many rows."""
+    largest = max([rows, TINY * workers * MANY, *[size * STEPS for size in probe.rows]])
+    trial = replace(job, strategy=probe, workers=workers, blas_threads=None, exact=None, mesh=None, epochs=1,
+                    checkpoint=None, restarts=0, shuffle=False)  # fmt: skip
+    few = part_of(data, min(len(data), largest))  # type: ignore[arg-type]
+    run = run_threads if job.backend == "threads" else launch
+    begun = time.perf_counter()
+    record = run(trial, copy.deepcopy(model), few, None, lambda content: None).history[0]
+    start = time.perf_counter() - begun - record["seconds"]
+    return {name.removesuffix("_mean"): value for name, value in record.items() if name.endswith("_mean")}, start
+
+
+def run_trainings(
+    job: Job, model: nn.Module, data: Dataset[Any], variants: Sequence[Variant], batches: Sequence[int], workers: int
+) -> dict[tuple[str, int], float]:
+    """Seconds of an epoch of real short trainings of each strategy and batch size; for benchmarks, not for plans."""
+    steps: list[SmallStep] = []
+    found: dict[tuple[str, int], float] = {}
+    count = len(data)  # type: ignore[arg-type]
+    for variant, batch in itertools.product(variants, batches):
+        trial = replace(job, workers=workers, blas_threads=None, mesh=None, **{"exact": None, **variant.settings})
+        each = count // (batch * (workers if "average_every" in variant.settings else 1))
+        if job.backend == "threads" and trial.method.pools_threads:
+            found[variant.name, batch] = each * min(step_seconds(trial, model, data, batch, each))
+        else:
+            steps.append(SmallStep(variant.name, trial, batch, each))
+    ranks = workers + (steps[0].job.method.servers if steps else 0)
+    with torch_as_it_was():
+        measured = _run_probe(Probe(job, (), (), steps), job, model, data, ranks, count)[0] if steps else {}
+    for step in steps:
+        key = f"step {step.name} {step.batch}"
+        if key in measured:
+            found[step.name, step.batch] = measured[key] * step.steps
+    return found
+
+
+def _in_pool(
+    job: Job, model: nn.Module, data: Dataset[Any], variants: Sequence[Variant], workers: int
+) -> dict[str, float]:
+    """Small steps of strategies whose threads need no group."""
+    found = {}
+    for variant in variants:
+        if job.backend == "threads" and find_strategy(variant.settings["strategy"]).pools_threads:
+            trial = replace(job, workers=workers, blas_threads=None, mesh=None, **variant.settings)
+            values = step_seconds(trial, model, data, TINY * workers, MANY)
+            found[f"step {variant.name} {TINY * workers}"] = min(values)
+    return found
+
+
+def between_two(curve: Curve, workers: int) -> Curve:
+    """What n workers took for an operation in which each sends n - 1 times an n-th, as two would take it.
+
+    >>> between_two(Curve(((4000.0, 3.0), (8000.0, 6.0))), 4).points
+    ((2000.0, 1.0), (4000.0, 2.0))
+    """
+    return Curve(tuple((2 * x / workers, y / (workers - 1)) for x, y in curve.points), curve.spread)
+
+
+def _message_curve(measured: dict[str, float], name: str, workers: int) -> Curve:
+    """Messages were measured there and back; a scatter is one; all others are those of all workers."""
+    if name in ("message", "scatter"):
+        return _curve(measured, name, 0.5 if name == "message" else 1.0)
+    return between_two(_curve(measured, name), workers)
+
+
+def _curve(measured: dict[str, float], name: str, factor: float = 1.0) -> Curve:
+    found = {float(key.split()[1]): [factor * value] for key, value in measured.items() if key.split()[0] == name}
+    return Curve.of(found)
+
+
+def _small_steps(job: Job, variants: Sequence[Variant], workers: int, steps: int) -> list[SmallStep]:
+    """For each strategy a job of small steps. Strategies that average do so after each step."""
+    found: dict[str, SmallStep] = {}
+    for variant in variants:
+        settings, method = dict(variant.settings), find_strategy(variant.settings["strategy"])
+        in_pool = method.pools_threads and job.backend == "threads"  # threads that need no group
+        if method.name == "kfold" or in_pool or (method.splits_model and job.backend != "processes"):
+            continue
+        if variant.nodes_only and workers % 2:
+            continue
+        averages = "average_every" in settings
+        if averages:
+            settings["average_every"] = 1
+        trial = replace(job, workers=workers, blas_threads=None, mesh=None, **{"exact": None, **settings})
+        own = averages or settings.get("asynchronous", False)  # a batch is that of each worker
+        name = small_name(variant)
+        found[name] = SmallStep(name, trial, TINY if own else TINY * workers, steps)
+    return list(found.values())
+
+
+def _servers(variant: Variant) -> int:
+    return find_strategy(variant.settings["strategy"]).servers
+
+
+def small_name(variant: Variant) -> str:
+    """Under which name small steps of a variant are measured: those that average now and then are one."""
+    return str(variant.settings["strategy"]) if "average_every" in variant.settings else variant.name

@@ -1,0 +1,109 @@
+"""Which trainings a plan has to simulate, and in which order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shoal.errors import UserError
+from shoal.planner.accuracy import Case, CostedTiming, Scores, Simulator
+
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+    from shoal.planner.options import PlanOptions
+    from shoal.planner.times import CostModel
+    from shoal.planner.variants import Variant
+
+Key = tuple[str, int]  # strategy, nodes
+
+
+def case_of(key: Key, options: PlanOptions, variants: Sequence[Variant], costs: CostModel) -> Case:
+    """The training behind a row. Strategies that share each batch are one training, whatever the number of nodes."""
+    name, count = key
+    variant = next(variant for variant in variants if variant.name == name)
+    if name == "kfold":
+        return Case("kfold", _seeds(replace(costs.job, strategy="kfold", workers=1), options))
+    dealt = {"split": options.split, "shares": options.shares, "start": options.start,
+             "until_error": options.until_error}  # fmt: skip
+    if variant.own_algorithm and count > 1:
+        settings = dict(variant.settings)
+        if settings["strategy"] in ("local_sgd", "gossip"):
+            settings |= dealt
+        job = replace(costs.job, workers=count, backend="threads", **settings)
+        folds = options.node_folds if name in ("local_sgd:epoch", "local_sgd:end") else None
+        return Case(f"{name} on {count}", _seeds(job, options), folds)
+    batch, rate = costs.job.batch_size, costs.job.learning_rate
+    if options.batch_per_node and not variant.own_algorithm:
+        batch, rate = batch * count, rate * rate_factor(options.rate_rule, count)
+    single = replace(costs.job, strategy="local_sgd", average_every="end", workers=1, backend="threads",
+                     batch_size=batch, learning_rate=rate, until_error=options.until_error)  # fmt: skip
+    return Case(f"one training, batch {batch}", _seeds(single, options))
+
+
+def rate_factor(rule: str, nodes: int) -> float:
+    """How the learning rate grows with the batch.
+
+    >>> rate_factor("linear", 4), rate_factor("sqrt", 4), rate_factor("none", 4)
+    (4.0, 2.0, 1.0)
+    """
+    return {"linear": float(nodes), "sqrt": math.sqrt(nodes), "none": 1.0}[rule]
+
+
+def _seeds(job: Job, options: PlanOptions) -> tuple[Job, ...]:
+    return tuple(replace(job, seed=options.seed + seed) for seed in range(options.seeds))
+
+
+def run_cases(
+    simulator: Simulator, cases: dict[Key, Case], costs: CostModel, tell: Callable[[float, str], None]
+) -> Iterator[tuple[Key, Scores]]:
+    """Scores of all rows, as they become known; those that the engine trains first. Equal cases are trained once."""
+    keys: dict[str, list[Key]] = {}
+    different: dict[str, Case] = {}
+    for key, case in cases.items():
+        keys.setdefault(case.name, []).append(key)
+        different[case.name] = case
+    total = sum(case.epochs for case in different.values())
+    done = 0.0
+    now = "accuracy"
+
+    def advance(more: float) -> None:
+        nonlocal done
+        done += more
+        tell(min(1.0, done / total), now)
+
+    fast = [case for case in different.values() if case.name != "kfold" and simulator.fast(case)]
+    if any(case.folds and case not in fast for case in different.values()):
+        raise UserError("--node-folds needs a network of linear layers and rows in memory, which the population engine "
+                        "trains; leave it out for this network")  # fmt: skip
+    for case, scores in simulator.averaged(fast, advance):
+        for key in keys[case.name]:
+            yield key, scores
+    for case in different.values():
+        if case in fast:
+            continue
+        now = f"accuracy: {case.name}"
+        tell(min(1.0, done / total), now)
+        if case.name == "kfold":
+            scores = simulator.on_folds(case, advance)
+        else:
+            scores = simulator.on_nodes(case, advance, _timing(case.jobs[0], costs))
+        for key in keys[case.name]:
+            yield key, scores
+
+
+def _timing(job: Job, costs: CostModel) -> CostedTiming | None:
+    """Where the order of messages matters: virtual seconds from the cost model, nodes at their own speeds."""
+    if not job.asynchronous:
+        return None
+    workers = job.workers
+    here = costs.calibration
+    work = costs.gradient(job.batch_size, workers) / costs.cluster.slowest(workers)
+    speeds = costs.cluster.speeds_of(workers)
+    service = here.apply + 2 * here.copy
+
+    def step(rank: int) -> float:
+        return service if rank == 0 else work / speeds[rank - 1]
+
+    return CostedTiming(step, lambda count: costs.collectives(workers).message(count))

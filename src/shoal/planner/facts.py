@@ -1,0 +1,149 @@
+"""What a cost model has to know of a network: its sizes, layer by layer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from shoal.parallel.learner import Learner, make_loss
+from shoal.parallel.loader import Loader
+
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+
+FLOAT = 4  # bytes
+FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # bytes; those of torch's DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of an nn.Sequential; flops are those of a row, forward and backward."""
+
+    kind: str
+    parameters: int
+    flops: float
+    inputs: int  # numbers a row
+    outputs: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Sizes in bytes unless said otherwise."""
+
+    parameters: int  # how many
+    tensors: tuple[int, ...]  # bytes of each tensor of parameters
+    width: int  # of the vector of gradients, loss and buffers
+    averaged: int  # what is averaged: weights, buffers, moments of the optimiser
+    state: int  # of the optimiser
+    activations: int  # kept for the backward pass, of each row
+    row: int  # of a row of the data
+    flops: float  # of a row, forward and backward
+    layers: tuple[Layer, ...]  # empty unless the model is an nn.Sequential
+
+    @classmethod
+    def of(cls, model: nn.Module, loader: Loader, job: Job) -> Facts:
+        learner = Learner(copy.deepcopy(model).cpu(), job, 1)
+        vector = learner.new_vector(learner.width)
+        state = _state_bytes(learner, vector)
+        inputs, target = loader.take(torch.arange(min(2, len(loader))))
+        layers = _layers(model, inputs)
+        activations = _activations(model, inputs)
+        tensors = tuple(parameter.numel() * parameter.element_size() for parameter in learner.parameters)
+        return cls(
+            learner.count, tensors, vector.numel() * vector.element_size(), sum(tensors) + state, state,
+            activations, _row_bytes(inputs, target), _flops(model, job, inputs, target), layers,
+        )  # fmt: skip
+
+    @property
+    def overlapped(self) -> float:
+        """The share of the gradients that is sent while the backward pass goes on: all buckets but the last."""
+        buckets = buckets_of(self.tensors)
+        return 1 - buckets[-1] / sum(buckets)
+
+
+def buckets_of(tensors: Sequence[int], first: int = FIRST_BUCKET, cap: int = BUCKET) -> list[int]:
+    """Bytes of the buckets in which gradients are summed: from the last tensor to the first, closed when full.
+
+    >>> buckets_of([3, 4, 2, 1], first=2, cap=5)
+    [3, 7]
+    """
+    buckets: list[int] = []
+    size = 0
+    for count in reversed(tensors):
+        size += count
+        if size >= (first if not buckets else cap):
+            buckets.append(size)
+            size = 0
+    return [*buckets, size] if size or not buckets else buckets
+
+
+def _state_bytes(learner: Learner, vector: torch.Tensor) -> int:
+    """What the optimiser keeps of each parameter, found by a step of no size."""
+    learner.apply(vector, 0)
+    values = [value for state in learner.optimizer.state.values() for value in state.values()]
+    return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
+
+
+def _flops(model: nn.Module, job: Job, inputs: Any, target: Any) -> float:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    trial = copy.deepcopy(model).cpu().train()
+    with FlopCounterMode(display=False) as counter:
+        make_loss(job.loss)(trial(inputs), target).backward()
+    return counter.get_total_flops() / len(target)
+
+
+def _layers(model: nn.Module, inputs: Any) -> tuple[Layer, ...]:
+    """The layers of an nn.Sequential, by sending rows through one after the other; none if not all give tensors."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    if not isinstance(model, nn.Sequential) or not isinstance(inputs, torch.Tensor):
+        return ()
+    found, rows = [], len(inputs)
+    value = inputs
+    for position, layer in enumerate(copy.deepcopy(model).cpu().train()):
+        entering = value.detach().requires_grad_(position > 0 and value.is_floating_point())
+        with FlopCounterMode(display=False) as counter:
+            value = layer(entering.clone())  # a copy: a layer may work in place
+            if not isinstance(value, torch.Tensor):
+                return ()
+            if value.requires_grad:
+                value.sum().backward()
+        count = sum(parameter.numel() for parameter in layer.parameters())
+        found.append(Layer(type(layer).__name__, count, counter.get_total_flops() / rows,
+                           entering[0].numel(), value[0].numel()))  # fmt: skip
+    return tuple(found)
+
+
+def _activations(model: nn.Module, inputs: Any) -> int:
+    """Bytes of all outputs of modules, of a row."""
+    sizes: list[int] = []
+
+    def see(module: nn.Module, given: Any, output: Any) -> None:
+        if isinstance(output, torch.Tensor) and not list(module.children()):
+            sizes.append(output.numel() * output.element_size() // max(1, len(output)))
+
+    trial = copy.deepcopy(model).cpu().eval()
+    hooks = [module.register_forward_hook(see) for module in trial.modules()]
+    with torch.no_grad():
+        trial(inputs)
+    for hook in hooks:
+        hook.remove()
+    return sum(sizes)
+
+
+def _row_bytes(*values: Any) -> int:
+    total = 0
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            total += value[0].numel() * value.element_size()
+        elif isinstance(value, (list, tuple)):
+            total += _row_bytes(*value)
+        elif isinstance(value, dict):
+            total += _row_bytes(*value.values())
+    return total

@@ -1,0 +1,89 @@
+"""What a plan measures on this machine before it counts, and a check of what it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+from torch.utils.data import Dataset
+
+from shoal.machine import thread_count
+from shoal.parallel.randomness import torch_as_it_was
+from shoal.planner.calibration import Calibration, calibrate, probed, row_sizes
+from shoal.planner.machines import Cluster
+from shoal.planner.remembered import recalled, remember
+from shoal.planner.steps import alone, step_seconds
+from shoal.planner.times import CostModel
+
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+    from shoal.planner.options import PlanOptions
+    from shoal.planner.variants import Variant
+
+
+@dataclass(frozen=True)
+class Check:
+    """A training that was not measured for the calibration: what the plan says, and what a clock says."""
+
+    what: str
+    predicted: float  # seconds of a step
+    measured: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"text": str(self), "error": self.error, "predicted": self.predicted, "measured": self.measured}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: {1e3 * self.predicted:.3g} ms a step predicted, {1e3 * self.measured:.3g} ms measured: "
+            f"{self.error:+.0%}"
+        )
+
+
+def measure(
+    options: PlanOptions,
+    job: Job,
+    model: nn.Module,
+    train: Dataset[Any],
+    variants: Sequence[Variant],
+    tell: Callable[[float, str], None],
+) -> tuple[Calibration, Check | None, str]:
+    """Calibrate for this network, between workers as well if there are to be any; then check one step.
+
+    Between machines of their own, messages are counted rather than measured. What software adds to them is the same for
+    any network, so that of an earlier plan will do.
+    """
+    largest = options.batch_size * (max(options.nodes) if options.batch_per_node else 1)
+    smallest = max(1, options.batch_size // max(options.nodes[-1], options.shards))
+    sizes = row_sizes(smallest, min(largest, len(train)), len(train))  # type: ignore[arg-type]
+    calibration = calibrate(job, model, train, sizes, lambda words: tell(0.0, words))
+    note = ""
+    if max(options.nodes) > 1:
+        known = recalled(calibration, job, variants) if options.own_machines and not options.remeasure else None
+        if known is not None:
+            calibration, date = known
+            note = f"Messages between workers were measured on this machine on {date} (--remeasure: again)."
+        else:
+            tell(0.0, f"messages between workers ({job.backend})")
+            calibration = probed(calibration, job, model, train, sizes, variants)
+            remember(calibration, job, variants)
+    return calibration, _check(calibration, job, model, train), note
+
+
+def _check(calibration: Calibration, job: Job, model: nn.Module, train: Dataset[Any]) -> Check | None:
+    """A few steps of one node with the batch size asked for, which is not among those that were measured."""
+    rows = min(job.batch_size, len(train))  # type: ignore[arg-type]
+    if any(size == rows for size, _ in calibration.plain[calibration.cores].points):
+        return None
+    predicted = CostModel(calibration, Cluster(), job, rows).plain(rows)
+    with torch_as_it_was():
+        times = [
+            step_seconds(alone(job, "plain", count), model, train, rows, 4) for count in sorted({1, thread_count()})
+        ]
+        measured = min(min(found) for found in times)
+    return Check(f"one node, batch {rows:,}", predicted, measured)

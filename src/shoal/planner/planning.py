@@ -1,0 +1,350 @@
+"""`plan`: what training one network would cost on n nodes, what it would do to accuracy, and whether it pays."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from torch import nn
+from torch.utils.data import Dataset
+
+from shoal.errors import UserError, WrongType
+from shoal.json_values import plain as plain_values
+from shoal.parallel.checks import check_fit
+from shoal.parallel.job import Job
+from shoal.parallel.randomness import draw_weights
+from shoal.parallel.strategies.own_rows import concentration
+from shoal.planner.accuracy import Scores, Simulator, metric_of
+from shoal.planner.calibration import Calibration
+from shoal.planner.cases import case_of, run_cases
+from shoal.planner.links import Link
+from shoal.planner.machines import Cluster
+from shoal.planner.measuring import Check, measure
+from shoal.planner.noise import Noise, noise_scale
+from shoal.planner.options import PlanOptions
+from shoal.planner.rounds import Estimate
+from shoal.planner.times import CostModel
+from shoal.planner.trace import trace_of
+from shoal.planner.variants import Variant, find_variants
+from shoal.planner.verdict import Verdict, judge
+from shoal.validate import nearest
+from shoal.version import __version__
+
+Tell = Callable[[float, str], None]  # share done, what is done now
+
+
+@dataclass(frozen=True)
+class Row:
+    """One strategy on one number of nodes. Seconds, bytes and cost are those of the whole training."""
+
+    strategy: str
+    label: str
+    nodes: int
+    seconds_per_epoch: float
+    seconds: float
+    speedup: float
+    improvement_percent: float
+    efficiency: float
+    communication_share: float
+    bytes_per_node: float
+    memory_bytes: float
+    accuracy: float | None = None
+    accuracy_low: float | None = None
+    accuracy_high: float | None = None
+    seconds_to_goal: float | None = None
+    cost: float | None = None
+    note: str = ""
+    diverged: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "diverged"}
+
+
+@dataclass
+class Plan:
+    """What `plan` found: rows, the verdict, and what it was found from."""
+
+    what: str
+    options: PlanOptions
+    machine: dict[str, Any]
+    rows: list[Row]
+    verdict: Verdict
+    model: CostModel
+    scores: dict[tuple[str, int], Scores] = field(default_factory=dict)
+    noise: Noise | None = None
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    metric: str = "accuracy"
+
+    def __str__(self) -> str:
+        return self.verdict.text
+
+    def row(self, strategy: str, nodes: int) -> Row:
+        """One of the rows."""
+        for row in self.rows:
+            if (row.strategy, row.nodes) == (strategy, nodes):
+                return row
+        known = sorted({row.strategy for row in self.rows})
+        raise UserError(f"the plan has no row {strategy!r} on {nodes} nodes{nearest(strategy, known)}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        facts = self.model.calibration.facts
+        settings = {**self.options.as_dict(), "rows": self.model.rows, "parameters": facts.parameters,
+                    "link": None if self.options.link is None else str(self.options.link),
+                    "node": None if self.options.node is None else vars(self.options.node)}  # fmt: skip
+        for name in ("loss", "optimizer"):
+            settings[name] = value if isinstance(value := settings[name], str) else "function"
+        found: dict[str, Any] = plain_values({
+            "what": self.what, "machine": self.machine, "settings": settings,
+            "rows": [row.as_dict() for row in self.rows], "verdict": self.verdict.as_dict(),
+            "goal": self.options.goal and dict(zip(("metric", "value"), self.options.goal, strict=True)),
+            "metric": self.metric, "curves": self.curves(), "timeline": self.timeline(),
+            "noise": None if self.noise is None else self.noise.as_dict(), "notes": self.notes,
+            "interrupted": self.interrupted, "version": __version__,
+            "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        })  # fmt: skip
+        return found
+
+    def curves(self) -> list[dict[str, Any]]:
+        """The score against time: a point for each epoch."""
+        found = []
+        for row in self.rows:
+            scores = self.scores.get((row.strategy, row.nodes))
+            if scores is not None:
+                seconds = [row.seconds_per_epoch * (epoch + 1) for epoch in range(len(scores.by_epoch))]
+                found.append({"strategy": row.strategy, "label": row.label, "nodes": row.nodes, "seconds": seconds,
+                              "accuracy": scores.by_epoch})  # fmt: skip
+        return found
+
+    def timeline(self) -> dict[str, Any]:
+        """One step of each node: of what the verdict names, else of the fastest strategy that sends something."""
+        chosen = next((row for row in self.rows if self.verdict.pays
+                       and (row.strategy, row.nodes) == (self.verdict.strategy, self.verdict.nodes)), None)  # fmt: skip
+        if chosen is None:
+            many = [row for row in self.rows if row.nodes > 1] or self.rows
+            fewest = [row for row in many if row.nodes == min(row.nodes for row in many)]
+            talking = [row for row in fewest if self.model.estimate(find_variants(row.strategy)[0], row.nodes).sent]
+            chosen = min(talking or fewest, key=lambda row: row.seconds)
+        return self.timeline_of(chosen.strategy, chosen.nodes)
+
+    def timeline_of(self, strategy: str, nodes: int, most: int = 16) -> dict[str, Any]:
+        """One step of each of the first nodes; without what would never end."""
+        variant = find_variants(strategy)[0]
+        estimate = model_for(self.model, self.options, variant, nodes).estimate(variant, nodes)
+        spans = [span for span in estimate.spans if span["node"] < most]  # type: ignore[operator]
+        if estimate.round is not None:
+            spans = [span for node in range(min(nodes, most)) for span in estimate.round.spans(node)]
+        spans = [span for span in spans if math.isfinite(span["start"] + span["seconds"])]  # type: ignore[operator]
+        end = max((span["start"] + span["seconds"] for span in spans), default=0.0)  # type: ignore[operator]
+        return {"strategy": strategy, "label": variant.label, "nodes": nodes, "seconds": end, "spans": spans}
+
+    def trace(self) -> dict[str, Any]:
+        """A step in the format of Chrome's and Perfetto's traces."""
+        line = self.timeline()
+        return trace_of(line["spans"], f"{line['label']} on {line['nodes']} nodes: one step")
+
+
+def plan(
+    model: nn.Module,
+    train: Dataset[Any],
+    test: Dataset[Any],
+    *,
+    what: str = "",
+    redraw: Callable[[int], nn.Module] | None = None,
+    tell: Tell | None = None,
+    **settings: Any,
+) -> Plan:
+    """Plan the training of `model` on `train` over several nodes; accuracy is that on `test`.
+
+    redraw    makes the network with the weights of a seed; if not given, a copy of the model with new weights
+    tell      called with the share done and what is done now
+    settings  fields of `shoal.planner.options.PlanOptions`: nodes, strategy, link, epochs, batch_size, goal, ...
+
+    After Ctrl-C the plan has what is known so far, and `interrupted` is true.
+    """
+    for name in settings:
+        if name not in PlanOptions.__dataclass_fields__:
+            raise WrongType(f"plan has no setting {name!r}{nearest(name, PlanOptions.__dataclass_fields__)}")
+    options = PlanOptions(**settings)
+    return make_plan(options, model, train, test, what=what, redraw=redraw, tell=tell)
+
+
+def make_plan(
+    options: PlanOptions,
+    model: nn.Module,
+    train: Dataset[Any],
+    test: Dataset[Any],
+    *,
+    what: str = "",
+    redraw: Callable[[int], nn.Module] | None = None,
+    tell: Tell | None = None,
+) -> Plan:
+    """`plan` with checked options."""
+    tell = tell or (lambda share, words: None)
+    job = job_of(options)
+    check_fit(job, model, train, test)
+    metric = metric_of(job, model, test)
+    _check_metric(options, metric)
+    variants, notes = usable(options, model, len(train))  # type: ignore[arg-type]
+    calibration, check, remembered = measure(options, job, model, train, list(variants), tell)
+    notes += [remembered] if remembered else []
+    cluster = Cluster(options.link, options.own_machines, options.node_speed or (), options.node)
+    costs = CostModel(calibration, cluster, job, len(train), shares=options.shares)  # type: ignore[arg-type]
+    estimates = {(variant.name, count): model_for(costs, options, variant, count).estimate(variant, count)
+                 for variant, counts in variants.items() for count in counts}  # fmt: skip
+    scores: dict[tuple[str, int], Scores] = {}
+    noise, interrupted = None, False
+    if options.accuracy:
+        models = [copy.deepcopy(model) if seed == 0 else _redrawn(model, options.seed + seed, redraw)
+                  for seed in range(options.seeds)]  # fmt: skip
+        simulator = Simulator(models, train, test, calibration.facts.flops)
+        cases = {key: case_of(key, options, list(variants), costs) for key in estimates}
+        try:
+            for key, found in run_cases(simulator, cases, costs, tell):
+                scores[key] = found
+            noise = noise_scale(job, model, train)
+        except KeyboardInterrupt:
+            interrupted = True
+            notes.append("Interrupted: accuracy is known for some rows only.")
+    rows = [_row(variant, count, estimates, scores, options) for variant, counts in variants.items()
+            for count in counts]  # fmt: skip
+    machine = describe(calibration, options, check)
+    verdict = judge(rows, costs, options.goal if scores else None, options.batch_per_node)
+    notes += _start_note(verdict, rows, calibration)
+    return Plan(what, options, machine, rows, verdict, costs, scores, noise, notes, interrupted, metric or "accuracy")
+
+
+def job_of(options: PlanOptions) -> Job:
+    """The training of one node."""
+    names = ("loss", "optimizer", "learning_rate", "momentum", "weight_decay", "schedule", "epochs", "batch_size",
+             "shards", "folds", "backend", "seed")  # fmt: skip
+    return Job(strategy="blas", workers=1, device="cpu", **{name: getattr(options, name) for name in names})
+
+
+def _check_metric(options: PlanOptions, metric: str) -> None:
+    if options.accuracy and not metric:
+        raise UserError("a plan scores classes of a network with two outputs or more by accuracy, and numbers under "
+                        "the loss mse by R2; this loss and target have neither: give --no-accuracy")  # fmt: skip
+    if metric == "r2" and concentration(options.split) is not None:
+        raise UserError(f"--split {options.split} needs classes as target, and this one holds numbers")
+    if options.goal is None:
+        return
+    if not options.accuracy:
+        raise UserError("--goal needs the accuracy of each plan; leave out --no-accuracy")
+    if options.goal[0] != metric:
+        kind = "numbers" if metric == "r2" else "classes"
+        raise UserError(f"the target holds {kind}, so the goal is {metric}; got {options.goal[0]}={options.goal[1]:g}")
+
+
+def usable(options: PlanOptions, model: nn.Module, rows: int) -> tuple[dict[Variant, list[int]], list[str]]:
+    """The strategies that can train this network, each with its numbers of nodes, and a note on what is left out."""
+    found: dict[Variant, list[int]] = {}
+    notes = []
+    for variant in find_variants(options.strategy):
+        counts, reason = [1], ""
+        for count in (count for count in options.nodes if count > 1):
+            try:
+                trial = replace(job_of(options), workers=count, shards=max(options.shards, count), **variant.settings)
+                trial.method.check_model(trial, model)
+                needed = trial.method.fewest_rows(trial)
+                if rows < needed:
+                    raise UserError(f"it needs at least {needed} rows, and there are {rows}")
+                counts.append(count)
+            except UserError as error:
+                reason = reason or f"{variant.label} on {count} nodes is left out: {error}."
+        notes += [reason] if reason else []
+        if len(counts) > 1 or len(options.nodes) == 1:
+            found[variant] = counts
+    if not found:
+        raise UserError(f"none of the strategies can train this network on so many nodes. {' '.join(notes)}")
+    return found, notes
+
+
+def model_for(costs: CostModel, options: PlanOptions, variant: Variant, count: int) -> CostModel:
+    """With `batch_per_node`, the batch grows with the nodes, where a batch is shared by them."""
+    if not options.batch_per_node or variant.own_algorithm:
+        return costs
+    return replace(costs, job=replace(costs.job, batch_size=options.batch_size * count))
+
+
+def _redrawn(model: nn.Module, seed: int, redraw: Callable[[int], nn.Module] | None) -> nn.Module:
+    if redraw is not None:
+        return redraw(seed)
+    other = copy.deepcopy(model)
+    draw_weights(other, seed)
+    return other
+
+
+def _row(
+    variant: Variant,
+    count: int,
+    estimates: dict[tuple[str, int], Estimate],
+    scores: dict[tuple[str, int], Scores],
+    options: PlanOptions,
+) -> Row:
+    found, alone = estimates[variant.name, count], estimates[variant.name, 1]
+    seconds = options.epochs * found.seconds + found.finish
+    first = options.epochs * alone.seconds
+    speedup = first / seconds if seconds > 0 else math.inf
+    known = scores.get((variant.name, count))
+    interval = known.interval() if known is not None else None
+    epochs = known.epochs_to(options.goal[1]) if known is not None and options.goal is not None else None
+    return Row(
+        variant.name, variant.label, count, found.seconds, seconds, speedup,
+        100 * (first - seconds) / first if first > 0 else 0.0, speedup / count,
+        _share(found.communicating * options.epochs + found.finish, seconds),
+        options.epochs * found.sent + found.sent_at_end, found.memory,
+        None if known is None or known.diverged else known.last,
+        None if interval is None else interval[0], None if interval is None else interval[1],
+        None if epochs is None else epochs * found.seconds + found.finish,
+        None if options.price is None else options.price * count * seconds / 3600,
+        "diverged" if known is not None and known.diverged else found.note, known is not None and known.diverged,
+    )  # fmt: skip
+
+
+def _share(part: float, seconds: float) -> float:
+    """Of the time; a link without bandwidth takes all of it."""
+    if math.isinf(seconds):
+        return 1.0
+    return part / seconds if seconds > 0 else 0.0
+
+
+def describe(calibration: Calibration, options: PlanOptions, check: Check | None) -> dict[str, Any]:
+    """The machine, the link, and how steps were measured."""
+    from shoal.machine import instruction_set, processor
+    from shoal.runs.versions import versions
+
+    found: dict[str, Any] = {"name": "measured on this machine", "bandwidth": None, "latency": None}
+    if options.link is not None:
+        found = {
+            "name": str(options.link),
+            "bandwidth": _finite(options.link),
+            "latency": options.link.latency,
+        }
+    curve = calibration.plain[calibration.cores]
+    return {
+        "cpu": processor(), "cores": calibration.cores, "instruction_set": instruction_set(), "versions": versions(),
+        "backend": options.backend, "link": found, "own_machines": options.own_machines,
+        "compute": curve.as_dict(), "start_seconds": calibration.start or None,
+        "check": None if check is None else check.as_dict(),
+    }  # fmt: skip
+
+
+def _finite(link: Link) -> float | None:
+    return link.bandwidth if math.isfinite(link.bandwidth) else None
+
+
+def _start_note(verdict: Verdict, rows: Sequence[Row], calibration: Calibration) -> list[str]:
+    """Where starting the workers takes longer than they save."""
+    if not verdict.pays or not calibration.start:
+        return []
+    best = next(row for row in rows if (row.strategy, row.nodes) == (verdict.strategy, verdict.nodes))
+    saved = best.seconds * (best.speedup - 1)
+    if saved >= calibration.start:
+        return []
+    return [f"Starting the workers takes about {calibration.start:.0f} s, more than the {saved:.1f} s that they save."]

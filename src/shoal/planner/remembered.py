@@ -1,0 +1,73 @@
+"""What was measured between workers of this machine, kept for the next plan: it hardly depends on the network."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.atomic import write_text
+from shoal.datasets import cache_folder
+from shoal.machine import processor
+from shoal.planner.calibration import Calibration, small_name
+from shoal.planner.curves import Curve
+from shoal.planner.machines import Cluster
+from shoal.planner.times import CostModel
+
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+    from shoal.planner.variants import Variant
+
+
+def remember(calibration: Calibration, job: Job, variants: Sequence[Variant]) -> None:
+    """Write messages, and what steps of each strategy take beyond the model; nothing where nothing can be written."""
+    model = CostModel(calibration, Cluster(), job, job.batch_size)
+    found = _read(_place(calibration, job.backend))
+    overhead = found.get("overhead", {}) | {
+        small_name(variant): model.unexplained(variant) for variant in variants
+        if small_name(variant) in calibration.small
+    }  # fmt: skip
+    content = {
+        "date": datetime.date.today().isoformat(), "workers": calibration.workers, "start": calibration.start,
+        "messages": {name: [list(point) for point in curve.points] for name, curve in calibration.messages.items()},
+        "overhead": overhead,
+    }  # fmt: skip
+    try:
+        place = _place(calibration, job.backend)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_text(place, json.dumps(content, indent=1) + "\n")
+    except OSError:
+        return
+
+
+def recalled(calibration: Calibration, job: Job, variants: Sequence[Variant]) -> tuple[Calibration, str] | None:
+    """The calibration with what an earlier plan has measured, and when; None if something is not there."""
+    found = _read(_place(calibration, job.backend))
+    needed = {small_name(variant) for variant in variants if variant.settings["strategy"] != "kfold"}
+    largest = max((points[-1][0] for points in found.get("messages", {}).values()), default=0.0)
+    if not found or not needed <= set(found["overhead"]) or 2 * largest < calibration.facts.averaged:
+        return None
+    messages = {name: Curve(tuple((float(x), float(y)) for x, y in points))
+                for name, points in found["messages"].items()}  # fmt: skip
+    again = replace(calibration, backend=job.backend, workers=found["workers"], messages=messages,
+                    overhead=found["overhead"], start=found["start"])  # fmt: skip
+    return again, found["date"]
+
+
+def _place(calibration: Calibration, backend: str) -> Path:
+    torch = importlib.metadata.version("torch").split("+")[0]
+    name = f"{processor()}-{calibration.cores}-cores-torch-{torch}-{backend}"
+    return cache_folder() / "planner" / f"{''.join(c if c.isalnum() or c in '.-' else '_' for c in name)}.json"
+
+
+def _read(place: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))
+        complete = {"date", "workers", "start", "messages", "overhead"} <= set(content)
+        return content if complete else {}
+    except (OSError, ValueError):
+        return {}

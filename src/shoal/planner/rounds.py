@@ -1,0 +1,76 @@
+"""A round of training as a sequence of phases: what a node computes, what goes over its link, how long each takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+COMPUTE, LINK = "compute", "link"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Something that a node does for some seconds; `hidden` of them go on beside the phases before it."""
+
+    name: str
+    lane: str
+    seconds: float
+    hidden: float = 0.0
+
+    @property
+    def counted(self) -> float:
+        """Seconds by which a round is longer because of it."""
+        return self.seconds - self.hidden
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of a node, and the bytes that it sends in it.
+
+    >>> Round((Phase("step", COMPUTE, 2.0), Phase("all-reduce", LINK, 3.0, hidden=1.0))).seconds
+    4.0
+    """
+
+    phases: tuple[Phase, ...]
+    sent: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return sum(phase.counted for phase in self.phases)
+
+    @property
+    def communicating(self) -> float:
+        return sum(phase.counted for phase in self.phases if phase.lane == LINK)
+
+    def spans(self, node: int = 0) -> list[dict[str, object]]:
+        """The phases on a time axis that starts at zero, for a page or a trace."""
+        now, found = 0.0, []
+        for phase in self.phases:
+            begun = now - phase.hidden
+            now = begun + phase.seconds
+            if phase.seconds > 0:
+                found.append({"node": node, "lane": phase.lane, "name": phase.name, "start": begun,
+                              "seconds": phase.seconds})  # fmt: skip
+        return found
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an epoch of one strategy costs on n nodes."""
+
+    seconds: float
+    communicating: float  # seconds of it
+    sent: float  # bytes of a node
+    memory: float  # bytes of a node
+    round: Round | None = None  # a typical one
+    note: str = ""
+    spans: list[dict[str, object]] = field(default_factory=list)  # where nodes differ: all of them
+    finish: float = 0.0  # seconds after the last epoch
+    sent_at_end: float = 0.0
+
+
+def compute(name: str, seconds: float) -> Phase:
+    return Phase(name, COMPUTE, seconds)
+
+
+def link(name: str, seconds: float, hidden: float = 0.0) -> Phase:
+    return Phase(name, LINK, seconds, hidden)

@@ -1,0 +1,103 @@
+"""Seconds of training steps, measured with the ordinary training loop on a few batches."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import statistics
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset, Subset, TensorDataset
+
+from shoal.parallel.groups import Alone, Group
+from shoal.parallel.worker import Tell, Worker
+
+if TYPE_CHECKING:
+    from shoal.parallel.job import Job
+
+EPOCHS = 4  # of a short run; the first one allocates memory and does not count
+GENTLE = 1e-9  # the learning rate of a short run: the same few rows again and again must not diverge
+
+
+def step_seconds(
+    job: Job, model: nn.Module, data: Dataset[Any], batch: int, steps: int, group: Group | None = None
+) -> list[float]:
+    """Mean seconds of a step in each epoch of a short run of `steps` steps an epoch, of so many rows each."""
+    worker = _short(job, model, data, batch, steps, group or Alone(), _silent)
+    done = worker.updater.steps_in(len(worker.train))
+    return [record["seconds"] / done for record in worker.run().history[1:]]
+
+
+def step_jitter(job: Job, model: nn.Module, data: Dataset[Any], batch: int, steps: int = 12) -> tuple[float, ...]:
+    """Single steps of the plain loop, relative to their mean."""
+    told: list[tuple[int, float]] = []
+
+    def hear(content: dict[str, Any]) -> None:
+        if "epoch" in content:
+            told.append((content["epoch"], time.perf_counter()))
+
+    _short(job, model, data, batch, steps, Alone(), hear).run()
+    times = [now - before for (epoch, before), (same, now) in itertools.pairwise(told) if same == epoch > 0]
+    mean = statistics.fmean(times) if times else 0.0
+    return tuple(seconds / mean for seconds in times) if mean else ()
+
+
+def _short(job: Job, model: nn.Module, data: Dataset[Any], batch: int, steps: int, group: Group, tell: Tell) -> Worker:
+    """The worker of a short run."""
+    job = replace(job, batch_size=batch, epochs=EPOCHS, checkpoint=None, schedule="constant", shuffle=True)
+    if not callable(job.optimizer):
+        job = replace(job, learning_rate=GENTLE)
+    rows = batch * steps * (job.workers if job.method.name in ("local_sgd", "gossip") else 1)
+    few = part_of(data, min(rows, len(data)))  # type: ignore[arg-type]
+    return Worker(job, group, copy.deepcopy(model), few, None, tell)
+
+
+def alone(job: Job, strategy: str, threads: int) -> Job:
+    """The job of one worker by itself: the plain loop ("plain"), or the loop over flat vectors ("vector")."""
+    settings: dict[str, Any] = {"strategy": "blas"}
+    if strategy == "vector":
+        settings = {"strategy": "local_sgd", "average_every": "end"}
+    return replace(job, workers=1, backend="processes", mesh=None, exact=None, blas_threads=threads, **settings)
+
+
+def part_of(data: Dataset[Any], rows: int) -> Dataset[Any]:
+    """The first rows, as tensors where the data are tensors."""
+    if type(data) is TensorDataset:
+        return TensorDataset(*[tensor[:rows] for tensor in data.tensors])
+    return Subset(data, range(rows))
+
+
+def as_data(item: Any) -> Dataset[Any]:
+    """A batch as a data set again."""
+    inputs, target = item
+    if isinstance(inputs, torch.Tensor) and isinstance(target, torch.Tensor):
+        return TensorDataset(inputs, target)
+    return _Items(inputs, target)
+
+
+class _Items(Dataset[Any]):
+    """Rows of a batch whose inputs are lists or dicts of tensors."""
+
+    def __init__(self, inputs: Any, target: Any) -> None:
+        self.inputs, self.target = inputs, target
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def __getitem__(self, row: int) -> Any:
+        return _row(self.inputs, row), _row(self.target, row)
+
+
+def _row(value: Any, row: int) -> Any:
+    if isinstance(value, dict):
+        return {name: _row(part, row) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_row(part, row) for part in value]
+    return value[row]
+
+
+def _silent(content: dict[str, Any]) -> None: ...
