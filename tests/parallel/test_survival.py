@@ -351,8 +351,9 @@ def test_the_first_rank_waits_for_those_who_are_a_little_later(monkeypatch):
     leaving.start()
     wait_until(lambda: 0 in member.monitor.ended)
     assert leaving.is_alive(), "it waits for the other"
-    late.tell("done")
+    late.done()
+    leaving.join()  # the monitor closes the connection before `late` does
+    wait_until(lambda: not any(thread.name == "shoal-heartbeat-listen" for thread in threading.enumerate()))
+    assert broken == [], "it takes the end of a monitor that has heard of its own end for a loss"
     late.close()
-    leaving.join()
-    assert broken == [], "its connection broke before it was done"
     assert member.monitor.ended == {0, 1}

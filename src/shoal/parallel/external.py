@@ -140,7 +140,7 @@ class ExternalRank:
     def finish(self) -> None:
         """Say that this rank is done; rank 0 waits for the others, which must not find the monitor gone."""
         if self.heartbeat is not None:
-            self.heartbeat.tell("done")
+            self.heartbeat.done()
         deadline = time.monotonic() + END
         while self.monitor is not None and len(self.monitor.ended) < self.size and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -151,7 +151,7 @@ class ExternalRank:
         if self.heartbeat is None:
             return
         if isinstance(error, KeyboardInterrupt):
-            self.heartbeat.tell("done")
+            self.heartbeat.done()
             self._disconnect()
             return
         if not is_peer_lost(error):

@@ -225,6 +225,11 @@ class Heartbeat:
             self.closed.set()
             self.on_lost(reason)
 
+    def done(self) -> None:
+        """Say that this worker is done. From here on nobody is missed: the monitor may be gone before `close`."""
+        self.closed.set()
+        self.tell("done")
+
     def close(self) -> None:
         self.closed.set()
         _close(self.socket)

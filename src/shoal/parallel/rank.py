@@ -29,7 +29,7 @@ def main(folder: Path, work: Callable[[Path, int, Heartbeat], None] | None = Non
     heartbeat = Heartbeat(os.environ["SHOAL_MONITOR"], rank)
     try:
         (work or train)(folder, rank, heartbeat)
-        heartbeat.tell("done")
+        heartbeat.done()
         code = 0
     except BaseException as error:
         code = _report(error, heartbeat)

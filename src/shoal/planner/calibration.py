@@ -37,6 +37,7 @@ SHORT = 0.002  # seconds of a small step of which many are measured
 SLOW = 0.05  # seconds of a step that is measured once only
 LONG = 0.6  # seconds of a step beyond which larger ones are not measured
 MESSAGES = (256, 4096, 65_536, 1 << 20, 8 << 20, 32 << 20)
+ENOUGH = 1.0  # seconds of a real training that a benchmark measures, at least
 SAMPLES = 2  # times that the sizes are measured in turns; each gives several epochs
 
 
@@ -214,9 +215,9 @@ def run_trainings(
         trial = replace(job, workers=workers, blas_threads=None, mesh=None, **{"exact": None, **variant.settings})
         each = count // (batch * (workers if "average_every" in variant.settings else 1))
         if job.backend == "threads" and trial.method.pools_threads:
-            found[variant.name, batch] = each * min(step_seconds(trial, model, data, batch, each))
+            found[variant.name, batch] = each * min(step_seconds(trial, model, data, batch, each, enough=ENOUGH))
         else:
-            steps.append(SmallStep(variant.name, trial, batch, each))
+            steps.append(SmallStep(variant.name, trial, batch, each, ENOUGH))
     ranks = workers + (steps[0].job.method.servers if steps else 0)
     with torch_as_it_was():
         measured = _run_probe(Probe(job, (), (), steps), job, model, data, ranks, count)[0] if steps else {}

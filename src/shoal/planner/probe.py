@@ -35,6 +35,7 @@ class SmallStep(NamedTuple):
     job: Job
     batch: int
     steps: int
+    enough: float = 0.0  # seconds to measure for, at least
 
 
 class Probe(Strategy):
@@ -81,7 +82,8 @@ class ProbeUpdater(Updater):
         for small in self.probe.jobs:
             self._barrier()
             try:
-                values = step_seconds(small.job, self.model, data, small.batch, small.steps, self.group)
+                values = step_seconds(small.job, self.model, data, small.batch, small.steps, self.group,
+                                      small.enough)  # fmt: skip
             except (ValueError, RuntimeError, NotImplementedError):  # this strategy cannot train this network
                 continue
             found[f"step {small.name} {small.batch}"] = statistics.median(values)
@@ -94,8 +96,9 @@ class ProbeUpdater(Updater):
         return {name: [part[name] for part in parts] for name in found if all(name in part for part in parts)}
 
     def _scatter(self, data: TensorDataset) -> None:
-        """All rows from the first worker to all, in equal shares."""
-        rows = torch.arange(len(data)).tensor_split(self.group.size)[self.group.rank]
+        """All rows from the first worker to all, in equal shares and, as in an epoch, in a random order."""
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))
+        rows = order.tensor_split(self.group.size)[self.group.rank]
         list(scattered(self.group, Loader(data, torch.device("cpu")), [[rows]]))
 
     def _barrier(self) -> None:

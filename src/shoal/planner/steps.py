@@ -20,16 +20,32 @@ if TYPE_CHECKING:
     from shoal.parallel.job import Job
 
 EPOCHS = 4  # of a short run; the first one allocates memory and does not count
+MOST_EPOCHS = 40  # of a run that goes on
 GENTLE = 1e-9  # the learning rate of a short run: the same few rows again and again must not diverge
 
 
 def step_seconds(
-    job: Job, model: nn.Module, data: Dataset[Any], batch: int, steps: int, group: Group | None = None
+    job: Job,
+    model: nn.Module,
+    data: Dataset[Any],
+    batch: int,
+    steps: int,
+    group: Group | None = None,
+    enough: float = 0.0,
 ) -> list[float]:
-    """Mean seconds of a step in each epoch of a short run of `steps` steps an epoch, of so many rows each."""
-    worker = _short(job, model, data, batch, steps, group or Alone(), _silent)
+    """Mean seconds of a step in each epoch of a short run of `steps` steps an epoch, of so many rows each.
+
+    enough  seconds: a run that took less goes on with as many epochs more as fit into them
+    """
+    group = group or Alone()
+    worker = _short(job, model, data, batch, steps, group, _silent)
     done = worker.updater.steps_in(len(worker.train))
-    return [record["seconds"] / done for record in worker.run().history[1:]]
+    found = [record["seconds"] / done for record in worker.run().history[1:]]
+    more = int(group.first_object(min(MOST_EPOCHS, int(enough / max(min(found) * done, 1e-6)) - len(found))))
+    if more > 0:  # the first epoch does not count
+        again = _short(job, model, data, batch, steps, group, _silent, more + 1)
+        found += [record["seconds"] / done for record in again.run().history[1:]]
+    return found
 
 
 def step_jitter(job: Job, model: nn.Module, data: Dataset[Any], batch: int, steps: int = 12) -> tuple[float, ...]:
@@ -46,9 +62,18 @@ def step_jitter(job: Job, model: nn.Module, data: Dataset[Any], batch: int, step
     return tuple(seconds / mean for seconds in times) if mean else ()
 
 
-def _short(job: Job, model: nn.Module, data: Dataset[Any], batch: int, steps: int, group: Group, tell: Tell) -> Worker:
+def _short(
+    job: Job,
+    model: nn.Module,
+    data: Dataset[Any],
+    batch: int,
+    steps: int,
+    group: Group,
+    tell: Tell,
+    epochs: int = EPOCHS,
+) -> Worker:
     """The worker of a short run."""
-    job = replace(job, batch_size=batch, epochs=EPOCHS, checkpoint=None, schedule="constant", shuffle=True)
+    job = replace(job, batch_size=batch, epochs=epochs, checkpoint=None, schedule="constant", shuffle=True)
     if not callable(job.optimizer):
         job = replace(job, learning_rate=GENTLE)
     rows = batch * steps * (job.workers if job.method.name in ("local_sgd", "gossip") else 1)

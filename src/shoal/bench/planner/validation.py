@@ -74,10 +74,12 @@ class Judged:
 
     @property
     def right(self) -> bool | None:
-        """Whether it was known beforehand if this is faster than one worker; None: measured as neither."""
+        """Whether a plan would have told if this is worth it, by its own rule; None: measured as neither."""
+        from shoal.planner.verdict import WORTH
+
         if abs(self.measured_speedup - 1) < NEITHER:
             return None
-        return (self.predicted_speedup > 1) == (self.measured_speedup > 1)
+        return (self.predicted_speedup >= WORTH) == (self.measured_speedup > 1)
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "error": self.error, "right": self.right}
@@ -196,13 +198,14 @@ def _one_round(
 def measured_alone(net: str, batch: int) -> float:
     """An epoch of the plain loop, with one thread or all: the better one."""
     from shoal.parallel.randomness import torch_as_it_was
+    from shoal.planner.calibration import ENOUGH
     from shoal.planner.steps import alone, step_seconds
 
     steps = ROWS[net] // batch
     with torch_as_it_was():
         return steps * min(
             min(step_seconds(alone(_job("processes"), "plain", threads), network(NETS[net]),
-                                           rows_of(ROWS[net]), batch, steps))
+                                           rows_of(ROWS[net]), batch, steps, enough=ENOUGH))
             for threads in sorted({1, thread_count()})
         )  # fmt: skip
 

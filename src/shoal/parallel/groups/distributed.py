@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -23,6 +25,10 @@ class Distributed(Group):
         limit = timedelta(seconds=timeout)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
         self.dist = dist
+        # Threads of gloo may still hold tensors of the last message. They end when the process group is freed; DDP has
+        # it in a reference cycle, and a thread that drops a tensor after the interpreter has ended aborts the process.
+        atexit.unregister(gc.collect)
+        atexit.register(gc.collect)
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
