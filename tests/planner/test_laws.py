@@ -215,6 +215,17 @@ def test_uneven_shares_take_the_time_of_the_largest():
         assert uneven.estimate(VARIANTS[name], 2).seconds == model.estimate(VARIANTS[name], 2).seconds
 
 
+@given(folds=st.integers(2, 10), nodes=st.integers(2, 9), batch=st.integers(1, 40))
+def test_folds_on_each_node_take_the_time_of_their_networks(folds, nodes, batch):
+    """Each node trains a network without each fold of its rows, one after the other, and averages once."""
+    model = cost_model(PERFECT, rows=720 * nodes, batch_size=batch)
+    for name in ("local_sgd:epoch", "local_sgd:end"):
+        folded = replace(model, node_folds=folds).estimate(VARIANTS[name], nodes)
+        part = replace(model, rows=nodes * (720 - 720 // folds)).estimate(VARIANTS[name], nodes)
+        computing = part.seconds - part.communicating
+        assert folded.seconds == pytest.approx(folds * computing + part.communicating)
+
+
 @pytest.mark.parametrize("workers", [2, 3, 8])
 def test_what_many_workers_measured_is_what_the_model_says_of_many(workers):
     measured = Curve(((1e4, 2e-4), (1e6, 5e-3), (4e6, 2e-2)))

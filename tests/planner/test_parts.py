@@ -23,7 +23,7 @@ from shoal.planner.curves import Curve
 from shoal.planner.events import serve, slowest_of
 from shoal.planner.facts import Facts, buckets_of
 from shoal.planner.links import Link
-from shoal.planner.machines import Hardware
+from shoal.planner.machines import Cluster, Hardware
 from shoal.planner.noise import estimate, noise_scale
 from shoal.planner.options import PlanOptions
 from shoal.planner.trace import trace_of
@@ -55,8 +55,8 @@ def test_links_that_are_none_end_in_a_sentence(text, says):
 
 
 def test_a_message_takes_latency_and_bytes():
-    assert Link(1e6, 0.5).seconds(2e6) == 2.5
-    assert Link(0.0, 0.0).seconds(1) == math.inf
+    assert Cluster(Link(1e6, 0.5)).wire(2e6) == 2.5
+    assert Cluster(Link(0.0, 0.0)).wire(1) == math.inf
 
 
 @pytest.mark.parametrize("text", ["4tflops", "4tflops,200", "x,y", "0gflops,1gb/s"])

@@ -54,10 +54,11 @@ def test_a_row_for_every_strategy_and_number_of_nodes(whole):
         assert row.seconds_per_epoch > 0
         assert row.speedup == pytest.approx(whole.row(row.strategy, 1).seconds / row.seconds)
         assert row.improvement_percent == pytest.approx(100 * (1 - 1 / row.speedup))
-        assert row.efficiency == pytest.approx(row.speedup / row.nodes)
+        machines = row.nodes + ("server" in row.strategy and row.nodes > 1)
+        assert row.efficiency == pytest.approx(row.speedup / machines)
         assert 0 <= row.communication_share <= 1
         assert row.memory_bytes > 0
-        assert row.cost == pytest.approx(0.4 * row.nodes * row.seconds / 3600)
+        assert row.cost == pytest.approx(0.4 * machines * row.seconds / 3600)
         assert 0 <= row.accuracy_low <= row.accuracy <= row.accuracy_high <= 1
     assert whole.row("allreduce", 1).bytes_per_node == 0
 
@@ -128,6 +129,34 @@ def test_ctrl_c_keeps_what_is_known(monkeypatch):
     assert found.row("local_sgd:epoch", 2).accuracy == 0.6
     assert found.row("local_sgd:epoch", 1).accuracy is None
     assert found.verdict.text
+
+
+def test_nodes_that_stop_at_an_error_take_the_time_of_their_epochs():
+    found = planner.plan(network(), rows(), rows(50, 1), nodes=2, strategy=("local_sgd:epoch", "gossip"),
+                         backend="threads", **{**COMMON, "epochs": 30, "seeds": 1}, until_error=0.6)  # fmt: skip
+    for row in found.rows:
+        trained = found.scores[row.strategy, row.nodes].epochs
+        assert 1 <= trained < 30
+        finish = row.seconds - trained * row.seconds_per_epoch
+        assert finish == pytest.approx(0) or (row.strategy == "gossip" and row.nodes > 1 and finish > 0)
+
+
+def test_a_server_is_a_machine_that_is_paid_for():
+    found = planner.plan(network(), rows(), rows(50, 1), nodes=2, strategy=("parameter_server", "allreduce"),
+                         backend="threads", accuracy=False, price=3600.0, **COMMON)  # fmt: skip
+    for row in found.rows:
+        machines = row.nodes + (row.strategy == "parameter_server" and row.nodes > 1)
+        assert row.cost == pytest.approx(machines * row.seconds)
+        assert row.efficiency == pytest.approx(row.speedup / machines)
+
+
+def test_progress_never_goes_back():
+    told: list[float] = []
+    planner.plan(network(), rows(), rows(50, 1), nodes=2, strategy=("local_sgd:epoch", "gossip"), backend="threads",
+                 tell=lambda share, words: told.append(share), **COMMON)  # fmt: skip
+    assert told == sorted(told)
+    assert len({share for share in told if 0 < share < planning.MEASURING}) > 3
+    assert told[-1] == pytest.approx(1)
 
 
 def test_a_number_as_target_is_scored_by_r2():

@@ -133,6 +133,10 @@ def _plan(
             options, model, sets.train, sets.test, what=what, tell=lambda share, words: bar.update(share, words),
             redraw=lambda seed: model_of(subject, {**network, "seed": seed}),
         )  # fmt: skip
+    except KeyboardInterrupt:
+        bar.stop()
+        console.print("Interrupted while this machine was measured: nothing is known yet.", markup=False)
+        raise
     finally:
         bar.stop()
     _show(found, console)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import Dataset
@@ -53,6 +54,12 @@ class Scores:
     """The score on the test rows after each epoch, of each seed; NaN from where a training has diverged."""
 
     values: tuple[tuple[float, ...], ...]
+    trained: tuple[int, ...] = ()  # epochs of each seed, where nodes stop at an error; empty: all of them
+
+    @property
+    def epochs(self) -> float:
+        """That were trained, the mean over seeds."""
+        return statistics.fmean(self.trained) if self.trained else float(len(self.values[0]))
 
     @property
     def by_epoch(self) -> list[float]:
@@ -140,10 +147,11 @@ class Simulator:
                     row.append(math.nan if found.diverged[k] is not None else float(values[k]))
                 tell(len(part))
 
-            train_averaged(models, self.train, jobs, folds=part[0].folds, after_epoch=after_epoch)  # type: ignore[arg-type]
+            found = train_averaged(models, self.train, jobs, folds=part[0].folds, after_epoch=after_epoch)  # type: ignore[arg-type]
+            trained = np.isfinite(found.losses).sum(axis=1).tolist()
             for k, case in enumerate(part):
-                rows = scores[k * len(case.jobs) : (k + 1) * len(case.jobs)]
-                yield case, Scores(tuple(_filled(row, case.epochs) for row in rows))
+                mine = slice(k * len(case.jobs), (k + 1) * len(case.jobs))
+                yield case, Scores(tuple(_filled(row, case.epochs) for row in scores[mine]), tuple(trained[mine]))
 
     def _parts(self, cases: Sequence[Case]) -> Iterator[list[Case]]:
         """Cases that are trained together: with the same folds, epochs and batches, within the memory there is."""
@@ -169,7 +177,7 @@ class Simulator:
 
     def on_nodes(self, case: Case, tell: Callable[[float], None], timing: Timing | None = None) -> Scores:
         """One training for each seed, by the strategy's own code."""
-        found = []
+        found, trained = [], []
         for job, model in zip(case.jobs, self.models, strict=True):
             own = copy.deepcopy(model)
             row: list[float] = []
@@ -184,7 +192,8 @@ class Simulator:
             except Diverged:
                 row += [math.nan]
             found.append(_filled(row, case.epochs))
-        return Scores(tuple(found))
+            trained.append(len(row))
+        return Scores(tuple(found), tuple(trained))
 
     def _run(self, job: Job, model: nn.Module, hear: Callable[[dict[str, Any]], None], timing: Timing | None) -> None:
         if job.ranks > 1:

@@ -86,7 +86,7 @@ def calibrate(
     model: nn.Module,
     data: Dataset[Any],
     sizes: Sequence[int],
-    tell: Callable[[str], None] = lambda words: None,
+    tell: Callable[[float, str], None] = lambda share, words: None,
 ) -> Calibration:
     """Measure steps of one worker by itself."""
     cores = thread_count()
@@ -95,8 +95,8 @@ def calibrate(
         facts = Facts.of(model, Loader(data, torch.device("cpu")), job)
         taken: dict[tuple[str, int], dict[float, list[float]]] = {}
         kinds = [(kind, threads) for kind in KINDS for threads in sorted({1, cores})]
-        for _, (kind, threads) in itertools.product(range(SAMPLES), kinds):
-            tell(f"steps of one worker, {threads} thread{'s' * (threads > 1)}")
+        for turn, (kind, threads) in enumerate(kinds * SAMPLES):
+            tell(turn / (len(kinds) * SAMPLES), f"steps of one worker, {threads} thread{'s' * (threads > 1)}")
             found = taken.setdefault((kind, threads), {})
             for size in sizes:
                 if min(found.get(float(size), [0.0])) > SLOW:  # measured well enough in the first turn

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shoal.planner.times import CostModel
     from shoal.planner.variants import Variant
 
+FOLDED = ("local_sgd:epoch", "local_sgd:end")  # strategies whose nodes may cross-validate their rows
 Key = tuple[str, int]  # strategy, nodes
 
 
@@ -32,7 +33,7 @@ def case_of(key: Key, options: PlanOptions, variants: Sequence[Variant], costs: 
         if settings["strategy"] in ("local_sgd", "gossip"):
             settings |= dealt
         job = replace(costs.job, workers=count, backend="threads", **settings)
-        folds = options.node_folds if name in ("local_sgd:epoch", "local_sgd:end") else None
+        folds = options.node_folds if name in FOLDED else None
         return Case(f"{name} on {count}", _seeds(job, options), folds)
     batch, rate = costs.job.batch_size, costs.job.learning_rate
     if options.batch_per_node and not variant.own_algorithm:

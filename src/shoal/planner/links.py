@@ -41,12 +41,6 @@ class Link:
         latency = _quantity(name, parts[1], LATENCIES, "a latency", text) if len(parts) == 2 else 0.0
         return cls(bandwidth, latency)
 
-    def seconds(self, count: float) -> float:
-        """Of a message of so many bytes, from the first bit sent to the last one received."""
-        if count <= 0:
-            return 0.0
-        return self.latency + (count / self.bandwidth if self.bandwidth > 0 else math.inf)
-
     def __str__(self) -> str:
         return f"{bandwidth_words(self.bandwidth)}, {latency_words(self.latency)}"
 

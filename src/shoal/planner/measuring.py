@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from shoal.planner.options import PlanOptions
     from shoal.planner.variants import Variant
 
+STEPS_SHARE = 0.4  # of the progress of measuring: steps of one worker; the rest is between workers
+
 
 @dataclass(frozen=True)
 class Check:
@@ -61,7 +63,7 @@ def measure(
     largest = options.batch_size * (max(options.nodes) if options.batch_per_node else 1)
     smallest = max(1, options.batch_size // max(options.nodes[-1], options.shards))
     sizes = row_sizes(smallest, min(largest, len(train)), len(train))  # type: ignore[arg-type]
-    calibration = calibrate(job, model, train, sizes, lambda words: tell(0.0, words))
+    calibration = calibrate(job, model, train, sizes, lambda share, words: tell(STEPS_SHARE * share, words))
     note = ""
     if max(options.nodes) > 1:
         known = recalled(calibration, job, variants) if options.own_machines and not options.remeasure else None
@@ -69,7 +71,7 @@ def measure(
             calibration, date = known
             note = f"Messages between workers were measured on this machine on {date} (--remeasure: again)."
         else:
-            tell(0.0, f"messages between workers ({job.backend})")
+            tell(STEPS_SHARE, f"messages between workers ({job.backend})")
             calibration = probed(calibration, job, model, train, sizes, variants)
             remember(calibration, job, variants)
     return calibration, _check(calibration, job, model, train), note

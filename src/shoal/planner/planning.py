@@ -17,10 +17,11 @@ from shoal.json_values import plain as plain_values
 from shoal.parallel.checks import check_fit
 from shoal.parallel.job import Job
 from shoal.parallel.randomness import draw_weights
+from shoal.parallel.strategies import find_strategy
 from shoal.parallel.strategies.own_rows import concentration
 from shoal.planner.accuracy import Scores, Simulator, metric_of
 from shoal.planner.calibration import Calibration
-from shoal.planner.cases import case_of, run_cases
+from shoal.planner.cases import FOLDED, case_of, run_cases
 from shoal.planner.links import Link
 from shoal.planner.machines import Cluster
 from shoal.planner.measuring import Check, measure
@@ -34,6 +35,7 @@ from shoal.planner.verdict import Verdict, judge
 from shoal.validate import nearest
 from shoal.version import __version__
 
+MEASURING = 0.3  # of the progress of a plan with accuracies
 Tell = Callable[[float, str], None]  # share done, what is done now
 
 
@@ -191,7 +193,9 @@ def make_plan(
     metric = metric_of(job, model, test)
     _check_metric(options, metric)
     variants, notes = usable(options, model, len(train))  # type: ignore[arg-type]
-    calibration, check, remembered = measure(options, job, model, train, list(variants), tell)
+    measuring = MEASURING if options.accuracy else 1.0
+    measured = measure(options, job, model, train, list(variants), lambda share, words: tell(measuring * share, words))
+    calibration, check, remembered = measured
     notes += [remembered] if remembered else []
     cluster = Cluster(options.link, options.own_machines, options.node_speed or (), options.node)
     costs = CostModel(calibration, cluster, job, len(train), shares=options.shares)  # type: ignore[arg-type]
@@ -205,7 +209,9 @@ def make_plan(
         simulator = Simulator(models, train, test, calibration.facts.flops)
         cases = {key: case_of(key, options, list(variants), costs) for key in estimates}
         try:
-            for key, found in run_cases(simulator, cases, costs, tell):
+            for key, found in run_cases(
+                simulator, cases, costs, lambda share, words: tell(measuring + (1 - measuring) * share, words)
+            ):
                 scores[key] = found
             noise = noise_scale(job, model, train)
         except KeyboardInterrupt:
@@ -267,6 +273,8 @@ def usable(options: PlanOptions, model: nn.Module, rows: int) -> tuple[dict[Vari
 
 def model_for(costs: CostModel, options: PlanOptions, variant: Variant, count: int) -> CostModel:
     """With `batch_per_node`, the batch grows with the nodes, where a batch is shared by them."""
+    if options.node_folds is not None and variant.name in FOLDED:
+        return replace(costs, node_folds=options.node_folds)
     if not options.batch_per_node or variant.own_algorithm:
         return costs
     return replace(costs, job=replace(costs.job, batch_size=options.batch_size * count))
@@ -288,23 +296,30 @@ def _row(
     options: PlanOptions,
 ) -> Row:
     found, alone = estimates[variant.name, count], estimates[variant.name, 1]
-    seconds = options.epochs * found.seconds + found.finish
-    first = options.epochs * alone.seconds
-    speedup = first / seconds if seconds > 0 else math.inf
     known = scores.get((variant.name, count))
+    trained = _epochs(known, options)
+    seconds = trained * found.seconds + found.finish
+    first = _epochs(scores.get((variant.name, 1)), options) * alone.seconds
+    speedup = first / seconds if seconds > 0 else math.inf
+    machines = count + (find_strategy(variant.settings["strategy"]).servers if count > 1 else 0)
     interval = known.interval() if known is not None else None
     epochs = known.epochs_to(options.goal[1]) if known is not None and options.goal is not None else None
     return Row(
         variant.name, variant.label, count, found.seconds, seconds, speedup,
-        100 * (first - seconds) / first if first > 0 else 0.0, speedup / count,
-        _share(found.communicating * options.epochs + found.finish, seconds),
-        options.epochs * found.sent + found.sent_at_end, found.memory,
+        100 * (first - seconds) / first if first > 0 else 0.0, speedup / machines,
+        _share(found.communicating * trained + found.finish, seconds),
+        trained * found.sent + found.sent_at_end, found.memory,
         None if known is None or known.diverged else known.last,
         None if interval is None else interval[0], None if interval is None else interval[1],
         None if epochs is None else epochs * found.seconds + found.finish,
-        None if options.price is None else options.price * count * seconds / 3600,
+        None if options.price is None else options.price * machines * seconds / 3600,
         "diverged" if known is not None and known.diverged else found.note, known is not None and known.diverged,
     )  # fmt: skip
+
+
+def _epochs(known: Scores | None, options: PlanOptions) -> float:
+    """Of the training: those that nodes needed to reach the error at which they stop, else all."""
+    return options.epochs if known is None or options.until_error is None else known.epochs
 
 
 def _share(part: float, seconds: float) -> float:
@@ -344,7 +359,10 @@ def _start_note(verdict: Verdict, rows: Sequence[Row], calibration: Calibration)
     if not verdict.pays or not calibration.start:
         return []
     best = next(row for row in rows if (row.strategy, row.nodes) == (verdict.strategy, verdict.nodes))
-    saved = best.seconds * (best.speedup - 1)
+    one = next(row for row in rows if (row.strategy, row.nodes) == (verdict.strategy, 1))
+    saved = one.seconds - best.seconds
+    if best.seconds_to_goal is not None:
+        saved = math.inf if one.seconds_to_goal is None else one.seconds_to_goal - best.seconds_to_goal
     if saved >= calibration.start:
         return []
-    return [f"Starting the workers takes about {calibration.start:.0f} s, more than the {saved:.1f} s that they save."]
+    return [f"Starting the workers takes about {calibration.start:.2g} s, more than the {saved:.2g} s that they save."]

@@ -35,6 +35,7 @@ class CostModel:
     rows: int
     corrected: bool = True  # by small steps of each strategy, measured on this machine
     shares: tuple[float, ...] | None = None  # of the rows, where nodes keep theirs and have more or fewer
+    node_folds: int = 1  # networks that each node trains, one after the other, each without a fold of the node's rows
 
     # ---- computing ----
 
@@ -285,14 +286,15 @@ class CostModel:
         """Steps of each node by itself; the slowest one has the most rows."""
         every = variant.settings["average_every"]
         ring = variant.settings["strategy"] == "gossip"
-        mine = self._most_rows(nodes)
+        mine, networks = self._most_rows(nodes), self.node_folds
+        mine -= mine // networks if networks > 1 else 0
         steps, rest_rows = -(-mine // self.job.batch_size), mine % self.job.batch_size
         saved = self.vector(self.job.batch_size, nodes) - self.vector(rest_rows, nodes) if rest_rows else 0.0
         each = steps if isinstance(every, str) else int(every)
         averages = every != "end"
 
         def make(count: int) -> Round:
-            return self.gossip(count, nodes) if ring else self.local(count, nodes, averages)
+            return self.gossip(count, nodes) if ring else self.local(networks * count, nodes, averages)
 
         more = self.unexplained(variant) * averages
         whole, rest = divmod(steps, each)
@@ -301,7 +303,7 @@ class CostModel:
         rounds, scattered = whole + (rest > 0), self._scatter(nodes)
         at_end = self.calibration.facts.averaged if every == "end" or ring else 0.0
         return Estimate(
-            whole * typical.seconds + last.seconds - saved + rounds * more + scattered,
+            whole * typical.seconds + last.seconds - networks * saved + rounds * more + scattered,
             whole * typical.communicating + last.communicating + rounds * more + scattered, rounds * typical.sent,
             memory_of(self, variant, nodes), with_more(typical, more),
             finish=self.collectives(nodes).all_reduce(at_end, nodes), sent_at_end=2 * (nodes - 1) / nodes * at_end,
