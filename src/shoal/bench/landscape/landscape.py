@@ -166,8 +166,8 @@ def notes(found: dict[str, Any]) -> list[str]:
         "fresh ones. A seed draws the initial weights; the order of rows is the same for all.",
         f"Training took {found['training_seconds']:.0f} s in {found['parts']} parts of at most "
         f"{found['largest_part']:,} networks: {each:.0f} microseconds for an epoch of a network.",
-        f"The best by the rows to pick by has {percent(best['picked'])} there ({best['ties']} are equal, the first is "
-        f"taken) and {percent(best['fresh'])} on fresh rows. {found['diverged']} networks diverged, and count as zero.",
+        f"The best by the rows to pick by (the first of {best['ties']} with this score) has {percent(best['picked'])} "
+        f"there and {percent(best['fresh'])} on fresh rows. {found['diverged']} networks diverged, and count as zero.",
     ]
 
 

@@ -84,8 +84,8 @@ def histogram_figure(data: dict[str, Any]) -> Html:
         if count:
             bars.append(tag("rect", x=left, y=round(bottom - height, 1), width=round(max(right - left - 0.8, 0.6), 1),
                             height=round(max(height, 0.7), 1), class_="bar"))  # fmt: skip
-    marks = [("guessing", guessing, 36.0, "start"), ("median", data["median_picking"], 22.0, "end"),
-             ("best", data["best"]["picked"], 36.0, "end")]  # fmt: skip
+    marks = [("guessing", guessing, 36.0, "start"), ("median", data["median_picking"], 36.0, "end"),
+             ("best", data["best"]["picked"], 22.0, "end")]  # fmt: skip
     for name, value, y, anchor in marks:
         x = axis(value)
         label = f"{name} {words.percent(value, 1)}"
@@ -140,11 +140,13 @@ def activation_figure(names: list[str], quantiles: list[list[float]]) -> Html:
 
 
 def picking_figure(more: list[dict[str, Any]]) -> Html:
-    """The best of k networks: where it was picked, and on fresh rows."""
+    """The best of k networks: where it was picked, and on fresh rows. Few networks would flatten all the rest."""
+    many = [one for one in more if one["networks"] >= 10]
+    more = many if len(many) > 2 else more
     counts = [one["networks"] for one in more]
     across = LogAxis(counts[0], max(counts[-1], 2 * counts[0]), LEFT + 4, 272)
     up = Axis(*padded([one[key] for one in more for key in ("picked", "fresh")]), BOTTOM, TOP)
-    marks = [(x, label) for x, label in across.marks(6) if x <= 272]
+    marks = [(x, label) for x, label in across.marks(4)]
     lines, ends = [], []
     for key, label, kind in (("picked", "where picked", "train"), ("fresh", "fresh rows", "valid")):
         values = [one[key] for one in more]
@@ -152,9 +154,9 @@ def picking_figure(more: list[dict[str, Any]]) -> Html:
         ends.append((up(values[-1]), across(counts[-1]), label, kind))
     first, last = more[0], more[-1]
     description = (
-        f"One network: {words.percent(first['picked'], 1)} where picked, {words.percent(first['fresh'], 1)} on fresh "
-        f"rows; the best of {words.count(last['networks'])}: {words.percent(last['picked'], 1)} and "
-        f"{words.percent(last['fresh'], 1)}."
+        f"The best of {words.count(first['networks'])}: {words.percent(first['picked'], 1)} where picked, "
+        f"{words.percent(first['fresh'], 1)} on fresh rows; the best of "
+        f"{words.count(last['networks'])}: {words.percent(last['picked'], 1)} and {words.percent(last['fresh'], 1)}."
     )
     parts = [frame(up, marks, "networks to pick from"), *lines, *end_labels(ends)]
     return drawing("picking-figure", "Accuracy of the best of many", description, 232, *parts, width=WIDTH)

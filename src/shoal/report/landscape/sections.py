@@ -44,7 +44,11 @@ def opening(data: dict[str, Any]) -> Section:
             f"picked by. On those it was picked by it has {percent(best['picked'])}."), class_="headline",
     )  # fmt: skip
     lost = best["picked"] - best["fresh"]
-    luck = f"{words.difference(lost, 'accuracy')} of its score were luck." if lost > 0.0005 else "None of it was luck."
+    luck = (
+        f"{words.difference(lost, 'accuracy')} of its score were luck."
+        if lost > 0.0005
+        else "Luck played no part in it."
+    )
     told = [
         paragraph("The median network has ", strong(percent(data["median"])), " on these fresh rows, and always saying "
                   "the most frequent class ", strong(percent(data["table"]["guessing"])), f". {luck}"),
@@ -68,8 +72,7 @@ def legend(tints: Tints) -> Html:
     decimals = 1 if tints.starts[-1] - tints.starts[-3] < 0.02 else 0
     items = []
     for level in range(LEVELS):
-        begins = words.percent(tints.starts[level - 1], decimals) if level else "below"
-        label = begins if level in (0, *range(1, LEVELS, 2)) else ""
+        label = words.percent(tints.starts[level - 1], decimals) if level % 2 else ""
         items.append(tag("li", tag("span", class_=f"tile b{level}"), tag("span", label, class_="from")))
     return tag("ol", *items, class_="tints", aria_label="Tints from the lowest to the highest accuracy")
 
@@ -97,9 +100,9 @@ def landscape_map(data: dict[str, Any]) -> Section:
         f"one recipe, and its tint the mean accuracy of {data['seeds']} networks that differ in their seeds, after "
         f"{epochs}. Each tint has an error that is smaller than the last one's by the same factor."
     )
-    hint = paragraph(
-        "Point at a cell, or use the arrow keys, for its numbers. The slider shows how the landscape looked earlier.",
-        kind="small with-script",
+    hint = tag(
+        "p", "Point at a cell, or use the arrow keys (Page Up and Down for other maps), for its numbers. The slider "
+        "shows how the landscape looked earlier.", class_="small with-script", hidden=True,
     )  # fmt: skip
     maps = tag("div", *panels(data, tints), class_="maps", id="maps")
     return Section("map", "Where are the good networks?", "Map", join([intro, legend(tints), hint, maps]), wide=True)
@@ -128,7 +131,9 @@ def choices(data: dict[str, Any]) -> Section:
         "By activation": figures.activation_figure(data["activations"], by["activation"]),
     }
     shown = [tag("figure", tag("figcaption", name), figure) for name, figure in drawn.items()]
-    note = paragraph("Line and dots: the median network. Dark: half of the networks. Light: nine tenths.", kind="small")
+    note = paragraph(
+        "Dots: the median network. Inner band: half of the networks. Outer band: nine tenths.", kind="small"
+    )
     wide_bar = tag("figure", bar, tag("ul", *keys, class_="legend"), class_="shares")
     return Section(
         "choices", "What matters?", "Choices", join([said, wide_bar, tag("div", *shown, class_="pair"), note])
@@ -152,11 +157,17 @@ def picking(data: dict[str, Any]) -> Section:
     rows = [
         tag("tr", row_head(words.count(one["networks"]), True), cell(percent(one["picked"]), True),
             cell(percent(one["fresh"]), True))
-        for one in more if str(one["networks"])[0] == "1"
+        for one in shown_counts(more)
     ]  # fmt: skip
     listed = table("The accuracy of the best, on average", heads, rows, id="picking-table", class_="text")
     shown = tag("div", tag("figure", figures.picking_figure(more)), listed, class_="beside")
     return Section("picking", "What is picking among more worth?", "Picking", join([said, shown]))
+
+
+def shown_counts(more: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Powers of ten, and all networks unless that is nearly one of them."""
+    tens = [one for one in more if set(str(one["networks"])[1:]) <= {"0"} and str(one["networks"])[0] == "1"]
+    return tens if tens and more[-1]["networks"] < 1.5 * tens[-1]["networks"] else [*tens, more[-1]]
 
 
 COLUMNS = [
