@@ -41,9 +41,9 @@ class Settings:
     rows: tuple[int, ...] = (1000,)  # that are trained on: few, so that there is something to regularise
     test_rows: int = 10_000
     heads: int = 16
-    steps: int = 800  # of the optimiser, each on a batch
+    steps: int = 600  # of the optimiser, each on a batch
     rate: float = 0.003  # learning rate of all
-    seeds: int = 8
+    seeds: int = 6
 
 
 QUICK = Settings(rows=(500,), test_rows=2000, heads=6, steps=24, seeds=2)
