@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from shoal import early
-from shoal.cli.bench import app as bench_app
+from shoal.cli.bench_future_work import app as bench_app
 from shoal.cli.export import EPILOG as EXPORT_EXAMPLES
 from shoal.cli.export import export
 from shoal.cli.finetune import FINETUNE_EXAMPLES, finetune

@@ -33,6 +33,7 @@ class Result:
     draw: Callable[[], Figure]
     command: str = ""
     seconds: float = 0.0
+    also: Callable[[Result, Path], list[Path]] | None = None  # writes more files, such as a page
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -43,14 +44,14 @@ class Result:
 
 
 def write(result: Result, folder: Path) -> list[Path]:
-    """`<name>.json`, `<name>.md` and `<name>.png` in the folder, which is made if need be."""
+    """`<name>.json`, `<name>.md`, `<name>.png` and what else there is in the folder, which is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{result.name}.{ending}" for ending in ("json", "md", "png")]
     found = plain(result.as_dict(), digits=6)
     atomic.write_text(paths[0], json.dumps(found, indent=1, allow_nan=False) + "\n")
     atomic.write_text(paths[1], _markdown(result))
     result.draw().savefig(paths[2], dpi=130)
-    return paths
+    return [*paths, *(result.also(result, folder) if result.also else [])]
 
 
 def show(result: Result, console: Console) -> None:

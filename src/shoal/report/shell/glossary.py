@@ -89,6 +89,22 @@ PLAN = [
         "more rows and saves few steps. It is estimated by the gradient noise scale.",
     ),
 ]
+LANDSCAPE = [
+    SEARCH[2],
+    ("Recipe", "Width, activation and learning rate: all that networks here differ in, but for their seed."),
+    ("Width", "The number of hidden neurons."),
+    ("Learning rate", "How far the weights move in a step."),
+    ("Epoch", "One pass over the rows a network is trained on."),
+    ("Rows to pick by", "Rows that no network is trained on, and by which the best one is found."),
+    (
+        "Fresh rows",
+        "Rows that nothing is trained on or decided by: what a network has on these is what it has on new data.",
+    ),
+    (
+        "Share of the variance",
+        "How much smaller the differences between networks would be if this one choice were the same for all.",
+    ),
+]
 # By the name of a strategy. A page explains those that it shows.
 STRATEGIES = {
     "allreduce": (

@@ -22,8 +22,6 @@ from shoal.activations import TABLE
 from shoal.errors import UserError, WrongType
 from shoal.validate import nearest, whole
 
-__all__ = ["ACTIVATIONS", "MLP", "ParallelMLPs", "ScatterNetwork"]
-
 ACTIVATIONS: dict[str, type[nn.Module]] = {row.name: row.module() for row in TABLE.values()}
 
 Activation = nn.Module | Callable[[Tensor], Tensor]
@@ -301,7 +299,7 @@ class ParallelMLPs(ScatterNetwork):
         self.num_activations, self.num_unique_models = len(modules), len(hidden)
         self.unique_model_ids = list(range(len(hidden)))
         self._describe(len(widths), repetitions)
-        self.logger = logging.getLogger(__name__) if logger is None else logger
+        self.logger = logging.getLogger("shoal.torch") if logger is None else logger
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.logger.info("%d networks are on %s", self.num_unique_models, self.device)
 

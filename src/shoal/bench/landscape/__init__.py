@@ -1,0 +1,1 @@
+"""The distribution of models for one table."""

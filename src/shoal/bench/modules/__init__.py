@@ -1,0 +1,1 @@
+"""Modules of PyTorch: heads on one backbone, modules as one."""

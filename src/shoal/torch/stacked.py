@@ -1,0 +1,282 @@
+"""Modules of one architecture as one: their parameters stacked, one call of torch.func.vmap for all."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn import functional
+
+from shoal.errors import UserError, WrongType
+from shoal.torch.numbered import Numbered, keep_factors
+from shoal.validate import shown, whole
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def stack(modules: Iterable[nn.Module], seeds: Sequence[int] | None = None) -> Stack:
+    """Modules of one architecture as one module, which trains them where they are.
+
+    >>> networks = seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), seeds=range(5))
+    >>> stacked = stack(networks)
+    >>> optimizer = torch.optim.SGD(stacked.parameter_groups(lr=[0.1, 0.2, 0.3, 0.4, 0.5]))
+    >>> outputs = stacked(torch.zeros(7, 3))  # [modules, rows, outputs]
+    >>> stacked.losses(outputs, torch.zeros(7, dtype=torch.long)).sum().backward()
+    >>> optimizer.step()
+
+    Each module ends as it would have alone, in plain PyTorch. `seeds` are those of dropout, one for each module (0, 1,
+    ... if not given): on a CPU a module drops what it would have dropped alone after `torch.manual_seed(seed)`.
+    """
+    return Stack(modules, seeds)
+
+
+def seeded(make: Callable[[], nn.Module], seeds: Iterable[int]) -> list[nn.Module]:
+    """A module for each seed: `make()` after `torch.manual_seed(seed)`. The generator of the caller stays as it is.
+
+    >>> first, again, other = seeded(lambda: nn.Linear(2, 1), [3, 3, 4])
+    >>> torch.equal(first.weight, again.weight), torch.equal(first.weight, other.weight)
+    (True, False)
+    """
+    modules = []
+    for seed in seeds:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(whole("seed", seed, 0, (1 << 63) - 1))
+            modules.append(make())
+    return modules
+
+
+class Stack(Numbered):
+    """What `stack` gives: the modules by number, and a `forward` that runs all of them in one call.
+
+    Parameters are stacked anew in each call, which costs one copy of them, so that each module keeps parameters of its
+    own: any optimiser of torch works, with settings for each module, and modules can be dropped or used alone.
+    """
+
+    def __init__(self, modules: Iterable[nn.Module], seeds: Sequence[int] | None = None) -> None:
+        found = _checked_modules(modules)
+        numbers = list(range(len(found)) if seeds is None else seeds)
+        if len(numbers) != len(found):
+            raise UserError(f"give one seed for each of {len(found)} modules; got {len(numbers)}")
+        super().__init__(found, [whole("a seed", seed, 0, (1 << 63) - 1) for seed in numbers])
+        self._turn = _Turn()
+        # In a tuple, so that it is no submodule: it has the code, and no numbers of its own.
+        self._base = (_with_own_dropout(copy.deepcopy(found[0]).to("meta"), self._turn),)
+
+    def forward(self, *inputs: Any, each: bool = False) -> Any:
+        """All modules on the same inputs, or, with `each`, on a part for each: [modules, rows, ...].
+
+        Gives what the modules give, with one more dimension in front: one entry for each module, as in `active`.
+        """
+        if each:
+            _check_parts(inputs, len(self))
+        base, networks = self._base[0], list(self.networks.values())
+        for part, own in zip(base.modules(), networks[0].modules(), strict=True):
+            part.training = own.training
+        parameters = _stacked([dict(network.named_parameters()) for network in networks])
+        buffers = _stacked([dict(network.named_buffers()) for network in networks])
+        places = torch.arange(len(networks))
+        self._turn.draws = list(self.draws.values())
+
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], place: Tensor, *inputs: Any) -> Any:
+            self._turn.place = place
+            return functional_call(base, (parameters, buffers), inputs)
+
+        in_dims = (0, 0, 0, *([0 if each else None] * len(inputs)))
+        try:
+            outputs = vmap(one, in_dims=in_dims)(parameters, buffers, places, *inputs)
+        except RuntimeError as error:
+            raise _explained(error) from error
+        finally:
+            self._turn.place = None
+        self._keep_buffers(networks, buffers)
+        return outputs
+
+    def _keep_buffers(self, networks: list[nn.Module], buffers: dict[str, Tensor]) -> None:
+        """Running means and the like, which a call in training changes."""
+        if self.training:
+            with torch.no_grad():
+                for k, network in enumerate(networks):
+                    for name, buffer in network.named_buffers():
+                        buffer.copy_(buffers[name][k])
+
+    def losses(self, outputs: Tensor, target: Tensor, loss: Loss = functional.cross_entropy) -> Tensor:
+        """The loss of each module for the same target, [modules]. For other losses or targets write your own."""
+        return torch.stack([loss(own, target) for own in outputs])
+
+    def parameter_groups(self, **settings: float | Sequence[float]) -> list[dict[str, Any]]:
+        """For an optimiser of torch, a group for each module. A setting is one value, or one for each module.
+
+        >>> stacked = stack([nn.Linear(2, 1), nn.Linear(2, 1)])
+        >>> [group["lr"] for group in stacked.parameter_groups(lr=[0.1, 0.2], weight_decay=0.01)]
+        [0.1, 0.2]
+        """
+        values = {name: self._per_network(name, value) for name, value in settings.items()}
+        return [
+            {"params": list(network.parameters()), **{name: value[k] for name, value in values.items()}}
+            for k, network in enumerate(self.networks.values())
+        ]
+
+    def _per_network(self, name: str, value: Any) -> list[Any]:
+        if hasattr(value, "tolist"):  # an array or a tensor
+            value = value.tolist()
+        if not isinstance(value, (list, range)):  # a tuple is one value, such as the betas of Adam
+            return [value] * len(self)
+        if len(value) != len(self):
+            raise UserError(
+                f"{name} must be one value, or a list of {len(self)}, one for each module; got {len(value)}"
+            )
+        return list(value)
+
+    def extract(self, number: int) -> nn.Module:
+        """A copy of one module; `network(number)` is the module itself."""
+        return copy.deepcopy(self.network(number))
+
+    def extra_repr(self) -> str:
+        return f"{len(self)} modules of one architecture"
+
+
+class _Turn:
+    """Which module of a stack a call is for, and the random numbers of all: what dropout inside of vmap needs."""
+
+    place: Tensor | None = None
+    draws: list[torch.Generator] = []  # noqa: RUF012
+
+
+class _OwnDropout(nn.Module):
+    """`nn.Dropout` in a stack: each module drops by its own random numbers, whatever the others do."""
+
+    def __init__(self, dropout: float, turn: _Turn) -> None:
+        super().__init__()
+        self.dropout, self.turn = dropout, turn
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.dropout == 0:
+            return x
+        return x * _Kept.apply(self.turn.place, x.detach(), self.dropout, self.turn.draws)
+
+
+class _Kept(torch.autograd.Function):
+    """What dropout multiplies with, for all modules at once. Only vmap calls it, since `place` differs by module."""
+
+    @staticmethod
+    def forward(place: Tensor, x: Tensor, dropout: float, draws: list[torch.Generator]) -> Tensor:
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: Any, place: Tensor, x: Tensor, dropout: float, draws: list[torch.Generator]
+    ) -> tuple[Tensor, int]:
+        shape = x.shape if in_dims[1] is None else x.movedim(in_dims[1], 0).shape[1:]
+        return torch.stack([keep_factors(own, shape, dropout, x) for own in draws]), 0
+
+
+def _with_own_dropout(module: nn.Module, turn: _Turn) -> nn.Module:
+    if type(module) is nn.Dropout:
+        return _OwnDropout(module.p, turn)
+    for name, child in module.named_children():
+        setattr(module, name, _with_own_dropout(child, turn))
+    return module
+
+
+def _stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+
+
+def _check_parts(inputs: Sequence[Any], count: int) -> None:
+    for x in inputs:
+        if not isinstance(x, Tensor) or not x.ndim or len(x) != count:
+            got = list(x.shape) if isinstance(x, Tensor) else shown(x)
+            raise UserError(f"with each=True an input is a tensor with a part for each of {count} modules; got {got}")
+
+
+def _explained(error: RuntimeError) -> Exception:
+    """An error of vmap in words; any other as it is, such as one of shapes that do not fit."""
+    text = str(error)
+    if "random" in text and "vmap" in text:
+        return UserError(
+            "a stack knows the random numbers of nn.Dropout only, and this module draws others; "
+            "use nn.Dropout, call eval(), or train the modules one after the other"
+        )
+    if "vmap" in text or "functorch" in text:
+        return UserError(
+            f"this module cannot run in a stack, since torch.func.vmap refuses it: {text.splitlines()[0]}; "
+            "train the modules one after the other"
+        )
+    return error
+
+
+# ---- are these modules of one architecture? ----
+
+
+def _checked_modules(modules: Any) -> list[nn.Module]:
+    if isinstance(modules, nn.Module) and not isinstance(modules, nn.ModuleList):
+        raise WrongType(f"modules must be a list of them; put the single one into a list; got a {_kind(modules)}")
+    found = list(modules)
+    if not found:
+        raise UserError("a stack needs at least one module; got none")
+    for k, module in enumerate(found):
+        if not isinstance(module, nn.Module):
+            raise WrongType(f"modules must be torch.nn.Module; number {k} is {shown(module)}")
+    if any(nn.parameter.is_lazy(one) for module in found for one in _tensors(module).values()):
+        raise UserError("a lazy module has no shapes yet: run each module once before it is stacked")
+    owners: dict[int, int] = {}
+    for k, module in enumerate(found):
+        for one in [module, *_tensors(module).values()]:
+            if owners.setdefault(id(one), k) != k:
+                raise UserError(f"modules {owners[id(one)]} and {k} share parts: give each parameters of its own")
+    for k, module in enumerate(found[1:], 1):
+        difference = _difference(found[0], module)
+        if difference:
+            raise UserError(f"a stack is of one architecture, but modules 0 and {k} differ: {difference}")
+    return found
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return dict(chain(module.named_parameters(), module.named_buffers()))
+
+
+def _difference(one: nn.Module, other: nn.Module) -> str:
+    """The first difference of two modules, in words; empty if they have the same code, shapes and settings."""
+    ours, theirs = dict(one.named_modules()), dict(other.named_modules())
+    for name in [*ours, *(name for name in theirs if name not in ours)]:
+        kinds = [_kind(parts[name]) if name in parts else "missing" for parts in (ours, theirs)]
+        where = f"{name!r} is " if name else "they are "
+        if kinds[0] != kinds[1] or type(ours[name]) is not type(theirs[name]):
+            return f"{where}{kinds[0]} and {kinds[1]}"
+        settings, others = _settings(ours[name]), _settings(theirs[name])
+        for key in settings:
+            if settings[key] != others.get(key):
+                place = f"{name}.{key}" if name else key
+                return f"{place!r} is {shown(settings[key])} and {shown(others.get(key))}"
+    shapes, other_shapes = ({name: _described(t) for name, t in _tensors(m).items()} for m in (one, other))
+    for name in [*shapes, *(name for name in other_shapes if name not in shapes)]:
+        if shapes.get(name) != other_shapes.get(name):
+            return f"{name!r} is {shapes.get(name, 'missing')} and {other_shapes.get(name, 'missing')}"
+    return ""
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{list(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"
+
+
+def _settings(module: nn.Module) -> dict[str, Any]:
+    """Plain values that the module keeps, such as a stride or the share of dropout."""
+    plain = (bool, int, float, str, tuple, type(None))
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, plain) and name != "training" and not name.startswith("_")
+    }
+
+
+def _kind(module: nn.Module) -> str:
+    return type(module).__name__

@@ -1,0 +1,260 @@
+"""Modules of one architecture as one: each ends as it does alone, in plain PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from shoal.parallel.networks import make_model  # noqa: E402
+from shoal.torch import seeded, stack  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread_and_seed")
+
+TOLERANCE = 2e-5  # of weights after a few steps in single precision
+DOUBLE = 1e-10  # and in double precision
+
+
+def convolutional(dropout: float = 0.0, norm: bool = False) -> nn.Module:
+    # Before batch normalisation a bias has no effect. Its gradient is a rounding error, which Adam would magnify.
+    layers: list[nn.Module] = [nn.Conv2d(1, 3, 3, bias=not norm), *([nn.BatchNorm2d(3)] if norm else [])]
+    layers += [nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(dropout), nn.Linear(27, 3)]
+    return nn.Sequential(*layers)
+
+
+class Residual(nn.Module):
+    """No nn.Sequential, one weight used twice, a buffer, two inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(5, 5), nn.BatchNorm1d(5), nn.Linear(5, 2, bias=False)
+        self.tied = self.first
+        self.register_buffer("scale", torch.rand(5))
+
+    def forward(self, x, y):
+        return self.last(self.norm(x + self.tied(self.first(x)).tanh()) * self.scale + y)
+
+
+def batches(steps, *shape, classes=3, dtype=torch.float32):
+    draws = torch.Generator().manual_seed(1)
+    return [
+        (torch.randn(*shape, generator=draws, dtype=dtype), torch.randint(0, classes, shape[:1], generator=draws))
+        for _ in range(steps)
+    ]
+
+
+def train_alone(module, seed, lr, data, kind, **settings):
+    optimizer = kind(module.parameters(), lr=lr, **settings)
+    state = torch.get_rng_state()
+    torch.manual_seed(seed)  # of dropout
+    for x, y in data:
+        optimizer.zero_grad()
+        functional.cross_entropy(module(x), y).backward()
+        optimizer.step()
+    torch.set_rng_state(state)
+
+
+def train_stacked(stacked, rates, data, kind, **settings):
+    optimizer = kind(stacked.parameter_groups(lr=rates, **settings))
+    for x, y in data:
+        optimizer.zero_grad()
+        stacked.losses(stacked(x), y).sum().backward()
+        optimizer.step()
+
+
+def assert_same(ours, theirs, tolerance):
+    for (name, value), other in zip(ours.state_dict().items(), theirs.state_dict().values(), strict=True):
+        torch.testing.assert_close(
+            value, other, atol=tolerance, rtol=tolerance, msg=lambda text, n=name: f"{n}: {text}"
+        )
+
+
+# ---- the oracle ----
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    count=st.integers(1, 5),
+    dropout=st.sampled_from([0.0, 0.5]),
+    norm=st.booleans(),
+    kind=st.sampled_from([torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW]),
+    rows=st.integers(2, 9),
+    data=st.data(),
+)
+def test_each_module_ends_as_it_does_alone(count, dropout, norm, kind, rows, data):
+    """Weights, batch statistics and what dropout drops, with a learning rate and a seed for each."""
+    seeds = data.draw(st.lists(st.integers(0, 1 << 40), min_size=count, max_size=count))
+    rates = data.draw(st.lists(st.sampled_from([1e-3, 1e-2, 0.05]), min_size=count, max_size=count))
+    modules = [module.double() for module in seeded(lambda: convolutional(dropout, norm), seeds)]
+    alone = copy.deepcopy(modules)
+    shown = batches(4, rows, 1, 8, 8, dtype=torch.float64)
+    stacked = stack(modules, seeds)
+    train_stacked(stacked, rates, shown, kind, weight_decay=0.01)
+    for k, module in enumerate(alone):
+        before = copy.deepcopy(module)
+        train_alone(module, seeds[k], rates[k], shown, kind, weight_decay=0.01)
+        assert_same(modules[k], module, DOUBLE)
+        assert_same(stacked.extract(k), module, DOUBLE)
+        moved = [(a - b).abs().max() for a, b in zip(before.parameters(), module.parameters(), strict=True)]
+        assert max(moved) > 1e-4
+    with torch.no_grad():
+        x = shown[0][0]
+        expected = torch.stack([module.eval()(x) for module in alone])
+        torch.testing.assert_close(stacked.eval()(x), expected, atol=DOUBLE, rtol=DOUBLE)
+
+
+def test_the_convolutional_network_of_the_paper_in_copies():
+    modules = seeded(lambda: make_model("cnn", seed=torch.initial_seed()), [3, 4, 5])
+    alone = copy.deepcopy(modules)
+    rates, shown = [0.05, 0.1, 0.02], batches(3, 6, 784, classes=10)
+    train_stacked(stack(modules), rates, shown, torch.optim.SGD, momentum=0.9)
+    for k, module in enumerate(alone):
+        train_alone(module, 0, rates[k], shown, torch.optim.SGD, momentum=0.9)
+        assert_same(modules[k], module, TOLERANCE)
+    assert not torch.equal(modules[0][1].weight, modules[1][1].weight)
+
+
+def test_any_forward_several_inputs_tied_weights_and_a_part_for_each():
+    modules = [Residual().double() for _ in range(3)]
+    alone = copy.deepcopy(modules)
+    x, y = torch.randn(2, 3, 7, 5, dtype=torch.float64)
+    stacked = stack(modules)
+    outputs = stacked(x, y, each=True)
+    outputs.square().sum().backward()
+    for k, module in enumerate(alone):
+        expected = module(x[k], y[k])
+        expected.square().sum().backward()
+        torch.testing.assert_close(outputs[k], expected, atol=1e-12, rtol=1e-12)
+        assert_same(modules[k], module, 1e-12)  # the running statistics
+        for ours, theirs in zip(modules[k].parameters(), module.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-12, rtol=1e-12)
+
+
+def test_modules_are_dropped_while_the_optimizer_goes_on():
+    modules = seeded(lambda: convolutional(0.5), range(4))
+    alone = copy.deepcopy(modules)
+    stacked, shown = stack(modules, seeds=[7, 8, 9, 10]), batches(6, 8, 1, 8, 8)
+    optimizer = torch.optim.Adam(stacked.parameter_groups(lr=0.01))
+    for step, (x, y) in enumerate(shown):
+        if step == 3:
+            stacked.drop([0, 2])
+        optimizer.zero_grad()
+        stacked.losses(stacked(x), y).sum().backward()
+        optimizer.step()
+    assert stacked.active == [1, 3]
+    for k, seen in ((0, 3), (1, 6), (2, 3), (3, 6)):
+        train_alone(alone[k], 7 + k, 0.01, shown[:seen], torch.optim.Adam)
+        assert_same(modules[k], alone[k], TOLERANCE)
+    assert stacked.network(3) is modules[3]
+
+
+def test_a_part_in_evaluation_mode_stays_in_it():
+    modules = seeded(lambda: convolutional(norm=True), range(2))
+    stacked = stack(modules)
+    for module in modules:
+        module[1].eval()
+    before = copy.deepcopy(modules[0][1].running_mean)
+    stacked(torch.randn(4, 1, 8, 8))
+    assert torch.equal(modules[0][1].running_mean, before)
+
+
+def test_dropout_of_shared_inputs_differs_between_modules():
+    stacked = stack([nn.Sequential(nn.Dropout(0.5), nn.Linear(50, 1, bias=False)) for _ in range(2)])
+    outputs = stacked(torch.ones(20, 50))
+    for k in range(2):
+        torch.manual_seed(k)
+        torch.testing.assert_close(outputs[k], stacked.network(k)(torch.ones(20, 50)))
+    assert not torch.equal(outputs[0], outputs[1])
+
+
+def test_copies_and_other_precisions_work():
+    stacked = stack(seeded(lambda: convolutional(0.3, norm=True), range(3)))
+    other = copy.deepcopy(stacked).double()
+    x = torch.randn(5, 1, 8, 8)
+    torch.testing.assert_close(stacked(x).double(), other(x.double()), atol=1e-4, rtol=1e-4)
+    assert set(stacked.state_dict()) == set(other.state_dict())
+    assert all(name.startswith("networks.") for name in stacked.state_dict())
+
+
+# ---- wrong input ----
+
+
+def differing():
+    linear = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    return {
+        r"'0\.out_features' is 4 and 5": [linear, nn.Sequential(nn.Linear(3, 5), nn.ReLU())],
+        "'1' is ReLU and Tanh": [linear, nn.Sequential(nn.Linear(3, 4), nn.Tanh())],
+        "'1' is ReLU and missing": [linear, nn.Sequential(nn.Linear(3, 4))],
+        "'1' is missing and Tanh": [nn.Sequential(nn.Linear(3, 4)), nn.Sequential(nn.Linear(3, 4), nn.Tanh())],
+        r"'0\.p' is 0\.1 and 0\.2": [nn.Sequential(nn.Dropout(0.1)), nn.Sequential(nn.Dropout(0.2))],
+        r"'weight' is \[4, 3\] of float32 on cpu and \[4, 3\] of float64": [nn.Linear(3, 4), nn.Linear(3, 4).double()],
+        "they are Linear and Conv2d": [nn.Linear(3, 4), nn.Conv2d(3, 4, 1)],
+        "'bias' is .* and missing": [nn.Linear(3, 4), nn.Linear(3, 4, bias=False)],
+    }
+
+
+@pytest.mark.parametrize("message", differing())
+def test_modules_of_different_architectures_are_told_apart(message):
+    first, second = differing()[message]
+    with pytest.raises(ValueError, match=rf"modules 0 and 2 differ: .*{message}"):
+        stack([first, copy.deepcopy(first), second])
+
+
+def test_wrong_modules_seeds_and_settings_are_refused_in_words():
+    with pytest.raises(ValueError, match="at least one module; got none"):
+        stack([])
+    with pytest.raises(TypeError, match="put the single one into a list; got a Sequential"):
+        stack(convolutional())
+    with pytest.raises(TypeError, match="number 1 is 'relu'"):
+        stack([nn.ReLU(), "relu"])
+    shared = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="modules 0 and 1 share parts"):
+        stack([shared, shared])
+    with pytest.raises(ValueError, match="modules 0 and 1 share parts"):
+        stack([nn.Sequential(shared), nn.Sequential(shared)])
+    with pytest.raises(ValueError, match="lazy"):
+        stack([nn.LazyLinear(2)])
+    stacked = stack([nn.Linear(2, 2), nn.Linear(2, 2)])
+    with pytest.raises(ValueError, match="lr must be one value, or a list of 2, one for each module; got 3"):
+        stacked.parameter_groups(lr=[1, 2, 3])
+    with pytest.raises(ValueError, match="one seed for each of 2 modules; got 1"):
+        stack([nn.Linear(2, 2), nn.Linear(2, 2)], seeds=[1])
+    with pytest.raises(ValueError, match=r"a part for each of 2 modules; got \[3, 2\]"):
+        stacked(torch.zeros(3, 2), each=True)
+    with pytest.raises(RuntimeError, match="Expected size"):
+        stacked(torch.zeros(3, 4))
+
+
+class Deciding(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+def test_what_vmap_cannot_do_is_said_in_words():
+    x = torch.ones(3, 4)
+    drops = stack([nn.Sequential(nn.Linear(4, 4), nn.AlphaDropout(0.5)) for _ in range(2)])
+    with pytest.raises(ValueError, match=r"random numbers of nn\.Dropout only"):
+        drops(x)
+    assert drops.eval()(x).shape == (2, 3, 4)
+    decides = stack([nn.Sequential(nn.Linear(4, 4), Deciding()) for _ in range(2)])
+    with pytest.raises(ValueError, match=r"cannot run in a stack, since torch\.func\.vmap refuses it"):
+        decides(x)
+
+
+def test_seeded_leaves_the_callers_random_numbers_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    one, two = seeded(lambda: nn.Linear(4, 4), [11, 12])
+    assert torch.equal(torch.rand(3), expected)
+    torch.manual_seed(12)
+    assert torch.equal(nn.Linear(4, 4).weight, two.weight)
+    assert math.isfinite(one.weight.sum().item())
