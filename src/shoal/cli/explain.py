@@ -22,12 +22,14 @@ shoal explain shoal-runs/houses-1 new-houses.csv --out why.html
 
 shoal explain old-model new.csv --background houses.csv"""
 
+USUAL_SECONDS = 10.0
+
 
 @dataclass(frozen=True)
 class ExplainOptions(Options):
     """Options of `shoal explain`."""
 
-    explain_seconds: float | None = explain_seconds_option("32 pairs of samples for each row")
+    explain_seconds: float | None = explain_seconds_option("10")
 
 
 @with_options()
@@ -61,7 +63,9 @@ def explain(
     if len(table) > ROWS_SHOWN:
         print(f"note: the first {ROWS_SHOWN} of {len(table):,} rows are explained; give a file with those you want")
         table = table.take(slice(0, ROWS_SHOWN))
-    found = estimator.explain(table, background=others, seconds=options.explain_seconds)
+    found = estimator.explain(
+        table, background=others, seconds=USUAL_SECONDS if options.explain_seconds is None else options.explain_seconds
+    )
     data = why_data(estimator, table, found, file.name)
     write_why_page(data, out)
     for line in why_lines(data):

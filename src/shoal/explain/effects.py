@@ -118,6 +118,7 @@ class Dependence:
         return Effect(
             grid.name, grid.kind, None if names is None else names[output], grid.shown, _floats(curve),
             _floats(np.minimum(low, curve)), _floats(np.maximum(high, curve)), grid.rug,
+            self.model.task.kind != REGRESSION,
         )  # fmt: skip
 
     def _most_changed(self, mean: np.ndarray) -> int:
@@ -137,7 +138,9 @@ class Dependence:
         strength = h_statistic(surface / self._scale(), alone_a / self._scale(), alone_b / self._scale(), joint(a, b))
         output = self._most_changed(surface)
         shown = tuple(_floats(row) for row in surface[:, :, output])
-        return Pair((a.name, b.name), strength, None if names is None else names[output], (a.shown, b.shown), shown)
+        name = None if names is None else names[output]
+        is_share = self.model.task.kind != REGRESSION
+        return Pair((a.name, b.name), strength, name, (a.shown, b.shown), shown, is_share)
 
 
 def joint(a: Grid, b: Grid) -> np.ndarray:

@@ -80,12 +80,13 @@ class Effect:
 
     column: str
     kind: str
-    output: str | None  # the class whose probability it is; None: the number that is predicted
+    output: str | None  # the class whose probability it is, or one of several numbers; None: the one number
     values: tuple[Any, ...]  # numbers, or words
     mean: tuple[float, ...]
     low: tuple[float, ...]  # of the networks of the ensemble, nine in ten are between these
     high: tuple[float, ...]
     rug: tuple[float, ...] = ()  # values that the data have; of words, the share of rows with each
+    share: bool = False  # whether it is a probability
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Pair:
     output: str | None
     values: tuple[tuple[Any, ...], tuple[Any, ...]]
     mean: tuple[tuple[float, ...], ...]  # (values of the first, values of the second)
+    share: bool = False  # whether it is a probability
 
 
 @dataclass(frozen=True)

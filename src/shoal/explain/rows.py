@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from shoal.errors import UserError
-from shoal.explain.shapley import MOST_EXACT, PAIRS, Mixer, exact_values, sampled_values
+from shoal.explain.shapley import MOST_EXACT, PAIRS, Mixer, exact_values, games_of, sampled_values
 from shoal.models.model import Model
 from shoal.tables.table import Table
+
+MOST_PAIRS = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,31 +73,24 @@ def explain_rows(
             f"{len(columns)}: leave it out"
         )
     begun = time.monotonic()
-    mixer = Mixer(model, rows, background, threads)
-    prediction, others = mixer.of_rows(), mixer.of_background()
     walks = 0
     if exact:
-        values = exact_values(mixer, prediction, others, len(columns))
+        whole = Mixer(model, rows, background, threads).game()
+        values = exact_values(whole, len(columns))
         error = np.zeros_like(values)
     else:
-        counted = _Counting(mixer)
-        values, error = sampled_values(
-            counted, prediction, others, len(columns), PAIRS if seconds is None else 1 << 20, seed,
+        whole, parts = games_of(model, rows, background, threads, seed)
+        values, error, walks = sampled_values(
+            whole, parts, len(columns), PAIRS if seconds is None else MOST_PAIRS, seed,
             lambda: seconds is not None and time.monotonic() - begun >= seconds,
         )  # fmt: skip
-        walks = counted.calls
     found = RowExplanations(
-        columns, values, error, prediction, others.mean(axis=0), None if outputs is None else tuple(outputs), walks
+        columns,
+        values,
+        error,
+        whole.rows,
+        whole.background.mean(axis=0),
+        None if outputs is None else tuple(outputs),
+        walks,
     )
     return found.of(0) if outputs is None and values.shape[-1] == 1 else found
-
-
-class _Counting:
-    """Counts the walks: each is one call."""
-
-    def __init__(self, predict: Any) -> None:
-        self.predict, self.calls = predict, 0
-
-    def __call__(self, row: np.ndarray, other: np.ndarray, own: np.ndarray) -> np.ndarray:
-        self.calls += 1
-        return np.asarray(self.predict(row, other, own))

@@ -6,7 +6,8 @@ background row. A column's Shapley value is what it adds, on average over all or
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import factorial
 
 import numpy as np
@@ -16,16 +17,34 @@ from shoal.models.model import Model
 from shoal.tables.table import Table
 
 PAIRS = 32  # of walks, for each row
+FOLDS_OF_WALKS = 3  # that a walk looks at, where there are more: folds agree better than walks do
 MOST_EXACT = 8  # columns: 2 ** 8 sets of them
 Predict = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # rows, background rows, sets -> (q, n_outputs)
 
 
-class Mixer:
-    """Predictions of a whole model for rows that have some columns from a background row."""
+@dataclass(frozen=True, eq=False)
+class Game:
+    """What columns are worth: predictions of mixed rows, rows (n, n_outputs) and background (m, n_outputs)."""
 
-    def __init__(self, model: Model, rows: Table, background: Table, threads: int | None = None) -> None:
+    predict: Predict
+    rows: np.ndarray
+    background: np.ndarray
+
+
+class Mixer:
+    """Predictions of a model, or of some of its folds, for rows that have some columns from a background row."""
+
+    def __init__(
+        self,
+        model: Model,
+        rows: Table,
+        background: Table,
+        threads: int | None = None,
+        folds: Sequence[int] | None = None,
+    ) -> None:
         self.model, self.columns = model, len(model.schema.used)
-        self.networks = [FoldNetworks(model, fold, threads) for fold in range(len(model.folds))]
+        chosen = range(len(model.folds)) if folds is None else folds
+        self.networks = [FoldNetworks(model, fold, threads) for fold in chosen]
         self.owners = [networks.owners() for networks in self.networks]
         rows, background = model.schema.check(rows), model.schema.check(background)
         self.rows = [networks.encode(rows) for networks in self.networks]
@@ -51,12 +70,8 @@ class Mixer:
             total += networks.predict(made)
         return finished(self.model, total / len(self.networks))
 
-    def of_rows(self) -> np.ndarray:
-        """(n, n_outputs) predictions of the rows as they are."""
-        return self._plain(self.counts[0], own=True)
-
-    def of_background(self) -> np.ndarray:
-        return self._plain(self.counts[1], own=False)
+    def game(self) -> Game:
+        return Game(self, self._plain(self.counts[0], own=True), self._plain(self.counts[1], own=False))
 
     def _plain(self, count: int, own: bool) -> np.ndarray:
         here, zeros = np.arange(count), np.zeros(count, dtype=np.int64)
@@ -64,77 +79,89 @@ class Mixer:
         return self(row, other, np.full((count, self.columns), own))
 
 
+def games_of(model: Model, rows: Table, background: Table, threads: int | None, seed: int) -> tuple[Game, list[Game]]:
+    """The whole model, and parts of it of a few folds each, among which walks take turns: the model is their mean."""
+    count = len(model.folds)
+    whole = Mixer(model, rows, background, threads).game()
+    parts = max(1, count // FOLDS_OF_WALKS)
+    if parts == 1:
+        return whole, [whole]
+    order = np.random.default_rng(seed).permutation(count)
+    return whole, [Mixer(model, rows, background, threads, order[k::parts].tolist()).game() for k in range(parts)]
+
+
 def sampled_values(
-    predict: Predict,
-    prediction: np.ndarray,
-    background: np.ndarray,
+    whole: Game,
+    parts: Sequence[Game],
     columns: int,
     pairs: int = PAIRS,
     seed: int = 0,
     enough: Callable[[], bool] = lambda: False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Shapley values (n, columns, n_outputs) and their standard errors, by walks from background rows to the rows.
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Shapley values (n, columns, n_outputs), their standard errors, and the walks of each row.
 
-    prediction  (n, n_outputs) of the rows
-    background  (m, n_outputs) predictions of the background rows
-    pairs       of walks in opposite orders, for each row; `enough` may end it earlier, after two pairs at least
+    parts  what walks from background rows to the rows look at, in turn
+    pairs  of walks in opposite orders, for each row; `enough` may end it earlier, after two pairs at least
 
-    The values of a row sum to its prediction less the mean of the background.
+    The values of a row sum to its prediction less the mean of the background, by the whole model.
     """
-    random, (count, outputs) = np.random.default_rng(seed), prediction.shape
+    random, (count, outputs), many = np.random.default_rng(seed), whole.rows.shape, len(whole.background)
     total, squares, done = np.zeros((count, columns, outputs)), np.zeros((count, columns, outputs)), 0
-    order_of_background = np.array([random.permutation(len(background)) for _ in range(count)]).reshape(count, -1)
+    order_of_background = np.array([random.permutation(many) for _ in range(count)]).reshape(count, many)
     while done < pairs and not (done >= 2 and enough()):
+        game = parts[done % len(parts)]
         order = random.permuted(np.tile(np.arange(columns), (count, 1)), axis=1)
-        other = order_of_background[:, done % len(background)]
-        one = _walk(predict, prediction, background, order, other)
-        both = (one + _walk(predict, prediction, background, order[:, ::-1], other)) / 2
+        other = order_of_background[:, done % many]
+        both = (_walk(game, order, other) + _walk(game, order[:, ::-1], other)) / 2
         total, squares, done = total + both, squares + both**2, done + 1
     mean = total / done
     variance = np.maximum(squares / done - mean**2, 0.0) / max(done - 1, 1)
-    return _summing(mean, variance, prediction - background.mean(axis=0)), np.sqrt(variance)
+    wanted = whole.rows - whole.background.mean(axis=0)
+    return _summing(mean, variance, wanted), np.sqrt(variance), 2 * done
 
 
-def _walk(
-    predict: Predict, prediction: np.ndarray, background: np.ndarray, order: np.ndarray, other: np.ndarray
-) -> np.ndarray:
+def _walk(game: Game, order: np.ndarray, other: np.ndarray) -> np.ndarray:
     """(n, columns, n_outputs) what each column adds on the way from a background row to the row."""
     count, columns = order.shape
     place = np.argsort(order, axis=1)  # when each column comes
     steps = np.arange(1, columns)
     own = place[:, None, :] < steps[:, None]  # (n, steps, columns)
     rows = np.repeat(np.arange(count), len(steps))
-    between = predict(rows, other[rows], own.reshape(-1, columns)).reshape(count, len(steps), -1)
-    path = np.concatenate([background[other][:, None], between, prediction[:, None]], axis=1)
+    between = game.predict(rows, other[rows], own.reshape(-1, columns)).reshape(count, len(steps), game.rows.shape[1])
+    path = np.concatenate([game.background[other][:, None], between, game.rows[:, None]], axis=1)
     return np.asarray(np.take_along_axis(np.diff(path, axis=1), place[:, :, None], axis=1))
 
 
 def _summing(mean: np.ndarray, variance: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Values that sum to what they have to; those that are known least well are changed most."""
+    """Values that sum to what they have to; those that are known least well are changed most.
+
+    All outputs are changed in the same shares, so that those of probabilities still sum to zero.
+    """
     rest = wanted - mean.sum(axis=1)
-    whole = variance.sum(axis=1, keepdims=True)
-    even = np.full_like(variance, 1 / max(variance.shape[1], 1))
-    share = np.divide(variance, whole, out=even, where=whole > 0)
+    doubt = variance.sum(axis=2, keepdims=True)
+    whole = doubt.sum(axis=1, keepdims=True)
+    even = np.full_like(doubt, 1 / max(doubt.shape[1], 1))
+    share = np.divide(doubt, whole, out=even, where=whole > 0)
     return np.asarray(mean + share * rest[:, None])
 
 
-def exact_values(predict: Predict, prediction: np.ndarray, background: np.ndarray, columns: int) -> np.ndarray:
+def exact_values(game: Game, columns: int) -> np.ndarray:
     """Shapley values (n, columns, n_outputs) from every set of columns and every background row.
 
     >>> def add(row, other, own):  # a sum of columns: each adds its difference from the mean
     ...     return np.where(own, np.array([3.0, 5.0]), np.array([1.0, 1.0])).sum(axis=1, keepdims=True)
-    >>> exact_values(add, np.array([[8.0]]), np.array([[2.0]]), 2).tolist()
+    >>> exact_values(Game(add, np.array([[8.0]]), np.array([[2.0]])), 2).tolist()
     [[[2.0], [4.0]]]
     """
-    count, outputs = prediction.shape
+    (count, outputs), background = game.rows.shape, game.background
     sets = (np.arange(1 << columns)[:, None] >> np.arange(columns) & 1).astype(bool)
     found = np.zeros((count, columns, outputs))
     many = len(background)
     for row in range(count):
         rows = np.full(len(sets) * many, row)
-        values = predict(rows, np.tile(np.arange(many), len(sets)), np.repeat(sets, many, axis=0))
+        values = game.predict(rows, np.tile(np.arange(many), len(sets)), np.repeat(sets, many, axis=0))
         value = values.reshape(len(sets), many, outputs).mean(axis=1)
-        value[0], value[-1] = background.mean(axis=0), prediction[row]
+        value[0], value[-1] = background.mean(axis=0), game.rows[row]
         for column in range(columns):
             without = np.flatnonzero(~sets[:, column])
             size = sets[without].sum(axis=1)

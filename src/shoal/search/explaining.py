@@ -31,6 +31,7 @@ IMPORTANCE, EFFECTS, PAIRS = 0.55, 0.2, 0.2  # shares of the time
 MOST_ROUNDS, FEWEST_ROUNDS, ROUNDS = 30, 2, 5  # of shuffling; the last: how many are worth fewer rows
 USUAL_ROUNDS = 10  # where no clock decides
 TIMED_ROWS = 2_048
+LEAST_SECONDS = 0.2  # where no time is left: better than knowing nothing
 FEWEST_ROWS, MOST_ROWS = 200, 20_000
 MOST_DROPS = 20_000_000  # columns times rows that are kept in memory
 MOST_EFFECTS, VALUES = 6, 16  # columns whose effect is shown, and at how many values
@@ -121,7 +122,7 @@ def _pace(subject: Subject, time: Time) -> float:
 def _importance(subject: Subject, time: Time, pace: float, seconds: float, begun: float) -> Importances | None:
     columns = len(subject.model.schema.used)
     entries = sum(len(split.valid) for split in subject.problem.splits)
-    copies = IMPORTANCE * seconds / pace  # of rows, that can be predicted
+    copies = max(IMPORTANCE * seconds, LEAST_SECONDS) / pace  # of rows, that can be predicted
     wanted = copies / (ROUNDS * columns)
     rows = int(min(max(wanted, FEWEST_ROWS), entries, MOST_ROWS, max(MOST_DROPS / columns, FEWEST_ROWS)))
     kept = _columns_in_time(subject, int(copies / (FEWEST_ROUNDS * rows)))
@@ -220,21 +221,29 @@ def _dependence(subject: Subject, grids: Sequence[Grid], rows: float) -> Depende
 
 
 def _effects(subject: Subject, grids: list[Grid], copies: float) -> list[Effect]:
-    folds = range(len(subject.model.folds))
-    rows = copies / (len(folds) * sum(len(grid.cells) for grid in grids))
-    return _dependence(subject, grids, rows).curves(subject.names, folds)
+    """In as many folds as there is time for, and of fewer columns where one is too many."""
+    sizes = [len(grid.cells) for grid in grids]
+    while len(grids) > 1 and copies < FEWEST_AVERAGED * sum(sizes):
+        grids, sizes = grids[:-1], sizes[:-1]
+    folds = _some_folds(subject, copies / (FEWEST_AVERAGED * sum(sizes)))
+    return _dependence(subject, grids, copies / (len(folds) * sum(sizes))).curves(subject.names, folds)
 
 
 def _pairs(subject: Subject, grids: list[Grid], copies: float) -> list[Pair]:
-    count = len(subject.model.folds)
-    folds = sorted(set(np.linspace(0, count - 1, min(PAIR_FOLDS, count)).astype(int).tolist()))
-    sizes = [len(grid.cells) for grid in grids]
-    settings = sum(a * b for k, a in enumerate(sizes) for b in sizes[k + 1 :])
-    while len(grids) > 2 and copies / (len(folds) * settings) < FEWEST_AVERAGED:
-        grids, sizes = grids[:-1], sizes[:-1]
-        settings = sum(a * b for k, a in enumerate(sizes) for b in sizes[k + 1 :])
-    found = _dependence(subject, grids, copies / (len(folds) * settings)).pairs(subject.names, folds)
+    def settings() -> int:
+        sizes = [len(grid.cells) for grid in grids]
+        return sum(a * b for k, a in enumerate(sizes) for b in sizes[k + 1 :])
+
+    while len(grids) > 2 and copies < FEWEST_AVERAGED * settings():
+        grids = grids[:-1]
+    folds = _some_folds(subject, min(copies / (FEWEST_AVERAGED * settings()), PAIR_FOLDS))
+    found = _dependence(subject, grids, copies / (len(folds) * settings())).pairs(subject.names, folds)
     return [pair for pair in found if pair.strength >= LEAST_STRENGTH][:PAIRS_SHOWN]
+
+
+def _some_folds(subject: Subject, most: float) -> list[int]:
+    count = len(subject.model.folds)
+    return sorted(set(np.linspace(0, count - 1, int(np.clip(most, 1, count))).astype(int).tolist()))
 
 
 def output_names(model: Model, classes: np.ndarray | None) -> list[str] | None:

@@ -123,7 +123,7 @@ def matter_words(explanation: Explanation | None, target: str) -> list[str]:
     lines = ["", f"What matters for {target}: how much {found.metric} falls when a column is shuffled (95% interval)"]
     lines += ["  " + line for line in importance_lines(found, COLUMNS)]
     rest = len(found) - COLUMNS
-    lines += [f"  and {rest} more columns: see the report"] if rest > 0 else []
+    lines += [f"  and {rest} more column{'s' * (rest > 1)}: see the report"] if rest > 0 else []
     digits = decimals(found)
     for group in found.groups[:GROUPS]:
         names = " and ".join(group.columns) if len(group.columns) == 2 else ", ".join(group.columns)

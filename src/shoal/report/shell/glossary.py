@@ -23,7 +23,7 @@ SEARCH = [
     ("Epoch", "One pass over the rows a network is trained on."),
     ("Loss", "How wrong a network is: the number that training minimises."),
     (
-        "Loss without it",
+        "Worse by",
         "How much lower the score is when the cells of a column are shuffled among rows, so that they tell nothing "
         "(permutation importance).",
     ),
