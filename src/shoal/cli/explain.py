@@ -29,7 +29,7 @@ USUAL_SECONDS = 10.0
 class ExplainOptions(Options):
     """Options of `shoal explain`."""
 
-    explain_seconds: float | None = explain_seconds_option("10")
+    explain_seconds: float | None = explain_seconds_option("10 at most")
 
 
 @with_options()

@@ -13,7 +13,7 @@ from shoal.explain.shapley import MOST_EXACT, PAIRS, Mixer, exact_values, games_
 from shoal.models.model import Model
 from shoal.tables.table import Table
 
-MOST_PAIRS = 1 << 14
+MOST_PAIRS = 256  # where seconds are given: more would change nothing that anyone sees
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ def explain_rows(
     """Shapley values of the columns that the model uses.
 
     outputs  names of the classes; None: the model predicts numbers
-    seconds  to use, about; None: a fixed number of samples, and the same values every time
+    seconds  at most, about; None: a fixed number of samples, and the same values every time
     exact    from all sets of columns, for few columns
     """
     columns = tuple(column.name for column in model.schema.used)
@@ -84,13 +84,6 @@ def explain_rows(
             whole, parts, len(columns), PAIRS if seconds is None else MOST_PAIRS, seed,
             lambda: seconds is not None and time.monotonic() - begun >= seconds,
         )  # fmt: skip
-    found = RowExplanations(
-        columns,
-        values,
-        error,
-        whole.rows,
-        whole.background.mean(axis=0),
-        None if outputs is None else tuple(outputs),
-        walks,
-    )
+    names = None if outputs is None else tuple(outputs)
+    found = RowExplanations(columns, values, error, whole.rows, whole.background.mean(axis=0), names, walks)
     return found.of(0) if outputs is None and values.shape[-1] == 1 else found

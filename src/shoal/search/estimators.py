@@ -251,7 +251,7 @@ class _ShoalEstimator(BaseEstimator):
         """What each column adds to the prediction of each row (Shapley values, by sampling).
 
         background  rows to compare with; None: a sample of the training data
-        seconds     to use, about; None: as many samples as are usual
+        seconds     at most, about; None: as many samples as are usual
         exact       from all sets of columns; for at most 8 columns
         """
         check_is_fitted(self)

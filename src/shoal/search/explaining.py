@@ -27,7 +27,7 @@ from shoal.tables.table import Table
 ASSUMED_SECONDS = 1.0  # where no clock decides: so much of an assumed machine's time
 ASSUMED_SPEED = 1e10  # products a second
 FIXED_PRODUCTS = 300.0  # of a network and row, however small it is
-IMPORTANCE, EFFECTS, PAIRS = 0.55, 0.2, 0.2  # shares of the time
+IMPORTANCE, LEAST_EFFECTS, LEAST_PAIRS = 0.55, 0.1, 0.05  # shares of the time
 MOST_ROUNDS, FEWEST_ROUNDS, ROUNDS = 30, 2, 5  # of shuffling; the last: how many are worth fewer rows
 USUAL_ROUNDS = 10  # where no clock decides
 TIMED_ROWS = 2_048
@@ -84,13 +84,15 @@ def explain_search(subject: Subject, time: Time) -> Explanation | None:
     importance = _importance(subject, time, pace, seconds, begun)
     if importance is None:
         return None
-    grids = _grids(subject, importance, VALUES)
-    effects: list[Effect] = []
-    if grids:
-        effects = _effects(subject, grids, seconds * EFFECTS / pace)
-    few = _grids(subject, importance, PAIR_VALUES)[:PAIR_COLUMNS]
-    over = time.until(IMPORTANCE + 2 * EFFECTS, begun)
-    pairs = [] if len(few) < 2 or over() else _pairs(subject, few, seconds * PAIRS / pace)
+    grids, few = (_grids(subject, importance, values) for values in (VALUES, PAIR_VALUES))
+
+    def copies(share: float, least: float) -> float:
+        """Rows that can be predicted in a share of the time left, or in the least share of all time."""
+        left = seconds * (1 - IMPORTANCE) if time.seconds is None else seconds - (time.clock.now() - begun)
+        return max(share * left, least * seconds) / pace
+
+    effects = _effects(subject, grids, copies(0.5, LEAST_EFFECTS)) if grids else []
+    pairs = _pairs(subject, few[:PAIR_COLUMNS], copies(0.5, LEAST_PAIRS)) if len(few) > 1 else []
     return Explanation(importance, tuple(effects), tuple(pairs), time.clock.now() - begun)
 
 
