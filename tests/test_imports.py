@@ -25,6 +25,7 @@ LAYERS = [
     {"parallel"},
     {"search"},
     {"report"},
+    {"explain"},
     {"models"},
     {"encoders"},
     {"tables"},

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.bench import bench
 
-from shoal.bench.search import gridsearch, startup
+from shoal.bench.search import explain, gridsearch, startup
 
 # ---- the grid search ----
 
@@ -138,3 +138,16 @@ def test_searches_of_growing_size_are_measured_in_processes_of_their_own(tmp_pat
         assert {"model.json", "leaderboard.csv", "report.html", "settings.json"} <= set(one["files"])
     assert not any(target["complete"] for target in found["targets"])
     assert "| 40 |" in (tmp_path / "scale.md").read_text()
+
+
+# ---- explanations ----
+
+
+def test_the_benchmark_of_explanations_counts_intervals_and_seconds() -> None:
+    small = explain.Settings(rows=120, columns=4, budget=1.0, seeds=2)
+    result = explain.run(small)
+    assert result.data["noise"]["intervals"] == 10
+    assert set(result.data["time"]["single"]) == {1, 10, 100}
+    assert [target.complete for target in result.targets] == [False, False, False]
+    assert result.draw() is not None
+    assert "of noise" in result.tables[1].title

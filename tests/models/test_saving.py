@@ -36,7 +36,7 @@ def test_a_model_comes_back_with_all_its_results(iris_model, tmp_path):
     X, y = load_iris(return_X_y=True)
     shoal.save(iris_model, tmp_path / "model")
     assert {file.name for file in (tmp_path / "model").iterdir()} == {
-        "model.json", "weights.safetensors", "timings.json"
+        "model.json", "weights.safetensors", "timings.json", "explanation.json"
     }  # fmt: skip
     other = shoal.load(tmp_path / "model")
     np.testing.assert_array_equal(other.predict_proba(X), iris_model.predict_proba(X))

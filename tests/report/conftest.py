@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 from support.browser import Visit, Window, visits
 
-from shoal.report import write_finetune_page, write_landscape_page, write_plan_page, write_search_page
+from shoal.report import (
+    write_finetune_page,
+    write_landscape_page,
+    write_plan_page,
+    write_search_page,
+    write_why_page,
+)
 
 
 @pytest.fixture
@@ -31,3 +37,9 @@ def visit_plan(window: Window, tmp_path: Path) -> Iterator[Visit]:
 def visit_landscape(window: Window, tmp_path: Path) -> Iterator[Visit]:
     """Opens the page of a landscape."""
     yield from visits(window, tmp_path / "landscape.html", lambda data, path: write_landscape_page(path, data))
+
+
+@pytest.fixture
+def visit_why(window: Window, tmp_path: Path) -> Iterator[Visit]:
+    """Opens the page that explains rows."""
+    yield from visits(window, tmp_path / "why.html", write_why_page)

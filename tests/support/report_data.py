@@ -98,6 +98,35 @@ def ensemble(board: dict[str, Any]) -> dict[str, Any]:
     return {**size, **gain, "parts": parts}
 
 
+def explanation(classification: bool) -> dict[str, Any]:
+    """Which columns matter: as many as the table has, two of them alike; effects of each kind of column; one pair."""
+    names = ["status", "duration", "credit_history", "amount", *[f"column {place}" for place in range(5, 21)]]
+    metric = "accuracy" if classification else "r2"
+    columns = [
+        {"columns": [name], "importance": 0.05 * 0.7**k, "low": 0.05 * 0.7**k - 0.006, "high": 0.05 * 0.7**k + 0.006}
+        for k, name in enumerate(names)
+    ]
+    group = {"columns": ["amount", "duration"], "importance": 0.08, "low": 0.06, "high": 0.1}
+    importance = {"metric": metric, "confidence": 0.95, "columns": columns, "groups": [group], "rounds": 7}
+    output = "bad" if classification else None
+    numbers = [4.0 * place for place in range(1, 13)]
+    rise = [0.2 + 0.03 * place for place in range(12)]
+    duration = {"column": "duration", "kind": "number", "output": output, "values": numbers, "mean": rise}
+    duration |= {"low": [y - 0.02 for y in rise], "high": [y + 0.04 for y in rise], "rug": [4.0, 9.0, 12.0, 30.0, 48.0]}
+    status = {"column": "status", "kind": "category", "output": output, "values": ["none", "A11", "A12"]}
+    status |= {"mean": [0.2, 0.5, 0.3], "low": [0.1, 0.4, 0.3], "high": [0.2, 0.6, 0.4], "rug": [0.5, 0.3, 0.2]}
+    days = [1.5e15 + 1e13 * place for place in range(4)]
+    date = {"column": "since", "kind": "date", "output": output, "values": days, "mean": rise[:4], "low": rise[:4]}
+    date |= {"high": rise[1:5], "rug": days}
+    surface = [[0.1 * a * b for b in range(7)] for a in range(3)]
+    pair = {"columns": ["status", "duration"], "strength": 0.42, "output": output, "mean": surface}
+    pair |= {"values": [["none", "A11", "A12"], numbers[:7]]}
+    importance |= {"rows": 1000, "left_out": []}
+    for part in (duration, status, date, pair):
+        part["share"] = classification
+    return {"importance": importance, "effects": [status, duration, date], "pairs": [pair], "seconds": 2.0}
+
+
 def calibration(dice: random.Random) -> dict[str, Any]:
     middles = [(place + 0.5) / 10 for place in range(10)]
     bins = [
@@ -121,6 +150,7 @@ def search_data(task: str = "classification", rows: int = 300, seed: int = 0) ->
         "data": table_data(classification),
         "search": search_settings(rows),
         "score": {**score, "others": {"log-loss": 0.4931, "roc_auc": 0.7842}},
+        "explanation": explanation(classification),
         "ensemble": ensemble(board),
         "leaderboard": board,
         "curves": [curve("best", board["rows"][0][1], 60, 0.48), curve("median", middle, 24, 0.55)],

@@ -11,6 +11,7 @@ import typer
 
 from shoal import early
 from shoal.cli.bench_future_work import app as bench_app
+from shoal.cli.explain import EXPLAIN_EXAMPLES, explain
 from shoal.cli.export import EPILOG as EXPORT_EXAMPLES
 from shoal.cli.export import export
 from shoal.cli.finetune import FINETUNE_EXAMPLES, finetune
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 app.command(epilog=SEARCH_EXAMPLES)(search)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
+app.command(epilog=EXPLAIN_EXAMPLES)(explain)
 app.command(epilog=EXPORT_EXAMPLES)(export)
 app.command(epilog=TRAIN_EXAMPLES)(train)
 app.command(epilog=PLAN_EXAMPLES)(plan)

@@ -227,6 +227,19 @@ def honest(
 
 
 @app.command()
+def explain(
+    context: typer.Context,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Tables with columns of noise. [20]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Which columns matter: the time that it takes, and whether columns of noise are told from others."""
+    from shoal.bench.search import explain as bench
+
+    _measure(context, bench, {"seeds": seeds}, quick, out)
+
+
+@app.command()
 def descent(
     context: typer.Context,
     net: Annotated[list[str] | None, typer.Option(help="net-1h, net-2h. [both]")] = None,

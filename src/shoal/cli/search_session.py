@@ -438,7 +438,7 @@ class Session:
     def _conclude(self, place: Path, estimator: Any, data: dict[str, Any]) -> None:
         """The best recipes, the honest score in words, and where everything is. The last line is the report's path."""
         from shoal.search.report_data import honest_words
-        from shoal.search.screen import top_table
+        from shoal.search.screen import matter_words, top_table
 
         search, score = data["search"], data["score"]
         early = f", ended early by {self.stop.requested}" if search["interrupted"] else ""
@@ -449,6 +449,8 @@ class Session:
         target = self.question.target
         for line in honest_words(estimator.honest_score_, score["chance"], target, search["recipes"]):
             print(line)
+        for line in matter_words(estimator.explanation_, target):
+            print(line)
         if search["interrupted"] and self.earlier is None:
             print("\nThe same command goes on to the full search.")
         _say_files(place)
@@ -457,7 +459,7 @@ class Session:
         """A run that need not be computed again: its best recipes, its honest score, and where everything is."""
         import shoal
         from shoal.runs.kinds import MODEL
-        from shoal.search.screen import top_table
+        from shoal.search.screen import matter_words, top_table
 
         estimator = shoal.load(run.path / MODEL)
         score = estimator.honest_score_
@@ -465,6 +467,8 @@ class Session:
         for line in top_table(estimator.board_, score.metric):
             print(line)
         print(f"\nhonest score: {score}")
+        for line in matter_words(estimator.explanation_, self.question.target):
+            print(line)
         _say_files(run.path)
 
 
@@ -474,6 +478,7 @@ def _say_files(place: Path) -> None:
 
     print(f"\nsaved in {place}")
     print(f"  {kinds.MODEL}/           predict with: shoal predict {place} new.csv")
+    print(f"                   explain with: shoal explain {place} new.csv --out why.html")
     print(f"  {kinds.BOARD}  every recipe")
     print(f"  {kinds.SETTINGS}    repeat with: shoal search --repeat {place / kinds.SETTINGS}")
     print(f"  {kinds.REPORT}      open it in a browser:")

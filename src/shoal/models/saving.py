@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,12 +34,19 @@ FORMAT = "shoal-model"
 VERSION = 2  # version 1 had the timings in model.json and the scores among the weights; it is still read
 READ = (1, 2)
 DESCRIPTION, WEIGHTS, TIMINGS = "model.json", "weights.safetensors", "timings.json"
+EXPLANATION = "explanation.json"  # which columns matter; not of the model itself, and need not be there
 TARGET = ("centre", "scale", "low", "high")
 REMEDY = "use an unchanged copy, or fit and save the model again"
 
 
-def write_folder(target: Path, body: dict[str, Any], arrays: dict[str, np.ndarray], timings: dict[str, Any]) -> None:
-    """Write the files of a model into the folder `target`: all of them, or none."""
+def write_folder(
+    target: Path,
+    body: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    timings: dict[str, Any],
+    others: Mapping[str, dict[str, Any]] | None = None,
+) -> None:
+    """Write the files of a model into the folder `target`: all of them, or none. `others`: more JSON, by file."""
     from safetensors.numpy import save as to_bytes
 
     weights = to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
@@ -48,7 +55,7 @@ def write_folder(target: Path, body: dict[str, Any], arrays: dict[str, np.ndarra
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic.new_folder(target) as folder:
         (folder / WEIGHTS).write_bytes(weights)
-        for name, content in ((DESCRIPTION, whole), (TIMINGS, timings)):
+        for name, content in ((DESCRIPTION, whole), (TIMINGS, timings), *(others or {}).items()):
             with open(folder / name, "w", encoding="utf-8") as file:
                 file.writelines(pieces(content))
 
@@ -98,7 +105,7 @@ def check_place(target: Path) -> None:
     """Replace models only, never somebody's folder of other things."""
     if target.is_file():
         raise UserError(f"{target} is a file; a model is saved as a folder: give another name")
-    if target.is_dir() and not {file.name for file in target.iterdir()} <= {DESCRIPTION, WEIGHTS, TIMINGS}:
+    if target.is_dir() and not {file.name for file in target.iterdir()} <= {DESCRIPTION, WEIGHTS, TIMINGS, EXPLANATION}:
         raise UserError(f"{target} holds other files than a model; give the name of a new folder")
 
 

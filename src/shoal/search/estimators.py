@@ -14,12 +14,15 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from shoal.errors import UserError, WrongType
+from shoal.explain.results import Importances
+from shoal.explain.rows import RowExplanations
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.runs.journal import Journal
 from shoal.runs.lock import take
 from shoal.search.callbacks import Callbacks, Progress, Started
 from shoal.search.cv_results import cv_results
 from shoal.search.data import TrainingData, search_digest
+from shoal.search.explained import background_of, explain_estimator, importance_of
 from shoal.search.fit import fit_search
 from shoal.search.leaderboard import variance_shares
 from shoal.search.options import SearchOptions
@@ -61,12 +64,15 @@ class _ShoalEstimator(BaseEstimator):
     callbacks     told of progress, rungs and the end; may end the search (a list of `shoal.search.callbacks.Callback`)
     executor      who trains: None, this process; "local:4", worker processes on this machine; "dask://host:8786";
                   "mpi"; or any concurrent.futures.Executor. The bits are the same
+    explain_seconds  for finding out which columns matter; None: what is left of the budget, or little; 0: not at all
     journal       a folder: what was trained is written there as it is done, and the same fit goes on from it after a
                   crash; with other data or parameters nothing in it is used
 
     After fit: `leaderboard_`, `best_member_`, `best_score_`, `best_index_`, `cv_results_`, `honest_score_`, `luck_`,
-    `ensemble_gain_`, `n_networks_`, `schema_`, `model_`; `board_`, the leaderboard without pandas; `reading_`, how the
-    file of the training data was read, if it was one; and `result_`, all that was tried (not in files and pickles).
+    `ensemble_gain_`, `n_networks_`, `schema_`, `model_`; `importance_`, by how much the score falls when a column is
+    shuffled; `explanation_`, that and the effects of columns; `background_`, rows that `explain` compares with;
+    `board_`, the leaderboard without pandas; `reading_`, how the file of the training data was read, if it was one; and
+    `result_`, all that was tried (not in files and pickles).
     """
 
     def __init__(
@@ -89,6 +95,7 @@ class _ShoalEstimator(BaseEstimator):
         callbacks: Any = None,
         executor: Any = None,
         journal: Any = None,
+        explain_seconds: float | None = None,
     ) -> None:
         self.space = space
         self.strategy = strategy
@@ -107,6 +114,7 @@ class _ShoalEstimator(BaseEstimator):
         self.callbacks = callbacks
         self.executor = executor
         self.journal = journal
+        self.explain_seconds = explain_seconds
 
     # ---- fitting ----
 
@@ -217,6 +225,8 @@ class _ShoalEstimator(BaseEstimator):
         self.n_networks_ = len(result.candidates) * len(result.problem.folds)
         self.schema_ = outcome.model.schema
         self.ensemble_gain_ = outcome.ensemble_score - outcome.best_pooled
+        self.explanation_ = result.explanation
+        self.background_ = result.background
 
     @property
     def leaderboard_(self) -> Any:
@@ -229,6 +239,24 @@ class _ShoalEstimator(BaseEstimator):
         except ModuleNotFoundError:
             return board
         return leaderboard_frame(board)
+
+    @property
+    def importance_(self) -> Importances:
+        """By how much the score falls when each column is shuffled, the largest first, with intervals."""
+        return importance_of(self)
+
+    def explain(
+        self, X: Any, *, background: Any = None, seconds: float | None = None, exact: bool = False
+    ) -> RowExplanations:
+        """What each column adds to the prediction of each row (Shapley values, by sampling).
+
+        background  rows to compare with; None: a sample of the training data
+        seconds     at most, about; None: as many samples as are usual
+        exact       from all sets of columns; for at most 8 columns
+        """
+        check_is_fitted(self)
+        rows = background_of(self) if background is None else new_table(self, background)
+        return explain_estimator(self, new_table(self, X), rows, seconds, exact, threads_of(self.n_jobs))
 
     def report(self, path: str | os.PathLike[str], title: str | None = None) -> Path:
         """Write the report of the search as one HTML page that works offline, and say where it is."""
@@ -348,11 +376,13 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         callbacks: Any = None,
         executor: Any = None,
         journal: Any = None,
+        explain_seconds: float | None = None,
     ) -> None:
         super().__init__(
             space, strategy=strategy, recipes=recipes, budget=budget, cv=cv, scoring=scoring, seeds=seeds,
             epochs=epochs, ensemble=ensemble, refit=refit, n_jobs=n_jobs, random_state=random_state, verbose=verbose,
             kinds=kinds, callbacks=callbacks, executor=executor, journal=journal,
+            explain_seconds=explain_seconds,
         )  # fmt: skip
         self.class_weight = class_weight
 

@@ -14,6 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shoal.encoders.encoder import ENCODINGS
+from shoal.explain.results import Explanation
 from shoal.metrics.find import find_metric
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION
@@ -22,6 +23,8 @@ from shoal.search.callbacks import Callbacks, RungEnded, Started
 from shoal.search.conclude import Ending, conclude
 from shoal.search.data import TrainingData
 from shoal.search.decisions import Decisions, seconds_before
+from shoal.search.explaining import Subject, Time, background_rows, explain_search, output_names
+from shoal.search.final_model import make_model
 from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.search.journaled import results_in
 from shoal.search.loop import Search
@@ -41,11 +44,13 @@ from shoal.search.result import Earlier, Outcome, SearchResult
 from shoal.search.schedule import FINALISTS, Limits
 from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of, first_recipes
 from shoal.search.strategies import HALVING, find_strategy
-from shoal.search.timing import Clock, Effort, finish
+from shoal.search.timing import SURPRISES, Clock, Effort, finish
 from shoal.search.trainers import Trainer
 
 Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
 FIRST_RESERVE = 0.25, 0.5, 0.025  # kept back before anything is measured: at most this share; so many seconds + share
+EXPLAINING = 0.5, 0.1, 6.0  # of a budget: at most this share; if nobody says otherwise, this share and so many seconds
+MOST_EXPLAINING = 15.0  # seconds of what is left
 REFIT_SHARE = 0.2  # of a budget, for training what was chosen on all rows
 
 
@@ -80,6 +85,7 @@ class _Fit:
 
     report = False
     journal: Journal | None = None
+    files = 0.0  # seconds that writing the results will take
 
     def __init__(
         self, data: TrainingData, options: SearchOptions, callbacks: Callbacks, clock: Clock, earlier: Earlier | None
@@ -142,15 +148,18 @@ class _Fit:
             trained = clock.elapsed()
             everything = np.arange(len(data.target))
             whole_data = _problem(data, [(everything, everything)], encodings) if refits else None
-            outcome, effort = self._conclude(search, effort, whole_data, group_of_rows(data.groups, problem))
+            group = group_of_rows(data.groups, problem)
+            outcome, effort = self._conclude(search, effort, whole_data, group)
+            concluded = clock.elapsed()
+            explanation = self._explain(search, outcome, data, group)
         phases = {
             "encoding": encoded - self.begun, "search": trained - encoded,
-            "ensemble and honest score": clock.elapsed() - trained,
+            "ensemble and honest score": concluded - trained, "which columns matter": clock.elapsed() - concluded,
         }  # fmt: skip
         given = self.data.table if self.data.given is None else self.data.given
         result = SearchResult(
             search, outcome, options, cv, space, phases, self.repeats, given, self.data.target_name, effort,
-            trainer.describe(),
+            trainer.describe(), explanation, background_rows(data.table, data.weight, options.seed),
         )  # fmt: skip
         self.callbacks.tell("finished", result)
         return result
@@ -203,14 +212,15 @@ class _Fit:
         budget = clock.budget or 0.0
         again = REFIT_SHARE * budget if refits else 0.0
         most, seconds, share = FIRST_RESERVE
-        clock.reserve = min(most * budget, seconds + share * budget) + again
+        explaining = self._explain_seconds(budget)
+        clock.reserve = min(most * budget, seconds + share * budget) + again + explaining
 
         def after_round() -> None:
             passes = measure_passes(search, self.report)
             if passes is not None:
                 known, rows = len(search.best_candidates()), len(search.sample_rows)
                 last = min(again, refit_seconds(search, before)) if refits else 0.0
-                clock.reserve = last + passes.reserve(clock.budget or 0.0, self.report, known, rows)
+                clock.reserve = last + explaining + passes.reserve(clock.budget or 0.0, self.report, known, rows)
 
         return after_round
 
@@ -236,6 +246,7 @@ class _Fit:
         timed = hurried or (clock.budget is not None and self.earlier is None)
         passes = measure_passes(search, self.report) if timed else None
         if passes is not None:
+            self.files = SURPRISES * passes.fixed(self.report)
             rows, sampled = int((search.problem.loss_weight > 0).sum()), len(search.sample_rows)
             last, seconds = finish(passes, clock.time_left(), self.report, len(search.best_candidates()), rows, sampled)
             effort = replace(effort, candidates=last.candidates, ensemble_rows=last.ensemble_rows, sampled=last.sampled)
@@ -245,6 +256,36 @@ class _Fit:
         # Several threads would sum in another order: bits would depend on their number.
         with threadpool_limits(1, "blas"):
             return conclude(search, self.options.ensemble, ending, refit, group), effort
+
+    # ---- explaining ----
+
+    def _explain_seconds(self, budget: float) -> float:
+        """To be kept back of a budget for finding out which columns matter."""
+        most, share, seconds = EXPLAINING
+        return min(share * budget, seconds) if self.options.explain_seconds is None else min(
+            self.options.explain_seconds, most * budget
+        )  # fmt: skip
+
+    def _explain(
+        self, search: Search, outcome: Outcome, data: TrainingData, group: np.ndarray | None
+    ) -> Explanation | None:
+        """Which columns matter, in the time left; None: not asked for, or no time."""
+        wish, clock = self.options.explain_seconds, self.clock
+        if wish == 0:
+            return None
+        timed = wish is not None or clock.hurried or (clock.budget is not None and self.earlier is None)
+        left = clock.time_left() - self.files
+        model, problem = outcome.model, search.problem
+        if len(model.folds) != len(problem.folds):  # it was trained again, on all rows
+            numbers = {one.number: one.number for one in outcome.chosen}
+            model = make_model(problem, outcome.chosen, outcome.shares.tolist(), numbers, model.temperature)
+        subject = Subject(
+            model, problem, data.table, search.metric, output_names(model, data.classes), group,
+            search.limits.threads, self.options.seed,
+        )  # fmt: skip
+        seconds = max(min(left, MOST_EXPLAINING if wish is None else wish), 0.0) if timed else None
+        with threadpool_limits(1, "blas"):
+            return explain_search(subject, Time(seconds, clock))
 
 
 def _problem(data: TrainingData, pairs: list[Pair], encodings: Sequence[str]) -> Problem:

@@ -11,6 +11,7 @@ from typing import Any
 
 from shoal.errors import UserError
 from shoal.executors.find import KINDS, find_workers
+from shoal.explain.options import explain_seconds_option
 from shoal.options import Options, option
 from shoal.search.strategies import strategies_of_default_space
 from shoal.tables.target import TASKS
@@ -46,6 +47,7 @@ class SearchOptions(Options):
     epochs: int | None = option(None, "Passes over the rows, at most. (default: by rows)", least=1)
     ensemble: bool = option(True, "The best single recipe is the model.", flags="--no-ensemble")
     seed: int = option(0, "Seed of all that is drawn at random.", least=0, most=LARGEST_SEED)
+    explain_seconds: float | None = explain_seconds_option("what is left of the budget; 0: not at all")
     threads: int | None = option(None, "Threads. (default: all cores)", least=1, changes_result=False, in_files=False)
     executor: Any = option(
         None, "Train on other processes or machines: " + ", ".join(KINDS) + ". (default: in this process)",

@@ -86,14 +86,19 @@ def write_answers(head: Sequence[str], rows: Iterable[Sequence[Any]], out: Path 
     if out is None:
         _write(sys.stdout, head, rows)
         return
-    if out.exists() and (out.is_dir() or out.samefile(source)):
-        what = "a folder" if out.is_dir() else "the file with the new rows"
-        raise UserError(f"--out must be a file for the answers; {out} is {what}: give another name")
+    check_out(out, source)
     try:
         with atomic.new_file(out) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
             _write(file, head, rows)
     except OSError as error:
         raise UserError(f"the answers cannot be written to {out} ({error.strerror}); give another --out") from None
+
+
+def check_out(out: Path, source: Path) -> None:
+    """Refuse to write over a folder, or over the file that was read."""
+    if out.exists() and (out.is_dir() or (source.exists() and out.samefile(source))):
+        what = "a folder" if out.is_dir() else "the file with the new rows"
+        raise UserError(f"--out must be a file for the answers; {out} is {what}: give another name")
 
 
 def _write(file: Any, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -56,6 +56,7 @@ def report_data(estimator: Any, X: Table, context: Context) -> dict[str, Any]:
         "data": _data(X, outcome.model.schema, context, classes),
         "search": _search(estimator, context),
         "score": _score(result.problem, result.search.metric, outcome),
+        "explanation": None if result.explanation is None else result.explanation.as_dict(),
         "ensemble": _ensemble(estimator, X),
         "leaderboard": _board(outcome),
         "curves": _curves(outcome),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.explain.results import Explanation
 from shoal.models.model import Model
 from shoal.search.candidates import Candidate
 from shoal.search.honest import HonestScore
@@ -61,6 +62,8 @@ class SearchResult:
     target: str  # name of the target
     effort: Effort  # what was left out for want of time
     trained_on: dict[str, Any] = field(default_factory=dict)  # workers and link; empty: in this process
+    explanation: Explanation | None = None  # which columns matter
+    background: Table | None = None  # rows that single rows are compared with
 
     @property
     def candidates(self) -> list[Candidate]:

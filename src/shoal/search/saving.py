@@ -15,6 +15,7 @@ from shoal.members import Member
 from shoal.models import checks
 from shoal.models.saving import (
     DESCRIPTION,
+    EXPLANATION,
     TIMINGS,
     check_place,
     describe_model,
@@ -25,6 +26,7 @@ from shoal.models.saving import (
     restore_model,
     write_folder,
 )
+from shoal.search import explained
 from shoal.search.cv_results import param_columns
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.honest import HonestScore
@@ -35,7 +37,8 @@ from shoal.validate import whole
 
 KINDS = {"classifier": ShoalClassifier, "regressor": ShoalRegressor}
 OBJECTS = ("space", "cv", "executor")  # not saved: a loaded estimator has the defaults
-PARAMETERS = ("class_weight", *(name for name in parameter_names().values() if name not in OBJECTS))
+BESIDE = ("explain_seconds",)  # nor are those that do not change the model
+PARAMETERS = ("class_weight", *(name for name in parameter_names().values() if name not in OBJECTS + BESIDE))
 NUMBERS = ("score", "loss", "fold_spread", "seed_spread")  # of the leaderboard; infinite where networks diverged
 RESULTS = ("best_score_", "best_index_", "luck_", "n_networks_", "ensemble_gain_", "n_features_in_")
 
@@ -49,7 +52,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     check_is_fitted(estimator)
     target = Path(path)
     check_place(target)
-    write_folder(target, *_describe(estimator))
+    explanation = plain(explained.described(estimator))
+    write_folder(target, *_describe(estimator), {EXPLANATION: explanation} if explanation else None)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -63,6 +67,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     with naming(folder / DESCRIPTION):
         estimator = _restore(body, arrays)
     _restore_timings(estimator, timings, folder / TIMINGS)
+    explained.restore(estimator, folder)
     return estimator
 
 

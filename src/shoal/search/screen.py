@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from shoal.executors.interface import Status
+from shoal.explain.results import Explanation, decimals, importance_lines
 from shoal.progress import Bar
 from shoal.search.callbacks import Progress
 from shoal.search.leaderboard import Leaderboard
@@ -14,6 +15,7 @@ from shoal.search.leaderboard import Leaderboard
 LINE_EVERY = 5.0  # seconds, where there is no terminal
 QUIET_AFTER = 1.5  # seconds without news from training: something else is going on
 TOP = 10
+COLUMNS, GROUPS = 8, 3  # that matter, at the end
 
 
 class SearchScreen:
@@ -111,6 +113,22 @@ def clock(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02} min"
     return f"{whole // 3600}:{whole % 3600 // 60:02} h"
+
+
+def matter_words(explanation: Explanation | None, target: str) -> list[str]:
+    """Which columns matter, as lines of text; none where that is not known."""
+    if explanation is None or not len(explanation.importance):
+        return []
+    found = explanation.importance
+    lines = ["", f"What matters for {target}: how much {found.metric} falls when a column is shuffled (95% interval)"]
+    lines += ["  " + line for line in importance_lines(found, COLUMNS)]
+    rest = len(found) - COLUMNS
+    lines += [f"  and {rest} more column{'s' * (rest > 1)}: see the report"] if rest > 0 else []
+    digits = decimals(found)
+    for group in found.groups[:GROUPS]:
+        names = " and ".join(group.columns) if len(group.columns) == 2 else ", ".join(group.columns)
+        lines.append(f"  the same information is in {names}: shuffled together {group.importance:.{digits}f}")
+    return lines
 
 
 def top_table(board: Leaderboard, metric: str) -> list[str]:

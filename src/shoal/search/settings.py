@@ -8,7 +8,7 @@ from typing import Any
 
 from shoal import atomic
 from shoal.errors import MissingFile, UserError
-from shoal.models.saving import DESCRIPTION, TIMINGS, model_folder, read_json
+from shoal.models.saving import DESCRIPTION, EXPLANATION, TIMINGS, model_folder, read_json
 from shoal.models.saving import VERSION as MODEL_VERSION
 from shoal.runs.kinds import MODEL, SEARCH_FORMAT, SETTINGS, SETTINGS_VERSION
 from shoal.search.options import SearchOptions
@@ -97,8 +97,8 @@ def comparable_model(settings: Path) -> Path:
 
 
 def first_difference(one: Path, other: Path) -> str | None:
-    """The first file that is not the same in two folders of models, by name; the timings are left out."""
-    names = {file.name for folder in (one, other) for file in folder.iterdir()} - {TIMINGS}
+    """The first file that is not the same in two folders of models, by name; what depends on the clock is left out."""
+    names = {file.name for folder in (one, other) for file in folder.iterdir()} - {TIMINGS, EXPLANATION}
     for name in sorted(names):
         contents = [(folder / name).read_bytes() if (folder / name).is_file() else None for folder in (one, other)]
         if contents[0] != contents[1]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.json_values import plain
-from shoal.report.search import results, sections
+from shoal.report.search import effects, results, sections
+from shoal.report.search.columns import what_matters
 from shoal.report.shell import glossary
 from shoal.report.shell.markup import Html, Section, tag
 from shoal.report.shell.prepare import leaderboard_columns, thinned
@@ -14,7 +15,7 @@ from shoal.report.shell.shell import Page, scripts, write
 from shoal.report.shell.words import metric_name
 
 TASKS = ("classification", "regression", "multilabel")
-SCRIPTS = ("common.js", "columns.js", "filter.js", "board.js", "scatter.js", "cursor.js", "curves.js")
+SCRIPTS = ("common.js", "columns.js", "filter.js", "board.js", "scatter.js", "cursor.js", "curves.js", "effects.js")
 
 
 def script_text() -> str:
@@ -32,6 +33,9 @@ def all_sections(data: dict[str, Any], columns: list[dict[str, Any]], curves: li
         mistakes = results.residuals(data["residuals"], target)
     found = [
         sections.opening(data),
+        what_matters(data),
+        effects.effects(data),
+        effects.pairs(data),
         sections.searched(data),
         results.leaderboard(columns, len(rows)),
         results.scatter(columns, metric),
@@ -75,6 +79,7 @@ def script_data(data: dict[str, Any], columns: list[dict[str, Any]], curves: lis
         "metric": metric_name(score.get("metric") or ""),
         "chance": score.get("chance"),
         "ensemble": [part["recipe"] for part in parts],
+        "effects": effects.script_effects(data),
         "curves": [{key: curve[key] for key in ("epochs", "train", "valid")} for curve in curves],
     }
 

@@ -53,14 +53,24 @@ def circle(x: float, y: float, radius: float, kind: str) -> Html:
 
 
 def grid(
-    across: Axis, up: Axis, label_across: str, label_up: str, unit: str = "", about: tuple[int, int] = (5, 4)
+    across: Axis,
+    up: Axis,
+    label_across: str,
+    label_up: str,
+    unit: str = "",
+    about: tuple[int, int] = (5, 4),
+    unit_up: str | None = None,
 ) -> Html:
-    """Grid lines, tick labels (`about` is their approximate number across and up) and the names of both axes."""
+    """Grid lines, tick labels (`about` is their approximate number across and up) and the names of both axes.
+
+    `unit_up`: the unit of the upright axis, where it is another one; no labels across where `about` has 0.
+    """
     parts, factor = [], 100 if unit == "%" else 1
-    for y, value in up.marks(about[1], factor):
+    upright = unit if unit_up is None else unit_up
+    for y, value in up.marks(about[1], 100 if upright == "%" else 1):
         parts.append(line(across.start, y, across.end, y, "hair"))
-        parts.append(text(across.start - 6, y + 4, value + unit, "tick", "end"))
-    for x, value in across.marks(about[0], factor):
+        parts.append(text(across.start - 6, y + 4, value + upright, "tick", "end"))
+    for x, value in across.marks(about[0], factor) if about[0] else ():
         parts.append(text(x, up.start + 17, value + unit, "tick", "middle"))
     parts.append(line(across.start, up.start, across.end, up.start, "axis"))
     if label_across:

@@ -23,6 +23,11 @@ SEARCH = [
     ("Epoch", "One pass over the rows a network is trained on."),
     ("Loss", "How wrong a network is: the number that training minimises."),
     (
+        "Worse by",
+        "How much lower the score is when the cells of a column are shuffled among rows, so that they tell nothing "
+        "(permutation importance).",
+    ),
+    (
         "To expect",
         "The score corrected for selecting the best of many: the selection is repeated on many random samples of the "
         "rows (bootstrap bias-corrected cross-validation).",
@@ -57,6 +62,16 @@ FINETUNE = [
     ),
     ("Evaluation", "Measuring the loss on the test rows, without learning from them."),
     ("Sample", "One row of the table, as one text."),
+]
+
+WHY = [
+    (
+        "Adds",
+        "The Shapley value of a column: what the prediction changes when the column gets its value, on average over "
+        "all orders in which columns may get theirs.",
+    ),
+    ("Average", "The mean prediction of rows of the training data that each row is compared with."),
+    ("Give or take", "The standard error: how much the number would change if it were sampled again."),
 ]
 
 PLAN = [

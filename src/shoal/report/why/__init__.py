@@ -1,0 +1,1 @@
+"""The page that says why rows are predicted as they are."""
