@@ -26,6 +26,7 @@ LAYERS = [
     {"search"},
     {"report"},
     {"models"},
+    {"conformal"},
     {"encoders"},
     {"tables"},
     {"metrics"},

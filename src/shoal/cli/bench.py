@@ -227,6 +227,21 @@ def honest(
 
 
 @app.command()
+def coverage(
+    context: typer.Context,
+    only: Annotated[list[str] | None, typer.Option(help="Real tables; give it several times. [all]")] = None,
+    splits: Annotated[int | None, typer.Option(min=1, help="Splits of each table. [2]")] = None,
+    recipes: Annotated[int | None, typer.Option(min=1, help="Recipes of a search. [8]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Whether intervals and sets hold the truth as often as asked, on rows set aside; their width beside MAPIE's."""
+    from shoal.bench.search import coverage as bench
+
+    _measure(context, bench, {"only": only, "splits": splits, "recipes": recipes}, quick, out)
+
+
+@app.command()
 def descent(
     context: typer.Context,
     net: Annotated[list[str] | None, typer.Option(help="net-1h, net-2h. [both]")] = None,

@@ -142,7 +142,7 @@ class _Fit:
             trained = clock.elapsed()
             everything = np.arange(len(data.target))
             whole_data = _problem(data, [(everything, everything)], encodings) if refits else None
-            outcome, effort = self._conclude(search, effort, whole_data, group_of_rows(data.groups, problem))
+            outcome, effort = self._conclude(search, effort, data, whole_data, group_of_rows(data.groups, problem))
         phases = {
             "encoding": encoded - self.begun, "search": trained - encoded,
             "ensemble and honest score": clock.elapsed() - trained,
@@ -228,7 +228,7 @@ class _Fit:
     # ---- combining ----
 
     def _conclude(
-        self, search: Search, effort: Effort, refit: Problem | None, group: np.ndarray | None
+        self, search: Search, effort: Effort, data: TrainingData, refit: Problem | None, group: np.ndarray | None
     ) -> tuple[Outcome, Effort]:
         """Ensemble and honest score, with as much effort as there is time for; and that effort."""
         clock, seconds, hurried = search.clock, 0.0, search.clock.hurried
@@ -244,7 +244,7 @@ class _Fit:
         ending = Ending(effort, seconds, bootstraps, lambda: clock.hurried and not hurried)
         # Several threads would sum in another order: bits would depend on their number.
         with threadpool_limits(1, "blas"):
-            return conclude(search, self.options.ensemble, ending, refit, group), effort
+            return conclude(search, self.options.ensemble, ending, data, refit, group), effort
 
 
 def _problem(data: TrainingData, pairs: list[Pair], encodings: Sequence[str]) -> Problem:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shoal.models.model import Model
+from shoal.search.calibrate import HeldOut
 from shoal.search.candidates import Candidate
 from shoal.search.honest import HonestScore
 from shoal.search.leaderboard import Leaderboard
@@ -44,6 +45,7 @@ class Outcome:
     out_of_fold: np.ndarray  # (n, n_outputs) of the model, for distinct rows
     ensemble_score: float  # of its out-of-fold predictions
     best_pooled: float  # the same for the best candidate alone
+    held_out: HeldOut  # what the networks of each fold said of rows that it held out
 
 
 @dataclass(frozen=True, eq=False)
