@@ -1,14 +1,14 @@
 """Rows unlike the training data, and the columns that make them so.
 
-A row is as strange as its strangest cell (`cells.py`), or as the combination of its inputs: its distance from the
-centre of the training rows, in units of how inputs vary together (Mahalanobis). The strangeness of each training row,
+A row is as strange as its strangest cell (`cells.py`), or as the combination of its numbers: its distance from the
+centre of the training rows, in units of how numbers vary together (Mahalanobis). The strangeness of each training row,
 judged by all others, tells what is usual: the p-value of a new row is the share of training rows that are at least as
 strange, the new one among them. So of rows from the same source a share of at most about p has a p-value of p or less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,9 @@ from shoal.validate import number
 
 SHARE = 0.01  # of rows from the same source that are marked
 MOST_VALUES = 10_000  # of a column of categories that are counted
-MOST_INPUTS = 200  # of more, combinations are not looked at
-FEWEST_ROWS_PER_INPUT = 5
-HELD_BACK = 0.1  # of the mean variance, added to each
+MOST_NUMBERS = 200  # of more, combinations are not looked at
+FEWEST_ROWS_PER_NUMBER = 5
+HELD_BACK = 0.01  # of the mean variance, added to each
 MOST_NAMED = 3  # columns of a strange combination
 NAMED = 0.6  # of the distance that named columns make up
 
@@ -46,37 +46,37 @@ class Strange:
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """How inputs vary together."""
+    """How the scaled numbers of rows vary together."""
 
     centre: np.ndarray  # (d,)
     inverse: np.ndarray  # (d, d) of the covariance
     tails: Tails  # of the logarithm of distances
 
-    def distances(self, inputs: np.ndarray) -> np.ndarray:
-        away = inputs - self.centre
+    def distances(self, scaled: np.ndarray) -> np.ndarray:
+        away = scaled - self.centre
         return np.asarray(np.log(np.maximum(((away @ self.inverse) * away).sum(axis=1), 1e-12)))
 
-    def shares(self, inputs: np.ndarray) -> np.ndarray:
-        """(n, d) what each input adds to the squared distance."""
-        away = inputs - self.centre
+    def shares(self, scaled: np.ndarray) -> np.ndarray:
+        """(n, d) what each number adds to the squared distance."""
+        away = scaled - self.centre
         return np.asarray((away @ self.inverse) * away)
 
-    def strangeness(self, inputs: np.ndarray) -> np.ndarray:
-        return self._upper(self.distances(inputs), None)
+    def strangeness(self, scaled: np.ndarray) -> np.ndarray:
+        return self._upper(self.distances(scaled), None)
 
     def _upper(self, distances: np.ndarray, own: np.ndarray | None) -> np.ndarray:
         """Rows near the centre are not strange."""
         return np.where(distances > self.tails.centre, self.tails.strangeness(distances, own), 0.0)
 
     @staticmethod
-    def fit(inputs: np.ndarray, weight: np.ndarray) -> tuple[Combination, np.ndarray] | None:
+    def fit(scaled: np.ndarray, weight: np.ndarray) -> tuple[Combination, np.ndarray] | None:
         """And the strangeness of these rows, each judged by all others; None where rows are too few to tell."""
-        rows, d = float(weight.sum()), inputs.shape[1]
-        if not 2 <= d <= MOST_INPUTS or len(inputs) < FEWEST_ROWS_PER_INPUT * d:
+        rows, d = float(weight.sum()), scaled.shape[1]
+        if not 2 <= d <= MOST_NUMBERS or len(scaled) < FEWEST_ROWS_PER_NUMBER * d:
             return None
         share = (weight / rows)[:, None]
-        centre = (share * inputs).sum(axis=0)
-        away = inputs - centre
+        centre = (share * scaled).sum(axis=0)
+        away = scaled - centre
         covariance = (share * away).T @ away
         inverse = np.linalg.inv(covariance + np.eye(d) * max(HELD_BACK * np.trace(covariance) / d, 1e-9))
         inverse = 0.5 * (inverse + inverse.T)
@@ -104,10 +104,10 @@ class Strangeness:
         kinds: Mapping[str, str],
         rows: np.ndarray,
         rows_weight: np.ndarray,
-        inputs: np.ndarray,
+        scaled: np.ndarray,
     ) -> Strangeness:
         """table: all training rows, with their weights. Some different `rows` of them are judged: numbers of the rows,
-        the weight of all rows that are equal to each, and their inputs.
+        the weight of all rows that are equal to each, and their scaled numbers.
         """
         unit = max(1.0, np.count_nonzero(weight) / weight.sum())  # weights in a small unit count as one row each
         weight, rows_weight = weight * unit, rows_weight * unit
@@ -125,7 +125,7 @@ class Strangeness:
                 numbers[name] = Tails.fit(cells, rows_weight)
                 found = numbers[name].strangeness(cells, own)
             scores = np.maximum(scores, found)
-        combined = Combination.fit(inputs, rows_weight)
+        combined = Combination.fit(scaled, rows_weight)
         if combined is not None:
             scores = np.maximum(scores, combined[1])
         order = np.argsort(scores, kind="stable")
@@ -139,9 +139,8 @@ class Strangeness:
         cells = np.stack([self._cells(table, name) for name in names], axis=1)
         scores = cells.max(axis=1)
         if self.combination is not None:
-            inputs = encoder.transform(table, ["plain"])["plain"].astype(np.float64)
-            together = self.combination.strangeness(inputs)
-            scores = np.maximum(scores, together)
+            scaled = encoder.numbers(table)
+            scores = np.maximum(scores, self.combination.strangeness(scaled))
         place = np.searchsorted(self.scores, scores - 1e-12, side="left")
         p_values = (np.append(self.mass, 0.0)[place] + 1.0) / (self.mass[0] + 1.0)
         columns: list[list[str]] = [[] for _ in range(len(table))]
@@ -150,7 +149,7 @@ class Strangeness:
             worst = np.argsort(-cells[row], kind="stable")
             columns[row] = [names[j] for j in worst if cells[row, j] >= usual - 1e-12]
             if self.combination is not None and not columns[row]:
-                columns[row] = _blamed(self.combination.shares(inputs[row : row + 1])[0], encoder)
+                columns[row] = _blamed(self.combination.shares(scaled[row : row + 1])[0], encoder)
         return Strange(p_values, share, columns)
 
     def _threshold(self, share: float) -> float:
@@ -183,7 +182,7 @@ class Strangeness:
 
     @staticmethod
     def from_state(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray], width: int) -> Strangeness:
-        """width: of the inputs that combinations are made of."""
+        """width: how many numbers combinations are made of."""
         scores, mass = arrays["scores"], arrays["mass"]
         if scores.ndim != 1 or scores.shape != mass.shape or not len(scores) or (np.diff(scores) < 0).any():
             raise UserError("strangeness.scores must be ascending, with a mass for each")
@@ -230,7 +229,8 @@ def as_numbers(cells: np.ndarray) -> np.ndarray:
 def _blamed(shares: np.ndarray, encoder: Encoder) -> list[str]:
     """The columns that make up most of a distance, the largest part first."""
     total: dict[str, float] = {}
-    for name, share in zip(columns_of_inputs(encoder), shares, strict=True):
+    columns = [name for name, part in encoder.columns.items() for _ in part.number_names(name)]
+    for name, share in zip(columns, shares, strict=True):
         total[name] = total.get(name, 0.0) + float(share)
     order = sorted(total, key=lambda name: -total[name])
     named: list[str] = []
@@ -239,10 +239,3 @@ def _blamed(shares: np.ndarray, encoder: Encoder) -> list[str]:
         if sum(total[one] for one in named) >= NAMED * sum(total.values()):
             break
     return named
-
-
-def columns_of_inputs(encoder: Encoder) -> Sequence[str]:
-    """The column that each input of "plain" is made of."""
-    parts = encoder.columns.items()
-    numbers = [name for name, part in parts for _ in part.number_names(name)]
-    return numbers + [name for name, part in parts for _ in range(part.width)]

@@ -54,7 +54,8 @@ class Certainty:
         if task.kind == REGRESSION:
             spread = Spread.from_state(arrays_under("spread.", arrays), folds, task.n_outputs, width)
         about = instance("certainty.strangeness", described.get("strangeness"), dict)
-        strangeness = Strangeness.from_state(about, arrays_under("strangeness.", arrays), width)
+        numbers = len(model.folds[0].encoder.number_names)
+        strangeness = Strangeness.from_state(about, arrays_under("strangeness.", arrays), numbers)
         known = {*strangeness.numbers, *strangeness.values}
         if known != {column.name for column in model.schema.used}:
             raise UserError("strangeness must know the columns of the schema; it knows others")

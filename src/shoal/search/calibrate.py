@@ -45,18 +45,17 @@ def calibrate(
     first = _first_of(problem)
     encoder = model.folds[0].encoder
 
-    def inputs_of(rows: np.ndarray) -> np.ndarray:
-        return encoder.transform(data.table.take(first[rows]), ["plain"])["plain"].astype(np.float64)
-
     calibration, spread, spreads = None, None, None
     if task.kind == CLASSIFICATION:
         calibration = of_classes(found, problem.y[found.rows], len(model.folds), score)
     elif task.kind != MULTILABEL:
-        calibration, spread, spreads = _of_numbers(found, problem.y[found.rows], inputs_of(found.rows), model)
+        inputs = encoder.transform(data.table.take(first[found.rows]), ["plain"])["plain"].astype(np.float64)
+        calibration, spread, spreads = _of_numbers(found, problem.y[found.rows], inputs, model)
     weight = row_weights(problem, data)
     judged = spread_out(np.flatnonzero(weight > 0), MOST_JUDGED)
     kinds = {column.name: column.kind for column in model.schema.used}
-    strangeness = Strangeness.fit(data.table, data.weight, kinds, first[judged], weight[judged], inputs_of(judged))
+    scaled = encoder.numbers(data.table.take(first[judged]))
+    strangeness = Strangeness.fit(data.table, data.weight, kinds, first[judged], weight[judged], scaled)
     return Certainty(calibration, spread, strangeness), spreads
 
 

@@ -149,7 +149,7 @@ class _Fit:
         }  # fmt: skip
         given = self.data.table if self.data.given is None else self.data.given
         result = SearchResult(
-            search, outcome, options, cv, space, phases, self.repeats, given, self.data.target_name, effort,
+            search, outcome, options, cv, space, phases, self.repeats, given, self.data.target_name, effort, data.table,
             trainer.describe(),
         )  # fmt: skip
         self.callbacks.tell("finished", result)

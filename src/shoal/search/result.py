@@ -62,6 +62,7 @@ class SearchResult:
     table: Table  # as it was given
     target: str  # name of the target
     effort: Effort  # what was left out for want of time
+    data_table: Table  # the rows that were searched on, with the columns of the schema
     trained_on: dict[str, Any] = field(default_factory=dict)  # workers and link; empty: in this process
 
     @property

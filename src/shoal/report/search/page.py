@@ -7,6 +7,7 @@ from typing import Any
 
 from shoal.json_values import plain
 from shoal.report.search import results, sections
+from shoal.report.search.one_row import one_row
 from shoal.report.shell import glossary
 from shoal.report.shell.markup import Html, Section, tag
 from shoal.report.shell.prepare import leaderboard_columns, thinned
@@ -32,6 +33,7 @@ def all_sections(data: dict[str, Any], columns: list[dict[str, Any]], curves: li
         mistakes = results.residuals(data["residuals"], target)
     found = [
         sections.opening(data),
+        one_row(data.get("one_row"), target),
         sections.searched(data),
         results.leaderboard(columns, len(rows)),
         results.scatter(columns, metric),
