@@ -27,6 +27,7 @@ LAYERS = [
     {"report"},
     {"explain"},
     {"models"},
+    {"conformal"},
     {"encoders"},
     {"tables"},
     {"metrics"},

@@ -166,7 +166,7 @@ def test_a_check_says_what_it_needs(place, call, tmp_path):
     shutil.rmtree(tmp_path / "run" / "model")
     assert "there is no file" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
     shutil.copytree(Path(__file__).parents[1] / "models" / "saved" / "version-1", tmp_path / "run" / "model")
-    assert "format version 2" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
+    assert "format version 3" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
 
 
 ALTERED = {

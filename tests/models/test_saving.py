@@ -280,6 +280,16 @@ def test_models_of_the_first_version_are_read():
     assert list(model.feature_names_in_) == list(row)
 
 
+def test_models_of_the_second_version_predict_and_say_that_intervals_need_a_new_search():
+    """Written by the code of that time, which knew no certainty."""
+    model = shoal.load(Path(__file__).parent / "saved" / "version-2")
+    rows = [[0.5, -0.5], [1.0, 2.0]]
+    np.testing.assert_allclose(model.predict(rows), [0.13379936, 0.00111354], atol=1e-5)
+    for ask in (model.predict_interval, model.strange):
+        with pytest.raises(ValueError, match=r"saved before Shoal knew .* they need a new search, .* predicts as ever"):
+            ask(rows)
+
+
 class Circle(ColumnEncoder):
     """Degrees as a point on a circle."""
 

@@ -135,6 +135,15 @@ def calibration(dice: random.Random) -> dict[str, Any]:
     return {"bins": bins, "error": 0.021, "temperature": 1.12}
 
 
+def one_row(classification: bool) -> dict[str, Any]:
+    parts = [{"label": "up to 12", "rows": 310, "size": 1.1}, {"label": "above 12", "rows": 690, "size": 1.42}]
+    shared = {"coverage": 0.9, "rows": 1000, "refit": False, "columns": [{"name": "duration", "parts": parts}]}
+    if not classification:
+        return {**shared, "kind": "numbers", "widths": [60.0, 82.0, 131.0]}
+    classes = [{"name": "good", "rows": 700, "size": 1.2}, {"name": "bad", "rows": 300, "size": 1.6}]
+    return {**shared, "kind": "classes", "sizes": [0.68, 0.32], "classes": classes}
+
+
 def search_data(task: str = "classification", rows: int = 300, seed: int = 0) -> dict[str, Any]:
     """A full set of data for one task; tests take parts away or make them nasty."""
     dice = random.Random(seed)
@@ -151,6 +160,7 @@ def search_data(task: str = "classification", rows: int = 300, seed: int = 0) ->
         "search": search_settings(rows),
         "score": {**score, "others": {"log-loss": 0.4931, "roc_auc": 0.7842}},
         "explanation": explanation(classification),
+        "one_row": one_row(classification) if task != "multilabel" else None,
         "ensemble": ensemble(board),
         "leaderboard": board,
         "curves": [curve("best", board["rows"][0][1], 60, 0.48), curve("median", middle, 24, 0.55)],

@@ -17,6 +17,8 @@ PREDICT_EXAMPLES = """Examples:
 
 shoal predict shoal-runs/houses-1 new-houses.csv --out prices.csv
 
+shoal predict shoal-runs/houses-1 new-houses.csv --coverage 0.9
+
 shoal predict shoal-runs/german-1 new.csv --proba"""
 
 
@@ -26,20 +28,31 @@ def predict(
     file: Annotated[Path, typer.Argument(help="New rows: CSV, TSV (also gzipped) or Parquet.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write. (default: the screen)")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Also the probability of every class.")] = False,
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Also a low and a high value, or a set of classes: the truth is inside in this share."),
+    ] = None,
+    strange: Annotated[
+        bool, typer.Option("--strange", help="Also how unlike the training data each row is, and in which columns.")
+    ] = False,
     *,
     reading: ReadingOptions,
 ) -> None:
     """Predict new rows with a saved model.
 
     The file has the columns of the training data, in any order; the target may be there and is not looked at.
-    One row of answers comes out for each row, in the same order.
+    One row of answers comes out for each row, in the same order. Rows unlike the training data are named on the screen.
     """
-    from shoal.search.predictions import answer, read_new_rows, write_answers
+    from shoal.conformal.calibration import check_coverage
+    from shoal.search.predictions import answer, note_strange, read_new_rows, write_answers
     from shoal.search.saving import load
     from shoal.search.settings import find_model
 
+    if coverage is not None:
+        check_coverage("--coverage", coverage)
     folder, settings = find_model(model)
     estimator = load(folder)
     table = read_new_rows(file, estimator, settings, reading.sep, reading.header, reading.missing)
-    head, rows = answer(estimator, table, proba)
+    head, rows = answer(estimator, table, proba, coverage, strange)
     write_answers(head, rows, out, file)
+    note_strange(estimator, table, file)

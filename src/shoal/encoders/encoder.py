@@ -83,6 +83,10 @@ class Encoder:
             else:
                 matrix[:, at : at + self._inputs] = first
 
+    def numbers(self, table: Table) -> np.ndarray:
+        """(n, number of names) float64: the numbers of all columns, scaled as in "plain"."""
+        return self.scaling.plain(_numbers(self.columns, self.schema.check(table))).astype(np.float64)
+
     @property
     def number_names(self) -> list[str]:
         """Names of the numbers that are scaled, in order."""

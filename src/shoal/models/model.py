@@ -11,6 +11,7 @@ from shoal.encoders.encoder import Encoder
 from shoal.encoders.target import TargetScaling
 from shoal.members import Member
 from shoal.metrics.tasks import CLASSIFICATION, Task
+from shoal.models.certainty import Certainty
 from shoal.population import Population
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
@@ -47,6 +48,7 @@ class Model:
     parts: tuple[Part, ...]
     networks: dict[str, Population]
     temperature: float = 1.0
+    certainty: Certainty | None = None  # of single rows; None: saved before there was such a thing
 
     def __len__(self) -> int:
         return len(self.parts) * len(self.folds)
@@ -64,6 +66,32 @@ class Model:
             for start in range(0, max(len(table), 1), most)
         ]
         return np.concatenate(pieces)
+
+    def predict_folds(self, table: Table, threads: int | None = None) -> np.ndarray:
+        """(n_folds, n, n_outputs): what the networks of each fold say, averaged over parts; not tempered.
+
+        The prediction is the mean over folds, tempered.
+        """
+        table = self.schema.check(table)
+        most = max(1, CELLS_AT_ONCE // (self.task.n_outputs * max(len(self), 1)))
+        pieces = [
+            self._predict_folds(table.take(np.arange(start, min(start + most, len(table)))), threads)
+            for start in range(0, max(len(table), 1), most)
+        ]
+        return np.concatenate(pieces, axis=1)
+
+    def _predict_folds(self, table: Table, threads: int | None) -> np.ndarray:
+        found = np.zeros((len(self.folds), len(table), self.task.n_outputs))
+        for k, fold in enumerate(self.folds):
+            inputs = fold.encoder.transform(table, list(self.networks))
+            for encoding, population in self.networks.items():
+                weights = [part.weight for part in self.parts if part.encoding == encoding]
+                members = np.arange(len(weights)) * len(self.folds) + k
+                raw = population.predict(widen(inputs[encoding], population.n_features), members, threads=threads)
+                found[k] += np.tensordot(np.array(weights), fold.target.back(self.task, raw), axes=1)
+        if self.task.kind == CLASSIFICATION:
+            found /= found.sum(axis=-1, keepdims=True)
+        return found
 
     def _predict(self, table: Table, threads: int | None) -> np.ndarray:
         total = np.zeros((len(table), self.task.n_outputs))

@@ -26,13 +26,15 @@ from shoal.layout import Layout
 from shoal.members import Member
 from shoal.metrics.tasks import Task
 from shoal.models import checks
+from shoal.models.certainty import Certainty
 from shoal.models.model import FoldTransforms, Model, Part, empty_networks
 from shoal.runs.kinds import RUN
 from shoal.tables.schema import Schema
+from shoal.validate import instance
 
 FORMAT = "shoal-model"
-VERSION = 2  # version 1 had the timings in model.json and the scores among the weights; it is still read
-READ = (1, 2)
+VERSION = 3  # 1 had timings in model.json and scores among the weights, 2 knew no certainty; they are still read
+READ = (1, 2, 3)
 DESCRIPTION, WEIGHTS, TIMINGS = "model.json", "weights.safetensors", "timings.json"
 EXPLANATION = "explanation.json"  # which columns matter; not of the model itself, and need not be there
 TARGET = ("centre", "scale", "low", "high")
@@ -168,7 +170,11 @@ def describe_model(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         "widths": {encoding: population.n_features for encoding, population in model.networks.items()},
         "parts": [_plain_part(part) for part in model.parts],
         "temperature": model.temperature,
+        "certainty": None,
     }
+    if model.certainty is not None:
+        body["certainty"], found = model.certainty.state()
+        arrays |= {f"certainty.{name}": array for name, array in found.items()}
     return body, arrays
 
 
@@ -205,4 +211,8 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
         population.state.parameters[:] = stored
     model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]))
     checks.check_prediction(model)
-    return model
+    known = body.get("certainty")
+    if known is None:
+        return model
+    certainty = Certainty.from_state(instance("certainty", known, dict), arrays_under("certainty.", arrays), model)
+    return replace(model, certainty=certainty)

@@ -13,7 +13,9 @@ from shoal.errors import NothingTrained, UserError
 from shoal.layout import Layout
 from shoal.metrics.metric import Metric
 from shoal.search.averaging import FoldPredictions, averaging_gain, best_temperature
+from shoal.search.calibrate import calibrate, held_out
 from shoal.search.candidates import Candidate, candidate_cost
+from shoal.search.data import TrainingData
 from shoal.search.ensemble import weigh
 from shoal.search.evidence import Evidence
 from shoal.search.final_model import make_model
@@ -54,10 +56,16 @@ class Pick:
 
 
 def conclude(
-    search: Search, ensemble: bool, ending: Ending, refit: Problem | None = None, group: np.ndarray | None = None
+    search: Search,
+    ensemble: bool,
+    ending: Ending,
+    data: TrainingData,
+    refit: Problem | None = None,
+    group: np.ndarray | None = None,
 ) -> Outcome:
     """Pick, weigh, correct.
 
+    data   that the problem was made of
     refit  the whole data as one fold, to train the picked recipes on anew
     group  of each distinct row
     """
@@ -86,6 +94,7 @@ def conclude(
             UserWarning,
             stacklevel=2,
         )
+    unseen = held_out(search, chosen, shares, model_pick.temperature, data, ending.effort.sampled)
     recipe_of = {candidate.number: members[0].number for members in groups for candidate in members}
     members = chosen
     if refit is not None:
@@ -93,10 +102,11 @@ def conclude(
         members = _train_again(search, refit, chosen)
     recipe_of |= {new.number: recipe_of[old.number] for new, old in zip(members, chosen, strict=True)}
     model = make_model(refit or problem, members, shares.tolist(), recipe_of, model_pick.temperature)
+    certainty, spreads = calibrate(search, unseen, model, data)
     best_score = float(metric.score(task, _prediction(best)[scored], y, weight))
     return Outcome(
-        model, board, groups, place, best, chosen, shares, honest, honest_best, model_pick.prediction, ensemble_score,
-        best_score,
+        replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest, honest_best,
+        model_pick.prediction, ensemble_score, best_score, replace(unseen, spread=spreads),
     )  # fmt: skip
 
 

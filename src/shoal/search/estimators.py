@@ -13,10 +13,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from shoal.conformal.strangeness import SHARE, Strange
 from shoal.errors import UserError, WrongType
 from shoal.explain.results import Importances
 from shoal.explain.rows import RowExplanations
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
+from shoal.models.certainty import predict_interval, predict_set, strange
 from shoal.runs.journal import Journal
 from shoal.runs.lock import take
 from shoal.search.callbacks import Callbacks, Progress, Started
@@ -280,6 +282,31 @@ class _ShoalEstimator(BaseEstimator):
         return state
 
     # ---- predicting ----
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """(n, 2): the lowest and the highest value to expect of each row; of several numbers (n, n_outputs, 2).
+
+        The truth is inside for about `coverage` of all rows like those of the training data, in one number at a time.
+        """
+        check_is_fitted(self)
+        found = predict_interval(self.model_, new_table(self, X), coverage, threads_of(self.n_jobs))
+        return found[:, 0] if getattr(self, "one_column_", False) else found
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """(n, n_classes) of True and False: the classes of `classes_` that a row may have, one at least.
+
+        The true class is among them for about `coverage` of all rows like those of the training data.
+        """
+        check_is_fitted(self)
+        return predict_set(self.model_, new_table(self, X), coverage, threads_of(self.n_jobs))
+
+    def strange(self, X: Any, share: float = SHARE) -> Strange:
+        """How unlike the training data rows are: `p_values`, `marked`, and the `columns` that make marked rows so.
+
+        Of rows from the same source, about `share` or fewer are marked.
+        """
+        check_is_fitted(self)
+        return strange(self.model_, new_table(self, X), share)
 
     def _raw(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

@@ -149,7 +149,7 @@ class _Fit:
             everything = np.arange(len(data.target))
             whole_data = _problem(data, [(everything, everything)], encodings) if refits else None
             group = group_of_rows(data.groups, problem)
-            outcome, effort = self._conclude(search, effort, whole_data, group)
+            outcome, effort = self._conclude(search, effort, data, whole_data, group)
             concluded = clock.elapsed()
             explanation = self._explain(search, outcome, data, group)
         phases = {
@@ -158,7 +158,7 @@ class _Fit:
         }  # fmt: skip
         given = self.data.table if self.data.given is None else self.data.given
         result = SearchResult(
-            search, outcome, options, cv, space, phases, self.repeats, given, self.data.target_name, effort,
+            search, outcome, options, cv, space, phases, self.repeats, given, self.data.target_name, effort, data.table,
             trainer.describe(), explanation, background_rows(data.table, data.weight, options.seed),
         )  # fmt: skip
         self.callbacks.tell("finished", result)
@@ -238,7 +238,7 @@ class _Fit:
     # ---- combining ----
 
     def _conclude(
-        self, search: Search, effort: Effort, refit: Problem | None, group: np.ndarray | None
+        self, search: Search, effort: Effort, data: TrainingData, refit: Problem | None, group: np.ndarray | None
     ) -> tuple[Outcome, Effort]:
         """Ensemble and honest score, with as much effort as there is time for; and that effort."""
         clock, seconds, hurried = search.clock, 0.0, search.clock.hurried
@@ -255,7 +255,7 @@ class _Fit:
         ending = Ending(effort, seconds, bootstraps, lambda: clock.hurried and not hurried)
         # Several threads would sum in another order: bits would depend on their number.
         with threadpool_limits(1, "blas"):
-            return conclude(search, self.options.ensemble, ending, refit, group), effort
+            return conclude(search, self.options.ensemble, ending, data, refit, group), effort
 
     # ---- explaining ----
 

@@ -18,6 +18,9 @@ from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
+BETWEEN = " | "  # names in one cell
+ROWS_NAMED = 3  # strange ones, on the screen
+
 
 def read_new_rows(
     path: Path,
@@ -63,22 +66,69 @@ def _named(table: Table, known: Sequence[str], all_names: Sequence[str], path: P
     return Table(all_names, table.columns) if all_names else table
 
 
-def answer(estimator: Any, table: Table, proba: bool) -> tuple[list[str], Iterable[Sequence[Any]]]:
-    """Names of the answers, and a row of them for each row."""
+def answer(
+    estimator: Any, table: Table, proba: bool, coverage: float | None = None, strange: bool = False
+) -> tuple[list[str], Iterable[Sequence[Any]]]:
+    """Names of the answers, and a row of them for each row.
+
+    coverage  also intervals, or sets of classes, that hold the truth in this share of rows
+    strange   also how strange each row is, and by which columns
+    """
     classes = getattr(estimator, "classes_", None)
     if proba and classes is None:
         raise UserError("--proba needs a model that tells classes apart; this one predicts numbers: leave it out")
-    if classes is None:
-        values = estimator.predict(table)
-        columns = values.reshape(len(values), -1).T
-        head = ["prediction"] if len(columns) == 1 else [f"prediction {k + 1}" for k in range(len(columns))]
-        return head, zip(*(column.tolist() for column in columns), strict=True)
+    columns = (
+        _classes(estimator, table, proba, coverage) if classes is not None else _numbers(estimator, table, coverage)
+    )
+    if strange:
+        found = estimator.strange(table)
+        columns["strangeness p-value"] = [float(f"{p:.4g}") for p in found.p_values]
+        columns["strange in"] = [BETWEEN.join(names) for names in found.columns]
+    return list(columns), zip(*columns.values(), strict=True)
+
+
+def _numbers(estimator: Any, table: Table, coverage: float | None) -> dict[str, Sequence[Any]]:
+    values = estimator.predict(table)
+    values = values.reshape(len(values), -1)
+    ends = None if coverage is None else estimator.predict_interval(table, coverage).reshape(*values.shape, 2)
+    columns: dict[str, Sequence[Any]] = {}
+    for k in range(values.shape[1]):
+        which = f" {k + 1}" if values.shape[1] > 1 else ""
+        columns[f"prediction{which}"] = values[:, k].tolist()
+        if ends is not None:
+            columns |= {f"{name}{which}": ends[:, k, end].tolist() for end, name in enumerate(("low", "high"))}
+    return columns
+
+
+def _classes(estimator: Any, table: Table, proba: bool, coverage: float | None) -> dict[str, Sequence[Any]]:
+    names = np.asarray(estimator.classes_)
     probability = estimator.predict_proba(table)
-    label = np.asarray(classes)[probability.argmax(axis=1)].tolist()
-    if not proba:
-        return ["prediction"], ([name] for name in label)
-    head = ["prediction", *(f"probability of {name}" for name in classes)]
-    return head, ([name, *row] for name, row in zip(label, probability.tolist(), strict=True))
+    columns: dict[str, Sequence[Any]] = {"prediction": names[probability.argmax(axis=1)].tolist()}
+    if coverage is not None:
+        inside = estimator.predict_set(table, coverage)
+        columns["set"] = [BETWEEN.join(str(name) for name in names[row].tolist()) for row in inside]
+    if proba:
+        columns |= {f"probability of {name}": probability[:, k].tolist() for k, name in enumerate(names)}
+    return columns
+
+
+def note_strange(estimator: Any, table: Table, source: Path) -> None:
+    """Say on the screen which rows are unlike the training data, if any are."""
+    if estimator.model_.certainty is None:  # saved before this was known
+        return
+    found = estimator.strange(table)
+    rows = np.flatnonzero(found.marked)
+    if not len(rows):
+        return
+    worst = rows[np.argsort(found.p_values[rows], kind="stable")][:ROWS_NAMED]
+    named = "; ".join(f"row {row} ({', '.join(found.columns[row])})" for row in sorted(worst.tolist()))
+    more = f" and {len(rows) - len(worst):,} more" if len(rows) > len(worst) else ""
+    print(
+        f"note: {source}: {len(rows):,} of {len(table):,} row{'s' if len(table) > 1 else ''} "
+        f"{'are' if len(rows) > 1 else 'is'} unlike the training data ({found.share:.0%} of rows like it would be): "
+        f"{named}{more}; rows are counted from 0, and --strange writes it for each",
+        file=sys.stderr,
+    )
 
 
 def write_answers(head: Sequence[str], rows: Iterable[Sequence[Any]], out: Path | None, source: Path) -> None:

@@ -16,6 +16,7 @@ from shoal.models.model import Model
 from shoal.search.candidates import Candidate
 from shoal.search.honest import HonestScore
 from shoal.search.problem import has_texts
+from shoal.search.report_rows import one_row
 from shoal.search.result import Outcome, SearchResult, report_parts
 from shoal.tables.missing import missing_cells
 from shoal.tables.schema import Schema
@@ -57,6 +58,7 @@ def report_data(estimator: Any, X: Table, context: Context) -> dict[str, Any]:
         "search": _search(estimator, context),
         "score": _score(result.problem, result.search.metric, outcome),
         "explanation": None if result.explanation is None else result.explanation.as_dict(),
+        "one_row": one_row(result, classes),
         "ensemble": _ensemble(estimator, X),
         "leaderboard": _board(outcome),
         "curves": _curves(outcome),

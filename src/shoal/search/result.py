@@ -9,6 +9,7 @@ import numpy as np
 
 from shoal.explain.results import Explanation
 from shoal.models.model import Model
+from shoal.search.calibrate import HeldOut
 from shoal.search.candidates import Candidate
 from shoal.search.honest import HonestScore
 from shoal.search.leaderboard import Leaderboard
@@ -45,6 +46,7 @@ class Outcome:
     out_of_fold: np.ndarray  # (n, n_outputs) of the model, for distinct rows
     ensemble_score: float  # of its out-of-fold predictions
     best_pooled: float  # the same for the best candidate alone
+    held_out: HeldOut  # what the networks of each fold said of rows that it held out
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +63,7 @@ class SearchResult:
     table: Table  # as it was given
     target: str  # name of the target
     effort: Effort  # what was left out for want of time
+    data_table: Table  # the rows that were searched on, with the columns of the schema
     trained_on: dict[str, Any] = field(default_factory=dict)  # workers and link; empty: in this process
     explanation: Explanation | None = None  # which columns matter
     background: Table | None = None  # rows that single rows are compared with

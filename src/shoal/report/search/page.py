@@ -8,6 +8,7 @@ from typing import Any
 from shoal.json_values import plain
 from shoal.report.search import effects, results, sections
 from shoal.report.search.columns import what_matters
+from shoal.report.search.one_row import one_row
 from shoal.report.shell import glossary
 from shoal.report.shell.markup import Html, Section, tag
 from shoal.report.shell.prepare import leaderboard_columns, thinned
@@ -36,6 +37,7 @@ def all_sections(data: dict[str, Any], columns: list[dict[str, Any]], curves: li
         what_matters(data),
         effects.effects(data),
         effects.pairs(data),
+        one_row(data.get("one_row"), target),
         sections.searched(data),
         results.leaderboard(columns, len(rows)),
         results.scatter(columns, metric),

@@ -1,0 +1,107 @@
+"""How sure a model is of single rows: what was learnt about that from rows that its networks did not train on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shoal.conformal.calibration import Calibration, check_coverage
+from shoal.conformal.spread import Spread
+from shoal.conformal.strangeness import SHARE, Strange, Strangeness
+from shoal.encoders.encoder import arrays_under
+from shoal.errors import UserError
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
+from shoal.tables.table import Table
+from shoal.validate import instance
+
+if TYPE_CHECKING:
+    from shoal.models.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Certainty:
+    """What `predict_interval`, `predict_set` and `strange` need."""
+
+    calibration: Calibration | None  # None: of several labels at once
+    spread: Spread | None  # of numbers
+    strangeness: Strangeness
+
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        described: dict[str, Any] = {"calibration": None}
+        arrays: dict[str, np.ndarray] = {}
+        if self.calibration is not None:
+            described["calibration"], found = self.calibration.state()
+            arrays |= {f"calibration.{name}": array for name, array in found.items()}
+        if self.spread is not None:
+            arrays |= {f"spread.{name}": array for name, array in self.spread.state().items()}
+        described["strangeness"], found = self.strangeness.state()
+        return described, arrays | {f"strangeness.{name}": array for name, array in found.items()}
+
+    @staticmethod
+    def from_state(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray], model: Model) -> Certainty:
+        """As `state` gave it, checked against the model that it is of."""
+        task, folds, width = model.task, len(model.folds), model.folds[0].encoder.width("plain")
+        calibration, spread = None, None
+        if task.kind in (CLASSIFICATION, REGRESSION):
+            about = instance("certainty.calibration", described.get("calibration"), dict)
+            calibration = Calibration.from_state(about, arrays_under("calibration.", arrays))
+            outputs = task.n_outputs if task.kind == REGRESSION else 1
+            if len(calibration.counts) != folds or calibration.scores.shape[1] != outputs:
+                raise UserError(f"calibration must be of {folds} folds and {outputs} outputs; it is of others")
+        if task.kind == REGRESSION:
+            spread = Spread.from_state(arrays_under("spread.", arrays), folds, task.n_outputs, width)
+        about = instance("certainty.strangeness", described.get("strangeness"), dict)
+        numbers = len(model.folds[0].encoder.number_names)
+        strangeness = Strangeness.from_state(about, arrays_under("strangeness.", arrays), numbers)
+        known = {*strangeness.numbers, *strangeness.values}
+        if known != {column.name for column in model.schema.used}:
+            raise UserError("strangeness must know the columns of the schema; it knows others")
+        return Certainty(calibration, spread, strangeness)
+
+
+def predict_interval(model: Model, table: Table, coverage: float, threads: int | None = None) -> np.ndarray:
+    """(n, n_outputs, 2) lowest and highest values."""
+    check_coverage("coverage", coverage)
+    if model.task.kind != REGRESSION:
+        raise UserError("an interval is for numbers, and this model tells classes apart: use predict_set")
+    found = _certainty(model, "intervals")
+    assert found.calibration is not None
+    assert found.spread is not None
+    found.calibration.level(coverage)  # too few rows: say so before predicting
+    prediction = model.predict_folds(table, threads)
+    inputs = np.empty((len(table), 0))
+    if found.spread.needs_inputs:
+        inputs = model.folds[0].encoder.transform(table, ["plain"])["plain"].astype(np.float64)
+    low, high = found.calibration.interval(prediction, found.spread(inputs, prediction), coverage)
+    return np.stack([low, high], axis=-1)
+
+
+def predict_set(model: Model, table: Table, coverage: float, threads: int | None = None) -> np.ndarray:
+    """(n, n_classes) whether a class may be it."""
+    check_coverage("coverage", coverage)
+    if model.task.kind == REGRESSION:
+        raise UserError("a set is for classes, and this model predicts numbers: use predict_interval")
+    if model.task.kind != CLASSIFICATION:
+        raise UserError("a set is for one class per row, and this model gives several labels: use predict_proba")
+    found = _certainty(model, "sets")
+    assert found.calibration is not None
+    found.calibration.level(coverage)
+    probability = model.predict_folds(table, threads)
+    return found.calibration.sets(model.task.temper(probability, model.temperature), coverage)
+
+
+def strange(model: Model, table: Table, share: float = SHARE) -> Strange:
+    """How unlike the training data rows are, and by which columns."""
+    return _certainty(model, "strange rows").strangeness.judge(model.schema.check(table), model.folds[0].encoder, share)
+
+
+def _certainty(model: Model, what: str) -> Certainty:
+    if model.certainty is None:
+        raise UserError(
+            f"this model was saved before Shoal knew {what}: they need a new search, with `shoal search` or fit; it "
+            "predicts as ever"
+        )
+    return model.certainty

@@ -1,0 +1,130 @@
+"""How sure the model is of single rows: from networks and the rows that they left out, which a search holds already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.conformal.calibration import Calibration
+from shoal.conformal.scores import SCORES
+from shoal.conformal.spread import Residuals, Spread, fit_spread
+from shoal.conformal.strangeness import Strangeness
+from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL
+from shoal.models.certainty import Certainty
+from shoal.models.model import Model
+from shoal.search.candidates import Candidate
+from shoal.search.data import TrainingData
+from shoal.search.loop import Search
+from shoal.search.problem import Problem
+
+MOST_PAIRS = 1 << 13  # of a row and a fold that held it out
+MOST_JUDGED = 1 << 13  # rows that tell how strange is usual
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What the chosen networks said of rows that they did not train on: pairs of a row and a fold."""
+
+    rows: np.ndarray  # (r,) distinct rows
+    row: np.ndarray  # (pairs,) place among these
+    fold: np.ndarray  # (pairs,) ascending
+    weight: np.ndarray  # (pairs,)
+    prediction: np.ndarray  # (pairs, n_outputs), tempered
+    held_out: np.ndarray  # (n_folds, r) whether a fold held out a row
+    count: float  # how many rows of the table they stand for
+    spread: np.ndarray | None = None  # (pairs, n_outputs) of numbers
+
+
+def calibrate(
+    search: Search, found: HeldOut, model: Model, data: TrainingData, score: str = "lac"
+) -> tuple[Certainty, np.ndarray | None]:
+    """What a model needs to know of its own certainty; and the spread of each pair, of numbers."""
+    problem, task = search.problem, search.problem.task
+    first = _first_of(problem)
+    encoder = model.folds[0].encoder
+
+    calibration, spread, spreads = None, None, None
+    if task.kind == CLASSIFICATION:
+        calibration = of_classes(found, problem.y[found.rows], len(model.folds), score)
+    elif task.kind != MULTILABEL:
+        inputs = encoder.transform(data.table.take(first[found.rows]), ["plain"])["plain"].astype(np.float64)
+        calibration, spread, spreads = _of_numbers(found, problem.y[found.rows], inputs, model)
+    weight = row_weights(problem, data)
+    judged = spread_out(np.flatnonzero(weight > 0), MOST_JUDGED)
+    kinds = {column.name: column.kind for column in model.schema.used}
+    scaled = encoder.numbers(data.table.take(first[judged]))
+    strangeness = Strangeness.fit(data.table, data.weight, kinds, first[judged], weight[judged], scaled)
+    return Certainty(calibration, spread, strangeness), spreads
+
+
+def of_classes(found: HeldOut, y: np.ndarray, folds: int, score: str) -> Calibration:
+    """y: classes of the rows; folds: of the model."""
+    part = np.random.default_rng(0).random(len(found.row))
+    scores = SCORES[score](found.prediction, part)[np.arange(len(found.row)), y[found.row]]
+    return Calibration(scores[:, None], found.weight, _counts(found, folds), found.count, score)
+
+
+def _of_numbers(
+    found: HeldOut, y: np.ndarray, inputs: np.ndarray, model: Model
+) -> tuple[Calibration, Spread, np.ndarray]:
+    residual = np.abs(y[found.row] - found.prediction)
+    pairs = Residuals(inputs, found.row, found.fold, found.prediction, residual, found.weight, found.held_out)
+    spread, each = fit_spread(pairs, averaged=len(model.folds) == len(found.held_out))
+    return Calibration(residual / each, found.weight, _counts(found, len(model.folds)), found.count), spread, each
+
+
+def _counts(found: HeldOut, folds: int) -> np.ndarray:
+    """Pairs of each fold of the model; all are of the only one, where that was trained again on all rows."""
+    if folds != len(found.held_out):
+        return np.array([len(found.fold)])
+    return np.bincount(found.fold, minlength=folds)
+
+
+def held_out(
+    search: Search,
+    chosen: Sequence[Candidate],
+    shares: np.ndarray,
+    temperature: float,
+    data: TrainingData,
+    most: int | None = None,
+) -> HeldOut:
+    """Predictions of some rows by the folds that held them out, weighed as in the model; `most`: rows, at most."""
+    problem, task = search.problem, search.problem.task
+    scored = np.flatnonzero(problem.valid_weight > 0)
+    times = sum(int((fold.valid > 0).sum()) for fold in problem.folds) / len(scored)
+    rows = spread_out(scored, min(most or MOST_PAIRS, int(MOST_PAIRS / times)))
+    out = np.array([fold.valid[rows] > 0 for fold in problem.folds])
+    pieces = []
+    for k, fold in enumerate(problem.folds):
+        mine = rows[out[k]]
+        total = np.zeros((len(mine), task.n_outputs))
+        for candidate, share in zip(chosen, shares, strict=True):
+            assert candidate.pool is not None
+            inputs = problem.inputs[candidate.recipe.encoding][mine + k * problem.n]
+            total += share * candidate.pool.predict(candidate, k, inputs, search.limits.threads)
+        pieces.append((np.flatnonzero(out[k]), np.full(len(mine), k), fold.valid[mine], total))
+    row, fold_of, weight, prediction = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    if task.kind == CLASSIFICATION:
+        prediction /= prediction.sum(axis=-1, keepdims=True)
+    # A weight of two is the row twice; weights in a small unit count as one row each.
+    count = max(float(row_weights(problem, data)[rows].sum()), float(len(rows)))
+    return HeldOut(rows, row, fold_of, weight, task.temper(prediction, temperature), out, count)
+
+
+def row_weights(problem: Problem, data: TrainingData) -> np.ndarray:
+    """(n,) of the distinct rows."""
+    return np.bincount(problem.row_of, data.weight, problem.n)
+
+
+def _first_of(problem: Problem) -> np.ndarray:
+    """(n,) a row of the table for each distinct row."""
+    first = np.zeros(problem.n, dtype=np.int64)
+    first[problem.row_of[::-1]] = np.arange(len(problem.row_of))[::-1]
+    return first
+
+
+def spread_out(rows: np.ndarray, most: int) -> np.ndarray:
+    """At most so many of the rows, evenly taken. Their order is that of a hash, so they are as drawn."""
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
