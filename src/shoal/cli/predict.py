@@ -34,12 +34,12 @@ def predict(
     The file has the columns of the training data, in any order; the target may be there and is not looked at.
     One row of answers comes out for each row, in the same order.
     """
+    from shoal.models.served import ServedModel
     from shoal.search.predictions import answer, read_new_rows, write_answers
-    from shoal.search.saving import load
     from shoal.search.settings import find_model
 
     folder, settings = find_model(model)
-    estimator = load(folder)
+    estimator = ServedModel.load(folder)
     table = read_new_rows(file, estimator, settings, reading.sep, reading.header, reading.missing)
     head, rows = answer(estimator, table, proba)
     write_answers(head, rows, out, file)

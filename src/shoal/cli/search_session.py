@@ -449,6 +449,8 @@ class Session:
         target = self.question.target
         for line in honest_words(estimator.honest_score_, score["chance"], target, search["recipes"]):
             print(line)
+        if self.request.search.compact:
+            print(estimator.result_.outcome.compact.describe())
         if search["interrupted"] and self.earlier is None:
             print("\nThe same command goes on to the full search.")
         _say_files(place)

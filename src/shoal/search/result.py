@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.models.compact import Compact
 from shoal.models.model import Model
 from shoal.search.candidates import Candidate
 from shoal.search.honest import HonestScore
@@ -44,6 +45,7 @@ class Outcome:
     out_of_fold: np.ndarray  # (n, n_outputs) of the model, for distinct rows
     ensemble_score: float  # of its out-of-fold predictions
     best_pooled: float  # the same for the best candidate alone
+    compact: Compact  # the fewest networks of the ensemble that are about as good
 
 
 @dataclass(frozen=True, eq=False)

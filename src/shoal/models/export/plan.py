@@ -14,12 +14,12 @@ import numpy as np
 
 from shoal.encoders.categories import CategoryEncoder
 from shoal.encoders.encoder import Encoder
+from shoal.encoders.folds import UNSEEN
 from shoal.encoders.numbers import NumberEncoder
 from shoal.errors import UserError
 from shoal.metrics.tasks import Task
 from shoal.models.model import Model
 
-UNSEEN = "\0unseen"  # stands for any string that no fold has seen
 NUMERIC = ("number", "boolean")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from shoal import atomic
 from shoal.errors import UserError
+from shoal.models.compact import compact_model
 from shoal.models.export.comparison import MOST_ROWS, Comparison, compare, made_up_rows
 from shoal.models.export.plan import ExportPlan, make_plan, refuse_columns
 from shoal.models.export.registry import Exporter, find_exporter, require_packages
@@ -18,13 +19,16 @@ from shoal.models.model import Model
 from shoal.tables.table import Table
 
 
-def export_model(estimator: Any, to: str | Exporter, path: str | os.PathLike[str], data: Any = None) -> Comparison:
+def export_model(
+    estimator: Any, to: str | Exporter, path: str | os.PathLike[str], data: Any = None, compact: bool = False
+) -> Comparison:
     """Write a fitted estimator to `path`, and compare both on the rows of `data`, or else on made-up rows.
 
+    With `compact`, the fewest networks whose out-of-fold loss is within one standard error of the model's.
     `to` is a name of `EXPORTERS` or an `Exporter` of your own. Columns of numbers, booleans and, to ONNX, categories
     can be exported. A difference above 1e-4, of a probability or of the spread of the target, is an error.
     """
-    model: Model = estimator.model_
+    model: Model = compact_model(estimator.model_) if compact else estimator.model_
     exporter = find_exporter(to)
     place = _checked_place(Path(path), exporter)
     require_packages(exporter)
