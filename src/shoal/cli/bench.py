@@ -49,7 +49,7 @@ def table1(
         "samples": samples, "features": features, "batches": batch, "engines": engine, "epochs": epochs,
         "repeats": repeats, "members": members,
     }  # fmt: skip
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -72,7 +72,7 @@ def shapes(
     given = {
         "engines": engine, "members": members, "rows": rows, "features": features, "epochs": epochs, "repeats": repeats,
     }  # fmt: skip
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -89,7 +89,7 @@ def scaling(
     from shoal.bench.populations import scaling as bench
 
     given = {"members": members, "rows": rows, "features": features, "repeats": repeats}
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -115,7 +115,7 @@ def kernel(
         "instruction_sets": isa, "activations": activation, "optimizers": optimizer, "members": members, "rows": rows,
         "repeats": repeats,
     }  # fmt: skip
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -139,7 +139,7 @@ def mnist(
         "sample": sample, "rows": rows, "train_members": train_members, "train_rows": train_rows, "epochs": epochs,
         "repeats": repeats,
     }  # fmt: skip
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -165,7 +165,7 @@ def tabular(
     from shoal.bench.tabular import tabular as bench
 
     given = {"only": only, "contenders": contender, "seconds": seconds, "folds": folds, "first": first, "again": again}
-    _measure(context, bench, given, quick, out, resumes=True)
+    measure(context, bench, given, quick, out, resumes=True)
 
 
 @app.command()
@@ -185,7 +185,7 @@ def gridsearch(
     from shoal.bench.search import gridsearch as bench
 
     given = {"recipes": recipes, "share": share, "folds": folds, "epochs": epochs, "repeats": repeats}
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -200,7 +200,7 @@ def report(
     from shoal.bench.search import startup as bench
 
     given = {"members": members, "repeats": repeats}
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -223,7 +223,7 @@ def honest(
         "only": only, "splits": splits, "recipes": recipes, "rows": rows, "seeds": seeds, "seconds": seconds,
         "chance": chance,
     }  # fmt: skip
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -245,7 +245,7 @@ def descent(
         "nets": net, "batches": batch, "rows": rows, "train_rows": train_rows, "train_epochs": train_epochs,
         "repeats": repeats,
     }  # fmt: skip
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -266,7 +266,7 @@ def pays(
     from shoal.bench.parallel import pays as bench
 
     given = {"rows": rows, "train_rows": train_rows, "epochs": epochs, "schedule": schedule, "repeats": repeats}
-    _measure(context, bench, given, quick, out, resumes=True)
+    measure(context, bench, given, quick, out, resumes=True)
 
 
 @app.command()
@@ -290,7 +290,7 @@ def averaging(
         "nets": net, "workers": workers, "folds": folds, "rows": rows, "epochs": epochs, "fold_rows": fold_rows,
         "fold_epochs": fold_epochs, "backend": backend,
     }  # fmt: skip
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -307,7 +307,7 @@ def ranks(
     from shoal.bench.parallel import ranks as bench
 
     given = {"ranks": ranks, "iterations": iterations, "rows": rows, "batch": batch}
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -332,7 +332,7 @@ def planner(
         "nets": net, "backends": backend, "workers": workers, "rounds": rounds, "rates": rate, "dlmp": dlmp,
         "dlmp_python": dlmp_python,
     }  # fmt: skip
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -357,7 +357,7 @@ def nodes(
         "parts": part, "nodes": nodes, "seeds": seeds, "text_epochs": epochs, "cnn_rows": cnn_rows,
         "cnn_epochs": cnn_epochs, "link": link, "dlmp": dlmp, "dlmp_python": dlmp_python,
     }  # fmt: skip
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -372,7 +372,7 @@ def budget(
     from shoal.bench.search import budget as bench
 
     given = {"cases": case, "budget": seconds}
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -388,7 +388,7 @@ def scale(
     """Searches over up to 100,000 small recipes: time per recipe, peak memory, size of the run folder."""
     from shoal.bench.search import scale as bench
 
-    _measure(context, bench, {"recipes": recipes, "rows": rows}, quick, out)
+    measure(context, bench, {"recipes": recipes, "rows": rows}, quick, out)
 
 
 @app.command()
@@ -407,7 +407,7 @@ def cluster(
     from shoal.bench.search import cluster as bench
 
     given = {"recipes": recipes, "rows": rows, "repeats": repeats, "other": other}
-    _measure(context, bench, given, quick, out)
+    measure(context, bench, given, quick, out)
 
 
 @app.command()
@@ -435,7 +435,7 @@ def faults(
     from shoal.bench.faults import faults as bench
 
     given = {"kills": kills, "kinds": kind, "recipes": recipes, "seed": seed}
-    _measure(context, bench, given, quick, out, resumes=True)
+    measure(context, bench, given, quick, out, resumes=True)
 
 
 @app.command(name="all")
@@ -446,7 +446,7 @@ def everything(context: typer.Context, repeats: Repeats = None, quick: Quick = F
         command(context, repeats=repeats, quick=quick, out=out)
 
 
-def _measure(
+def measure(
     context: typer.Context, bench: Any, given: dict[str, Any], quick: bool, out: Path | None, resumes: bool = False
 ) -> None:
     """Run a benchmark with the settings given, show and write what it found.
@@ -476,7 +476,7 @@ def command_line(context: typer.Context) -> str:
     """The command with the options that were given, but for the folder: results hold no paths of a machine."""
     words = ["shoal", "bench", str(context.info_name)]
     for name, value in context.params.items():
-        if name in ("out", "dlmp", "dlmp_python") or value in (None, False):
+        if name in ("out", "dlmp", "dlmp_python", "before") or value in (None, False):
             continue
         option = f"--{name.replace('_', '-')}"
         if value is True:

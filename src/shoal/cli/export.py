@@ -37,7 +37,8 @@ def export(
     """Write a model for other programs, preprocessing included, and check it against Shoal's own prediction.
 
     The file takes numbers as float64 with NaN where a value is missing, in the order of the training table's columns;
-    their names are stored in it. Categories are strings and go to ONNX only. Dates and texts cannot be exported.
+    their names are stored in it. Categories are strings for ONNX; PyTorch has none, and takes their places in lists
+    that are stored in the file. Dates and texts cannot be exported.
     """
     from shoal.models.export.writing import default_place, export_model
     from shoal.search.saving import load, model_folder

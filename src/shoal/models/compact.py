@@ -58,7 +58,9 @@ class Compact:
             tuple(whole("compact.parts", place, 0, parts - 1) for place in places),
             whole("compact.folds", state.get("folds"), 1, folds),
             number("compact.temperature", state.get("temperature"), *temperatures),
-            *(number(f"compact.{name}", state.get(name)) for name in ("loss", "whole_loss", "error")),
+            number("compact.loss", state.get("loss")),
+            number("compact.whole_loss", state.get("whole_loss")),
+            number("compact.error", state.get("error")),
             whole("compact.whole_networks", state.get("whole_networks"), 1),
         )
 

@@ -25,8 +25,9 @@ def export_model(
     """Write a fitted estimator to `path`, and compare both on the rows of `data`, or else on made-up rows.
 
     With `compact`, the fewest networks whose out-of-fold loss is within one standard error of the model's.
-    `to` is a name of `EXPORTERS` or an `Exporter` of your own. Columns of numbers, booleans and, to ONNX, categories
-    can be exported. A difference above 1e-4, of a probability or of the spread of the target, is an error.
+    `to` is a name of `EXPORTERS` or an `Exporter` of your own. Columns of numbers, booleans and categories can be
+    exported; PyTorch has no strings, and takes their numbers. A difference above 1e-4, of a probability or of the
+    spread of the target, is an error.
     """
     model: Model = compact_model(estimator.model_) if compact else estimator.model_
     exporter = find_exporter(to)
@@ -85,6 +86,7 @@ def metadata(estimator: Any, plan: ExportPlan) -> dict[str, Any]:
     if plan.categories:
         described["categories"] = {category.name: list(category.values) for category in plan.categories}
         described["missing_category"] = ""
+        described["category_codes"] = {category.name: list(category.known) for category in plan.categories}
     if classes is not None:
         described["classes"] = classes.tolist()
     return described
