@@ -321,7 +321,10 @@ def test_words_are_found_in_other_tables_wherever_they_stand_there():
     from shoal.encoders import texts as text
 
     counts = text._count(["old house", "new house old house", "unknown"], 2)
-    places = counts.places_of(["house", "nothing", "old house", "house old", "house unknown", "unknown house"])
+    names = ["house", "nothing", "old house", "house old", "house unknown", "unknown house"]
+    places = counts.places_of(names)
+    many = [*names, *(f"other{j}" for j in range(20))]  # more than there are columns: these are looked up then
+    assert counts.places_of(many, {name: j for j, name in enumerate(many)}).tolist() == places.tolist()
     found = {
         name: place for name, place in zip(counts.names(np.arange(len(places))), places, strict=True) if place >= 0
     }

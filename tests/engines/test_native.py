@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.special import erfcx
 
 import shoal
 from shoal import _native
 from shoal.engines import Resources
-from shoal.engines.native import CODES, NativeEngine, check_kernel, networks
+from shoal.engines.native import CODES, NativeEngine, check_kernel, networks, predict_own_rows
 from shoal.engines.program import MEMBER_RECORD, Data, Log, flatten_rows
 from shoal.rows import as_rows
 
@@ -284,3 +286,28 @@ def test_an_exception_in_progress_ends_training_cleanly():
     for i in np.flatnonzero(untouched):
         start, size = population.layout.offsets[i], population.layout.counts[i]
         assert np.array_equal(population.state.parameters[start : start + size], before[start : start + size])
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 5), st.integers(1, 3))
+def test_members_with_rows_of_their_own_predict_as_with_all_rows(seed, members, outputs):
+    rng = np.random.default_rng(seed)
+    population = shoal.Population([shoal.Member(hidden=(5, 3), seed=k) for k in range(members)], 4, outputs, "mse")
+    X = rng.normal(size=(int(rng.integers(1, 9000)), 4)).astype(np.float32)
+    which = rng.integers(0, members, size=members + 1)
+    first = rng.integers(0, len(X), size=len(which))
+    count = np.array([rng.integers(0, len(X) - start + 1) for start in first])
+    got = predict_own_rows(population.program, population.state, X, which, first, count, 2)
+    every = population.predict(X)
+    expected = [every[k, start : start + n] for k, start, n in zip(which, first, count, strict=True)]
+    assert np.array_equal(got, np.concatenate(expected))
+
+
+def test_rows_out_of_range_are_refused():
+    population = shoal.Population([shoal.Member(hidden=2)], 2, 1, "mse")
+    X = np.zeros((3, 2), np.float32)
+    for first, count in ((0, 4), (3, 1), (-1, 1)):
+        with pytest.raises(ValueError, match="out of range"):
+            predict_own_rows(
+                population.program, population.state, X, np.zeros(1, np.int64), np.array([first]), np.array([count]), 1
+            )

@@ -62,8 +62,12 @@ def module_agrees(model, X):
     for table in (Table.of(X), made_up_rows(model)):
         plan = make_plan(model)
         with torch.no_grad():
-            numbers = torch.from_numpy(runtime_inputs(model, plan, table)["numbers"])
-            got = export_torch.ExportedModel(plan)(numbers).numpy()
+            inputs = runtime_inputs(model, plan, table)
+            given = [torch.from_numpy(inputs["numbers"])]
+            if "categories" in inputs:
+                lists = [category.known for category in plan.categories]
+                given.append(torch.from_numpy(export_torch.codes_of(inputs["categories"], lists)))
+            got = export_torch.ExportedModel(plan)(*given).numpy()
         expected = model.predict(table)
         spread = plan.target["scale"].max(axis=0)
         assert (np.abs(got - expected) / spread).max() < CLOSE
@@ -294,14 +298,23 @@ def test_categories_go_to_onnx_as_strings(tmp_path):
             "always": ["kg", "kg"], "side": ["left", "right"]}  # fmt: skip
     got = run_onnx(tmp_path / "m.onnx", numbers=numbers, categories=strings)["probabilities"]
     np.testing.assert_allclose(got, estimator.predict_proba(Table.of(rows)), atol=CLOSE)
-    with pytest.raises(ValueError, match=r"'colour' \(category\), 'city' \(category\).*--to onnx.*shoal predict"):
-        export_model(estimator, "torch", tmp_path / "m.pt2")
+    module_agrees(estimator.model_, Table.of(columns))  # PyTorch has no strings: codes stand for them
 
 
 def test_categories_alone(tmp_path):
     columns, y = mixed_table()
     table = Table.of({name: columns[name] for name in ("colour", "side")})
-    agrees(shoal.ShoalClassifier(**QUICK).fit(table, y), "onnx", tmp_path / "m.onnx", table)
+    estimator = shoal.ShoalClassifier(**QUICK).fit(table, y)
+    agrees(estimator, "onnx", tmp_path / "m.onnx", table)
+    export_model(estimator, "torch", tmp_path / "m.pt2", table)
+    extra = {"shoal.json": ""}
+    module = torch.export.load(tmp_path / "m.pt2", extra_files=extra).module()
+    codes = json.loads(extra["shoal.json"])["category_codes"]
+    assert list(codes) == ["colour", "side"]
+    rows = {"colour": [codes["colour"][1], "never seen", None], "side": [codes["side"][0]] * 3}
+    given = torch.tensor([[1, 0], [len(codes["colour"]), 0], [len(codes["colour"]) + 1, 0]])
+    got = module(torch.empty(3, 0, dtype=torch.float64), given).detach().numpy()
+    np.testing.assert_allclose(got, estimator.predict_proba(rows), atol=CLOSE)
 
 
 def test_dates_and_texts_are_refused_by_name(tmp_path):

@@ -503,7 +503,7 @@ def command_line(context: typer.Context) -> str:
     """The command with the options that were given, but for the folder: results hold no paths of a machine."""
     words = ["shoal", "bench", str(context.info_name)]
     for name, value in context.params.items():
-        if name in ("out", "dlmp", "dlmp_python") or value in (None, False):
+        if name in ("out", "dlmp", "dlmp_python", "before") or value in (None, False):
             continue
         option = f"--{name.replace('_', '-')}"
         if value is True:

@@ -14,6 +14,8 @@ EPILOG = """Examples:
 shoal export shoal-runs/iris-1 --to onnx
 
 shoal export shoal-runs/iris-1/model --to torch --out iris.pt2 --data iris.csv
+
+shoal export shoal-runs/iris-1 --to onnx --compact
 """
 
 
@@ -27,11 +29,16 @@ def export(
         Path | None,
         typer.Option(help="A table to check the export on; by default rows are made up.", show_default=False),
     ] = None,
+    compact: Annotated[
+        bool,
+        typer.Option("--compact", help="The fewest networks whose loss is within one standard error of all."),
+    ] = False,
 ) -> None:
     """Write a model for other programs, preprocessing included, and check it against Shoal's own prediction.
 
     The file takes numbers as float64 with NaN where a value is missing, in the order of the training table's columns;
-    their names are stored in it. Categories are strings and go to ONNX only. Dates and texts cannot be exported.
+    their names are stored in it. Categories are strings for ONNX; PyTorch has none, and takes their places in lists
+    that are stored in the file. Dates and texts cannot be exported.
     """
     from shoal.models.export.writing import default_place, export_model
     from shoal.search.saving import load, model_folder
@@ -42,8 +49,11 @@ def export(
     estimator = load(folder)
     table = read_table(data)[0] if data is not None else None
     place = out or default_place(folder, to)
-    compared = export_model(estimator, to, place, table)
+    compared = export_model(estimator, to, place, table, compact)
     size = place.stat().st_size / 1e6
-    networks = len(estimator.model_)
+    few = estimator.model_.compact if compact else None
+    networks = len(estimator.model_) if few is None else few.networks
     print(f"wrote {place}: {networks} network{'s' * (networks != 1)}, {size:.1f} MB")
+    if few is not None:
+        print(few.describe())
     print(compared.describe())

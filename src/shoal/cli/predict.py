@@ -44,14 +44,14 @@ def predict(
     One row of answers comes out for each row, in the same order. Rows unlike the training data are named on the screen.
     """
     from shoal.conformal.calibration import check_coverage
+    from shoal.models.served import ServedModel
     from shoal.search.predictions import answer, note_strange, read_new_rows, write_answers
-    from shoal.search.saving import load
     from shoal.search.settings import find_model
 
     if coverage is not None:
         check_coverage("--coverage", coverage)
     folder, settings = find_model(model)
-    estimator = load(folder)
+    estimator = ServedModel.load(folder)
     table = read_new_rows(file, estimator, settings, reading.sep, reading.header, reading.missing)
     head, rows = answer(estimator, table, proba, coverage, strange)
     write_answers(head, rows, out, file)

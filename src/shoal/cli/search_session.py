@@ -446,10 +446,15 @@ class Session:
         for line in top_table(estimator.result_.outcome.board, score["metric"]):
             print(line)
         print()
-        target = self.question.target
-        for line in honest_words(estimator.honest_score_, score["chance"], target, search["recipes"]):
+        compact, model = self.request.search.compact, estimator.model_
+        folds = f"{len(model.folds)} fold{'s' * (len(model.folds) > 1)}" if compact else "all folds"
+        for line in honest_words(
+            estimator.honest_score_, score["chance"], self.question.target, search["recipes"], folds
+        ):
             print(line)
-        for line in matter_words(estimator.explanation_, target):
+        if compact:
+            print(estimator.result_.outcome.compact.describe())
+        for line in matter_words(estimator.explanation_, self.question.target):
             print(line)
         if search["interrupted"] and self.earlier is None:
             print("\nThe same command goes on to the full search.")

@@ -47,23 +47,10 @@ class DateEncoder(ColumnEncoder):
         return [f"{column}: {part}" for part in DAY_PARTS + (TIME_PARTS if self.timed else ())]
 
     def numbers(self, cells: Cells) -> np.ndarray:
-        column = cells.values
-        day, month, year = (column.astype(f"datetime64[{unit}]") for unit in "DMY")
         first = np.datetime64(self.first or "1970-01-01", "us")
-        within_year = (column - year.astype("datetime64[us]")).astype(np.float64) / MICROSECONDS / 365.2425 * 2 * np.pi
-        parts = [
-            (column - first).astype(np.float64) / MICROSECONDS,
-            year.astype(np.float64) + 1970.0,
-            (month - year.astype("datetime64[M]")).astype(np.float64) + 1.0,
-            (day.astype(np.int64) + 3) % 7 + 0.0,  # 1970 began on a Thursday; Monday is 0
-            np.sin(within_year),
-            np.cos(within_year),
-        ]
-        if self.timed:
-            hour = (column - day.astype("datetime64[us]")).astype(np.float64) / MICROSECONDS * 24.0
-            parts += [hour, np.sin(hour / 12.0 * np.pi), np.cos(hour / 12.0 * np.pi)]
-        made = np.stack(parts, axis=1)
-        made[missing_cells(column)] = np.nan
+        made: np.ndarray = cells.remember(("date", self.timed), lambda: _parts(cells.values, self.timed)).copy()
+        made[:, 0] = (cells.values - first).astype(np.float64) / MICROSECONDS
+        made[np.isnan(made[:, 1]), 0] = np.nan
         return made
 
     def input_names(self, column: str) -> list[str]:
@@ -78,3 +65,23 @@ class DateEncoder(ColumnEncoder):
     @classmethod
     def from_state(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> DateEncoder:
         return cls(described["first"], described["timed"], bool(described["missing"]))
+
+
+def _parts(column: np.ndarray, timed: bool) -> np.ndarray:
+    """The numbers of dates, without the days: those depend on the fold."""
+    day, month, year = (column.astype(f"datetime64[{unit}]") for unit in "DMY")
+    within_year = (column - year.astype("datetime64[us]")).astype(np.float64) / MICROSECONDS / 365.2425 * 2 * np.pi
+    parts = [
+        np.zeros(len(column)),
+        year.astype(np.float64) + 1970.0,
+        (month - year.astype("datetime64[M]")).astype(np.float64) + 1.0,
+        (day.astype(np.int64) + 3) % 7 + 0.0,  # 1970 began on a Thursday; Monday is 0
+        np.sin(within_year),
+        np.cos(within_year),
+    ]
+    if timed:
+        hour = (column - day.astype("datetime64[us]")).astype(np.float64) / MICROSECONDS * 24.0
+        parts += [hour, np.sin(hour / 12.0 * np.pi), np.cos(hour / 12.0 * np.pi)]
+    made = np.stack(parts, axis=1)
+    made[missing_cells(column)] = np.nan
+    return made

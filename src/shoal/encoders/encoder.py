@@ -67,25 +67,25 @@ class Encoder:
 
     def width(self, encoding: str) -> int:
         """Columns of one encoding."""
-        return self.scaling.width(encoding) + self._inputs
+        return self.scaling.width(encoding) + self.inputs
 
     def write(self, table: Table, out: Mapping[str, np.ndarray]) -> None:
         """Fill one matrix (n, width) of zeros for each encoding."""
         table = self.schema.check(table)
-        numbers = _numbers(self.columns, table)
+        numbers = numbers_of(self.columns, table)
         first: np.ndarray | None = None  # inputs are the same in every encoding
         for encoding, matrix in out.items():
             at = self.scaling.width(encoding)
             self.scaling.write(encoding, numbers, matrix[:, :at])
             if first is None:
-                first = matrix[:, at : at + self._inputs]
+                first = matrix[:, at : at + self.inputs]
                 self._write_inputs(table, first)
             else:
-                matrix[:, at : at + self._inputs] = first
+                matrix[:, at : at + self.inputs] = first
 
     def numbers(self, table: Table) -> np.ndarray:
         """(n, number of names) float64: the numbers of all columns, scaled as in "plain"."""
-        return self.scaling.plain(_numbers(self.columns, self.schema.check(table))).astype(np.float64)
+        return self.scaling.plain(numbers_of(self.columns, self.schema.check(table))).astype(np.float64)
 
     @property
     def number_names(self) -> list[str]:
@@ -124,7 +124,8 @@ class Encoder:
         return Encoder(schema, NumberScaling.from_state(arrays_under("numbers.", arrays)), columns)
 
     @cached_property
-    def _inputs(self) -> int:
+    def inputs(self) -> int:
+        """Columns that are the same in every encoding."""
         return sum(part.width for part in self.columns.values())
 
     def _write_inputs(self, table: Table, matrix: np.ndarray) -> None:
@@ -133,9 +134,14 @@ class Encoder:
             if part.width:
                 block = matrix[:, at : at + part.width]
                 part.write_inputs(table.cells(name), block)
-                if name in self.schema.own_encoders and not np.isfinite(block).all():
-                    raise UserError(f"inputs must be finite; {type(part).__name__} of column {name!r} gave others")
+                check_own_inputs(self.schema, name, part, block)
                 at += part.width
+
+
+def check_own_inputs(schema: Schema, name: str, part: ColumnEncoder, inputs: np.ndarray) -> None:
+    """Refuse infinities and NaN from an encoder of the user's own."""
+    if name in schema.own_encoders and not np.isfinite(inputs).all():
+        raise UserError(f"inputs must be finite; {type(part).__name__} of column {name!r} gave others")
 
 
 def _in_order(schema: Schema) -> list[Column]:
@@ -149,7 +155,7 @@ def _prototype(column: Column) -> Any:
 
 def _fit(schema: Schema, table: Table, weight: np.ndarray) -> Encoder:
     columns = {column.name: _fit_column(column, table, weight) for column in _in_order(schema)}
-    numbers = _numbers(columns, table)
+    numbers = numbers_of(columns, table)
     order = _shared_order(table, numbers) if _shared(columns) else None
     return Encoder(schema, NumberScaling.fit(numbers, weight, order), columns)
 
@@ -181,7 +187,7 @@ def _shared_order(table: Table, numbers: np.ndarray) -> Callable[[int], np.ndarr
     return order
 
 
-def _numbers(columns: Mapping[str, ColumnEncoder], table: Table) -> np.ndarray:
+def numbers_of(columns: Mapping[str, ColumnEncoder], table: Table) -> np.ndarray:
     """(n, d) float64 with NaN: the numbers of all columns; one matrix for all folds, where it is the same."""
     if table.block is not None and all(isinstance(part, NumberEncoder) for part in columns.values()):
         return table.block

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -61,7 +62,17 @@ class NumberScaling:
 
     def width(self, encoding: str) -> int:
         """Columns of "plain" or "piecewise"."""
-        return len(self.centre) if encoding == "plain" else int((np.diff(self.edges) > 0).sum())
+        return len(self.centre) if encoding == "plain" else len(self._bins.column)
+
+    @cached_property
+    def _inverse(self) -> np.ndarray:
+        return np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
+
+    @cached_property
+    def _bins(self) -> _Bins:
+        length = np.diff(self.edges)
+        column, place = np.nonzero(length > 0)
+        return _Bins(column, self.edges[column, place], 1.0 / length[column, place], self.offset[column, place])
 
     def write(self, encoding: str, values: np.ndarray, out: np.ndarray) -> None:
         """Fill out (n, width) with "plain" or "piecewise", a few rows at a time."""
@@ -83,20 +94,17 @@ class NumberScaling:
         return out
 
     def _write_plain(self, values: np.ndarray, out: np.ndarray) -> None:
-        known = ~np.isnan(values)
-        inverse = np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
-        scaled = (np.where(known, values, self.centre) - self.centre) * inverse
-        scaled = np.clip(scaled, -LARGEST_SCALED, LARGEST_SCALED)
+        scaled = (values - self.centre) * self._inverse
+        scaled[np.isnan(values)] = 0.0
+        np.clip(scaled, -LARGEST_SCALED, LARGEST_SCALED, out=scaled)
         out[:] = scaled / np.sqrt(1.0 + (scaled / SMOOTH_LIMIT) ** 2)
 
     def _write_piecewise(self, values: np.ndarray, out: np.ndarray) -> None:
-        at = 0
-        for j, edges in enumerate(self.edges):
-            real = np.flatnonzero(np.diff(edges) > 0)
-            part = (_pieces(edges, values[:, j]) - self.offset[j])[:, real]
-            part[np.isnan(values[:, j])] = 0.0
-            out[:, at : at + len(real)] = part
-            at += len(real)
+        bins = self._bins
+        chosen = values[:, bins.column]
+        part = np.clip((chosen - bins.low) * bins.inverse, 0.0, 1.0) - bins.offset
+        part[np.isnan(chosen)] = 0.0
+        out[:] = part
 
     def state(self) -> dict[str, np.ndarray]:
         return {"centre": self.centre, "scale": self.scale, "edges": self.edges, "offset": self.offset}
@@ -106,6 +114,16 @@ class NumberScaling:
         return NumberScaling(
             **{name: np.asarray(state[name], dtype=np.float64) for name in ("centre", "scale", "edges", "offset")}
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Bins:
+    """The bins with a length, of all columns one after the other: (bins,) each."""
+
+    column: np.ndarray
+    low: np.ndarray
+    inverse: np.ndarray
+    offset: np.ndarray
 
 
 def _bin_count(rows: int, columns: int) -> int:

@@ -49,6 +49,11 @@ class TextEncoder(ColumnEncoder):
     def width(self) -> int:
         return self.directions.shape[1]
 
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        """Of each word and pair."""
+        return {word: j for j, word in enumerate(self.words)}
+
     def input_names(self, column: str) -> list[str]:
         return [f"{column}: direction {j + 1}" for j in range(self.width)]
 
@@ -77,7 +82,8 @@ class TextEncoder(ColumnEncoder):
         """Each different document is worked on once, and its inputs do not depend on the others."""
         codes, _ = cells.factor()
         counts = _counts(cells, self.longest)
-        matrix = _tfidf(counts.moved(counts.places_of(self.words), len(self.words)), self.rarity)
+        places = counts.places_of(self.words, self._place)
+        matrix = _tfidf(counts.moved(places, len(self.words)), self.rarity)
         projected = (matrix @ self.directions - self.centre) * self.scale
         out[:] = np.asarray(projected, dtype=np.float32)[codes]
 
@@ -107,6 +113,10 @@ class Counts:
     def number(self) -> dict[str, int]:
         return {word: j for j, word in enumerate(self.words)}
 
+    @cached_property
+    def _own_names(self) -> list[str]:
+        return self.names(np.arange(len(self.codes)))
+
     def names(self, columns: np.ndarray) -> list[str]:
         """Words, and pairs as two words with a blank between them."""
         v = len(self.words)
@@ -115,11 +125,17 @@ class Counts:
             for code in self.codes[columns].tolist()
         ]
 
-    def places_of(self, names: Sequence[str]) -> np.ndarray:
-        """For each column its place in these words and pairs, or -1."""
+    def places_of(self, names: Sequence[str], place: Mapping[str, int] | None = None) -> np.ndarray:
+        """For each column its place in these words and pairs, or -1.
+
+        `place`: of each name. With it, where there are fewer columns than names, columns are looked up among names.
+        """
         places = np.full(len(self.codes), -1, dtype=np.int64)
         if not len(self.codes):
             return places
+        if place is not None and len(self.codes) < len(names):
+            own = self._own_names
+            return np.fromiter((place.get(name, -1) for name in own), dtype=np.int64, count=len(own))
         codes = np.array([self._code(name) for name in names], dtype=np.int64)
         columns = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
         found = np.flatnonzero(self.codes[columns] == codes)

@@ -114,6 +114,27 @@ class NativeEngine:
         return resources.threads * (each + index_bytes)
 
 
+def predict_own_rows(
+    program: Program,
+    state: State,
+    X: np.ndarray,
+    which: np.ndarray,
+    first_row: np.ndarray,
+    n_rows: np.ndarray,
+    threads: int,
+) -> np.ndarray:
+    """(sum of n_rows, n_outputs): raw outputs of each member for its own n_rows of X, from first_row on.
+
+    Members of all folds predict in one call, where X has the inputs of all folds one below the other.
+    """
+    out = np.empty((int(n_rows.sum()), program.n_outputs), dtype=np.float32)
+    _native.predict_own_rows(
+        **networks(program), X=X, parameters=state.parameters, slots=state.slots, best_epoch=state.best_epoch,
+        which=which, first_row=first_row, n_rows=n_rows, out=out, threads=threads,
+    )  # fmt: skip
+    return out
+
+
 def networks(program: Program) -> dict[str, Any]:
     """The arguments that describe the networks to every entry point of the kernel."""
     return {

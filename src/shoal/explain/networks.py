@@ -13,7 +13,7 @@ import numpy as np
 
 from shoal.encoders.encoder import Encoder
 from shoal.metrics.tasks import CLASSIFICATION
-from shoal.models.model import Model, widen
+from shoal.models.model import Model
 from shoal.tables.table import Table
 
 CELLS_AT_ONCE = 1 << 21  # inputs of one call
@@ -53,8 +53,13 @@ class FoldNetworks:
         return {name: owners(encoder, name, networks.n_features) for name, networks in self.model.networks.items()}
 
     def encode(self, table: Table) -> dict[str, np.ndarray]:
-        made = self.model.folds[self.fold].encoder.transform(table, list(self.model.networks))
-        return {name: widen(made[name], networks.n_features) for name, networks in self.model.networks.items()}
+        encoders = self.model.folding.encoders
+        made = {
+            name: np.zeros((len(table), networks.n_features), dtype=np.float32)
+            for name, networks in self.model.networks.items()
+        }
+        encoders.write(self.fold, encoders.read(table), made)
+        return made
 
     def each(self, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
         """Weights (parts,) and predictions (parts, n, n_outputs) of single networks."""

@@ -8,6 +8,8 @@ import numpy as np
 
 SMALLEST_PROBABILITY = 1e-7  # limits the log-loss of a row to 16
 
+FEW_OUTPUTS = 8  # from here on numpy sums in pairs
+
 CLASSIFICATION, MULTILABEL, REGRESSION = "classification", "multilabel", "regression"
 
 
@@ -18,6 +20,19 @@ def weighted_mean(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
     [3.25, 6.0]
     """
     return np.asarray((np.ascontiguousarray(values) * (weight / weight.sum())).sum(axis=-1))
+
+
+def _over_outputs(ufunc: np.ufunc, values: np.ndarray) -> np.ndarray:
+    """(..., 1): `ufunc.reduce` over the last axis. Few outputs are taken column by column, which has the same bits.
+
+    numpy's own reduction of a short axis is ten times as slow.
+    """
+    if values.shape[-1] >= FEW_OUTPUTS:
+        return np.asarray(ufunc.reduce(values, axis=-1, keepdims=True))
+    found = values[..., 0]
+    for j in range(1, values.shape[-1]):
+        found = ufunc(found, values[..., j])
+    return found[..., None]
 
 
 @dataclass(frozen=True)
@@ -38,8 +53,8 @@ class Task:
     def activate(self, raw: np.ndarray) -> np.ndarray:
         """Raw outputs to predictions, in float32."""
         if self.kind == CLASSIFICATION:
-            shifted = np.exp(raw - raw.max(axis=-1, keepdims=True))
-            return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
+            shifted = np.exp(raw - _over_outputs(np.maximum, raw))
+            return np.asarray(shifted / _over_outputs(np.add, shifted))
         if self.kind == MULTILABEL:
             return np.asarray(0.5 * (1.0 + np.tanh(0.5 * raw)), dtype=np.float32)
         return raw
@@ -52,8 +67,8 @@ class Task:
         if self.kind == MULTILABEL:
             other = np.log(np.clip(1.0 - prediction, SMALLEST_PROBABILITY, 1.0).astype(np.float64)) / temperature
             return np.asarray(1.0 / (1.0 + np.exp(other - logs)))
-        logs -= logs.max(axis=-1, keepdims=True)
-        return np.asarray(np.exp(logs) / np.exp(logs).sum(axis=-1, keepdims=True))
+        powers = np.exp(logs - _over_outputs(np.maximum, logs))
+        return np.asarray(powers / _over_outputs(np.add, powers))
 
     def losses(self, prediction: np.ndarray, y: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
         """Loss of each row, shape (..., n): log-loss, mean log-loss over labels, or mean squared error over `scale`.

@@ -27,13 +27,14 @@ FIELDS = (
 WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # JSON has no such numbers
 
 
-def check_body(body: Mapping[str, Any], parameters: Iterable[str]) -> None:
+def check_body(body: Mapping[str, Any], parameters: Iterable[str] | None) -> None:
     """Refuse fields that are missing or out of their range; `parameters`: those of estimators that may be set."""
     missing = [name for name in FIELDS if name not in body]
     if missing:
         raise UserError(f"the field {missing[0]} is missing")
     _refuse_infinite("", body)
-    unknown = set(instance("parameters", body["parameters"], dict)) - set(parameters)
+    given = set(instance("parameters", body["parameters"], dict))
+    unknown = set() if parameters is None else given - set(parameters)
     if unknown:
         raise UserError(f"parameters must be those of an estimator; got {shown(min(unknown))}")
     jobs = body["parameters"].get("n_jobs")

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from shoal.encoders.encoder import Encoder
+from shoal.encoders.folds import FoldEncoders, ReadTable
 from shoal.encoders.target import TargetScaling
+from shoal.engines.native import predict_own_rows
+from shoal.machine import thread_count
 from shoal.members import Member
 from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.models.certainty import Certainty
+from shoal.models.compact import Compact
 from shoal.population import Population
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
-CELLS_AT_ONCE = 1 << 24  # predictions held in memory at a time
+CELLS_AT_ONCE = 1 << 23  # inputs and raw outputs held in memory at a time
+MOST_ROWS = 1 << 13  # that are predicted at a time
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class Model:
     networks: dict[str, Population]
     temperature: float = 1.0
     certainty: Certainty | None = None  # of single rows; None: saved before there was such a thing
+    compact: Compact | None = None  # how to make it smaller; None: not known, or done
 
     def __len__(self) -> int:
         return len(self.parts) * len(self.folds)
@@ -59,63 +67,108 @@ class Model:
 
     def predict(self, table: Table, threads: int | None = None) -> np.ndarray:
         """(n, n_outputs): probabilities, or values in the units of the target."""
-        table = self.schema.check(table)
-        most = max(1, CELLS_AT_ONCE // (self.task.n_outputs * max(len(self), 1)))
-        pieces = [
-            self._predict(table.take(np.arange(start, min(start + most, len(table)))), threads)
-            for start in range(0, max(len(table), 1), most)
-        ]
-        return np.concatenate(pieces)
-
-    def predict_folds(self, table: Table, threads: int | None = None) -> np.ndarray:
-        """(n_folds, n, n_outputs): what the networks of each fold say, averaged over parts; not tempered.
-
-        The prediction is the mean over folds, tempered.
-        """
-        table = self.schema.check(table)
-        most = max(1, CELLS_AT_ONCE // (self.task.n_outputs * max(len(self), 1)))
-        pieces = [
-            self._predict_folds(table.take(np.arange(start, min(start + most, len(table)))), threads)
-            for start in range(0, max(len(table), 1), most)
-        ]
-        return np.concatenate(pieces, axis=1)
-
-    def _predict_folds(self, table: Table, threads: int | None) -> np.ndarray:
-        found = np.zeros((len(self.folds), len(table), self.task.n_outputs))
-        for k, fold in enumerate(self.folds):
-            inputs = fold.encoder.transform(table, list(self.networks))
-            for encoding, population in self.networks.items():
-                weights = [part.weight for part in self.parts if part.encoding == encoding]
-                members = np.arange(len(weights)) * len(self.folds) + k
-                raw = population.predict(widen(inputs[encoding], population.n_features), members, threads=threads)
-                found[k] += np.tensordot(np.array(weights), fold.target.back(self.task, raw), axes=1)
-        if self.task.kind == CLASSIFICATION:
-            found /= found.sum(axis=-1, keepdims=True)
-        return found
-
-    def _predict(self, table: Table, threads: int | None) -> np.ndarray:
         total = np.zeros((len(table), self.task.n_outputs))
-        for k, fold in enumerate(self.folds):
-            inputs = fold.encoder.transform(table, list(self.networks))
-            for encoding, population in self.networks.items():
-                weights = [part.weight for part in self.parts if part.encoding == encoding]
-                members = np.arange(len(weights)) * len(self.folds) + k
-                raw = population.predict(widen(inputs[encoding], population.n_features), members, threads=threads)
-                prediction = fold.target.back(self.task, raw)
-                total += np.tensordot(np.array(weights), prediction, axes=1)
+        for _, rows, part in self.folding.walk(table, None, threads):
+            total[rows] += part
         total /= len(self.folds)
         if self.task.kind == CLASSIFICATION:  # float32 probabilities sum to one only nearly
             total /= total.sum(axis=-1, keepdims=True)
         return self.task.temper(total, self.temperature)
 
+    def predict_folds(self, table: Table, threads: int | None = None) -> np.ndarray:
+        """(n_folds, n, n_outputs): what the networks of each fold say, averaged by the weights of the parts.
 
-def widen(matrix: np.ndarray, width: int) -> np.ndarray:
-    """Zeros for categories that only other folds have seen."""
-    if matrix.shape[1] == width:
-        return matrix
-    wide = np.zeros((len(matrix), width), dtype=np.float32)
-    wide[:, : matrix.shape[1]] = matrix
-    return wide
+        Not tempered: `predict` tempers the mean over folds.
+        """
+        total = np.zeros((len(self.folds), len(table), self.task.n_outputs))
+        for k, rows, part in self.folding.walk(table, None, threads):
+            total[k, rows] += part
+        if self.task.kind == CLASSIFICATION:
+            total /= total.sum(axis=-1, keepdims=True)
+        return total
+
+    def predict_own_rows(
+        self, table: Table, rows: Sequence[np.ndarray], threads: int | None = None
+    ) -> list[np.ndarray]:
+        """Like `predict_folds`, but each fold has rows of its own: (len(rows[k]), n_outputs) for fold k.
+
+        A fold without rows costs nothing.
+        """
+        total = [np.zeros((len(mine), self.task.n_outputs)) for mine in rows]
+        for k, places, part in self.folding.walk(table, rows, threads):
+            total[k][places] += part
+        return total
+
+    @cached_property
+    def folding(self) -> Folding:
+        return Folding(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles do not hold what is made of the rest when it is first needed."""
+        return {name: value for name, value in self.__dict__.items() if name != "folding"}
+
+
+class Folding:
+    """Prediction by the networks of all folds: cells are read once, and each encoding is one call of the kernel."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.encoders = FoldEncoders([fold.encoder for fold in model.folds])
+        self.weights = {
+            encoding: np.array([part.weight for part in model.parts if part.encoding == encoding])
+            for encoding in model.networks
+        }
+        widths = sum(population.n_features for population in model.networks.values())
+        per_row = len(model.folds) * widths + len(model) * model.task.n_outputs
+        self.most_rows = max(1, min(MOST_ROWS, CELLS_AT_ONCE // per_row))
+
+    def walk(
+        self, table: Table, rows: Sequence[np.ndarray] | None, threads: int | None
+    ) -> Iterator[tuple[int, slice, np.ndarray]]:
+        """Fold, places among its rows, and what one encoding of it adds there, some rows at a time.
+
+        rows  of the table, for each fold; None: all rows for each
+        """
+        read, folds = self.encoders.read(table), range(len(self.encoders.encoders))
+        counts = [len(table)] * len(folds) if rows is None else [len(mine) for mine in rows]
+        for start in range(0, max(counts), self.most_rows):
+            places = [slice(start, min(start + self.most_rows, count)) for count in counts]
+            if rows is None:
+                chosen = [read.take(places[0])] * len(folds)
+            else:
+                chosen = [read.take(mine[place]) for mine, place in zip(rows, places, strict=True)]
+            raw = self._raw(chosen, thread_count(threads))
+            for k in folds:
+                for encoding, weights in self.weights.items():
+                    if len(chosen[k]):
+                        prediction = self.model.folds[k].target.back(self.model.task, raw[encoding][k])
+                        yield k, places[k], np.tensordot(weights, prediction, axes=1)
+
+    def _raw(self, chosen: Sequence[ReadTable], threads: int) -> dict[str, list[np.ndarray]]:
+        """Raw outputs (parts, n, n_outputs) of each fold, by encoding."""
+        count = np.array([len(rows) for rows in chosen], dtype=np.int64)
+        first = np.cumsum(count) - count
+        networks = self.model.networks
+        inputs = {
+            encoding: np.zeros((int(count.sum()), population.n_features), dtype=np.float32)
+            for encoding, population in networks.items()
+        }
+        for k, rows in enumerate(chosen):
+            if len(rows):
+                mine = {name: matrix[first[k] : first[k] + count[k]] for name, matrix in inputs.items()}
+                self.encoders.write(k, rows, mine)
+        made = {}
+        for encoding, population in networks.items():
+            parts = len(self.weights[encoding])
+            folds = np.arange(len(count))
+            which = (folds[:, None] + np.arange(parts) * len(count)).ravel()  # fold by fold: they share inputs
+            raw = predict_own_rows(
+                population.program, population.state, inputs[encoding], which, np.repeat(first, parts),
+                np.repeat(count, parts), threads,
+            )  # fmt: skip
+            pieces = np.split(raw, np.cumsum(parts * count)[:-1])
+            made[encoding] = [piece.reshape(parts, -1, self.model.task.n_outputs) for piece in pieces]
+        return made
 
 
 def bare(member: Member) -> Member:

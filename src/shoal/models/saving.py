@@ -27,8 +27,10 @@ from shoal.members import Member
 from shoal.metrics.tasks import Task
 from shoal.models import checks
 from shoal.models.certainty import Certainty
+from shoal.models.compact import Compact
 from shoal.models.model import FoldTransforms, Model, Part, empty_networks
 from shoal.runs.kinds import RUN
+from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.validate import instance
 
@@ -62,8 +64,11 @@ def write_folder(
                 file.writelines(pieces(content))
 
 
-def read_folder(folder: Path, parameters: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `write_folder` wrote, every field of it checked. `parameters`: those that an estimator may have."""
+def read_folder(folder: Path, parameters: tuple[str, ...] | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What `write_folder` wrote, every field of it checked.
+
+    `parameters`: those that an estimator may have; None: nobody uses them.
+    """
     from safetensors.numpy import load as from_bytes
 
     body = _read_description(folder)
@@ -175,6 +180,8 @@ def describe_model(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     if model.certainty is not None:
         body["certainty"], found = model.certainty.state()
         arrays |= {f"certainty.{name}": array for name, array in found.items()}
+    if model.compact is not None:
+        body["compact"] = model.compact.as_dict()
     return body, arrays
 
 
@@ -209,10 +216,32 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
             raise UserError(f"the weights of {encoding!r} have {stored.shape} where ({size},) fit")
         networks[encoding] = population = empty_networks(task, width, members, len(folds))
         population.state.parameters[:] = stored
-    model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]))
+    compact = body.get("compact")  # models from before it existed lack it
+    if compact is not None:
+        compact = Compact.from_dict(compact, len(parts), len(folds), checks.TEMPERATURE)
+    model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]), compact=compact)
     checks.check_prediction(model)
     known = body.get("certainty")
     if known is None:
         return model
     certainty = Certainty.from_state(instance("certainty", known, dict), arrays_under("certainty.", arrays), model)
     return replace(model, certainty=certainty)
+
+
+def restore_predictor(target: Any, body: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Give an object what prediction needs: the model, classes, names of columns, and how the file was read."""
+    target.model_ = restore_model(body, arrays)
+    target.schema_ = target.model_.schema
+    if body["classes"] is not None:
+        target.classes_ = np.array(body["classes"]["values"], dtype=np.dtype(body["classes"]["dtype"]))
+    if body["one_column"] is not None:
+        target.one_column_ = body["one_column"]
+    names = body["feature_names"]
+    if names is None and body["target_name"] is not None:  # of a table of the command line, as version 1 saved it
+        names = [column.name for column in target.schema_.columns]
+    if names is not None:
+        target.feature_names_in_ = np.array(names, dtype=object)
+    if body["target_name"] is not None:
+        target.target_name_ = body["target_name"]
+    if body.get("reading") is not None:
+        target.reading_ = Reading.of(body["reading"])

@@ -49,6 +49,7 @@ class FoldPredictions:
     loss_weight: np.ndarray  # (n,) in losses
     scale: np.ndarray | float = 1.0  # of errors
     averaged: bool = True  # whether the model averages over folds; it does not where it was trained again on all rows
+    delivered: int | None = None  # folds that the model averages; None: all
 
     @property
     def out_of_fold(self) -> np.ndarray:
@@ -57,10 +58,13 @@ class FoldPredictions:
 
     @property
     def removed(self) -> float:
-        """Share of one fold's variance that is in out-of-fold predictions and no longer in the average of all folds."""
+        """Share of one fold's variance that is in out-of-fold predictions and no longer in the delivered average.
+
+        Below zero where a model of fewer folds is delivered than held a row out.
+        """
         if not self.averaged:
             return 0.0
-        return float(1 / self.held_out.sum(axis=0).mean() - 1 / len(self.prediction))
+        return float(1 / self.held_out.sum(axis=0).mean() - 1 / (self.delivered or len(self.prediction)))
 
 
 class Disagreement:
@@ -136,7 +140,7 @@ class Disagreement:
 
 def averaging_gain(folds: FoldPredictions, metric: Metric, temperature: float, seed: int) -> float:
     """How much higher the score of the average over all folds is than that of out-of-fold predictions."""
-    if folds.removed <= 0:
+    if folds.removed == 0:
         return 0.0
     disagreement = Disagreement(folds, seed)
 
@@ -150,6 +154,20 @@ def averaging_gain(folds: FoldPredictions, metric: Metric, temperature: float, s
     return float(gain) if np.isfinite(gain) else 0.0  # a score that some predictions do not have
 
 
+def loss_slope(folds: FoldPredictions, seed: int) -> float:
+    """How much lower the mean loss is with the variance of one fold less; not below zero."""
+    if not folds.averaged:
+        return 0.0
+    disagreement, share = Disagreement(folds, seed), folds.loss_weight / folds.loss_weight.sum()
+
+    def loss(strength: float) -> float:
+        draws = (disagreement.draw(strength) for _ in range(TEMPERATURE_DRAWS))
+        return float(np.mean([(folds.task.losses(draw, folds.y, folds.scale) * share).sum() for draw in draws]))
+
+    weak, strong = STRENGTHS
+    return max(0.0, (loss(strong) - loss(weak)) / (strong - weak))
+
+
 def best_temperature(folds: FoldPredictions, seed: int) -> float:
     """The temperature with the lowest loss of the average over all folds, one mistake more being imagined.
 
@@ -160,7 +178,7 @@ def best_temperature(folds: FoldPredictions, seed: int) -> float:
     task = replace(folds.task, label_noise=max(folds.task.label_noise, 1 / (len(folds.y) + 2)))
     share = folds.loss_weight / folds.loss_weight.sum()
     parts = [(1.0, folds.out_of_fold)]
-    if folds.removed > 0:
+    if folds.removed != 0:
         disagreement = Disagreement(folds, seed)
         slope = folds.removed / (STRENGTHS[1] - STRENGTHS[0]) / TEMPERATURE_DRAWS
         for sign, strength in zip((1, -1), STRENGTHS, strict=True):

@@ -113,6 +113,18 @@ def held_out(
     return HeldOut(rows, row, fold_of, weight, task.temper(prediction, temperature), out, count)
 
 
+def of_first_folds(found: HeldOut, folds: int) -> HeldOut:
+    """The same for a model that has kept the networks of the first folds only."""
+    kept = found.fold < folds
+    used, row = np.unique(found.row[kept], return_inverse=True)
+    times = len(found.row) / len(found.rows)  # that rows were dealt into folds
+    share = min(1.0, times * found.weight[kept].sum() / found.weight.sum())
+    return HeldOut(
+        found.rows[used], row, found.fold[kept], found.weight[kept], found.prediction[kept],
+        found.held_out[:folds][:, used], share * found.count,
+    )  # fmt: skip
+
+
 def row_weights(problem: Problem, data: TrainingData) -> np.ndarray:
     """(n,) of the distinct rows."""
     return np.bincount(problem.row_of, data.weight, problem.n)

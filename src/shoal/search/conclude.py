@@ -12,9 +12,11 @@ import numpy as np
 from shoal.errors import NothingTrained, UserError
 from shoal.layout import Layout
 from shoal.metrics.metric import Metric
+from shoal.models.compact import Compact, reduced
 from shoal.search.averaging import FoldPredictions, averaging_gain, best_temperature
-from shoal.search.calibrate import calibrate, held_out
+from shoal.search.calibrate import calibrate, held_out, of_first_folds
 from shoal.search.candidates import Candidate, candidate_cost
+from shoal.search.compacting import choose_compact, equal_shares
 from shoal.search.data import TrainingData
 from shoal.search.ensemble import weigh
 from shoal.search.evidence import Evidence
@@ -53,6 +55,8 @@ class Pick:
     folds: FoldPredictions  # of some rows, by fold
     temperature: float
     prediction: np.ndarray  # (n, n_outputs) out-of-fold, tempered
+    parts: np.ndarray  # (chosen, n_folds, rows, n_outputs) `folds` of each candidate alone
+    compact: bool = False  # picked to be few
 
 
 def conclude(
@@ -62,12 +66,14 @@ def conclude(
     data: TrainingData,
     refit: Problem | None = None,
     group: np.ndarray | None = None,
+    compact: bool = False,
 ) -> Outcome:
     """Pick, weigh, correct.
 
-    data   that the problem was made of
-    refit  the whole data as one fold, to train the picked recipes on anew
-    group  of each distinct row
+    data     that the problem was made of
+    refit    the whole data as one fold, to train the picked recipes on anew
+    group    of each distinct row
+    compact  the model is to have the fewest networks that are about as good
     """
     problem, task, metric = search.problem, search.problem.task, search.metric
     candidates = search.best_candidates()
@@ -78,14 +84,18 @@ def conclude(
     chosen, shares = _choose(problem, candidates, ending.effort) if ensemble else ([best], np.ones(1))
     averaged = refit is None
     model_pick = _ensemble(search, chosen, shares, ending.effort, averaged)
+    few, few_pick = _compact(search, model_pick, ending.effort)
+    if compact:
+        model_pick, chosen, shares = few_pick, few_pick.chosen, few_pick.shares
     scored = np.flatnonzero(problem.valid_weight > 0)
     y, weight = problem.y[scored], problem.valid_weight[scored]
     ensemble_score = float(metric.score(task, model_pick.prediction[scored], y, weight))
     steady = replace(metric, otherwise=ensemble_score)  # for rows that have no score, such as those of one class
     evidence = _evidence(search, steady, ending.effort, group)
-    honest = _honest(search, evidence, model_pick, ending, best=None if ensemble else best)
+    alone_is_all = not ensemble and not compact
+    honest = _honest(search, evidence, model_pick, ending, best=best if alone_is_all else None)
     honest_best = honest
-    if ensemble:
+    if not alone_is_all:
         alone = _alone(search, best, ending.effort, averaged)
         honest_best = _honest(search, evidence, alone, ending, best, share=1 / 3)
     if not np.isfinite(honest.corrected):
@@ -102,11 +112,17 @@ def conclude(
         members = _train_again(search, refit, chosen)
     recipe_of |= {new.number: recipe_of[old.number] for new, old in zip(members, chosen, strict=True)}
     model = make_model(refit or problem, members, shares.tolist(), recipe_of, model_pick.temperature)
+    if compact:
+        places = tuple(range(len(members)))
+        model = reduced(model, replace(few, parts=places, temperature=model_pick.temperature))
+        unseen = unseen if refit is not None else of_first_folds(unseen, few.folds)
+    elif len(members) == len(model_pick.chosen):  # else there was no time to train all of them again
+        model = replace(model, compact=few)
     certainty, spreads = calibrate(search, unseen, model, data)
     best_score = float(metric.score(task, _prediction(best)[scored], y, weight))
     return Outcome(
         replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest, honest_best,
-        model_pick.prediction, ensemble_score, best_score, replace(unseen, spread=spreads),
+        model_pick.prediction, ensemble_score, best_score, replace(unseen, spread=spreads), few,
     )  # fmt: skip
 
 
@@ -140,43 +156,70 @@ def _choose(problem: Problem, candidates: Sequence[Candidate], effort: Effort) -
 
 def _ensemble(search: Search, chosen: list[Candidate], shares: np.ndarray, effort: Effort, averaged: bool) -> Pick:
     """The chosen with the temperature that fits best. `averaged`: the model averages the networks of all folds."""
-    folds = _fold_predictions(search, chosen, shares, effort, averaged)
+    folds, parts = _fold_predictions(search, chosen, shares, effort, averaged)
     temperature = best_temperature(folds, search.limits.seed)
+    return Pick(chosen, shares, folds, temperature, _combined(search, chosen, shares, temperature), parts)
+
+
+def _combined(search: Search, chosen: list[Candidate], shares: np.ndarray, temperature: float) -> np.ndarray:
+    """(n, n_outputs) out-of-fold predictions of candidates together."""
     combined = np.tensordot(shares, np.array([_prediction(candidate) for candidate in chosen]), axes=1)
-    return Pick(chosen, shares, folds, temperature, search.problem.task.temper(combined, temperature))
+    return search.problem.task.temper(combined, temperature)
+
+
+def _compact(search: Search, pick: Pick, effort: Effort) -> tuple[Compact, Pick]:
+    """The fewest networks of a pick that will do, and these as a pick."""
+    problem, seed = search.problem, search.limits.seed
+    rows = spread(np.flatnonzero(problem.loss_weight > 0), effort.ensemble_rows)
+    y, weight = problem.y[rows], problem.loss_weight[rows]
+    inputs = np.array([problem.task.loss_inputs(_prediction(one)[rows], y) for one in pick.chosen])
+    few = choose_compact(pick.folds, pick.parts, pick.shares, (inputs, y, weight), seed)
+    mine = list(few.parts)
+    if few.networks == few.whole_networks:
+        return replace(few, temperature=pick.temperature), pick
+    chosen, shares = [pick.chosen[k] for k in mine], equal_shares(len(mine), list(range(len(mine))))
+    parts = pick.parts[mine]
+    folds = replace(pick.folds, prediction=parts.mean(axis=0, dtype=np.float64), delivered=few.folds)
+    temperature = best_temperature(folds, seed)
+    prediction = _combined(search, chosen, shares, temperature)
+    return replace(few, temperature=temperature), Pick(chosen, shares, folds, temperature, prediction, parts, True)
 
 
 def _alone(search: Search, best: Candidate, effort: Effort, averaged: bool) -> Pick:
     """One candidate as it is."""
-    folds = _fold_predictions(search, [best], np.ones(1), effort, averaged)
-    return Pick([best], np.ones(1), folds, 1.0, _prediction(best))
+    folds, parts = _fold_predictions(search, [best], np.ones(1), effort, averaged)
+    return Pick([best], np.ones(1), folds, 1.0, _prediction(best), parts)
 
 
 def _fold_predictions(
     search: Search, candidates: Sequence[Candidate], shares: np.ndarray, effort: Effort, averaged: bool
-) -> FoldPredictions:
-    """What the networks of each fold, weighed as in the model, say of some of the rows kept for honest estimates."""
+) -> tuple[FoldPredictions, np.ndarray]:
+    """What the networks of each fold, weighed as in the model, say of some of the rows kept for honest estimates.
+
+    And what they say one by one, (candidates, n_folds, n, n_outputs).
+    """
     problem, task = search.problem, search.problem.task
     most = max(AVERAGING_ROWS // len(problem.folds), FEWEST_AVERAGING_ROWS)
     count = min(effort.sampled or most, most, len(search.sample_rows))
     rows = spread(search.sample_rows, count)
     total = np.zeros((len(problem.folds), len(rows), task.n_outputs))
+    alone: list[list[np.ndarray]] = [[] for _ in candidates]
     for k in range(len(problem.folds)):
         inputs = {
             encoding: problem.inputs[encoding][rows + k * problem.n]
             for encoding in {one.recipe.encoding for one in candidates}
         }
-        for candidate, share in zip(candidates, shares, strict=True):
+        for candidate, share, mine in zip(candidates, shares, alone, strict=True):
             assert candidate.pool is not None
-            total[k] += share * candidate.pool.predict(
-                candidate, k, inputs[candidate.recipe.encoding], search.limits.threads
-            )
+            mine.append(candidate.pool.predict(candidate, k, inputs[candidate.recipe.encoding], search.limits.threads))
+            total[k] += share * mine[-1]
     held_out = np.array([fold.valid[rows] > 0 for fold in problem.folds])
     seen = np.array([fold.train[rows] > 0 for fold in problem.folds]) & ~held_out
-    return FoldPredictions(
+    folds = FoldPredictions(
         task, total, held_out, seen, problem.y[rows], problem.valid_weight[rows], problem.loss_weight[rows],
         problem.loss_scale, averaged,
     )  # fmt: skip
+    return folds, np.array(alone)
 
 
 def _evidence(search: Search, metric: Metric, effort: Effort, group: np.ndarray | None) -> Evidence:
@@ -209,7 +252,8 @@ def _honest(
         return ending.hurry() or (timed and clock.now() >= deadline)
 
     return correct(
-        evidence, pick.prediction[rows], ensemble=best is None, raw=None if best is None else best.score,
+        evidence, pick.prediction[rows], ensemble=best is None, parts=len(pick.chosen) if pick.compact else None,
+        raw=None if best is None else best.score,
         bootstraps=ending.bootstraps or BOOTSTRAPS, temperature=pick.temperature, gain=gain, seed=search.limits.seed,
         enough=enough,
     )  # fmt: skip

@@ -57,6 +57,8 @@ class _ShoalEstimator(BaseEstimator):
     seeds         of each of the best recipes, to tell luck from architecture
     epochs        of the longest default recipe, and of members without epochs of their own; None: by the number of rows
     ensemble      combine the best; False: the best recipe alone
+    compact       deliver the fewest networks whose out-of-fold loss is within one standard error of the ensemble's;
+                  `result_.outcome.compact` has what that costs and saves
     refit         train what was chosen on all rows again; "auto": only for folds like those of time series
     n_jobs        threads; None: all cores
     random_state  the same number gives the same bits, unless a budget ends the search
@@ -89,6 +91,7 @@ class _ShoalEstimator(BaseEstimator):
         seeds: int = 3,
         epochs: int | None = None,
         ensemble: bool = True,
+        compact: bool = False,
         refit: bool | str = "auto",
         n_jobs: int | None = None,
         random_state: Any = 0,
@@ -108,6 +111,7 @@ class _ShoalEstimator(BaseEstimator):
         self.seeds = seeds
         self.epochs = epochs
         self.ensemble = ensemble
+        self.compact = compact
         self.refit = refit
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -394,6 +398,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         seeds: int = 3,
         epochs: int | None = None,
         ensemble: bool = True,
+        compact: bool = False,
         refit: bool | str = "auto",
         class_weight: Any = None,
         n_jobs: int | None = None,
@@ -407,8 +412,8 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
     ) -> None:
         super().__init__(
             space, strategy=strategy, recipes=recipes, budget=budget, cv=cv, scoring=scoring, seeds=seeds,
-            epochs=epochs, ensemble=ensemble, refit=refit, n_jobs=n_jobs, random_state=random_state, verbose=verbose,
-            kinds=kinds, callbacks=callbacks, executor=executor, journal=journal,
+            epochs=epochs, ensemble=ensemble, compact=compact, refit=refit, n_jobs=n_jobs, random_state=random_state,
+            verbose=verbose, kinds=kinds, callbacks=callbacks, executor=executor, journal=journal,
             explain_seconds=explain_seconds,
         )  # fmt: skip
         self.class_weight = class_weight

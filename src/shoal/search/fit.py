@@ -255,7 +255,7 @@ class _Fit:
         ending = Ending(effort, seconds, bootstraps, lambda: clock.hurried and not hurried)
         # Several threads would sum in another order: bits would depend on their number.
         with threadpool_limits(1, "blas"):
-            return conclude(search, self.options.ensemble, ending, data, refit, group), effort
+            return conclude(search, self.options.ensemble, ending, data, refit, group, self.options.compact), effort
 
     # ---- explaining ----
 

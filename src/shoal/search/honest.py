@@ -68,6 +68,7 @@ def correct(
     final: np.ndarray,
     *,
     ensemble: bool = False,
+    parts: int | None = None,
     seed: int = 0,
     bootstraps: int = BOOTSTRAPS,
     raw: float | None = None,
@@ -77,15 +78,15 @@ def correct(
 ) -> HonestScore:
     """Score of the final model, corrected for its selection; `final` are its out-of-fold predictions.
 
-    Selection means weighing an ensemble with `ensemble`, else taking the candidate with the best score. `gain` is what
-    averaging over folds adds to the score; `temperature` is that of the final model. Once `enough()` is true, sampling
-    ends at FEWEST_BOOTSTRAPS samples.
+    Selection means weighing an ensemble with `ensemble` (of so many `parts`, if it is compact), else taking the
+    candidate with the best score. `gain` is what averaging over folds adds to the score; `temperature` is that of the
+    final model. Once `enough()` is true, sampling ends at FEWEST_BOOTSTRAPS samples.
     """
     task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
     rows = metric.rows(task, final, y, weight)
     measured = float(metric.score(task, final, y, weight))
     out_of_sample, in_sample = _bootstrap(
-        evidence, ensemble, rows, temperature, np.random.default_rng(seed), bootstraps, enough
+        evidence, (ensemble, parts), rows, temperature, np.random.default_rng(seed), bootstraps, enough
     )
     raw = measured if raw is None else raw
     if not out_of_sample:  # one row, or one group: nothing can be left out
@@ -100,7 +101,7 @@ def correct(
 
 def _bootstrap(
     evidence: Evidence,
-    ensemble: bool,
+    selection: tuple[bool, int | None],
     rows: np.ndarray,
     temperature: float,
     generator: np.random.Generator,
@@ -115,7 +116,8 @@ def _bootstrap(
     task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
     out_of_sample: list[float] = []
     in_sample: list[float] = []
-    pick, samples = make_pick(evidence, ensemble, _samples(evidence, generator, bootstraps))
+    ensemble, parts = selection
+    pick, samples = make_pick(evidence, ensemble, _samples(evidence, generator, bootstraps), parts)
     for number, counts in enumerate(samples):
         if number >= FEWEST_BOOTSTRAPS and enough():
             break

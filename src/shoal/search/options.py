@@ -46,6 +46,9 @@ class SearchOptions(Options):
     seeds: int = option(3, "Train the best recipes with so many seeds each.", least=1)
     epochs: int | None = option(None, "Passes over the rows, at most. (default: by rows)", least=1)
     ensemble: bool = option(True, "The best single recipe is the model.", flags="--no-ensemble")
+    compact: bool = option(
+        False, "The fewest networks whose loss is within one standard error of all.", flags="--compact", new=True
+    )
     seed: int = option(0, "Seed of all that is drawn at random.", least=0, most=LARGEST_SEED)
     explain_seconds: float | None = explain_seconds_option("what is left of the budget; 0: not at all")
     threads: int | None = option(None, "Threads. (default: all cores)", least=1, changes_result=False, in_files=False)

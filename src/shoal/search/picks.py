@@ -13,22 +13,38 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from shoal.search.compacting import equal_shares, nested_picks
 from shoal.search.ensemble import weigh
 from shoal.search.evidence import Evidence
 
 ENSEMBLE_CANDIDATES = 128
+COMPACT_CANDIDATES = 32  # from which a compact ensemble is picked in each bootstrap sample
 QUICK_STEPS = 10  # of greedy selection in each bootstrap sample
 BLOCK_CELLS = 1 << 22  # rows times outputs times candidates that are read at a time
 
 Pick = Callable[[int, np.ndarray], np.ndarray]  # number and counts of a sample -> (n, n_outputs)
 
 
-def make_pick(evidence: Evidence, ensemble: bool, samples: Iterable[np.ndarray]) -> tuple[Pick, Iterable[np.ndarray]]:
-    """How to pick on each of these samples (their counts); and the samples."""
+def make_pick(
+    evidence: Evidence, ensemble: bool, samples: Iterable[np.ndarray], parts: int | None = None
+) -> tuple[Pick, Iterable[np.ndarray]]:
+    """How to pick on each of these samples (their counts); and the samples.
+
+    `parts`: how many a compact ensemble has.
+    """
     if isinstance(evidence.prediction, np.ndarray):
-        return EnsemblePick(evidence) if ensemble else BestPick(evidence), samples
+        return EnsemblePick(evidence, parts) if ensemble else BestPick(evidence), samples
     drawn = list(samples)
-    return EnsembleOfBlocks(evidence, drawn) if ensemble else BestOfBlocks(evidence, drawn), drawn
+    return EnsembleOfBlocks(evidence, drawn, parts) if ensemble else BestOfBlocks(evidence, drawn), drawn
+
+
+def _shares(
+    evidence: Evidence, loss_inputs: np.ndarray, y: np.ndarray, mass: np.ndarray, parts: int | None
+) -> np.ndarray:
+    if parts is None:
+        return weigh(evidence.task, loss_inputs, y, mass, evidence.scale, QUICK_STEPS)
+    picked = nested_picks(evidence.task, loss_inputs[:COMPACT_CANDIDATES], y, mass, evidence.scale, parts)
+    return equal_shares(len(loss_inputs), picked)
 
 
 class BestPick:
@@ -47,8 +63,8 @@ class BestPick:
 class EnsemblePick:
     """An ensemble weighed on a bootstrap sample."""
 
-    def __init__(self, evidence: Evidence) -> None:
-        self.evidence = evidence
+    def __init__(self, evidence: Evidence, parts: int | None = None) -> None:
+        self.evidence, self.parts = evidence, parts
         task, y = evidence.task, evidence.y
         self.loss_inputs = task.loss_inputs(evidence.prediction[:], y)
         self.losses = np.empty(self.loss_inputs.shape[:2], dtype=np.float32)
@@ -62,7 +78,7 @@ class EnsemblePick:
         mass = (counts * evidence.loss_weight)[inside]
         order = np.argsort(self.losses[:, inside] @ mass.astype(np.float32), kind="stable")[:ENSEMBLE_CANDIDATES]
         loss_inputs = self.loss_inputs[order][:, inside]
-        shares = weigh(evidence.task, loss_inputs, evidence.y[inside], mass, evidence.scale, QUICK_STEPS)
+        shares = _shares(evidence, loss_inputs, evidence.y[inside], mass, self.parts)
         used = np.flatnonzero(shares)
         return np.asarray(np.tensordot(shares[used], evidence.prediction[order[used]], axes=1))
 
@@ -89,8 +105,8 @@ class BestOfBlocks:
 class EnsembleOfBlocks:
     """As EnsemblePick, for samples that are all known beforehand."""
 
-    def __init__(self, evidence: Evidence, samples: Sequence[np.ndarray]) -> None:
-        self.evidence = evidence
+    def __init__(self, evidence: Evidence, samples: Sequence[np.ndarray], parts: int | None = None) -> None:
+        self.evidence, self.parts = evidence, parts
         task, y = evidence.task, evidence.y
         mass = _masses(samples, evidence.loss_weight)
         best: np.ndarray = np.empty((0, len(samples)), np.float32)  # losses of the best of each sample so far
@@ -109,7 +125,7 @@ class EnsembleOfBlocks:
         inside = np.flatnonzero(counts * evidence.loss_weight)
         mass, y = (counts * evidence.loss_weight)[inside], evidence.y[inside]
         loss_inputs = evidence.task.loss_inputs(prediction[:, inside], y)
-        shares = weigh(evidence.task, loss_inputs, y, mass, evidence.scale, QUICK_STEPS)
+        shares = _shares(evidence, loss_inputs, y, mass, self.parts)
         used = np.flatnonzero(shares)
         return np.asarray(np.tensordot(shares[used], prediction[used], axes=1))
 

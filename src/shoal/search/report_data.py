@@ -282,17 +282,26 @@ def _calibration(problem: Any, outcome: Outcome) -> dict[str, Any]:
 # ---- words ----
 
 
-def honest_words(honest: HonestScore, guess: float, target: str, recipes: int) -> list[str]:
-    """The honest score for somebody who has never heard of cross-validation."""
+def honest_words(
+    honest: HonestScore, guess: float, target: str, recipes: int, averaged: str = "all folds"
+) -> list[str]:
+    """The honest score for somebody who has never heard of cross-validation.
+
+    `averaged`: whose networks the model averages; those of one fold are as they were measured.
+    """
     words = list(_expectation(honest, guess, target))
     if guess >= honest.low:
         words.append("That is within the interval: perhaps nothing was learned here.")
     luck = honest.raw - (honest.corrected - honest.averaging)
     words.append(
         f"Measured on rows not trained on: {honest.raw:.4f}. Less {max(luck, 0.0):.4f}: the luck of the best of "
-        f"{recipes:,} recipes. {'Plus' if honest.averaging >= 0 else 'Less'} {abs(honest.averaging):.4f}: the model "
-        "averages the networks of all folds, and one fold at a time was measured."
+        f"{recipes:,} recipes."
     )
+    if averaged != "1 fold" or honest.averaging:
+        words[-1] += (
+            f" {'Plus' if honest.averaging >= 0 else 'Less'} {abs(honest.averaging):.4f}: the model averages the "
+            f"networks of {averaged}, and one fold at a time was measured."
+        )
     return words
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shoal.explain.results import Explanation
+from shoal.models.compact import Compact
 from shoal.models.model import Model
 from shoal.search.calibrate import HeldOut
 from shoal.search.candidates import Candidate
@@ -47,6 +48,7 @@ class Outcome:
     ensemble_score: float  # of its out-of-fold predictions
     best_pooled: float  # the same for the best candidate alone
     held_out: HeldOut  # what the networks of each fold said of rows that it held out
+    compact: Compact  # the fewest networks of the ensemble that are about as good
 
 
 @dataclass(frozen=True, eq=False)

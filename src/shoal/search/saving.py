@@ -23,7 +23,7 @@ from shoal.models.saving import (
     naming,
     read_folder,
     read_json,
-    restore_model,
+    restore_predictor,
     write_folder,
 )
 from shoal.search import explained
@@ -126,21 +126,7 @@ def _names(estimator: Any) -> list[str] | None:
 
 def _restore(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     estimator = KINDS[body["kind"]](**body["parameters"])
-    estimator.model_ = restore_model(body, arrays)
-    estimator.schema_ = estimator.model_.schema
-    if body["classes"] is not None:
-        estimator.classes_ = np.array(body["classes"]["values"], dtype=np.dtype(body["classes"]["dtype"]))
-    if body["one_column"] is not None:
-        estimator.one_column_ = body["one_column"]
-    names = body["feature_names"]
-    if names is None and body["target_name"] is not None:  # of a table of the command line, as version 1 saved it
-        names = [column.name for column in estimator.schema_.columns]
-    if names is not None:
-        estimator.feature_names_in_ = np.array(names, dtype=object)
-    if body["target_name"] is not None:
-        estimator.target_name_ = body["target_name"]
-    if body.get("reading") is not None:
-        estimator.reading_ = Reading.of(body["reading"])
+    restore_predictor(estimator, body, arrays)
     board = {name: [_number(cell) if name in NUMBERS else cell for cell in column or ()]
              for name, column in body["leaderboard"].items()}  # fmt: skip
     estimator.board_ = Leaderboard(board)

@@ -3,6 +3,8 @@
 Training and prediction take the same forms (`named_columns`): frames, dicts of columns, lists of dicts (rows with
 names), arrays, lists of rows. For prediction, columns with names are found by them, in any order; more columns than
 the training data had are ignored, with a note; columns without names are those of the training data, in their order.
+
+scikit-learn is imported where it is used: rows of a file do not need it, and it takes a second.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array, validate_data
 
 from shoal.errors import UserError
 from shoal.tables.reading import Reading
@@ -45,6 +46,8 @@ def training_table(estimator: Any, X: Any) -> tuple[Table, bool]:
     Sets `n_features_in_` and, where there are names, `feature_names_in_`. Frames keep the types of their columns;
     arrays are checked as scikit-learn does.
     """
+    from sklearn.utils.validation import validate_data
+
     X = named_columns(X)
     if isinstance(X, Table) or type(X) is dict:
         table = Table.of(X)
@@ -86,6 +89,8 @@ def ignored(extra: list[str]) -> str:
 
 
 def _by_place(estimator: Any, X: Any, reading: Reading) -> Table:
+    from sklearn.utils.validation import check_array
+
     names = [column.name for column in estimator.schema_.columns]
     if not has_strings(X):
         X = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")

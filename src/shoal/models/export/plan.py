@@ -14,12 +14,12 @@ import numpy as np
 
 from shoal.encoders.categories import CategoryEncoder
 from shoal.encoders.encoder import Encoder
+from shoal.encoders.folds import UNSEEN
 from shoal.encoders.numbers import NumberEncoder
 from shoal.errors import UserError
 from shoal.metrics.tasks import Task
 from shoal.models.model import Model
 
-UNSEEN = "\0unseen"  # stands for any string that no fold has seen
 NUMERIC = ("number", "boolean")
 
 
@@ -39,6 +39,11 @@ class Category:
     @property
     def width(self) -> int:
         return len(self.values) + 2
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All strings that have a number where there are no strings: their places here, then unseen, then missing."""
+        return tuple(sorted({*self.values, *self.frequent}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +109,8 @@ class ExportPlan:
 
 def make_plan(model: Model) -> ExportPlan:
     """The plan of a model whose columns are numbers, booleans and categories; others are refused by name."""
-    refuse_columns(model, ("date", "text"), "dates and texts are prepared by Shoal alone")
+    refuse_columns(model, ("text",), "texts are cut into words by a rule that ONNX and PyTorch have no operator for")
+    refuse_columns(model, ("date",), "dates are prepared by Shoal alone")
     model.schema.refuse_own_encoders("exported", "their code is not part of the file")
     encoders = [fold.encoder for fold in model.folds]
     numbers = tuple(column.name for column in model.schema.used if column.kind in NUMERIC)

@@ -62,11 +62,9 @@ class ModuleExporter(Exporter):
 
 
 EXPORTERS: dict[str, Exporter] = {
-    "torch": ModuleExporter(
-        "torch", ".pt2", ("torch",), {"category": "PyTorch has no strings (ONNX has: --to onnx)"}
-    ),
+    "torch": ModuleExporter("torch", ".pt2", ("torch",)),
     "onnx": ModuleExporter("onnx", ".onnx", ("onnx", "onnxruntime")),
-}  # fmt: skip
+}
 
 
 def find_exporter(to: str | Exporter) -> Exporter:

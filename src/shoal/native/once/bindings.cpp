@@ -109,6 +109,38 @@ void predict_members(Matrix<const uint8_t> records, Numbers dims, Numbers featur
   predict(kernel, nets, data, state, which.data(), length(which), out.data(), threads, poll);
 }
 
+// Members that have rows of their own: those of several folds, whose inputs stand below each other in X.
+void predict_members_own_rows(Matrix<const uint8_t> records, Numbers dims, Numbers features, int64_t n_outputs,
+                              Matrix<const float> X, Vector<const float> parameters, Vector<const float> slots,
+                              Numbers best_epoch, Numbers which, Numbers first_row, Numbers n_rows, Matrix<float> out,
+                              int threads) {
+  check_threads(threads);
+  const auto none = Vector<const float>(nullptr, {0});
+  const Networks nets = check_networks(records, dims, features, static_cast<int64_t>(X.shape(1)), n_outputs,
+                                       SquaredError, none, static_cast<int64_t>(parameters.shape(0)));
+  const State state = read_state(parameters, slots, best_epoch, nets);
+  const Data data =
+      check_data(nets, X, Vector<const int32_t>(nullptr, {0}), Matrix<const float>(nullptr, {0, 0}), false);
+  check_indices(which.data(), length(which), nets.count, "which is out of range");
+  require(length(first_row) == length(which) && length(n_rows) == length(which),
+          "first_row and n_rows must have one entry per member");
+  const int64_t most = static_cast<int64_t>(X.shape(0));
+  int64_t total = 0;
+  for (int64_t k = 0; k < length(which); ++k) {
+    const int64_t first = first_row.data()[k], count = n_rows.data()[k];
+    require(first >= 0 && count >= 0 && count <= most && first <= most - count, "rows are out of range");
+    total += count;
+  }
+  require(static_cast<int64_t>(out.shape(0)) == total && static_cast<int64_t>(out.shape(1)) == n_outputs,
+          "out has the wrong shape");
+  const Kernel& kernel = chosen_kernel();
+  const nb::object nothing = nb::none();
+  const Poll poll = python_poll(nothing);
+  nb::gil_scoped_release release;
+  predict_own_rows(kernel, nets, data, state, which.data(), length(which), first_row.data(), n_rows.data(), out.data(),
+                   threads, poll);
+}
+
 void evaluate_members(Matrix<const uint8_t> records, Numbers dims, Numbers features, int64_t n_outputs, int loss,
                       Vector<const float> class_weight, Matrix<const float> X, Vector<const int32_t> labels,
                       Matrix<const float> targets, Vector<const float> parameters, Vector<const float> slots,
@@ -259,6 +291,9 @@ NB_MODULE(_native, m) {
   m.def("predict", &predict_members, array("records"), array("dims"), array("features"), "n_outputs"_a, array("X"),
         array("parameters"), array("slots"), array("best_epoch"), array("which"), array("out"), "threads"_a,
         "Fill out (members, rows, outputs).");
+  m.def("predict_own_rows", &predict_members_own_rows, array("records"), array("dims"), array("features"),
+        "n_outputs"_a, array("X"), array("parameters"), array("slots"), array("best_epoch"), array("which"),
+        array("first_row"), array("n_rows"), array("out"), "threads"_a, "Fill out (members, rows, outputs).");
   m.def("evaluate", &evaluate_members, array("records"), array("dims"), array("features"), "n_outputs"_a, "loss"_a,
         array("class_weight"), array("X"), array("labels"), array("targets"), array("parameters"), array("slots"),
         array("best_epoch"), array("which"), array("losses"), array("scores"), "threads"_a,

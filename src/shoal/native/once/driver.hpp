@@ -14,6 +14,10 @@ bool train(const Kernel&, const Networks&, const Data&, const Rows&, const State
 
 void predict(const Kernel&, const Networks&, const Data&, const State&, const int64_t* which, int64_t count, float* out,
              int threads, const Poll&);
+// Like predict, but member which[k] predicts rows first_row[k] to first_row[k] + n_rows[k]; outputs one after the
+// other.
+void predict_own_rows(const Kernel&, const Networks&, const Data&, const State&, const int64_t* which, int64_t count,
+                      const int64_t* first_row, const int64_t* n_rows, float* out, int threads, const Poll& poll);
 
 void evaluate(const Kernel&, const Networks&, const Data&, const State&, const int64_t* which, int64_t count,
               double* loss, double* score, int threads, const Poll&);

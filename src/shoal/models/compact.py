@@ -1,0 +1,95 @@
+"""A smaller model out of a model: some of its parts, on some of its folds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shoal.errors import UserError
+from shoal.validate import instance, number, whole
+
+if TYPE_CHECKING:
+    from shoal.models.model import Model
+
+
+@dataclass(frozen=True)
+class Compact:
+    """The fewest networks whose out-of-fold loss is within one standard error of the whole model's.
+
+    Losses are those by which recipes are compared: log-loss, or squared error over the variance of the target.
+    """
+
+    parts: tuple[int, ...]  # places among the parts of the model; they have equal shares
+    folds: int  # the first ones
+    temperature: float
+    loss: float
+    whole_loss: float
+    error: float  # standard error of `whole_loss`
+    whole_networks: int
+
+    @property
+    def networks(self) -> int:
+        return len(self.parts) * self.folds
+
+    def describe(self) -> str:
+        """What it saves and what it costs."""
+        if self.networks == self.whole_networks:
+            return f"compact: none of the {self.whole_networks} networks can be spared without losing a standard error"
+        share = (self.loss - self.whole_loss) / self.whole_loss if self.whole_loss else 0.0
+        return (
+            f"compact: {self.networks} of {self.whole_networks} networks; on rows not trained on the loss is "
+            f"{self.loss:.4g}, and {self.whole_loss:.4g} of all of them ({share:+.1%}; standard error {self.error:.2g})"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(state: Mapping[str, Any], parts: int, folds: int, temperatures: tuple[float, float]) -> Compact:
+        """Of a file, checked against the model that it is to be taken from."""
+        instance("compact", state, dict)
+        places = instance("compact.parts", state.get("parts"), list)
+        if not places or len(set(map(str, places))) < len(places):
+            raise UserError(f"compact.parts must be different places among the parts; got {places!r}")
+        return Compact(
+            tuple(whole("compact.parts", place, 0, parts - 1) for place in places),
+            whole("compact.folds", state.get("folds"), 1, folds),
+            number("compact.temperature", state.get("temperature"), *temperatures),
+            number("compact.loss", state.get("loss")),
+            number("compact.whole_loss", state.get("whole_loss")),
+            number("compact.error", state.get("error")),
+            whole("compact.whole_networks", state.get("whole_networks"), 1),
+        )
+
+
+def compact_model(model: Model) -> Model:
+    """The smaller model; those that were saved before this existed do not know which one that is."""
+    if model.compact is None:
+        raise UserError(
+            "this model does not know its compact form, which needs out-of-fold predictions: search again with this "
+            "version of Shoal, and export that model"
+        )
+    return reduced(model, model.compact)
+
+
+def reduced(model: Model, compact: Compact) -> Model:
+    """Only the parts and folds that `compact` names, with equal shares."""
+    kept = [model.parts[place] for place in compact.parts]
+    networks = {}
+    for encoding in dict.fromkeys(part.encoding for part in kept):
+        mine = [place for place, part in enumerate(model.parts) if part.encoding == encoding]
+        wanted = [mine.index(place) for place in compact.parts if model.parts[place].encoding == encoding]
+        networks[encoding] = model.networks[encoding].select(_members(wanted, len(model.folds), compact.folds))
+    parts = tuple(replace(part, weight=1.0 / len(kept)) for part in kept)
+    return replace(
+        model, folds=model.folds[: compact.folds], parts=parts, networks=networks, temperature=compact.temperature,
+        compact=None, certainty=None,
+    )  # fmt: skip
+
+
+def _members(parts: Sequence[int], folds: int, kept: int) -> np.ndarray:
+    """Members of these parts on the first `kept` of the folds."""
+    return np.array([part * folds + k for part in parts for k in range(kept)], dtype=np.int64)

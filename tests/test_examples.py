@@ -1,0 +1,93 @@
+"""The examples run as their first lines say."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shoal
+from tests.support.waiting import wait_until
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A server process with a model, and its address."""
+    for package in ("fastapi", "uvicorn"):
+        pytest.importorskip(package)
+    folder = tmp_path_factory.mktemp("service")
+    rng = np.random.default_rng(0)
+    size, colour = rng.normal(size=120), rng.choice(["red", "blue", "green"], 120)
+    y = np.where(size + (colour == "red") > 0.4, "yes", "no")
+    quick = {"recipes": 2, "epochs": 5, "seeds": 1, "cv": 2, "n_jobs": 1}
+    model = shoal.ShoalClassifier(**quick).fit({"size": size, "colour": colour}, y)
+    shoal.save(model, folder / "model")
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "serve:app", "--app-dir", str(EXAMPLES), "--port", str(port)]
+    environment = os.environ | {"MODEL": str(folder / "model")}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_until(lambda: server.poll() is not None or answers(f"http://127.0.0.1:{port}/openapi.json"))
+            assert server.poll() is None, "the server has ended"
+            yield model, f"http://127.0.0.1:{port}/predict"
+        finally:
+            server.terminate()
+
+
+def answers(address):
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def ask(address, body):
+    """Status and content of the answer."""
+    asked = urllib.request.Request(address, json.dumps(body).encode(), {"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_the_service_answers_rows(service):
+    model, address = service
+    rows = [{"size": 1.5, "colour": "red"}, {"size": -2, "colour": None}, {"colour": "violet", "size": None}]
+    status, content = ask(address, rows)
+    assert status == 200
+    assert content == {"predictions": model.predict(rows).tolist()}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([], "at least one row"),
+        ([{"size": 1.0}], "'colour' is missing"),
+        ([{"size": "large", "colour": "red"}], "'size' must hold a number"),
+        ([{"size": [1, 2], "colour": "red"}], "size"),
+        ({"size": 1.0}, "list"),
+    ],
+    ids=["none", "no column", "a word", "a list", "no list"],
+)
+def test_bad_rows_are_refused_in_words_and_the_service_goes_on(service, rows, words):
+    _, address = service
+    status, content = ask(address, rows)
+    assert status == 422
+    assert words in json.dumps(content["detail"])
+    assert ask(address, [{"size": 0.0, "colour": "blue"}])[0] == 200
