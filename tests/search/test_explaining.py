@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,3 +188,10 @@ def test_explanations_of_every_kind_of_column_come_back(tmp_path):
     assert np.allclose(loaded.explain(row).values, model.explain(row).values)
     plain = model.explanation_.as_dict()
     assert Explanation.from_dict(json.loads(json.dumps(plain))) == model.explanation_
+
+
+def test_the_code_of_the_docs_runs(capsys):
+    page = Path(__file__).parents[2] / "docs/explain.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(block, str(page), "exec"), {})
+    assert "bmi" in capsys.readouterr().out

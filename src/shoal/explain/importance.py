@@ -141,7 +141,9 @@ def confidence_intervals(
     """(groups, 3): weighted means of values (groups, n), and the ends of their intervals.
 
     The standard error is the larger one of two: over units (rows; each counts once, however often it was held out),
-    and over folds, whose networks differ as well. `folds`: how many there are in one dealing.
+    and over folds, whose networks differ as well. `folds`: how many there are in one dealing. Networks of several folds
+    share most of their training rows, so that what folds say is not independent: the variance is corrected for it as
+    Nadeau and Bengio (2003) do, by 1 + (held-out rows times folds) / (training rows).
     """
     from scipy.stats import t
 
@@ -154,7 +156,7 @@ def confidence_intervals(
     if folds > 1.5:
         of_folds, weights = _sums(rest, fold), _sums(share[None], fold)[0]
         with_folds = (of_folds**2 / weights).sum(axis=1) / (folds - 1)  # weighted variance of the folds' means
-        variance = np.maximum(variance, with_folds)
+        variance = np.maximum(variance, with_folds) * (1 + folds / (folds - 1))
     half = t.ppf(0.5 + CONFIDENCE / 2, max(count - 1, 1)) * np.sqrt(variance)
     return np.stack([means, means - half, means + half], axis=1)
 

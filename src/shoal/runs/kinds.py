@@ -18,7 +18,8 @@ START = "start"  # the tiny model as it was made
 FORMAT, VERSION = "shoal-run-folder", 1  # of run.json
 SEARCH_FORMAT, FINETUNE_FORMAT, SETTINGS_VERSION = "shoal-run", "shoal-finetune", 1  # of settings.json
 INTERRUPTED = "interrupted"
-NO_OPTIONS = {"file", "path", "sha256", "demo", "columns", "repeats", "effort"}  # in the settings of a search
+# In the settings of a search, but nothing that decides its model.
+NO_OPTIONS = {"file", "path", "sha256", "demo", "columns", "repeats", "effort", "explain_seconds"}
 
 
 @dataclass(frozen=True, eq=False)
