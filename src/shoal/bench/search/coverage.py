@@ -316,7 +316,8 @@ def notes(settings: Settings) -> list[str]:
         f"Each table: {TRAIN:.0%} of the rows, drawn at random, to search on with {settings.recipes} recipes and one "
         f"seed; the rest to judge; {settings.splits} splits.",
         "MAPIE has the same networks, folds and held-out predictions: its CV+ (method plus) for numbers, without a "
-        "learnt spread; its sets (lac) for classes, where empty ones get the likeliest class, as ours do.",
+        "learnt spread; its sets (lac) for classes, where empty ones get the likeliest class, as ours do. "
+        "Equal rows are one row for it.",
         "Shoal's size over it: the geometric mean over tables of Shoal's mean width, or number of classes, over its.",
     ]
     if not installed("mapie"):

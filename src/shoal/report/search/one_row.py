@@ -15,7 +15,7 @@ def one_row(part: dict[str, Any] | None, target: str) -> Section | None:
     if not part or not all(words.known(value) for value in part.get("widths") or part.get("sizes") or [None]):
         return None
     numbers = part["kind"] == "numbers"
-    body = [_widths(part, target) if numbers else _sizes(part, target)]
+    body: list[Html | None] = [_widths(part, target) if numbers else _sizes(part, target)]
     if part.get("refit"):
         body.append(
             paragraph(
