@@ -15,13 +15,16 @@ from shoal.population import Population  # noqa: E402
 from shoal.version import __version__  # noqa: E402, F401
 
 __all__ = [
-    "ACTIVATIONS", "Member", "Population", "ShoalClassifier", "ShoalRegressor",
-    "grid", "load", "parallel", "rows", "sample", "save", "torch",
+    "ACTIVATIONS", "Member", "Population", "ShoalClassifier", "ShoalForestClassifier",
+    "ShoalForestRegressor", "ShoalRegressor", "grid", "load", "parallel", "rows", "sample", "save",
+    "torch",
 ]  # fmt: skip
 
 # Loaded when first asked for: they need PyTorch or scikit-learn.
 _LAZY = {
     "ShoalClassifier": "shoal.search.estimators",
+    "ShoalForestClassifier": "shoal.tools.forest",
+    "ShoalForestRegressor": "shoal.tools.forest",
     "ShoalRegressor": "shoal.search.estimators",
     "load": "shoal.search.saving",
     "save": "shoal.search.saving",
