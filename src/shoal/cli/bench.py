@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from shoal.bench.harness.report import Result
+from shoal.cli.measuring import measure as _measure
+from shoal.validate import one_of
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Measure Shoal side by side with what you would use instead."
@@ -438,50 +438,22 @@ def faults(
     _measure(context, bench, given, quick, out, resumes=True)
 
 
+@app.command()
+def tools(
+    context: typer.Context,
+    tool: Annotated[str, typer.Argument(help="forest, selection, growing or lottery.")],
+    table: Annotated[list[str] | None, typer.Option(help="Names of tables. [7 or 8 of them; lottery: 4]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """What forests, the selector of columns, grown networks and the lottery are worth on real tables."""
+    one_of("tool", tool, ("forest", "selection", "growing", "lottery"))
+    _measure(context, importlib.import_module(f"shoal.bench.tools.{tool}"), {"tables": table}, quick, out)
+
+
 @app.command(name="all")
 def everything(context: typer.Context, repeats: Repeats = None, quick: Quick = False, out: Out = None) -> None:
     """The engine's benchmarks, one after the other: table1, shapes, scaling, mnist."""
     for command in (table1, shapes, scaling, mnist):
         context.info_name = command.__name__
         command(context, repeats=repeats, quick=quick, out=out)
-
-
-def _measure(
-    context: typer.Context, bench: Any, given: dict[str, Any], quick: bool, out: Path | None, resumes: bool = False
-) -> None:
-    """Run a benchmark with the settings given, show and write what it found.
-
-    `resumes`: its `run` takes the folder of results as well, and goes on from what an earlier run left there.
-    """
-    from rich.console import Console
-
-    from shoal.bench.harness.report import default_folder, show, write
-
-    console = Console()
-    if not console.is_terminal:  # a file or a pipe has no width to keep to
-        console = Console(width=150)
-    console.rule(f"shoal bench {context.info_name}")
-    chosen = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if value}
-    settings = replace(bench.QUICK if quick else bench.Settings(), **chosen)
-    folder = out or default_folder()
-    result: Result = bench.run(settings, folder) if resumes else bench.run(settings)
-    result.command = command_line(context)
-    paths = write(result, folder)
-    show(result, console)
-    names = ", ".join(path.name for path in paths)
-    console.print(f"{result.seconds:.0f} s; wrote {names} to {folder}", highlight=False, soft_wrap=True)
-
-
-def command_line(context: typer.Context) -> str:
-    """The command with the options that were given, but for the folder: results hold no paths of a machine."""
-    words = ["shoal", "bench", str(context.info_name)]
-    for name, value in context.params.items():
-        if name in ("out", "dlmp", "dlmp_python") or value in (None, False):
-            continue
-        option = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(option)
-            continue
-        for item in value if isinstance(value, (list, tuple)) else [value]:
-            words += [option, str(item)]
-    return " ".join(words)

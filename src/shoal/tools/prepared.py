@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
 from shoal.members import Member
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.search.problem import distinct_rows
+from shoal.rows import Split
+from shoal.search.problem import distinct_rows, make_folds
 from shoal.search.targets import classes_of, numbers_of, refuse_one_class
 from shoal.tables.inputs import training_table
 from shoal.tables.labels import target_array, target_name
@@ -23,6 +25,7 @@ from shoal.tables.schema import Schema
 from shoal.tables.target import ALWAYS_FEW, FEW_SHARE, FEW_VALUES
 from shoal.validate import instance, one_of
 
+FEWEST_ROWS = 3
 TASKS = (CLASSIFICATION, REGRESSION)
 
 
@@ -45,6 +48,8 @@ class Prepared:
     target: np.ndarray  # the same, as networks are trained on it
     weight: np.ndarray  # (n,) above zero
     row_of: np.ndarray  # (rows as given,) -> distinct row; -1 where the weight is zero
+    given_y: np.ndarray  # of the rows as given
+    given_weight: np.ndarray
     one_column: bool  # whether y was one column, so that predictions are
     columns: tuple[tuple[int, ...], ...]  # inputs of each column of the table; none where it is not used
 
@@ -90,15 +95,48 @@ def prepare(
     total = np.bincount(row_of, weight, len(first))
     kept = total > 0
     number = np.where(kept, np.cumsum(kept) - 1, -1)
-    table, target, total = table.take(first[kept]), target[first[kept]], total[kept]
+    table, given, target, total = table.take(first[kept]), target, target[first[kept]], total[kept]
     encoder = Encoder.fit(schema, table, total)
     scaling = TargetScaling.fit(task, target, total)
     inputs = np.zeros((len(total), encoder.width("plain") + 1), dtype=np.float32)
     encoder.write(table, {"plain": inputs[:, :-1]})
     return Prepared(
         task, classes, schema, encoder, scaling, inputs, inputs.shape[1] - 1, target, scaling.forward(task, target),
-        total, number[row_of], values.ndim == 1, input_columns(encoder),
+        total, number[row_of], given, weight, values.ndim == 1, input_columns(encoder),
     )  # fmt: skip
+
+
+def folds_of(data: Prepared, cv: Any, seed: int) -> list[Split]:
+    """Folds of the distinct rows: a number of them, or those of a splitter or of pairs, for the rows as given."""
+    weight = np.maximum(data.weight / data.weight.mean(), 1e-20)
+    if cv is None or isinstance(cv, Integral):
+        pairs, _ = make_folds(cv, data.task, data.inputs, data.y, None, seed)
+        return [Split(train, valid, weight[train]) for train, valid in pairs]
+    pairs, _ = make_folds(cv, data.task, np.empty((len(data.given_y), 0)), data.given_y, None, seed)
+    splits = []
+    for train, valid in pairs:
+        mine = train[data.given_weight[train] > 0]
+        weight = np.bincount(data.row_of[mine], data.given_weight[mine], data.n)
+        scored = np.unique(data.row_of[valid][data.given_weight[valid] > 0])
+        if not len(mine) or not len(scored):
+            raise UserError("each fold needs rows to train on and rows to score, with a weight above zero")
+        rows = np.flatnonzero(weight)
+        splits.append(Split(rows, scored, np.maximum(weight[rows] / weight[rows].mean(), 1e-20)))
+    return splits
+
+
+def deal(data: Prepared, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows to train on (three of five), to choose on and to judge by (one of five each); each class in all of them."""
+    if data.n < FEWEST_ROWS:
+        raise UserError(
+            f"at least {FEWEST_ROWS} different rows are needed, to train, to choose and to judge on different ones; "
+            f"got n_samples={data.n}"
+        )
+    order = np.random.default_rng([seed, 5]).permutation(data.n)
+    if data.task.kind == CLASSIFICATION:
+        order = order[np.argsort(data.y[order], kind="stable")]
+    part = np.arange(data.n) % 5
+    return np.sort(order[part > 1]), np.sort(order[part == 1]), np.sort(order[part == 0])
 
 
 def input_columns(encoder: Encoder) -> tuple[tuple[int, ...], ...]:
