@@ -49,6 +49,13 @@ def test_forest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert one["faster_than_bagging"] == pytest.approx(one["bagging"]["seconds"] / one["shoal"]["seconds"], rel=1e-4)
 
 
+def test_forests_of_numbers_are_measured_too() -> None:
+    (case,) = tables.load(["autompg"])
+    found = forest.measure(case, forest.Settings(networks=10, bagged=1, trees=5))
+    assert 0 < found["forest"]["loss"] < 0.5
+    assert 0 < found["bagging"]["loss"] < 0.5
+
+
 def test_selection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = selection.FeatureSelector
     quick = {"epochs": 10, "max_masks": 128}

@@ -29,6 +29,7 @@ DEFAULT = (Member(hidden=(16,), learning_rate=0.02, schedule="cosine", weight_de
 MOST_MASKS = 10_000_000
 DEFAULT_MASKS = 2048
 FIRST_BLOCKS = 4  # of masks; doubled until the intervals are as narrow as they get
+NETWORKS_AT_ONCE = 4096  # that are trained as one population; more take more memory
 GROUPS = 8  # of blocks, from whose differences the masks' part of an error is estimated
 ENOUGH = 1 / 3  # of the rows' part of the error; more masks could then narrow an interval by 5% at most
 
@@ -179,15 +180,23 @@ class _Study:
 
         As far as the loss of an average needs these: of classes, the probability of the true one.
         """
-        masks = [self.masks(number) for number in blocks]
-        members = [self._member(blocks.start * self.block + k, mask) for k, mask in enumerate(np.concatenate(masks))]
+        step = max(1, NETWORKS_AT_ONCE // (self.block * len(self.splits)))
+        for start in range(blocks.start, blocks.stop, step):
+            some = range(start, min(start + step, blocks.stop))
+            masks = [self.masks(block) for block in some]
+            population = self._trained(start * self.block, np.concatenate(masks))
+            for place, block in enumerate(some):
+                first = place * self.block * len(self.splits)
+                yield block, masks[place], self._out_of_fold(population, first)
+
+    def _trained(self, first: int, masks: np.ndarray) -> Population:
+        """One network for each mask and fold; `first` is the number of the first mask."""
+        members = [self._member(first + k, mask) for k, mask in enumerate(masks)]
         crossed, rows = cross(members, self.splits)
         population = Population(crossed, self.data.inputs.shape[1], self.data.task.n_outputs, self.data.task.loss)
         epochs = max(recipe.epochs or 1 for recipe in self.recipes)
         population.fit(self.data.inputs, self.data.target, epochs, rows=rows, threads=self.threads, seed=self.seed)
-        for place, block in enumerate(blocks):
-            first = place * self.block * len(self.splits)
-            yield block, masks[place], self._out_of_fold(population, first)
+        return population
 
     def _member(self, k: int, mask: np.ndarray) -> Member:
         features = self.data.features(self.data.usable[mask])

@@ -104,8 +104,8 @@ def _bagging(case: Case, settings: Settings) -> Any:
 
     recipe, epochs = DEFAULT[0], default_epochs(len(case.y))
     network = (MLPClassifier if case.classes else MLPRegressor)(
-        recipe.hidden, learning_rate_init=recipe.learning_rate, alpha=recipe.weight_decay, batch_size=recipe.batch_size,
-        max_iter=epochs, n_iter_no_change=epochs + 1, tol=0.0,
+        hidden_layer_sizes=recipe.hidden, learning_rate_init=recipe.learning_rate, alpha=recipe.weight_decay,
+        batch_size=recipe.batch_size, max_iter=epochs, n_iter_no_change=epochs + 1, tol=0.0,
     )  # fmt: skip
     # In a pipeline, so that it is given repeated rows and no weights: its batches must not have only weights of zero.
     bagging = (BaggingClassifier if case.classes else BaggingRegressor)(
