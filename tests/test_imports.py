@@ -23,6 +23,7 @@ LAYERS = [
     {"planner"},
     {"finetune"},
     {"parallel"},
+    {"tools"},
     {"search"},
     {"report"},
     {"explain"},

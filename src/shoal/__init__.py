@@ -15,15 +15,21 @@ from shoal.population import Population  # noqa: E402
 from shoal.version import __version__  # noqa: E402, F401
 
 __all__ = [
-    "ACTIVATIONS", "Member", "Population", "ShoalClassifier", "ShoalRegressor",
-    "grid", "load", "parallel", "rows", "sample", "save", "torch",
+    "ACTIVATIONS", "FeatureSelector", "Member", "Population", "ShoalClassifier", "ShoalForestClassifier",
+    "ShoalForestRegressor", "ShoalRegressor", "grid", "grow", "load", "lottery", "parallel", "rows", "sample", "save",
+    "torch",
 ]  # fmt: skip
 
 # Loaded when first asked for: they need PyTorch or scikit-learn.
 _LAZY = {
+    "FeatureSelector": "shoal.tools.selection",
     "ShoalClassifier": "shoal.search.estimators",
+    "ShoalForestClassifier": "shoal.tools.forest",
+    "ShoalForestRegressor": "shoal.tools.forest",
     "ShoalRegressor": "shoal.search.estimators",
+    "grow": "shoal.tools.growing",
     "load": "shoal.search.saving",
+    "lottery": "shoal.tools.random_networks",
     "save": "shoal.search.saving",
 }
 

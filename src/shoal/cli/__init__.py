@@ -10,8 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from shoal import early
-from shoal.cli import bench_serving
-from shoal.cli.bench_future_work import app as bench_app
+from shoal.cli.bench import app as bench_app
 from shoal.cli.explain import EXPLAIN_EXAMPLES, explain
 from shoal.cli.export import EPILOG as EXPORT_EXAMPLES
 from shoal.cli.export import export
@@ -44,8 +43,6 @@ app.command(epilog=PLAN_EXAMPLES)(plan)
 app.command(epilog=FINETUNE_EXAMPLES)(finetune)
 app.command(epilog=GENERATE_EXAMPLES)(generate)
 app.command()(info)
-bench_app.command()(bench_serving.predict)
-bench_app.command()(bench_serving.compact)
 app.add_typer(runs_app, name="runs", help="List runs and how far they are; remove what only going on needs.")
 app.add_typer(bench_app, name="bench", help="Measure Shoal side by side with what you would use instead.")
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from shoal.conformal.strangeness import SHARE, Strange
 from shoal.errors import UserError, WrongType
 from shoal.explain.results import Importances
 from shoal.explain.rows import RowExplanations
-from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
+from shoal.metrics.tasks import MULTILABEL, Task
 from shoal.models.certainty import predict_interval, predict_set, strange
 from shoal.runs.journal import Journal
 from shoal.runs.lock import take
@@ -30,9 +29,10 @@ from shoal.search.leaderboard import variance_shares
 from shoal.search.options import SearchOptions
 from shoal.search.parameters import options_of_estimator, threads_of
 from shoal.search.result import Earlier, SearchResult
+from shoal.search.targets import classes_of, numbers_of, refuse_one_class
 from shoal.search.timing import Clock
 from shoal.tables.inputs import new_table, training_table
-from shoal.tables.labels import plain_name, refuse_extreme, target_array, target_name
+from shoal.tables.labels import plain_name, target_array, target_name
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
@@ -432,22 +432,12 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         return np.asarray(self.classes_[probability.argmax(axis=1)])
 
     def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
-        y = self._target(y, n)
-        check_classification_targets(y)
-        if type_of_target(y) == "multilabel-indicator":
-            self.classes_ = np.arange(y.shape[1])
-            return Task(MULTILABEL, y.shape[1]), np.asarray(y, dtype=np.float32)
-        if y.ndim != 1:
-            raise UserError(f"y has the shape {y.shape}: give one class per row, or a 0/1 column for each label")
-        self.classes_, target = np.unique(y, return_inverse=True)
-        return Task(CLASSIFICATION, len(self.classes_)), target.astype(np.int64)
+        task, target, self.classes_ = classes_of(self._target(y, n))
+        return task, target
 
     def _check_rows(self, task: Task, target: np.ndarray, weight: np.ndarray) -> None:
         super()._check_rows(task, target, weight)
-        if task.kind == CLASSIFICATION and len(np.unique(target[weight > 0])) < 2:
-            raise UserError(
-                f"a classifier needs at least 2 classes; the target has 1 class: {self.classes_[target[0]]!s}"
-            )
+        refuse_one_class(task, target, weight, self.classes_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -471,9 +461,7 @@ class ShoalRegressor(RegressorMixin, _ShoalEstimator):
         name = self._target_name(y)
         y = self._target(y, n)
         self.one_column_ = y.ndim == 1
-        values = np.asarray(y, dtype=np.float64).reshape(n, -1)
-        refuse_extreme(values, name)
-        return Task(REGRESSION, values.shape[1]), values
+        return numbers_of(y, name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

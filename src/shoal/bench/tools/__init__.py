@@ -1,0 +1,1 @@
+"""What the tools of `shoal.tools` are worth on real tables."""

@@ -1,0 +1,336 @@
+"""A random forest of networks: each sees a bootstrap sample of the rows and a random part of the columns."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from shoal.errors import UserError
+from shoal.members import Member
+from shoal.metrics.metric import METRICS
+from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
+from shoal.models.model import CELLS_AT_ONCE, FoldTransforms, Model, Part, bare
+from shoal.population import Population
+from shoal.rows import Split
+from shoal.search.parameters import seed_of, threads_of
+from shoal.search.problem import default_epochs
+from shoal.tables.inputs import new_table
+from shoal.tools.prepared import Prepared, check_recipes, prepare
+from shoal.validate import number, one_of, whole, yes_or_no
+
+MOST_ESTIMATORS = 10_000_000
+ROWS_AT_ONCE = 1 << 24  # rows of all bags that are held at a time; networks are trained in parts below it
+SHARES = ("sqrt", "log2")
+DEFAULT = (Member(hidden=(32, 16), learning_rate=0.02, schedule="cosine", weight_decay=1e-4),)
+
+
+@dataclass(frozen=True, eq=False)
+class Bag:
+    """What one network of a forest sees."""
+
+    columns: np.ndarray  # of the table
+    member: Member
+    rows: Split  # its training rows with their weights; to be scored on: the others
+
+
+class _ShoalForest(BaseEstimator):
+    """What both forests share. Constructors only store; `fit` checks.
+
+    n_estimators  networks
+    member        the recipe of each network, a `shoal.Member`, or a list of them that networks take in turn; None:
+                  a good default. Its seed and columns are drawn here
+    max_features  columns of the table that a network sees: a number, a share (0.7), "sqrt", "log2", or None for all
+    max_samples   rows drawn for each bootstrap sample: a number, a share, or None for as many as there are
+    bootstrap     rows are drawn with replacement; False: each network sees all
+    oob_score     score each row by the networks that did not see it; None: wherever there are bootstrap samples
+    epochs        of each network whose recipe does not say it; None: by the number of rows
+    n_jobs        threads; None: all cores. The bits do not depend on it
+    random_state  the same number gives the same bits
+    kinds         what columns are, where that should not be guessed: {"zip": "category"}
+
+    After fit: `oob_score_` (accuracy or R2), `estimators_features_` (columns of the table that each network sees),
+    `n_networks_`, `schema_`, `model_`. Equal rows are one row with the sum of their weights, so a row is never out of
+    a bag that has its twin.
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 1000,
+        *,
+        member: Any = None,
+        max_features: Any = 0.8,
+        max_samples: Any = None,
+        bootstrap: bool = True,
+        oob_score: bool | None = None,
+        epochs: int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        kinds: Any = None,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.member = member
+        self.max_features = max_features
+        self.max_samples = max_samples
+        self.bootstrap = bootstrap
+        self.oob_score = oob_score
+        self.epochs = epochs
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.kinds = kinds
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, kind: str) -> Any:
+        count = whole("n_estimators", self.n_estimators, 1, MOST_ESTIMATORS)
+        scored = self._scored()
+        data = prepare(self, X, y, sample_weight, kind=kind, kinds=self.kinds)
+        drawing = _Drawing.of(self, data)
+        oob = _OutOfBag(data)
+        networks = Population.blank(
+            [bare(member) for member in drawing.members(range(count))], data.inputs.shape[1], data.task.n_outputs,
+            data.task.loss,
+        )  # fmt: skip
+        finite = np.ones(count, dtype=bool)
+        for start, bags in drawing.parts(count):
+            trained = self._train(data, bags, drawing.seed)
+            finite[start : start + len(bags)] = [status != "diverged" for status in trained.status]
+            first = int(networks.layout.offsets[start])
+            networks.state.parameters[first : first + len(trained.state.parameters)] = trained.state.parameters
+            if scored:
+                oob.add(trained, bags, finite[start:], threads_of(self.n_jobs))
+        self._publish(data, networks, finite, drawing)
+        if scored:
+            self._publish_score(data, oob)
+        return self
+
+    def _scored(self) -> bool:
+        bootstrap = yes_or_no("bootstrap", self.bootstrap)
+        scored = bootstrap if self.oob_score is None else yes_or_no("oob_score", self.oob_score)
+        if scored and not bootstrap:
+            raise UserError("oob_score=True needs bootstrap=True: without samples every network has seen every row")
+        return scored
+
+    def _train(self, data: Prepared, bags: Sequence[Bag], seed: int) -> Population:
+        trained = Population([bag.member for bag in bags], data.inputs.shape[1], data.task.n_outputs, data.task.loss)
+        epochs = max(bag.member.epochs or 1 for bag in bags)
+        splits = [Split(bag.rows.train, weight=bag.rows.weight) for bag in bags]  # nobody looks at scores of epochs
+        trained.fit(data.inputs, data.target, epochs, rows=splits, threads=threads_of(self.n_jobs), seed=seed)
+        return trained
+
+    def _publish(self, data: Prepared, networks: Population, finite: np.ndarray, drawing: _Drawing) -> None:
+        if not finite.any():
+            raise UserError("every network diverged; give a member with a smaller learning rate, or clip=1")
+        kept = np.flatnonzero(finite)
+        networks = networks if finite.all() else networks.select(kept)
+        parts = tuple(
+            Part(int(k), str(member), "plain", member, 1 / len(kept))
+            for k, member in zip(kept, networks.members, strict=True)
+        )
+        transforms = FoldTransforms(data.encoder, data.scaling)
+        self.model_ = Model(data.task, data.schema, (transforms,), parts, {"plain": networks})
+        self.schema_ = data.schema
+        self.n_networks_ = len(kept)
+        self.estimators_features_ = [drawing.columns(int(k)) for k in kept]
+
+    def _publish_score(self, data: Prepared, oob: _OutOfBag) -> None:
+        prediction, known = oob.prediction()
+        if not known.all():
+            warnings.warn(
+                f"{int((~known).sum())} of {len(known)} rows are in every bag and have no out-of-bag prediction (NaN); "
+                "a larger n_estimators, or a smaller max_samples, gives them one",
+                UserWarning,
+                stacklevel=4,
+            )
+        metric = METRICS["r2" if data.task.kind == REGRESSION else "accuracy"]
+        score = np.nan
+        if known.any():
+            score = float(metric.score(data.task, prediction[known], data.y[known], data.weight[known]))
+        self.oob_score_ = score
+        there = data.row_of >= 0
+        self._oob = np.where(there[:, None], prediction[data.row_of], np.nan)
+
+    def _raw(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return self.model_.predict(new_table(self, X), threads=threads_of(self.n_jobs))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = False
+        return tags
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawing:
+    """The bags of a forest. That of network k depends on the seed and k, not on how many there are."""
+
+    data: Prepared
+    recipes: list[Member]
+    seed: int
+    width: int  # columns of each network
+    draws: int  # rows of each bootstrap sample; 0: all rows, as they are
+
+    @staticmethod
+    def of(forest: _ShoalForest, data: Prepared) -> _Drawing:
+        epochs = default_epochs(data.n) if forest.epochs is None else whole("epochs", forest.epochs, 1, 1 << 30)
+        recipes = [recipe.replace(epochs=recipe.epochs or epochs) for recipe in check_recipes(forest.member, DEFAULT)]
+        if any(recipe.patience for recipe in recipes):
+            raise UserError("a network of a forest is trained on all of its bag, and has no patience; set epochs")
+        width = _share("max_features", forest.max_features, len(data.usable), SHARES)
+        draws = _share("max_samples", forest.max_samples, data.n)
+        return _Drawing(data, recipes, seed_of(forest.random_state), width, draws if forest.bootstrap else 0)
+
+    def columns(self, k: int) -> np.ndarray:
+        """Columns of the table that network k sees."""
+        usable = self.data.usable
+        if self.width >= len(usable):
+            return usable
+        return np.sort(np.random.default_rng([self.seed, k, 1]).choice(usable, self.width, replace=False))
+
+    def members(self, which: Sequence[int] | range) -> list[Member]:
+        return [self._member(k, self.columns(k)) for k in which]
+
+    def _member(self, k: int, columns: np.ndarray) -> Member:
+        recipe = self.recipes[k % len(self.recipes)]
+        seed = int(np.random.default_rng([self.seed, k]).integers(1 << 31))
+        return recipe.replace(seed=seed, features=self.data.features(columns))
+
+    def rows(self, k: int) -> Split:
+        n, weight = self.data.n, self.data.weight
+        if not self.draws:
+            return Split(np.arange(n), weight=np.maximum(weight / weight.mean(), 1e-20))
+        generator = np.random.default_rng([self.seed, k, 2])
+        if np.ptp(weight) == 0:
+            times = np.bincount(generator.integers(n, size=self.draws), minlength=n)
+        else:
+            times = generator.multinomial(self.draws, weight / weight.sum())
+        return Split(np.flatnonzero(times), np.flatnonzero(times == 0), times[times > 0])
+
+    def parts(self, count: int) -> Iterator[tuple[int, list[Bag]]]:
+        """The bags in parts that fit into memory, each with the number of its first."""
+        step = max(1, ROWS_AT_ONCE // self.data.n)
+        for start in range(0, count, step):
+            numbers = range(start, min(start + step, count))
+            chosen = [self.columns(k) for k in numbers]
+            yield start, [Bag(c, self._member(k, c), self.rows(k)) for k, c in zip(numbers, chosen, strict=True)]
+
+
+class _OutOfBag:
+    """The mean prediction for each row of the networks that have not seen it."""
+
+    def __init__(self, data: Prepared) -> None:
+        self.data = data
+        self.total = np.zeros((data.n, data.task.n_outputs))
+        self.count = np.zeros(data.n, dtype=np.int64)
+
+    def add(self, networks: Population, bags: Sequence[Bag], finite: np.ndarray, threads: int) -> None:
+        task, step = self.data.task, max(1, CELLS_AT_ONCE // self.total.size)
+        for start in range(0, len(bags), step):
+            which = np.arange(start, min(start + step, len(bags)))
+            found = self.data.scaling.back(task, networks.predict(self.data.inputs, which, threads=threads))
+            for k, prediction in zip(which.tolist(), found, strict=True):  # one by one: no sum depends on the parts
+                if finite[k]:
+                    rows = bags[k].rows.valid
+                    self.total[rows] += prediction[rows]
+                    self.count[rows] += 1
+
+    def prediction(self) -> tuple[np.ndarray, np.ndarray]:
+        """(n, n_outputs), NaN where every network has seen a row; and which rows have one."""
+        known = self.count > 0
+        mean = np.full_like(self.total, np.nan)
+        mean[known] = self.total[known] / self.count[known, None]
+        if self.data.task.kind == CLASSIFICATION:
+            mean[known] /= mean[known].sum(axis=1, keepdims=True)
+        return mean, known
+
+
+def _share(name: str, value: Any, total: int, words: Sequence[str] = ()) -> int:
+    """How many of `total` a number, a share or a word stands for; None: all.
+
+    >>> _share("max_features", 0.5, 9), _share("max_features", "sqrt", 9, SHARES), _share("max_samples", None, 9)
+    (5, 3, 9)
+    """
+    if value is None or total == 0:
+        return total
+    if isinstance(value, str) and words:
+        word = one_of(name, value, words)
+        return max(1, int({"sqrt": math.sqrt, "log2": math.log2}[word](total)))
+    if isinstance(value, (float, np.floating)):
+        return max(1, math.ceil(number(name, value, above=0, most=1, what="a share") * total - 1e-9))
+    return whole(name, value, 1, total, otherwise=", or a share above 0 and at most 1.0")
+
+
+class ShoalForestClassifier(ClassifierMixin, _ShoalForest):
+    """A random forest of networks that tells classes apart: the mean of their probabilities.
+
+    >>> from sklearn.datasets import load_iris
+    >>> forest = ShoalForestClassifier(50).fit(*load_iris(return_X_y=True))
+    >>> forest.oob_score_ > 0.9
+    True
+
+    `oob_decision_function_` has the out-of-bag probabilities of the training rows.
+    """
+
+    __doc__ += _ShoalForest.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ShoalForestClassifier:
+        return self._fit(X, y, sample_weight, CLASSIFICATION)
+
+    def _publish(self, data: Prepared, *rest: Any) -> None:
+        assert data.classes is not None
+        self.classes_ = data.classes
+        super()._publish(data, *rest)
+
+    def _publish_score(self, data: Prepared, oob: _OutOfBag) -> None:
+        super()._publish_score(data, oob)
+        self.oob_decision_function_ = self.__dict__.pop("_oob")
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
+        return self._raw(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        probability = self._raw(X)
+        if self.model_.task.kind == MULTILABEL:
+            return (probability > 0.5).astype(int)
+        return np.asarray(self.classes_[probability.argmax(axis=1)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+class ShoalForestRegressor(RegressorMixin, _ShoalForest):
+    """A random forest of networks that predicts numbers, one or several at once: the mean of theirs.
+
+    `oob_prediction_` has the out-of-bag predictions of the training rows.
+    """
+
+    __doc__ += "\n" + _ShoalForest.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ShoalForestRegressor:
+        return self._fit(X, y, sample_weight, REGRESSION)
+
+    def _publish(self, data: Prepared, *rest: Any) -> None:
+        self.one_column_ = data.one_column
+        super()._publish(data, *rest)
+
+    def _publish_score(self, data: Prepared, oob: _OutOfBag) -> None:
+        super()._publish_score(data, oob)
+        found = self.__dict__.pop("_oob")
+        self.oob_prediction_ = found[:, 0] if self.one_column_ else found
+
+    def predict(self, X: Any) -> np.ndarray:
+        values = self._raw(X)
+        return values[:, 0] if self.one_column_ else values
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
