@@ -131,6 +131,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "mse, options": lambda: Case(every_option(50, "mse"), loss="mse", n_outputs=2, splits=weighted_splits(20)),
     "odd widths": lambda: Case(odd_widths()),
     "odd widths, 26 outputs, 11 features": lambda: Case(odd_widths()[::2], n_outputs=26, n_features=11),
+    # One hidden layer with few inputs and outputs has code of its own in the kernel, for up to 5 or 11 features.
+    "odd widths, 2 outputs": lambda: Case(odd_widths()[:65:3], n_outputs=2),
+    "odd widths, 2 outputs, 11 features, 130 rows in one batch": lambda: Case(
+        [m.replace(batch_size=130) for m in odd_widths()[:65:5]], n_outputs=2, n_features=11, n_rows=130
+    ),
     "one row": lambda: Case(odd_widths()[::4], n_rows=1, epochs=3),
     "one feature, one output": lambda: Case(odd_widths()[::4], n_features=1, n_outputs=1, loss="mse"),
     "one class": lambda: Case(odd_widths()[::9], n_outputs=1),

@@ -5,6 +5,10 @@
 #include <memory>
 #include <new>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "shared/shape.hpp"
 
 namespace shoal {
@@ -16,8 +20,14 @@ class Arena {
     if (floats > size_) {
       memory_.reset();
       size_ = 0;
-      const size_t bytes = static_cast<size_t>(round_up(floats, kLine)) * sizeof(float);
-      memory_.reset(static_cast<float*>(::operator new(bytes, kAlignment)));
+      const size_t wanted = static_cast<size_t>(floats) * sizeof(float);
+      const size_t alignment = wanted >= kLargePage / 4 ? kLargePage : kLine * sizeof(float);
+      const size_t bytes = (wanted + alignment - 1) / alignment * alignment;
+      const std::align_val_t aligned{alignment};
+      memory_ = {static_cast<float*>(::operator new(bytes, aligned)), Release{aligned}};
+#if defined(MADV_HUGEPAGE)
+      if (alignment == kLargePage) madvise(memory_.get(), bytes, MADV_HUGEPAGE);
+#endif
       std::memset(memory_.get(), 0, bytes);
       size_ = floats;
     }
@@ -25,9 +35,14 @@ class Arena {
   }
 
  private:
-  static constexpr std::align_val_t kAlignment{kLine * sizeof(float)};
+  // Rows of weights are further apart than small pages, so that every row would need an entry of its own in the TLB:
+  // what is not small lies in large pages, where the system has them.
+  static constexpr size_t kLargePage = 2 << 20;
   struct Release {
-    void operator()(float* memory) const { ::operator delete(memory, kAlignment); }
+    std::align_val_t alignment;
+    Release() : alignment(std::align_val_t{1}) {}  // of nothing
+    explicit Release(std::align_val_t given) : alignment(given) {}
+    void operator()(float* memory) const { ::operator delete(memory, alignment); }
   };
   std::unique_ptr<float, Release> memory_;
   int64_t size_ = 0;

@@ -4,6 +4,12 @@
 #include <numeric>
 #include <tuple>
 
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(__unix__)
+#include <unistd.h>
+#endif
+
 namespace shoal {
 namespace {
 
@@ -15,7 +21,26 @@ double flops(const Shape& s) {
   return total;
 }
 
+// Bytes of a core's L2 cache; 0 where the system does not say.
+int64_t level2_bytes() {
+#if defined(__APPLE__)
+  int64_t bytes = 0;
+  size_t size = sizeof(bytes);
+  return sysctlbyname("hw.l2cachesize", &bytes, &size, nullptr, 0) == 0 ? bytes : 0;
+#elif defined(_SC_LEVEL2_CACHE_SIZE)
+  return sysconf(_SC_LEVEL2_CACHE_SIZE);
+#else
+  return 0;
+#endif
+}
+
 }  // namespace
+
+int64_t cache_floats() {
+  constexpr int64_t kLeast = 256 << 10, kMost = 4 << 20;  // bytes: a virtual machine may say anything
+  static const int64_t bytes = std::min(kMost, std::max(kLeast, level2_bytes() / 2));
+  return bytes / static_cast<int64_t>(sizeof(float));
+}
 
 std::vector<Group> make_groups(const Networks& nets, const Rows& rows, const State& state, const Work& work,
                                int threads) {
@@ -44,11 +69,12 @@ std::vector<Group> make_groups(const Networks& nets, const Rows& rows, const Sta
   });
   // Few members: a thread each matters more than a shared batch.
   const int64_t most = std::max<int64_t>(1, std::min(kLargestGroup, work.count / (8 * threads)));
+  const int64_t cache = cache_floats();
   std::vector<Group> groups;
   int64_t size = 0;
   for (int64_t k : order) {
     const bool fits = !groups.empty() && static_cast<int64_t>(groups.back().size()) < most &&
-                      key(groups.back().front()) == key(k) && size + floats(k) <= kCacheFloats;
+                      key(groups.back().front()) == key(k) && size + floats(k) <= cache;
     if (!fits) {
       groups.emplace_back();
       size = 0;

@@ -7,7 +7,9 @@
 
 namespace shoal {
 
-constexpr int64_t kCacheFloats = 1 << 16;  // weights of a group that shares its batches: half of a small L2 cache
+// Floats of a group's weights that still leave room for its batches: half of a core's L2 cache, which the system is
+// asked for.
+int64_t cache_floats();
 
 // Members that see the same rows in the same order with the same batch size: positions in Work.
 using Group = std::vector<int64_t>;

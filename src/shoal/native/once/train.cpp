@@ -30,6 +30,19 @@ struct Trainee {
   uint8_t status;
   bool changed_best;
   int64_t warmup_steps, schedule_steps;
+  Update update;  // what does not depend on the step is written once
+};
+
+// What Adam divides its moments by after `steps` updates. Members of a group mostly ask for the same.
+struct AdamCorrection {
+  int64_t steps = 0;
+  double first = 0, second_root = 0;
+  void find(int64_t wanted) {
+    if (steps == wanted) return;
+    steps = wanted;
+    first = 1 - std::pow(0.9, static_cast<double>(wanted));
+    second_root = std::sqrt(1 - std::pow(0.999, static_cast<double>(wanted)));
+  }
 };
 
 class Trainer {
@@ -107,6 +120,7 @@ class Trainer {
     const int64_t per_epoch = (n_train_ + batch_size_ - 1) / batch_size_;
     t.warmup_steps = static_cast<int64_t>(std::nearbyint(r.warmup * static_cast<double>(per_epoch)));
     t.schedule_steps = rows_.horizon[i] * per_epoch;
+    t.update = constant_update(r);
     return t;
   }
 
@@ -143,28 +157,32 @@ class Trainer {
     return !must_stop();  // the last step may have been given up
   }
 
-  Update update_for(const Trainee& t) const {
-    const MemberRecord& r = nets_.records[t.member];
-    const double rate = r.learning_rate * schedule(r, t);
-    const double count = static_cast<double>(t.steps + 1);
+  Update constant_update(const MemberRecord& r) const {
     Update u{};
     u.optimizer = r.optimizer;
-    u.learning_rate = static_cast<float>(rate);
     u.weight_decay = static_cast<float>(r.weight_decay);
     u.momentum = static_cast<float>(r.momentum);
-    if (r.optimizer != Sgd) {
-      u.adam_step = static_cast<float>(rate / (1 - std::pow(0.9, count)));
-      u.adam_root = static_cast<float>(1 / std::sqrt(1 - std::pow(0.999, count)));
-    }
     u.clip = static_cast<float>(r.clip);
     u.label_smoothing = static_cast<float>(r.label_smoothing);
     u.dropout_threshold = static_cast<int32_t>(std::nearbyint(r.dropout * 16777216.0));
     u.dropout_scale = static_cast<float>(1 / (1 - r.dropout));
     u.seed = r.seed;
-    u.step = t.steps;
     u.give_up = [](const void* trainer) { return static_cast<const Trainer*>(trainer)->must_stop(); };
     u.asked = this;
     return u;
+  }
+
+  const Update& update_for(Trainee& t) {
+    const MemberRecord& r = nets_.records[t.member];
+    const double rate = r.learning_rate * schedule(r, t);
+    t.update.learning_rate = static_cast<float>(rate);
+    if (r.optimizer != Sgd) {
+      correction_.find(t.steps + 1);
+      t.update.adam_step = static_cast<float>(rate / correction_.first);
+      t.update.adam_root = static_cast<float>(1 / correction_.second_root);
+    }
+    t.update.step = t.steps;
+    return t.update;
   }
 
   static double schedule(const MemberRecord& r, const Trainee& t) {
@@ -279,6 +297,7 @@ class Trainer {
   SharedBatch shared_;
   Arena packed_, scratch_arena_;
   float* scratch_ = nullptr;
+  AdamCorrection correction_;
   std::vector<Trainee> trainees_;
   std::vector<int> live_;
   std::vector<int64_t> order_;
@@ -317,7 +336,7 @@ int64_t thread_bytes(const Networks& nets, const int64_t* batch_rows) {
   for (int64_t i = 0; i < nets.count; ++i) {
     const Shape s = nets.shape(i);
     const int64_t rows = std::max(batch_rows[i], kBlockRows);
-    const int64_t own = std::max(kCacheFloats, s.packed_floats() * 5) +  // weights, moments, best, gradient
+    const int64_t own = std::max(cache_floats(), s.packed_floats() * 5) +  // weights, moments, best, gradient
                         kernel_baseline()->scratch_floats(s, rows) +
                         round_up(rows, kLine) * (stride_for(s.inputs() + 1) + 3 + nets.n_outputs);
     most = std::max(most, own);

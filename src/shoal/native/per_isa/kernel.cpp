@@ -1,112 +1,16 @@
 // Forward, loss, backward and update of one network on one batch.
 #include "shared/kernel.hpp"
 
+#include "epilogues.hpp"
 #include "gemm.hpp"
+#include "losses.hpp"
 #include "math.hpp"
+#include "narrow.hpp"
 #include "shared/hash.hpp"
 
 namespace shoal {
 namespace SHOAL_ISA {
 namespace {
-
-// ---- epilogues: where a sum begins, and what happens to it at the end ----
-
-struct FromZero {
-  SHOAL_INLINE V begin(int64_t, int64_t) const { return V{}; }
-};
-
-struct Store : FromZero {
-  float* out;
-  int64_t stride;
-  Store(float* o, int64_t s) : out(o), stride(s) {}
-  SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const { store(out + m * stride + j, sum); }
-};
-
-struct Scale : FromZero {  // times what is there already: a derivative becomes a gradient
-  float* inout;
-  int64_t stride;
-  Scale(float* p, int64_t s) : inout(p), stride(s) {}
-  SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const {
-    float* p = inout + m * stride + j;
-    store(p, load(p) * sum);
-  }
-};
-
-// Where an optimiser works: a layer, or the whole network, and its moments.
-struct Place {
-  float *weights, *first, *second;
-};
-
-Place place(const Net& net, int64_t offset) {
-  return {net.weights + offset, net.slots[0] ? net.slots[0] + offset : nullptr,
-          net.slots[1] ? net.slots[1] + offset : nullptr};
-}
-
-// Optimisers: `apply` updates the vector at offset `i` of its place, given its gradient.
-struct SgdRule {
-  Place at;
-  float rate, decay;
-  SgdRule(const Update& u, Place where) : at(where), rate(u.learning_rate), decay(u.weight_decay) {}
-  SHOAL_INLINE void apply(int64_t i, V gradient) const {
-    const V w = load(at.weights + i);
-    store(at.weights + i, w - rate * (gradient + decay * w));
-  }
-};
-
-struct MomentumRule {
-  Place at;
-  float rate, decay, momentum;
-  MomentumRule(const Update& u, Place where)
-      : at(where), rate(u.learning_rate), decay(u.weight_decay), momentum(u.momentum) {}
-  SHOAL_INLINE void apply(int64_t i, V gradient) const {
-    const V w = load(at.weights + i);
-    const V v = momentum * load(at.first + i) + (gradient + decay * w);
-    store(at.first + i, v);
-    store(at.weights + i, w - rate * v);
-  }
-};
-
-struct AdamRule {
-  Place at;
-  float step, root, decay, shrink;  // decay goes into the gradient (adam), shrink into the weights (adamw)
-  AdamRule(const Update& u, Place where)
-      : at(where),
-        step(u.adam_step),
-        root(u.adam_root),
-        decay(u.optimizer == Adam ? u.weight_decay : 0.0f),
-        shrink(u.optimizer == AdamW ? 1.0f - u.learning_rate * u.weight_decay : 1.0f) {}
-  SHOAL_INLINE void apply(int64_t i, V gradient) const {
-    constexpr float kKeep = 0.1f, kBeta2 = 0.999f, kRest = 0.001f, kEpsilon = 1e-8f;  // 1 - beta1 is 0.1
-    const V w = load(at.weights + i);
-    const V g = gradient + decay * w;
-    const V m = load(at.first + i), v = load(at.second + i);
-    const V m_new = m + kKeep * (g - m);
-    const V v_new = kBeta2 * v + kRest * g * g;
-    store(at.first + i, m_new);
-    store(at.second + i, v_new);
-    store(at.weights + i, w * shrink - step * m_new / (sqrt(v_new) * root + kEpsilon));
-  }
-};
-
-// A gradient summed over several blocks of rows: goes on from what earlier blocks left.
-struct Continue {
-  float* gradient;  // null: this is the first block
-  int64_t stride;
-  SHOAL_INLINE V begin(int64_t m, int64_t j) const { return gradient ? load(gradient + m * stride + j) : V{}; }
-};
-
-struct Accumulate : Continue {  // more blocks will come
-  float* out;
-  Accumulate(float* before, float* after, int64_t s) : Continue{before, s}, out(after) {}
-  SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const { store(out + m * stride + j, sum); }
-};
-
-template <class Rule>
-struct Apply : Continue {  // the last block
-  Rule rule;
-  Apply(float* before, const Rule& r, int64_t s) : Continue{before, s}, rule(r) {}
-  SHOAL_INLINE void operator()(int64_t m, int64_t j, V sum) const { rule.apply(m * stride + j, sum); }
-};
 
 // ---- where things lie in the scratch memory ----
 
@@ -148,45 +52,71 @@ int64_t layer_offset(const Shape& s, int layer) {
 
 // ---- forward ----
 
-// Turn pre-activations into values (and slopes), with dropout; keep padding zero and the column of ones one.
-template <int A, bool Train, bool Drop>
-void activate_layer(float* values, float* slopes, int64_t stride, int64_t rows, int64_t width, const DropoutKey& key,
-                    int64_t first_row, const Update* update) {
-  const int64_t whole = width / L, rest = width % L;
-  const VI lanes = lane_numbers();
-  const VI inside = lanes < static_cast<int32_t>(rest);
-  const V ones = select(lanes == static_cast<int32_t>(rest), set1(1.0f), V{});
-  const float scale = Drop ? update->dropout_scale : 1.0f;
-  for (int64_t r = 0; r < rows; ++r) {
-    float* value = values + r * stride;
-    float* slope = slopes + r * stride;
-    const uint32_t row_key = Drop ? key.row(static_cast<uint32_t>(first_row + r)) : 0;
-    const auto one = [&](int64_t v) SHOAL_INLINE_LAMBDA {
-      Activated result = activation<A>(load(value + v * L));
-      if constexpr (Drop) {
-        VU u = (reinterpret_cast<VU>(lanes) + static_cast<uint32_t>(v * L)) * kNeuronFactor + row_key;
-        u ^= u >> 16;
-        u *= 0x7feb352du;
-        u ^= u >> 15;
-        u *= 0x846ca68bu;
-        u ^= u >> 16;
-        const VI kept = reinterpret_cast<VI>(u >> 8) >= update->dropout_threshold;
-        result.value = select(kept, result.value * scale, V{});
-        result.derivative = select(kept, result.derivative * scale, V{});
-      }
-      return result;
-    };
+// Values (and slopes) of one vector of a row, with dropout; T is a vector or half of one.
+template <int A, bool Drop, class T>
+SHOAL_INLINE Activated<T> activate_vector(T x, int64_t neuron, uint32_t row_key, const Update* update) {
+  Activated<T> result = activation<A>(x);
+  if constexpr (Drop) {
+    using I = decltype(bits(x));
+    using U = std::conditional_t<lanes_of<T> == L, VU, HU>;
+    U u = (lane_numbers<U>() + static_cast<uint32_t>(neuron)) * kNeuronFactor + row_key;
+    u ^= u >> 16;
+    u *= 0x7feb352du;
+    u ^= u >> 15;
+    u *= 0x846ca68bu;
+    u ^= u >> 16;
+    const auto kept = reinterpret_cast<I>(u >> 8) >= update->dropout_threshold;
+    result.value = select(kept, result.value * update->dropout_scale, T{});
+    result.derivative = select(kept, result.derivative * update->dropout_scale, T{});
+  }
+  return result;
+}
+
+// Turn pre-activations, which `source` gives for a few rows at a time, into values (and slopes); keep padding zero and
+// the column of ones one.
+template <int A, bool Train, bool Drop, class Source>
+void activate_layer(const Source& source, float* values, float* slopes, int64_t stride, int64_t rows, int64_t width,
+                    const DropoutKey& key, int64_t first_row, const Update* update) {
+  const int64_t whole = width / L, rest = width % L, j = whole * L;
+  uint32_t keys[Source::kRows] = {};
+  for (int64_t r = 0; r < rows; r += Source::kRows) {
+    if constexpr (Drop)
+      for (int i = 0; i < Source::kRows; ++i) keys[i] = key.row(static_cast<uint32_t>(first_row + r + i));
     for (int64_t v = 0; v < whole; ++v) {
-      const Activated result = one(v);
-      store(value + v * L, result.value);
-      if constexpr (Train) store(slope + v * L, result.derivative);
+      V x[Source::kRows];
+      source.get(r, v * L, x);
+#pragma GCC unroll 4
+      for (int i = 0; i < Source::kRows; ++i) {
+        const auto result = activate_vector<A, Drop>(x[i], v * L, keys[i], update);
+        store(values + (r + i) * stride + v * L, result.value);
+        if constexpr (Train) store(slopes + (r + i) * stride + v * L, result.derivative);
+      }
     }
-    if (rest) {
-      const Activated result = one(whole);
-      store(value + whole * L, select(inside, result.value, ones));
-      if constexpr (Train) store(slope + whole * L, select(inside, result.derivative, V{}));
+    const auto last = [&](auto zero) SHOAL_INLINE_LAMBDA {
+      using T = decltype(zero);
+      const auto lanes = lane_numbers<decltype(bits(zero))>();
+      const auto inside = lanes < static_cast<int32_t>(rest);
+      const T ones = select(lanes == static_cast<int32_t>(rest), set1<T>(1.0f), zero);
+      T x[Source::kRows];
+      source.get(r, j, x);
+#pragma GCC unroll 4
+      for (int i = 0; i < Source::kRows; ++i) {
+        const auto result = activate_vector<A, Drop>(x[i], j, keys[i], update);
+        store(values + (r + i) * stride + j, select(inside, result.value, ones));
+        if constexpr (Train) store(slopes + (r + i) * stride + j, select(inside, result.derivative, zero));
+        if constexpr (lanes_of<T> < L) {
+          store(values + (r + i) * stride + j + kHalf, zero);
+          if constexpr (Train) store(slopes + (r + i) * stride + j + kHalf, zero);
+        }
+      }
+    };
+    if (rest == 0) {
+      for (int i = 0; i < Source::kRows; ++i)
+        store(values + (r + i) * stride + j, select(lane_numbers() == 0, set1(1.0f), V{}));
+    } else if (kHalf < L && rest < kHalf) {
+      last(H{});
     } else {
-      store(value + whole * L, ones);
+      last(V{});
     }
   }
 }
@@ -223,97 +153,29 @@ void run_forward(const Net& net, const Batch& batch, const Scratch& scratch, con
   for (int l = 0; l + 1 < s.n_layers; ++l) {
     const int64_t width = s.dims[l + 1], w_stride = stride_for(width), stride = scratch.stride(l);
     float* values = scratch.values(l);
-    multiply({input, input_stride, 1, weights, w_stride, s.dims[l] + 1}, batch.rows, width, Store{values, stride});
+    const Matrices product{input, input_stride, 1, weights, w_stride, s.dims[l] + 1};
+    const bool narrow = l == 0 && product.depth <= kNarrow;
+    if (!narrow) multiply(product, batch.rows, width, Store{values, stride});
     const bool drop = Train && update->dropout_threshold > 0;
     const DropoutKey key(drop ? update->seed : 0, drop ? update->step : 0, l);
-    with_activation(s.activation, [&](auto code) {
-      constexpr int A = decltype(code)::value;
-      const auto run = drop ? activate_layer<A, Train, Train> : activate_layer<A, Train, false>;
-      run(values, scratch.slopes(l), stride, batch.rows, width, key, first_row, update);
-    });
+    const auto activate_from = [&](auto source) {
+      using Source = decltype(source);
+      with_activation(s.activation, [&](auto code) {
+        constexpr int A = decltype(code)::value;
+        const auto run = drop ? activate_layer<A, Train, Train, Source> : activate_layer<A, Train, false, Source>;
+        run(source, values, scratch.slopes(l), stride, batch.rows, width, key, first_row, update);
+      });
+    };
+    if (narrow)
+      activate_from(ShortProduct{product});
+    else
+      activate_from(Stored{values, stride});
     input = values;
     input_stride = stride;
     weights += (s.dims[l] + 1) * w_stride;
   }
   output_layer(input, input_stride, batch.rows, weights, s.output_stride(), s.last_width() + 1, s.outputs(),
                scratch.outputs(), scratch.rows);
-}
-
-// ---- losses: rows in lanes; outputs become their gradients in place ----
-
-template <bool Train>
-double cross_entropy(const Batch& b, int64_t n, float* y, int64_t stride, float smoothing) {
-  const float inverse_norm = 1.0f / b.norm, spread = smoothing / static_cast<float>(n);
-  V total{};
-  for (int64_t r = 0; r < b.rows; r += L) {
-    float* column = y + r;
-    const VI labels = *reinterpret_cast<const VI*>(b.labels + r);
-    const V weight = load(b.weight + r);
-    const V hit = (1.0f - smoothing) * load(b.label_weight + r);
-    V top = load(column);
-    for (int64_t o = 1; o < n; ++o) {
-      const V value = load(column + o * stride);
-      top = select(value <= top, top, value);  // a NaN wins, and stays
-    }
-    V all{}, wanted{};
-    for (int64_t o = 0; o < n; ++o) {
-      const V value = load(column + o * stride);
-      const V share = select(labels == static_cast<int32_t>(o), hit, V{}) + spread * b.class_weight[o];
-      wanted += share * (value - top);
-      const V e = exp(value - top);
-      all += e;
-      if constexpr (Train) store(column + o * stride, e);
-    }
-    const V mass = hit + spread * b.class_weight_sum;
-    const VI real = weight > 0.0f;
-    total += select(real, weight * (mass * log(all) - wanted), V{});
-    if constexpr (Train) {
-      const V scale = weight * inverse_norm, probability = mass / all;
-      for (int64_t o = 0; o < n; ++o) {
-        const V share = select(labels == static_cast<int32_t>(o), hit, V{}) + spread * b.class_weight[o];
-        const V gradient = (load(column + o * stride) * probability - share) * scale;
-        store(column + o * stride, select(real, gradient, V{}));
-      }
-    }
-  }
-  return sum(total);
-}
-
-template <bool Train, int Kind>
-double elementwise(const Batch& b, int64_t n, float* y, int64_t stride) {
-  const float inverse_norm = 1.0f / b.norm, share = 1.0f / static_cast<float>(n);
-  V total{};
-  for (int64_t r = 0; r < b.rows; r += L) {
-    const V weight = load(b.weight + r);
-    const VI real = weight > 0.0f;
-    V row{};
-    for (int64_t o = 0; o < n; ++o) {
-      float* p = y + o * stride + r;
-      const V value = load(p), target = load(b.targets + o * b.row_stride + r);
-      V gradient;
-      if constexpr (Kind == SquaredError) {
-        const V error = value - target;
-        row += error * error;
-        gradient = 2.0f * error;
-      } else {
-        const V e = exp(-abs(value)), inverse = 1.0f / (1.0f + e);
-        row += select(value < 0.0f, V{}, value) - value * target + log(1.0f + e);
-        gradient = select(value < 0.0f, e * inverse, inverse) - target;
-      }
-      if constexpr (Train) store(p, select(real, gradient * (weight * (share * inverse_norm)), V{}));
-    }
-    total += select(real, weight * (row * share), V{});
-  }
-  return sum(total);
-}
-
-template <bool Train>
-double loss_of(const Batch& batch, int64_t n_outputs, float* outputs, int64_t stride, float smoothing) {
-  switch (batch.loss) {
-    case CrossEntropy: return cross_entropy<Train>(batch, n_outputs, outputs, stride, smoothing);
-    case BinaryCrossEntropy: return elementwise<Train, BinaryCrossEntropy>(batch, n_outputs, outputs, stride);
-    default: return elementwise<Train, SquaredError>(batch, n_outputs, outputs, stride);
-  }
 }
 
 // ---- backward ----
@@ -342,6 +204,12 @@ void run_backward(const Net& net, const Batch& batch, const Scratch& scratch, co
   const auto input_stride = [&](int l) { return l == 0 ? batch.stride : scratch.stride(l - 1); };
   const float* errors = scratch.outputs();
   const int64_t out_offset = layer_offset(s, hidden), out_stride = s.output_stride();
+  if (hidden == 1 && narrow_backward_fits(s)) {
+    narrow_backward({batch.X, batch.stride, scratch.values(0), scratch.slopes(0), scratch.stride(0), errors, row_stride,
+                     net.weights + out_offset, out_stride, rows, s.dims[1]},
+                    s.dims[0] + 1, s.outputs(), finish(0, stride_for(s.dims[1])), finish(out_offset, out_stride));
+    return;
+  }
   if (hidden > 0) {
     multiply({errors, 1, row_stride, net.weights + out_offset, out_stride, s.outputs()}, rows, s.last_width(),
              Scale{scratch.slopes(hidden - 1), scratch.stride(hidden - 1)});
@@ -447,7 +315,7 @@ void activate(int code, const float* x, float* value, float* derivative, int64_t
       V input{};
       const int64_t some = count - i < L ? count - i : L;
       std::memcpy(&input, x + i, some * sizeof(float));
-      const Activated result = activation<decltype(constant)::value>(input);
+      const Activated<V> result = activation<decltype(constant)::value>(input);
       std::memcpy(value + i, &result.value, some * sizeof(float));
       std::memcpy(derivative + i, &result.derivative, some * sizeof(float));
     }

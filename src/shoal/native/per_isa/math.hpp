@@ -10,30 +10,35 @@ namespace SHOAL_ISA {
 
 // e^(x + low) as scale * (1 + fraction), so that it and it minus one both keep their full relative accuracy.
 // x is at most 88; `low` is a small correction, for arguments that one float cannot hold.
+template <class T>
 struct Exponential {
-  V scale, fraction;
-  V exp() const { return scale * fraction + scale; }
-  V minus_one() const { return scale * fraction + (scale - 1.0f); }
+  T scale, fraction;
+  SHOAL_INLINE T exp() const { return scale * fraction + scale; }
+  SHOAL_INLINE T minus_one() const { return scale * fraction + (scale - 1.0f); }
 };
 
-SHOAL_INLINE Exponential exponential(V x, V low = V{}) {
+template <class T, class... Low>
+SHOAL_INLINE Exponential<T> exponential(T x, Low... low) {
   x = at_least(x, -87.0f);
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-  const V shifted = x * 1.44269504f + kRound;
-  const V n = shifted - kRound;
-  const V r = (x - n * 0.693359375f) - n * -2.12194440e-4f + low;  // ln 2 in two parts
-  V p = set1(1.0f / 5040);
+  const T shifted = x * 1.44269504f + kRound;
+  const T n = shifted - kRound;
+  const T r = (((x - n * 0.693359375f) - n * -2.12194440e-4f) + ... + low);  // ln 2 in two parts
+  T p = set1<T>(1.0f / 5040);
   p = p * r + 1.0f / 720;
   p = p * r + 1.0f / 120;
   p = p * r + 1.0f / 24;
   p = p * r + 1.0f / 6;
   p = p * r + 0.5f;
-  const V fraction = (r * r) * p + r;
-  const V scale = from_bits((bits(shifted) - 0x4B400000 + 127) << 23);
+  const T fraction = (r * r) * p + r;
+  const T scale = from_bits((bits(shifted) - 0x4B400000 + 127) << 23);
   return {scale, fraction};
 }
 
-SHOAL_INLINE V exp(V x) { return exponential(x).exp(); }
+template <class T>
+SHOAL_INLINE T exp(T x) {
+  return exponential(x).exp();
+}
 
 // Natural logarithm of a normal number above zero; NaN and infinity pass through.
 SHOAL_INLINE V log(V x) {
@@ -50,47 +55,48 @@ SHOAL_INLINE V log(V x) {
   return select(x < __builtin_inff(), result, x);
 }
 
+template <class T>
 struct Activated {
-  V value, derivative;
+  T value, derivative;
 };
 
 // Both at once: they share the exponential. What is not used is removed by the compiler.
-template <int A>
-SHOAL_INLINE Activated activation(V x) {
-  const V zero = V{}, one = set1(1.0f);
+template <int A, class T>
+SHOAL_INLINE Activated<T> activation(T x) {
+  const T zero = T{}, one = set1<T>(1.0f);
   if constexpr (A == Identity) {
     return {x, one};
   } else if constexpr (A == Relu) {
     return {select(x <= 0.0f, zero, x), select(x > 0.0f, one, zero)};
   } else if constexpr (A == LeakyRelu) {
-    return {select(x > 0.0f, x, x * 0.01f), select(x > 0.0f, one, set1(0.01f))};
+    return {select(x > 0.0f, x, x * 0.01f), select(x > 0.0f, one, set1<T>(0.01f))};
   } else if constexpr (A == Hardshrink) {
-    const VI inside = (x >= -0.5f) & (x <= 0.5f);
+    const auto inside = (x >= -0.5f) & (x <= 0.5f);
     return {select(inside, zero, x), select(inside, zero, one)};
   } else if constexpr (A == Sigmoid) {
-    const V e = exp(-abs(x)), inverse = 1.0f / (1.0f + e);
+    const T e = exp(-abs(x)), inverse = 1.0f / (1.0f + e);
     return {select(x < 0.0f, e * inverse, inverse), e * inverse * inverse};
   } else if constexpr (A == Tanh) {
-    const Exponential e = exponential(abs(x) * -2.0f);
-    const V small = e.exp(), inverse = 1.0f / (1.0f + small);
-    const V magnitude = -e.minus_one() * inverse;
+    const Exponential<T> e = exponential(abs(x) * -2.0f);
+    const T small = e.exp(), inverse = 1.0f / (1.0f + small);
+    const T magnitude = -e.minus_one() * inverse;
     return {select(x < 0.0f, -magnitude, magnitude), 4.0f * small * inverse * inverse};
   } else if constexpr (A == Elu) {
-    const Exponential e = exponential(at_most(x, 0.0f));
+    const Exponential<T> e = exponential(at_most(x, 0.0f));
     return {select(x > 0.0f, x, e.minus_one()), select(x > 0.0f, one, e.exp())};
   } else if constexpr (A == Selu) {
     constexpr float kScale = 1.0507009873554805f, kAlpha = 1.6732632423543772f;
-    const Exponential e = exponential(at_most(x, 0.0f));
+    const Exponential<T> e = exponential(at_most(x, 0.0f));
     return {select(x > 0.0f, x * kScale, e.minus_one() * (kScale * kAlpha)),
-            select(x > 0.0f, set1(kScale), e.exp() * (kScale * kAlpha))};
+            select(x > 0.0f, set1<T>(kScale), e.exp() * (kScale * kAlpha))};
   } else if constexpr (A == Gelu) {
     // Upper tail of the normal distribution at |x|: exp(-x^2 / 2) times a fitted polynomial in 1 / (1 + 0.35 |x|).
     constexpr float kEdge = 13.19f;  // exp(-kEdge^2 / 2) is the smallest normal number
-    const V a = at_most(abs(x), kEdge);
-    const V high = from_bits(bits(a) & ~0xfff);  // 12 bits: its square is exact
-    const V density = exponential(-0.5f * high * high, -0.5f * (a - high) * (a + high)).exp();
-    const V t = 1.0f / (1.0f + 0.35f * a);
-    V p = set1(-0.029126073f);
+    const T a = at_most(abs(x), kEdge);
+    const T high = from_bits(bits(a) & ~0xfff);  // 12 bits: its square is exact
+    const T density = exponential(-0.5f * high * high, -0.5f * (a - high) * (a + high)).exp();
+    const T t = 1.0f / (1.0f + 0.35f * a);
+    T p = set1<T>(-0.029126073f);
     p = p * t + 0.143873216f;
     p = p * t - 0.255506518f;
     p = p * t + 0.158931425f;
@@ -99,18 +105,18 @@ SHOAL_INLINE Activated activation(V x) {
     p = p * t + 0.119852309f;
     p = p * t + 0.139859098f;
     p = p * t + 0.139621569f;
-    const V tail = select(abs(x) > kEdge, zero, density * (p * t));  // below any normal number, however large x
-    const V cdf = select(x < 0.0f, tail, 1.0f - tail);
-    const V slope = select(abs(x) > kEdge, zero, x * (density * 0.398942280f));
+    const T tail = select(abs(x) > kEdge, zero, density * (p * t));  // below any normal number, however large x
+    const T cdf = select(x < 0.0f, tail, 1.0f - tail);
+    const T slope = select(abs(x) > kEdge, zero, x * (density * 0.398942280f));
     return {x * cdf, cdf + slope};
   } else {
     static_assert(A == Mish, "unknown activation");
     // tanh(log(1 + e)) = n / (n + 2) with n = e (e + 2), e = exp(x); its derivative is 4 e (1 + e) / (n + 2)^2.
-    const V e = exp(at_most(x, 20.0f));
-    const V n = e * (e + 2.0f), inverse = 1.0f / (n + 2.0f);
-    const VI outside = (x > 20.0f) | (x < -87.0f);  // where float32 knows only one and zero
-    const V t = select(outside, select(x > 0.0f, one, zero), n * inverse);
-    const V slope = select(outside, zero, (4.0f * e * inverse) * ((1.0f + e) * inverse));
+    const T e = exp(at_most(x, 20.0f));
+    const T n = e * (e + 2.0f), inverse = 1.0f / (n + 2.0f);
+    const auto outside = (x > 20.0f) | (x < -87.0f);  // where float32 knows only one and zero
+    const T t = select(outside, select(x > 0.0f, one, zero), n * inverse);
+    const T slope = select(outside, zero, (4.0f * e * inverse) * ((1.0f + e) * inverse));
     return {x * t, x * slope + t};
   }
 }

@@ -24,50 +24,108 @@ typedef float V __attribute__((vector_size(L * 4), aligned(L * 4), may_alias));
 typedef int32_t VI __attribute__((vector_size(L * 4), aligned(L * 4), may_alias));
 typedef uint32_t VU __attribute__((vector_size(L * 4), aligned(L * 4), may_alias));
 
+// Half a vector, for the last columns of a matrix: where a 512-bit operation is two of 256 bits inside the processor,
+// it costs half. Narrower vectors than 256 bits cost what 256 bits cost, so there the "half" is the whole.
+constexpr int kHalf = L == 16 ? 8 : L;
+typedef float H __attribute__((vector_size(kHalf * 4), aligned(kHalf * 4), may_alias));
+typedef int32_t HI __attribute__((vector_size(kHalf * 4), aligned(kHalf * 4), may_alias));
+typedef uint32_t HU __attribute__((vector_size(kHalf * 4), aligned(kHalf * 4), may_alias));
+template <class T>
+constexpr int lanes_of = sizeof(T) / sizeof(float);
+
 // Register tiles, (vectors x rows), by what the register file holds.
 #if SHOAL_REGISTERS >= 32
 constexpr int kMaxVectors = 4;
 constexpr int kMaxRows[5] = {0, 12, 12, 8, 6};
 #else
 constexpr int kMaxVectors = 3;
-constexpr int kMaxRows[5] = {0, 10, 6, 4, 0};
+constexpr int kMaxRows[5] = {0, 10, 6, 4, 2};
 #endif
 
 constexpr int kFewRows = 2, kFewRowsVectors = 6;
 
-SHOAL_INLINE V load(const float* p) { return *reinterpret_cast<const V*>(p); }
-SHOAL_INLINE void store(float* p, V v) { *reinterpret_cast<V*>(p) = v; }
-// x - 0 is x for every x, so this is one broadcast; 0 + x is not, for -0, and would cost an addition.
-SHOAL_INLINE V set1(float x) { return x - V{}; }
-SHOAL_INLINE V select(VI mask, V yes, V no) { return mask ? yes : no; }
-SHOAL_INLINE VI bits(V v) { return reinterpret_cast<VI>(v); }
-SHOAL_INLINE V from_bits(VI v) { return reinterpret_cast<V>(v); }
-SHOAL_INLINE V abs(V v) { return from_bits(bits(v) & 0x7fffffff); }
-// Lanes where the comparison fails keep x, so that NaN passes through.
-SHOAL_INLINE V at_least(V x, float low) { return select(x < low, set1(low), x); }
-SHOAL_INLINE V at_most(V x, float high) { return select(x > high, set1(high), x); }
-
-template <int... I>
-SHOAL_INLINE VI lane_numbers_(std::integer_sequence<int, I...>) {
-  return VI{I...};
+// T is V or H, here and below.
+template <class T = V>
+SHOAL_INLINE T load(const float* p) {
+  return *reinterpret_cast<const T*>(p);
 }
-SHOAL_INLINE VI lane_numbers() { return lane_numbers_(std::make_integer_sequence<int, L>{}); }
+template <class T>
+SHOAL_INLINE void store(float* p, T v) {
+  *reinterpret_cast<T*>(p) = v;
+}
+// x - 0 is x for every x, so this is one broadcast; 0 + x is not, for -0, and would cost an addition.
+template <class T = V>
+SHOAL_INLINE T set1(float x) {
+  return x - T{};
+}
+template <class M, class T>
+SHOAL_INLINE T select(M mask, T yes, T no) {
+  return mask ? yes : no;
+}
+template <class T>
+SHOAL_INLINE auto bits(T v) {
+  if constexpr (lanes_of<T> == L)
+    return reinterpret_cast<VI>(v);
+  else
+    return reinterpret_cast<HI>(v);
+}
+template <class I>
+SHOAL_INLINE auto from_bits(I v) {
+  if constexpr (lanes_of<I> == L)
+    return reinterpret_cast<V>(v);
+  else
+    return reinterpret_cast<H>(v);
+}
+template <class T>
+SHOAL_INLINE T abs(T v) {
+  return from_bits(bits(v) & 0x7fffffff);
+}
+// Lanes where the comparison fails keep x, so that NaN passes through.
+template <class T>
+SHOAL_INLINE T at_least(T x, float low) {
+  return select(x < low, set1<T>(low), x);
+}
+template <class T>
+SHOAL_INLINE T at_most(T x, float high) {
+  return select(x > high, set1<T>(high), x);
+}
+
+SHOAL_INLINE H lower_half(V v) {
+#if SHOAL_LANES == 16 && defined(__AVX512F__)
+  return reinterpret_cast<H>(_mm512_castps512_ps256(reinterpret_cast<__m512>(v)));
+#else
+  H half;
+  std::memcpy(&half, &v, sizeof(H));
+  return half;
+#endif
+}
+
+template <class I, int... N>
+SHOAL_INLINE I lane_numbers_(std::integer_sequence<int, N...>) {
+  return I{N...};
+}
+template <class I = VI>
+SHOAL_INLINE I lane_numbers() {
+  return lane_numbers_<I>(std::make_integer_sequence<int, lanes_of<I>>{});
+}
 
 // The shim: square roots, which vector extensions lack.
-SHOAL_INLINE V sqrt(V v) {
-#if defined(__AVX512F__) && SHOAL_LANES == 16
-  return reinterpret_cast<V>(_mm512_sqrt_ps(reinterpret_cast<__m512>(v)));
-#elif defined(__AVX__) && SHOAL_LANES == 8
-  return reinterpret_cast<V>(_mm256_sqrt_ps(reinterpret_cast<__m256>(v)));
-#elif defined(__SSE2__) && SHOAL_LANES == 4
-  return reinterpret_cast<V>(_mm_sqrt_ps(reinterpret_cast<__m128>(v)));
-#elif defined(__aarch64__) && SHOAL_LANES == 4
-  return reinterpret_cast<V>(vsqrtq_f32(reinterpret_cast<float32x4_t>(v)));
-#else
-  V result;
-  for (int i = 0; i < L; ++i) result[i] = __builtin_sqrtf(v[i]);
-  return result;
+template <class T>
+SHOAL_INLINE T sqrt(T v) {
+#if defined(__AVX512F__)
+  if constexpr (lanes_of<T> == 16) return reinterpret_cast<T>(_mm512_sqrt_ps(reinterpret_cast<__m512>(v)));
 #endif
+#if defined(__AVX__)
+  if constexpr (lanes_of<T> == 8) return reinterpret_cast<T>(_mm256_sqrt_ps(reinterpret_cast<__m256>(v)));
+#endif
+#if defined(__SSE2__)
+  if constexpr (lanes_of<T> == 4) return reinterpret_cast<T>(_mm_sqrt_ps(reinterpret_cast<__m128>(v)));
+#elif defined(__aarch64__)
+  if constexpr (lanes_of<T> == 4) return reinterpret_cast<T>(vsqrtq_f32(reinterpret_cast<float32x4_t>(v)));
+#endif
+  T result;
+  for (int i = 0; i < lanes_of<T>; ++i) result[i] = __builtin_sqrtf(v[i]);
+  return result;
 }
 
 SHOAL_INLINE float sum(V v) {
