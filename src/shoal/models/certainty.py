@@ -90,6 +90,7 @@ def predict_set(model: Model, table: Table, coverage: float, threads: int | None
     assert found.calibration is not None
     found.calibration.level(coverage)
     probability = model.predict_folds(table, threads)
+    probability /= probability.sum(axis=-1, keepdims=True)
     return found.calibration.sets(model.task.temper(probability, model.temperature), coverage)
 
 

@@ -83,8 +83,6 @@ class Model:
         total = np.zeros((len(self.folds), len(table), self.task.n_outputs))
         for k, rows, part in self.folding.walk(table, None, threads):
             total[k, rows] += part
-        if self.task.kind == CLASSIFICATION:
-            total /= total.sum(axis=-1, keepdims=True)
         return total
 
     def predict_own_rows(
