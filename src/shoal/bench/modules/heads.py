@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEATURES, CLASSES, BATCH = 64, 10, 64
-HEAD = Member(hidden=64, activation="relu")  # number 0 in every company
+HEAD = Member(hidden=(64,), activation="relu")  # number 0 in every company
 ARMS = ("one head", "equal heads", "varied heads")
 MEASURES = {
     "head": "head 0, which is the same recipe in every company",
