@@ -200,6 +200,17 @@ def test_heads_are_dropped_while_any_optimizer_goes_on(kind):
     assert all(torch.equal(value, kept[name]) for name, value in gone.state_dict().items())  # and is left alone
 
 
+def test_a_head_that_is_dropped_between_backward_and_step_is_left_alone():
+    heads = Heads(backbone(), VARIED, FEATURES, CLASSES)
+    optimizer = torch.optim.Adam(heads.parameter_groups(lr=0.1))
+    x, y = rows()
+    heads.losses(heads(x), y).sum().backward()
+    gone, before = heads.network(2), copy.deepcopy(heads.network(2).state_dict())
+    heads.drop(2)
+    optimizer.step()
+    assert all(torch.equal(value, before[name]) for name, value in gone.state_dict().items())
+
+
 def test_the_backbone_hears_the_mean_also_after_heads_were_dropped():
     members = [Member(hidden=4, seed=1)] * 4  # equal heads: the mean is the gradient of any of them
     x, y = rows()

@@ -87,7 +87,7 @@ def test_rows_are_shared_out_and_scaled_on_the_training_rows(question):
 @settings(max_examples=40, deadline=None)
 @given(
     shape=st.tuples(*[st.integers(1, 4)] * 4),
-    effects=st.tuples(*[st.floats(0, 5)] * 4),
+    effects=st.tuples(*[st.sampled_from([0.0, 0.01, 1.0, 5.0])] * 4),
     seed=st.integers(0, 99),
 )
 def test_shares_of_the_variance_add_up_and_find_who_did_it(shape, effects, seed):

@@ -18,6 +18,10 @@ def test_the_head_that_is_compared_is_the_same_in_every_company():
     assert len({members[0] for members in companies}) == 1
     assert len({(member.hidden, member.activation) for member in companies[1]}) == 1
     assert len({(member.hidden, member.activation) for member in companies[2]}) >= 12
+    assert any(not member.hidden for member in companies[2])
+    curved = heads.company("varied heads", 16, 3, no_linear=True)
+    assert all(member.hidden and member.activation != "identity" for member in curved)
+    assert curved[0] == companies[0][0]
     assert all(len({member.seed for member in members}) == len(members) for members in companies)
 
 

@@ -41,7 +41,7 @@ class Grid:
 
     def recipes(self) -> list[Member]:
         return [
-            Member(hidden=width, activation=activation, learning_rate=rate, batch_size=BATCH)
+            Member(hidden=(width,), activation=activation, learning_rate=rate, batch_size=BATCH)
             for width, activation, rate in product(self.widths, self.activations, self.rates)
         ]
 
@@ -82,7 +82,8 @@ def parts(grid: Grid, question: Question, epochs: int, memory: int) -> Iterator[
     recipes = grid.recipes()
     layout = Layout(recipes, question.X.shape[1], question.classes)
     each = 4 * COPIES * layout.sizes + 24 * epochs  # the history has three numbers for each epoch
-    start, taken, members = 0, 0, []
+    start, taken = 0, 0
+    members: list[Member] = []
     for recipe, size in zip(recipes, each.tolist(), strict=True):
         for seed in range(grid.seeds):
             if members and taken + size > memory:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEATURES, CLASSES, BATCH = 64, 10, 64
-HEAD = Member(hidden=64, activation="relu")  # number 0 in every company
+HEAD = Member(hidden=(64,), activation="relu")  # number 0 in every company
 ARMS = ("one head", "equal heads", "varied heads")
 MEASURES = {
     "head": "head 0, which is the same recipe in every company",
@@ -44,6 +44,7 @@ class Settings:
     steps: int = 600  # of the optimiser, each on a batch
     rate: float = 0.003  # learning rate of all
     seeds: int = 6
+    no_linear: bool = False  # a company without linear heads: they could favour the fresh ones, which are linear
 
 
 QUICK = Settings(rows=(500,), test_rows=2000, heads=6, steps=24, seeds=2)
@@ -76,8 +77,8 @@ def run(settings: Settings) -> Result:
     )  # fmt: skip
 
 
-def company(arm: str, heads: int, seed: int) -> list[Member]:
-    """The members of an arm; number 0 is the same in all."""
+def company(arm: str, heads: int, seed: int, no_linear: bool = False) -> list[Member]:
+    """The members of an arm; number 0 is the same in all. `no_linear`: none of the varied heads is linear."""
     first = HEAD.replace(seed=1000 * seed)
     if arm == "one head":
         return [first]
@@ -85,6 +86,8 @@ def company(arm: str, heads: int, seed: int) -> list[Member]:
         return [first.replace(seed=1000 * seed + k) for k in range(heads)]
     shapes: list[tuple[int, ...]] = [(), (16,), (128,), (32, 32), (64,), (24,), (48, 16), (96,)]
     activations = ("tanh", "gelu", "elu", "sigmoid", "mish", "leaky_relu", "selu", "identity")
+    if no_linear:
+        shapes[0], activations = (40,), (*activations[:-1], "hardshrink")
     others = [
         HEAD.replace(hidden=shapes[k % len(shapes)], activation=activations[(k + k // 8) % len(activations)],
                      dropout=(0.0, 0.2)[k % 2] if shapes[k % len(shapes)] else 0.0, seed=1000 * seed + k)
@@ -117,7 +120,9 @@ def measure(settings: Settings, images: Images, rows: int, seed: int, arm: str, 
 
     tick(f"{rows} rows, seed {seed}, {arm}")
     train, test = split(images, rows, settings.test_rows, seed)
-    members = [member.replace(learning_rate=settings.rate) for member in company(arm, settings.heads, seed)]
+    members = [
+        member.replace(learning_rate=settings.rate) for member in company(arm, settings.heads, seed, settings.no_linear)
+    ]
     heads = Heads(make_backbone(seed), members, FEATURES, CLASSES)
     begun = time.perf_counter()
     with torch_threads(thread_count()):

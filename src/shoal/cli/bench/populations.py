@@ -155,13 +155,14 @@ def heads(
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of the optimiser. [600]")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds. [6]")] = None,
     rate: Annotated[float | None, typer.Option(help="Learning rate of backbone and heads. [0.003]")] = None,
+    no_linear: Annotated[bool, typer.Option("--no-linear", help="No linear heads among the varied ones.")] = False,
     quick: Quick = False,
     out: Out = None,
 ) -> None:
     """Does a variety of heads regularise the backbone they share? (Fashion-MNIST, a small convolutional backbone)"""
     from shoal.bench.modules import heads as bench
 
-    given = {"rows": rows, "heads": heads, "steps": steps, "seeds": seeds, "rate": rate}
+    given = {"rows": rows, "heads": heads, "steps": steps, "seeds": seeds, "rate": rate, "no_linear": no_linear}
     measure(context, bench, given, quick, out)
 
 
