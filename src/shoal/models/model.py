@@ -54,7 +54,7 @@ class Model:
     parts: tuple[Part, ...]
     networks: dict[str, Population]
     temperature: float = 1.0
-    compact: Compact | None = None  # how to make it smaller; None: not known, or done
+    compact: Compact | None = None  # how to make it smaller; None: not known
 
     def __len__(self) -> int:
         return len(self.parts) * len(self.folds)
