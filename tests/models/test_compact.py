@@ -1,6 +1,7 @@
 """Fewer networks out of a model, in search and in exports, with what they cost."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,7 +54,8 @@ def test_a_compact_search_delivers_it_with_a_score_of_its_own(searched):
     small = shoal.ShoalClassifier(**QUICK, compact=True).fit(X, y)
     found = small.result_.outcome.compact
     assert len(small.model_) == found.networks == whole.model_.compact.networks
-    assert small.model_.compact is None
+    assert small.model_.compact.networks == small.model_.compact.whole_networks  # it is compact already
+    assert len(compact_model(small.model_)) == found.networks
     expected = compact_model(whole.model_).predict(Table.of(X))
     assert np.allclose(small.predict_proba(X), expected, rtol=1e-6)
     assert small.honest_score_.averaging < whole.honest_score_.averaging  # it averages fewer folds
@@ -92,3 +94,11 @@ def test_export_of_the_compact_form(searched, tmp_path):
     assert compared.relative < 1e-5
     found = {entry.key: json.loads(entry.value) for entry in onnx.load(tmp_path / "m.onnx").metadata_props}
     assert found["networks"] == estimator.model_.compact.networks
+
+
+def test_where_none_can_be_spared_the_model_stays_as_it_is():
+    table = Table.of(columns(0))
+    model = untrained_model(table, Task(REGRESSION, 1), 2, 3)
+    whole = replace(model, compact=Compact((0, 1, 2), 2, 1.0, 0.5, 0.5, 0.1, 6))
+    assert np.array_equal(compact_model(whole).predict(table), model.predict(table))
+    assert "6 networks, and fewer would cost more" in whole.compact.describe()

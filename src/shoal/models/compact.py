@@ -37,7 +37,8 @@ class Compact:
     def describe(self) -> str:
         """What it saves and what it costs."""
         if self.networks == self.whole_networks:
-            return f"compact: none of the {self.whole_networks} networks can be spared without losing a standard error"
+            few = "one network" if self.networks == 1 else f"{self.networks} networks"
+            return f"compact: the model has {few}, and fewer would cost more than a standard error of its loss"
         share = (self.loss - self.whole_loss) / self.whole_loss if self.whole_loss else 0.0
         return (
             f"compact: {self.networks} of {self.whole_networks} networks; on rows not trained on the loss is "
@@ -72,7 +73,7 @@ def compact_model(model: Model) -> Model:
             "this model does not know its compact form, which needs out-of-fold predictions: search again with this "
             "version of Shoal, and export that model"
         )
-    return reduced(model, model.compact)
+    return model if model.compact.networks == model.compact.whole_networks else reduced(model, model.compact)
 
 
 def reduced(model: Model, compact: Compact) -> Model:
@@ -84,9 +85,12 @@ def reduced(model: Model, compact: Compact) -> Model:
         wanted = [mine.index(place) for place in compact.parts if model.parts[place].encoding == encoding]
         networks[encoding] = model.networks[encoding].select(_members(wanted, len(model.folds), compact.folds))
     parts = tuple(replace(part, weight=1.0 / len(kept)) for part in kept)
+    itself = replace(
+        compact, parts=tuple(range(len(kept))), whole_loss=compact.loss, whole_networks=compact.networks
+    )  # it cannot be made smaller
     return replace(
         model, folds=model.folds[: compact.folds], parts=parts, networks=networks, temperature=compact.temperature,
-        compact=None, certainty=None,
+        compact=itself, certainty=None,
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ class Model:
     networks: dict[str, Population]
     temperature: float = 1.0
     certainty: Certainty | None = None  # of single rows; None: saved before there was such a thing
-    compact: Compact | None = None  # how to make it smaller; None: not known, or done
+    compact: Compact | None = None  # how to make it smaller; None: not known
 
     def __len__(self) -> int:
         return len(self.parts) * len(self.folds)

@@ -13,6 +13,7 @@ from shoal.errors import NothingTrained, UserError
 from shoal.layout import Layout
 from shoal.metrics.metric import Metric
 from shoal.models.compact import Compact, reduced
+from shoal.models.model import Model
 from shoal.search.averaging import FoldPredictions, averaging_gain, best_temperature
 from shoal.search.calibrate import calibrate, held_out, of_first_folds
 from shoal.search.candidates import Candidate, candidate_cost
@@ -85,14 +86,14 @@ def conclude(
     averaged = refit is None
     model_pick = _ensemble(search, chosen, shares, ending.effort, averaged)
     few, few_pick = _compact(search, model_pick, ending.effort)
-    if compact:
-        model_pick, chosen, shares = few_pick, few_pick.chosen, few_pick.shares
+    if compact:  # where none can be spared, it is the same pick
+        model_pick = few_pick
     scored = np.flatnonzero(problem.valid_weight > 0)
     y, weight = problem.y[scored], problem.valid_weight[scored]
     ensemble_score = float(metric.score(task, model_pick.prediction[scored], y, weight))
     steady = replace(metric, otherwise=ensemble_score)  # for rows that have no score, such as those of one class
     evidence = _evidence(search, steady, ending.effort, group)
-    alone_is_all = not ensemble and not compact
+    alone_is_all = not ensemble and not model_pick.compact
     honest = _honest(search, evidence, model_pick, ending, best=best if alone_is_all else None)
     honest_best = honest
     if not alone_is_all:
@@ -106,17 +107,12 @@ def conclude(
         )
     unseen = held_out(search, chosen, shares, model_pick.temperature, data, ending.effort.sampled)
     recipe_of = {candidate.number: members[0].number for members in groups for candidate in members}
-    members = chosen
-    if refit is not None:
-        chosen, shares = _fitting(search, refit, chosen, shares)
-        members = _train_again(search, refit, chosen)
-    recipe_of |= {new.number: recipe_of[old.number] for new, old in zip(members, chosen, strict=True)}
-    model = make_model(refit or problem, members, shares.tolist(), recipe_of, model_pick.temperature)
-    if compact:
-        places = tuple(range(len(members)))
+    model, chosen, shares = _model(search, model_pick, recipe_of, refit)
+    if model_pick.compact:
+        places = tuple(range(len(chosen)))
         model = reduced(model, replace(few, parts=places, temperature=model_pick.temperature))
         unseen = unseen if refit is not None else of_first_folds(unseen, few.folds)
-    elif len(members) == len(model_pick.chosen):  # else there was no time to train all of them again
+    elif len(chosen) == len(model_pick.chosen):  # else there was no time to train all of them again
         model = replace(model, compact=few)
     certainty, spreads = calibrate(search, unseen, model, data)
     best_score = float(metric.score(task, _prediction(best)[scored], y, weight))
@@ -124,6 +120,20 @@ def conclude(
         replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest, honest_best,
         model_pick.prediction, ensemble_score, best_score, replace(unseen, spread=spreads), few,
     )  # fmt: skip
+
+
+def _model(
+    search: Search, pick: Pick, recipe_of: dict[int, int], refit: Problem | None
+) -> tuple[Model, list[Candidate], np.ndarray]:
+    """The networks of a pick; trained again, where that is asked for, as far as there is time. And what is in it."""
+    chosen, shares = pick.chosen, pick.shares
+    members = chosen
+    if refit is not None:
+        chosen, shares = _fitting(search, refit, chosen, shares)
+        members = _train_again(search, refit, chosen)
+    known = recipe_of | {new.number: recipe_of[old.number] for new, old in zip(members, chosen, strict=True)}
+    model = make_model(refit or search.problem, members, shares.tolist(), known, pick.temperature)
+    return model, chosen, shares
 
 
 def _first_with_weights(

@@ -297,7 +297,7 @@ def honest_words(
         f"Measured on rows not trained on: {honest.raw:.4f}. Less {max(luck, 0.0):.4f}: the luck of the best of "
         f"{recipes:,} recipes."
     )
-    if averaged != "1 fold" or honest.averaging:
+    if averaged != "1 fold" or abs(honest.averaging) >= 0.00005:
         words[-1] += (
             f" {'Plus' if honest.averaging >= 0 else 'Less'} {abs(honest.averaging):.4f}: the model averages the "
             f"networks of {averaged}, and one fold at a time was measured."

@@ -56,14 +56,14 @@ def run(settings: Settings) -> Result:
     better = {way: sum(c["loss"][way] < c["loss"]["compact"] for c in cases) for way in WAYS[2:]}
     target = Target(
         "compact models within one standard error", sum(_within(case) for case in cases) / len(cases), 0.68,
-        note="share of tables, on rows set aside",
+        note="share of splits, on rows set aside",
     )  # fmt: skip
     notes = [
         f"A quarter of the rows is set aside; {settings.recipes} recipes on the rest. Loss: log-loss, or squared error "
         "over the variance of the target. Within: at most one standard error (of the rows set aside) above the whole.",
         "Distilled: one network of the compact model's first recipe, trained on all rows that were searched, with "
         "predictions of the whole ensemble in the place of the target.",
-        *(f"{way}: lower loss than compact on {count} of {len(cases)} tables" for way, count in better.items()),
+        *(f"{way}: lower loss than compact in {count} of {len(cases)} splits" for way, count in better.items()),
     ]
     return Result(
         name="compact", title="Compact models on rows set aside", machine=machine, settings=asdict(settings),
