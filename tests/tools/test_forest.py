@@ -168,5 +168,7 @@ def test_one_class_and_a_missing_target_are_refused():
         ShoalForestClassifier(3).fit(X, ["a"] * 20)
     with pytest.raises(ValueError, match="requires y to be passed"):
         ShoalForestClassifier(3).fit(X, None)
+    with pytest.raises(ValueError, match="the target y holds others: use a classifier"):
+        ShoalForestRegressor(3).fit(X, ["a", "b"] * 10)
     with pytest.raises(ValueError, match="contains infinity"):
         ShoalForestRegressor(3).fit(X, [np.inf] * 20)

@@ -124,5 +124,7 @@ def test_too_few_rows_and_one_class_are_refused_and_missing_cells_are_not():
     with pytest.raises(ValueError, match="the target has 1 class"):
         shoal.lottery(np.arange(20.0)[:, None], ["a"] * 20, count=5)
     X, y = data()
+    with pytest.raises(ValueError, match="lottery requires y to be passed"):
+        shoal.lottery(X, None)
     X[::5, 1] = np.nan
     assert shoal.lottery(X, y, count=30, trained=0).best > 0.5

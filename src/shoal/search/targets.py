@@ -30,7 +30,10 @@ def classes_of(y: Any) -> tuple[Task, np.ndarray, np.ndarray]:
 
 def numbers_of(y: Any, name: str) -> tuple[Task, np.ndarray]:
     """The task, and numbers (n, n_outputs) float64; `name` is that of the target in errors."""
-    values = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    try:
+        values = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    except (TypeError, ValueError):
+        raise UserError(f"numbers are needed to predict numbers; the {name} holds others: use a classifier") from None
     refuse_extreme(values, name)
     return Task(REGRESSION, values.shape[1]), values
 

@@ -146,6 +146,9 @@ class _Holder(BaseEstimator):
     """Takes the place of an estimator where there is none."""
 
 
+_Holder.__name__ = "lottery"  # in errors
+
+
 @dataclass(frozen=True, eq=False)
 class _Draw:
     """Random networks of one recipe, and the rows that they are solved, chosen and judged on."""

@@ -30,6 +30,7 @@ MOST_MASKS = 10_000_000
 DEFAULT_MASKS = 2048
 FIRST_BLOCKS = 4  # of masks; doubled until the intervals are as narrow as they get
 NETWORKS_AT_ONCE = 4096  # that are trained as one population; more take more memory
+COPIES = 4  # of the columns, shuffled; blocks take them in turn
 GROUPS = 8  # of blocks, from whose differences the masks' part of an error is estimated
 ENOUGH = 1 / 3  # of the rows' part of the error; more masks could then narrow an interval by 5% at most
 
@@ -37,9 +38,10 @@ ENOUGH = 1 / 3  # of the rows' part of the error; more masks could then narrow a
 class FeatureSelector(SelectorMixin, BaseEstimator):
     """Select the columns without which networks predict rows that they have not seen worse.
 
-    Each network sees a random half of the columns. The importance of a column is how much lower the loss of held-out
-    rows is if one averages the networks that see it, and not those that do not; its interval says how far that could be
-    an accident of these rows. A column is selected where the whole interval is above zero.
+    Each network sees a random half of the columns, and a shuffled copy in the place of each of the others. The
+    importance of a column is how much lower the loss of held-out rows is if one averages the networks that see it, and
+    not those that do not; its interval says how far that could be an accident of these rows. A column is selected
+    where the whole interval is above zero.
 
     >>> X = np.random.default_rng(0).normal(size=(300, 5))
     >>> selector = FeatureSelector().fit(X, X[:, 1] - X[:, 3])
@@ -152,9 +154,13 @@ class _Study:
 
     Masks come in blocks in which every column is there in half of the masks, and in half of those with any other
     column, and without it (rows of a Hadamard matrix and their opposites): no column takes credit for another.
+
+    What a mask hides is not left out but shuffled, so all networks are of one size. Larger ones are more certain, and
+    where a table is easy that alone lowers the loss: columns of noise would seem to be worth having.
     """
 
     data: Prepared
+    inputs: np.ndarray  # the columns, then COPIES times all of them shuffled
     recipes: list[Member]
     splits: list[Split]
     block: int  # masks
@@ -167,7 +173,9 @@ class _Study:
         epochs = default_epochs(data.n) if selector.epochs is None else whole("epochs", selector.epochs, 1, 1 << 30)
         recipes = [recipe.replace(epochs=recipe.epochs or epochs) for recipe in check_recipes(selector.member, DEFAULT)]
         block = max(16, 2 << len(data.usable).bit_length())
-        return _Study(data, recipes, folds_of(data, selector.cv, seed), block, seed, threads_of(selector.n_jobs))
+        inputs = shuffled_copies(data, seed)
+        folds = folds_of(data, selector.cv, seed)
+        return _Study(data, inputs, recipes, folds, block, seed, threads_of(selector.n_jobs))
 
     def masks(self, number: int) -> np.ndarray:
         """(masks, columns) of a block: whether a column is there. Which rows of the matrix columns take is random."""
@@ -193,14 +201,16 @@ class _Study:
         """One network for each mask and fold; `first` is the number of the first mask."""
         members = [self._member(first + k, mask) for k, mask in enumerate(masks)]
         crossed, rows = cross(members, self.splits)
-        population = Population(crossed, self.data.inputs.shape[1], self.data.task.n_outputs, self.data.task.loss)
+        population = Population(crossed, self.inputs.shape[1], self.data.task.n_outputs, self.data.task.loss)
         epochs = max(recipe.epochs or 1 for recipe in self.recipes)
-        population.fit(self.data.inputs, self.data.target, epochs, rows=rows, threads=self.threads, seed=self.seed)
+        population.fit(self.inputs, self.data.target, epochs, rows=rows, threads=self.threads, seed=self.seed)
         return population
 
     def _member(self, k: int, mask: np.ndarray) -> Member:
-        features = self.data.features(self.data.usable[mask])
-        return self.recipes[k % len(self.recipes)].replace(seed=k, features=features)
+        copy = (1 + k // self.block % COPIES) * self.data.blank  # where the inputs of the block's copy begin
+        places = zip(self.data.usable, mask, strict=True)
+        features = [k if kept else copy + k for column, kept in places for k in self.data.columns[column]]
+        return self.recipes[k % len(self.recipes)].replace(seed=k, features=tuple(features) or (0,))
 
     def _out_of_fold(self, population: Population, first: int) -> np.ndarray:
         """Of one block, whose networks begin at `first`."""
@@ -209,11 +219,23 @@ class _Study:
         times = np.zeros((data.n, 1))
         for j, split in enumerate(self.splits):
             mine = np.arange(first + j, first + self.block * folds, folds)
-            raw = population.predict(data.inputs[split.valid], mine, threads=self.threads)
+            raw = population.predict(self.inputs[split.valid], mine, threads=self.threads)
             prediction = data.scaling.back(data.task, raw)
             found[:, split.valid] += data.task.loss_inputs(prediction, data.y[split.valid])
             times[split.valid] += 1
         return found / np.maximum(times, 1)
+
+
+def shuffled_copies(data: Prepared, seed: int) -> np.ndarray:
+    """(n, inputs) the columns, then copies of them in which the rows of each column are shuffled, each on its own."""
+    own = data.inputs[:, : data.blank]
+    copies = np.tile(own, 1 + COPIES) if data.blank else np.zeros((data.n, 1), np.float32)
+    random = np.random.default_rng([seed, 3])
+    for copy in range(1, 1 + COPIES):
+        for column in data.usable:
+            inputs = np.array(data.columns[column])
+            copies[:, copy * data.blank + inputs] = own[random.permutation(data.n)][:, inputs]
+    return copies
 
 
 def hadamard(order: int) -> np.ndarray:
