@@ -175,3 +175,20 @@ def test_the_report_tells_for_whom(regressor, classifier):
     size = np.random.default_rng(0).normal(size=300)
     noise = Table.of({"a": size[::-1].copy(), "b": np.array(["u", "v", None] * 100, dtype=object)})
     assert for_whom(noise, size) == [], "nothing is found in noise"
+
+
+def test_a_compact_model_learns_from_the_rows_that_its_own_folds_left_out(tmp_path):
+    """Few networks of few folds: scores are those of the rows that these folds held out, and hold on new rows."""
+    X, y = table(1200, seed=2)
+    model = ShoalRegressor(**QUICK, seeds=1, cv=4, compact=True).fit(X, y)
+    calibration, folds = model.model_.certainty.calibration, len(model.model_.folds)
+    assert folds < 4, "the table is so easy that a few folds will do"
+    assert len(calibration.counts) == folds
+    assert calibration.rows == pytest.approx(folds / 4 * 1200, rel=0.01)
+    X, y = table(3000, seed=3)
+    low, high = model.predict_interval(X, 0.9).T
+    assert 0.85 < ((low <= y) & (y <= high)).mean() < 0.95
+    shoal.save(model, tmp_path / "compact")
+    assert np.array_equal(shoal.load(tmp_path / "compact").predict_interval(X, 0.9), np.stack([low, high], axis=1))
+    classes = ShoalClassifier(**QUICK, seeds=1, cv=4, compact=True).fit(X, y > 0)
+    assert classes.predict_set(X[:5], 0.9).any(axis=1).all()
