@@ -100,7 +100,7 @@ def why_data(share=True, rows=3, columns=13):
 def test_the_page_of_rows_has_a_bar_for_each_column():
     page = why_page(why_data())
     assert page.count('id="row-') == 3 * (2 + 2 + 2)  # sections, tables and further columns, with headings or captions
-    assert "Why bad, 80.0%? Row 1" in page
+    assert "Row 1: why bad (80.0%)?" in page
     assert "On average the model says 30.0%; for this row <strong>80.0%</strong>." in page
     assert "<em>column 0</em> = 3.25 raises it by 20.0 points." in page
     assert "<em>column 1</em> = red lowers it by 19.0 points." in page
@@ -108,7 +108,7 @@ def test_the_page_of_rows_has_a_bar_for_each_column():
     assert "3 further columns, together" in page
     assert ">missing<" in page
     numbers = why_page(why_data(share=False))
-    assert "Why 0.8? Row 1" in numbers
+    assert "Row 1: why 0.8?" in numbers
     assert "points" not in numbers
     outline = Outline()
     data = why_data()

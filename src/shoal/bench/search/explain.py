@@ -17,7 +17,8 @@ from shoal.bench.harness.verdict import Target
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROWS, COLUMNS, SEEDS = 1_000, 30, 20
+ROWS, COLUMNS, SEEDS = 1_000, 30, 40
+FIRST = 100  # of the seeds: by tables of the first twenty (from 0) the correction of intervals was found
 REAL, NOISE = 3, 5  # columns of the tables that the intervals are tried on
 SECONDS, COVERED = 5.0, 0.95
 EXPLAINED = (1, 10, 100)  # rows
@@ -89,7 +90,7 @@ def measure_noise(settings: Settings, tick: Tick) -> dict[str, Any]:
     import shoal
 
     covered, ordered = [], []
-    for seed in range(settings.seeds):
+    for seed in range(FIRST, FIRST + settings.seeds):
         tick("noise")
         X, y = generated(200, REAL + NOISE, seed)
         found = shoal.ShoalRegressor(QUICK_SPACE, recipes=2, seeds=1, random_state=seed).fit(X, y).importance_
@@ -111,7 +112,7 @@ def targets(settings: Settings, data: dict[str, Any]) -> list[Target]:
     return [
         Target(f"{ROWS:,} rows x {COLUMNS} columns", data["time"]["seconds"], SECONDS, at_least=False, unit=" s",
                complete=full),
-        Target("intervals of noise that cover zero", share, COVERED - 0.02, at_least=True, complete=complete),
+        Target("intervals of noise that cover zero", share, COVERED, at_least=True, complete=complete),
         Target("tables with the right order", order, 1.0, at_least=True, complete=complete),
     ]  # fmt: skip
 

@@ -92,7 +92,7 @@ def honest(
 
 def explain(
     context: typer.Context,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Tables with columns of noise. [20]")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Tables with columns of noise. [40]")] = None,
     quick: Quick = False,
     out: Out = None,
 ) -> None:

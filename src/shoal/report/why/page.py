@@ -105,7 +105,7 @@ def row_words(row: Row, target: str) -> Html:
 def row_section(row: Row, target: str) -> Section:
     said = answer(row["prediction"], row["share"])
     if row["answer"] is not None and row["share"]:
-        said = f"{short(row['answer'])}, {said}"
+        said = f"{short(row['answer'])} ({said})"
     shown, rest = row["columns"][:COLUMNS_SHOWN], row["columns"][COLUMNS_SHOWN:]
     number = row["number"]
     parts = [
@@ -117,7 +117,7 @@ def row_section(row: Row, target: str) -> Section:
         more = row_table(row, rest, "Further columns", f"row-{number}-more")
         label = f"{words.count(len(rest), 'further column')}, together {total}"
         parts.append(tag("details", tag("summary", label), more))
-    return Section(f"row-{number}", f"Why {said}? Row {number}", f"Row {number}", join(parts))
+    return Section(f"row-{number}", f"Row {number}: why {said}?", f"Row {number}", join(parts))
 
 
 def reading(data: Row) -> Section:
