@@ -30,7 +30,6 @@ MOST_MASKS = 10_000_000
 DEFAULT_MASKS = 2048
 FIRST_BLOCKS = 4  # of masks; doubled until the intervals are as narrow as they get
 NETWORKS_AT_ONCE = 4096  # that are trained as one population; more take more memory
-COPIES = 4  # of the columns, shuffled; blocks take them in turn
 GROUPS = 8  # of blocks, from whose differences the masks' part of an error is estimated
 ENOUGH = 1 / 3  # of the rows' part of the error; more masks could then narrow an interval by 5% at most
 
@@ -160,7 +159,7 @@ class _Study:
     """
 
     data: Prepared
-    inputs: np.ndarray  # the columns, then COPIES times all of them shuffled
+    inputs: np.ndarray  # the columns, then all of them shuffled
     recipes: list[Member]
     splits: list[Split]
     block: int  # masks
@@ -173,7 +172,7 @@ class _Study:
         epochs = default_epochs(data.n) if selector.epochs is None else whole("epochs", selector.epochs, 1, 1 << 30)
         recipes = [recipe.replace(epochs=recipe.epochs or epochs) for recipe in check_recipes(selector.member, DEFAULT)]
         block = max(16, 2 << len(data.usable).bit_length())
-        inputs = shuffled_copies(data, seed)
+        inputs = with_shuffled(data, seed)
         folds = folds_of(data, selector.cv, seed)
         return _Study(data, inputs, recipes, folds, block, seed, threads_of(selector.n_jobs))
 
@@ -207,7 +206,7 @@ class _Study:
         return population
 
     def _member(self, k: int, mask: np.ndarray) -> Member:
-        copy = (1 + k // self.block % COPIES) * self.data.blank  # where the inputs of the block's copy begin
+        copy = self.data.blank  # where the inputs of the shuffled columns begin
         places = zip(self.data.usable, mask, strict=True)
         features = [k if kept else copy + k for column, kept in places for k in self.data.columns[column]]
         return self.recipes[k % len(self.recipes)].replace(seed=k, features=tuple(features) or (0,))
@@ -226,16 +225,17 @@ class _Study:
         return found / np.maximum(times, 1)
 
 
-def shuffled_copies(data: Prepared, seed: int) -> np.ndarray:
-    """(n, inputs) the columns, then copies of them in which the rows of each column are shuffled, each on its own."""
-    own = data.inputs[:, : data.blank]
-    copies = np.tile(own, 1 + COPIES) if data.blank else np.zeros((data.n, 1), np.float32)
-    random = np.random.default_rng([seed, 3])
-    for copy in range(1, 1 + COPIES):
-        for column in data.usable:
-            inputs = np.array(data.columns[column])
-            copies[:, copy * data.blank + inputs] = own[random.permutation(data.n)][:, inputs]
-    return copies
+def with_shuffled(data: Prepared, seed: int) -> np.ndarray:
+    """(n, inputs) the columns, then a copy of each in which its rows are shuffled.
+
+    One copy: a column of noise and its copy are then exchangeable, whatever the networks do with them.
+    """
+    own, random = data.inputs[:, : data.blank], np.random.default_rng([seed, 3])
+    both = np.tile(own, 2) if data.blank else np.zeros((data.n, 1), np.float32)
+    for column in data.usable:
+        inputs = np.array(data.columns[column])
+        both[:, data.blank + inputs] = own[random.permutation(data.n)][:, inputs]
+    return both
 
 
 def hadamard(order: int) -> np.ndarray:
