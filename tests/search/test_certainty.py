@@ -192,3 +192,16 @@ def test_a_compact_model_learns_from_the_rows_that_its_own_folds_left_out(tmp_pa
     assert np.array_equal(shoal.load(tmp_path / "compact").predict_interval(X, 0.9), np.stack([low, high], axis=1))
     classes = ShoalClassifier(**QUICK, seeds=1, cv=4, compact=True).fit(X, y > 0)
     assert classes.predict_set(X[:5], 0.9).any(axis=1).all()
+
+
+@pytest.mark.parametrize("kind", [ShoalRegressor, ShoalClassifier])
+def test_scores_of_a_compact_model_are_those_of_its_own_networks(kind):
+    """Those of the whole ensemble would be too small."""
+    X, y = table(300)
+    model = kind(**QUICK, seeds=3, cv=4, compact=True).fit(X, y if kind is ShoalRegressor else y > 0)
+    result, held = model.result_, model.result_.outcome.held_out
+    assert model.model_.compact.whole_networks < len(result.outcome.model.parts) * 4 or len(model.model_.folds) < 4
+    first = np.unique(result.problem.row_of, return_index=True)[1]
+    said = model.model_.predict_folds(result.data_table.take(first[held.rows]))[held.fold, held.row]
+    said = said if kind is ShoalRegressor else said / said.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(held.prediction, model.model_.task.temper(said, model.model_.temperature), rtol=1e-4)

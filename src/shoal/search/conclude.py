@@ -105,9 +105,9 @@ def conclude(
             UserWarning,
             stacklevel=2,
         )
-    unseen = held_out(search, chosen, shares, model_pick.temperature, data, ending.effort.sampled)
     recipe_of = {candidate.number: members[0].number for members in groups for candidate in members}
     model, chosen, shares = _model(search, model_pick, recipe_of, refit)
+    unseen = held_out(search, chosen, shares, model_pick.temperature, data, ending.effort.sampled)
     if model_pick.compact:
         places = tuple(range(len(chosen)))
         model = reduced(model, replace(few, parts=places, temperature=model_pick.temperature))
