@@ -119,6 +119,7 @@ def conclude(
     return Outcome(
         replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest, honest_best,
         model_pick.prediction, ensemble_score, best_score, replace(unseen, spread=spreads), few,
+        refit is not None,
     )  # fmt: skip
 
 
