@@ -7,6 +7,8 @@ from sklearn.model_selection import TimeSeriesSplit
 
 import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
+from shoal.models import certainty
+from shoal.models.model import Model
 from shoal.search.report_rows import for_whom, one_row
 from shoal.tables.inputs import new_table
 from shoal.tables.table import Table
@@ -205,3 +207,17 @@ def test_scores_of_a_compact_model_are_those_of_its_own_networks(kind):
     said = model.model_.predict_folds(result.data_table.take(first[held.rows]))[held.fold, held.row]
     said = said if kind is ShoalRegressor else said / said.sum(axis=-1, keepdims=True)
     np.testing.assert_allclose(held.prediction, model.model_.task.temper(said, model.model_.temperature), rtol=1e-4)
+
+
+def test_rows_are_answered_some_at_a_time(regressor, classifier, monkeypatch):
+    X, _ = table(50, seed=4)
+    whole = regressor.predict_interval(X), classifier.predict_set(X)
+    most = []
+    predict = Model.predict_folds
+    monkeypatch.setattr(
+        Model, "predict_folds", lambda self, rows, *more: most.append(len(rows)) or predict(self, rows, *more)
+    )
+    monkeypatch.setattr(certainty, "CELLS_AT_ONCE", 200)
+    np.testing.assert_allclose(regressor.predict_interval(X), whole[0], rtol=1e-6)
+    np.testing.assert_array_equal(classifier.predict_set(X), whole[1])
+    assert 1 < max(most) < 50
