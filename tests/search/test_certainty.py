@@ -7,6 +7,8 @@ from sklearn.model_selection import TimeSeriesSplit
 
 import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
+from shoal.models import certainty
+from shoal.models.model import Model
 from shoal.search.report_rows import for_whom, one_row
 from shoal.tables.inputs import new_table
 from shoal.tables.table import Table
@@ -192,3 +194,30 @@ def test_a_compact_model_learns_from_the_rows_that_its_own_folds_left_out(tmp_pa
     assert np.array_equal(shoal.load(tmp_path / "compact").predict_interval(X, 0.9), np.stack([low, high], axis=1))
     classes = ShoalClassifier(**QUICK, seeds=1, cv=4, compact=True).fit(X, y > 0)
     assert classes.predict_set(X[:5], 0.9).any(axis=1).all()
+
+
+@pytest.mark.parametrize("kind", [ShoalRegressor, ShoalClassifier])
+def test_scores_of_a_compact_model_are_those_of_its_own_networks(kind):
+    """Those of the whole ensemble would be too small."""
+    X, y = table(300)
+    model = kind(**QUICK, seeds=3, cv=4, compact=True).fit(X, y if kind is ShoalRegressor else y > 0)
+    result, held = model.result_, model.result_.outcome.held_out
+    assert model.model_.compact.whole_networks < len(result.outcome.model.parts) * 4 or len(model.model_.folds) < 4
+    first = np.unique(result.problem.row_of, return_index=True)[1]
+    said = model.model_.predict_folds(result.data_table.take(first[held.rows]))[held.fold, held.row]
+    said = said if kind is ShoalRegressor else said / said.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(held.prediction, model.model_.task.temper(said, model.model_.temperature), rtol=1e-4)
+
+
+def test_rows_are_answered_some_at_a_time(regressor, classifier, monkeypatch):
+    X, _ = table(50, seed=4)
+    whole = regressor.predict_interval(X), classifier.predict_set(X)
+    most = []
+    predict = Model.predict_folds
+    monkeypatch.setattr(
+        Model, "predict_folds", lambda self, rows, *more: most.append(len(rows)) or predict(self, rows, *more)
+    )
+    monkeypatch.setattr(certainty, "CELLS_AT_ONCE", 200)
+    np.testing.assert_allclose(regressor.predict_interval(X), whole[0], rtol=1e-6)
+    np.testing.assert_array_equal(classifier.predict_set(X), whole[1])
+    assert 1 < max(most) < 50

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.model_selection import ShuffleSplit
 
 import shoal
 from shoal.explain.results import Explanation, importance_lines
 from shoal.search import explaining
 from shoal.search.explaining import Subject, Time, explain_search
+from shoal.search.report_rows import one_row
 from shoal.search.screen import matter_words
 from shoal.search.timing import Clock
 
@@ -195,3 +197,17 @@ def test_the_code_of_the_docs_runs(capsys):
     (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     exec(compile(block, str(page), "exec"), {})
     assert "bmi" in capsys.readouterr().out
+
+
+def test_a_model_trained_again_is_explained_by_the_networks_that_left_rows_out():
+    """Also where there is one fold, as there is one in the final model: that one has seen all rows."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(120, 3))
+    y = X[:, 0] + random.normal(size=120)
+    split = ShuffleSplit(1, test_size=0.3, random_state=0)
+    once, again = (fitted(X, y, cv=split, refit=refit) for refit in (False, True))
+    assert again.result_.outcome.refit
+    assert not np.array_equal(once.predict(X), again.predict(X))
+    assert once.importance_.columns == again.importance_.columns
+    assert one_row(again.result_, None)["refit"], "the page says so"
+    assert not one_row(once.result_, None)["refit"]

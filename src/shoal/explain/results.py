@@ -83,7 +83,7 @@ class Effect:
     output: str | None  # the class whose probability it is, or one of several numbers; None: the one number
     values: tuple[Any, ...]  # numbers, or words
     mean: tuple[float, ...]
-    low: tuple[float, ...]  # of the networks of the ensemble, nine in ten are between these
+    low: tuple[float, ...]  # of the networks of the ensemble, eight in ten are between these
     high: tuple[float, ...]
     rug: tuple[float, ...] = ()  # values that the data have; of words, the share of rows with each
     share: bool = False  # whether it is a probability

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
 from shoal.tables.table import Table
 from shoal.validate import instance
+
+CELLS_AT_ONCE = 1 << 22  # predictions of folds, and inputs of the spread, in memory at a time
 
 if TYPE_CHECKING:
     from shoal.models.model import Model
@@ -71,12 +73,16 @@ def predict_interval(model: Model, table: Table, coverage: float, threads: int |
     assert found.calibration is not None
     assert found.spread is not None
     found.calibration.level(coverage)  # too few rows: say so before predicting
-    prediction = model.predict_folds(table, threads)
-    inputs = np.empty((len(table), 0))
-    if found.spread.needs_inputs:
-        inputs = model.folds[0].encoder.transform(table, ["plain"])["plain"].astype(np.float64)
-    low, high = found.calibration.interval(prediction, found.spread(inputs, prediction), coverage)
-    return np.stack([low, high], axis=-1)
+    calibration, spread, encoder = found.calibration, found.spread, model.folds[0].encoder
+
+    def intervals(rows: Table) -> np.ndarray:
+        prediction = model.predict_folds(rows, threads)
+        inputs = np.empty((len(rows), 0))
+        if spread.needs_inputs:
+            inputs = encoder.transform(rows, ["plain"])["plain"].astype(np.float64)
+        return np.stack(calibration.interval(prediction, spread(inputs, prediction), coverage), axis=-1)
+
+    return _some_at_a_time(model, table, intervals)
 
 
 def predict_set(model: Model, table: Table, coverage: float, threads: int | None = None) -> np.ndarray:
@@ -89,9 +95,22 @@ def predict_set(model: Model, table: Table, coverage: float, threads: int | None
     found = _certainty(model, "sets")
     assert found.calibration is not None
     found.calibration.level(coverage)
-    probability = model.predict_folds(table, threads)
-    probability /= probability.sum(axis=-1, keepdims=True)
-    return found.calibration.sets(model.task.temper(probability, model.temperature), coverage)
+    calibration = found.calibration
+
+    def sets(rows: Table) -> np.ndarray:
+        probability = model.predict_folds(rows, threads)
+        probability /= probability.sum(axis=-1, keepdims=True)
+        return calibration.sets(model.task.temper(probability, model.temperature), coverage)
+
+    return _some_at_a_time(model, table, sets)
+
+
+def _some_at_a_time(model: Model, table: Table, answer: Callable[[Table], np.ndarray]) -> np.ndarray:
+    """What every fold says is held in memory for some rows only."""
+    table = model.schema.check(table)
+    most = max(1, CELLS_AT_ONCE // (len(model.folds) * model.task.n_outputs + model.folds[0].encoder.width("plain")))
+    parts = [slice(start, min(start + most, len(table))) for start in range(0, max(len(table), 1), most)]
+    return np.concatenate([answer(table.take(part)) for part in parts])
 
 
 def strange(model: Model, table: Table, share: float = SHARE) -> Strange:

@@ -105,9 +105,9 @@ def conclude(
             UserWarning,
             stacklevel=2,
         )
-    unseen = held_out(search, chosen, shares, model_pick.temperature, data, ending.effort.sampled)
     recipe_of = {candidate.number: members[0].number for members in groups for candidate in members}
     model, chosen, shares = _model(search, model_pick, recipe_of, refit)
+    unseen = held_out(search, chosen, shares, model_pick.temperature, data, ending.effort.sampled)
     if model_pick.compact:
         places = tuple(range(len(chosen)))
         model = reduced(model, replace(few, parts=places, temperature=model_pick.temperature))
@@ -119,6 +119,7 @@ def conclude(
     return Outcome(
         replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest, honest_best,
         model_pick.prediction, ensemble_score, best_score, replace(unseen, spread=spreads), few,
+        refit is not None,
     )  # fmt: skip
 
 

@@ -276,7 +276,7 @@ class _Fit:
         timed = wish is not None or clock.hurried or (clock.budget is not None and self.earlier is None)
         left = clock.time_left() - self.files
         model, problem = outcome.model, search.problem
-        if len(model.folds) != len(problem.folds):  # it was trained again, on all rows
+        if outcome.refit or len(model.folds) != len(problem.folds):  # only networks of folds have rows left out
             numbers = {one.number: one.number for one in outcome.chosen}
             model = make_model(problem, outcome.chosen, outcome.shares.tolist(), numbers, model.temperature)
         subject = Subject(

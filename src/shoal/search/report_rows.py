@@ -34,7 +34,7 @@ def one_row(result: SearchResult, classes: list[str] | None) -> dict[str, Any] |
     if certainty is None or certainty.calibration is None or not known or held.count < COVERAGE / (1 - COVERAGE):
         return None
     typical = certainty.calibration.typical(COVERAGE)
-    said = {"coverage": COVERAGE, "rows": int(held.count), "refit": len(outcome.model.folds) != len(held.held_out)}
+    said = {"coverage": COVERAGE, "rows": int(held.count), "refit": outcome.refit}
     table = _rows_of(result, held)
     if task.kind == REGRESSION:
         assert held.spread is not None

@@ -49,6 +49,7 @@ class Outcome:
     best_pooled: float  # the same for the best candidate alone
     held_out: HeldOut  # what the networks of each fold said of rows that it held out
     compact: Compact  # the fewest networks of the ensemble that are about as good
+    refit: bool  # whether the model was trained again, on all rows
 
 
 @dataclass(frozen=True, eq=False)
