@@ -428,10 +428,11 @@ def test_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_runs_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shoal.cli import bench as cli
+    from shoal.cli.bench import populations
+    from shoal.cli.bench.common import command_line
 
     ran: list[str] = []
-    monkeypatch.setattr(cli, "_measure", lambda context, *rest: ran.append(cli.command_line(context)))
+    monkeypatch.setattr(populations, "measure", lambda context, *rest: ran.append(command_line(context)))
     outcome = CliRunner().invoke(app, ["all", "--quick", "--out", str(tmp_path)], catch_exceptions=False)
     assert outcome.exit_code == 0
     assert ran == [f"shoal bench {name} --quick" for name in ("table1", "shapes", "scaling", "mnist")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,6 @@ class Explanation:
     importance: Importances
     effects: tuple[Effect, ...] = ()
     pairs: tuple[Pair, ...] = ()
-    seconds: float = field(default=0.0, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -119,7 +118,6 @@ class Explanation:
             Importances.from_dict(known["importance"]),
             tuple(Effect(**{name: _tuples(value) for name, value in one.items()}) for one in known["effects"]),
             tuple(Pair(**{name: _tuples(value) for name, value in one.items()}) for one in known["pairs"]),
-            known["seconds"],
         )
 
 

@@ -77,7 +77,7 @@ class Time:
 
 
 def explain_search(subject: Subject, time: Time) -> Explanation | None:
-    """Importance, effects and pairs. None: there was no time even for the least."""
+    """Importance, effects and pairs. None: no time even for the least, or no finite scores."""
     begun = time.clock.now()
     pace = _pace(subject, time)
     seconds = ASSUMED_SECONDS if time.seconds is None else time.seconds
@@ -93,7 +93,7 @@ def explain_search(subject: Subject, time: Time) -> Explanation | None:
 
     effects = _effects(subject, grids, copies(0.5, LEAST_EFFECTS)) if grids else []
     pairs = _pairs(subject, few[:PAIR_COLUMNS], copies(0.5, LEAST_PAIRS)) if len(few) > 1 else []
-    return Explanation(importance, tuple(effects), tuple(pairs), time.clock.now() - begun)
+    return Explanation(importance, tuple(effects), tuple(pairs))
 
 
 def background_rows(table: Table, weight: np.ndarray, seed: int) -> Table:
@@ -139,7 +139,10 @@ def _importance(subject: Subject, time: Time, pace: float, seconds: float, begun
     if time.seconds is None:
         rounds = int(np.clip(copies / (len(groups) * len(shuffler.rows)), FEWEST_ROUNDS, USUAL_ROUNDS))
     random = np.random.default_rng(subject.seed)
-    drops = shuffler.drops(groups, rounds, random, time.until(IMPORTANCE, begun))
+    with np.errstate(invalid="ignore"):  # scores that some predictions do not have
+        drops = shuffler.drops(groups, rounds, random, time.until(IMPORTANCE, begun))
+    if not np.isfinite(drops.values).all():
+        return None
     names = [column.name for column in subject.model.schema.used]
     found = shuffler.intervals(drops.values, subject.unit)
     single = [Importance((names[group[0]],), *map(float, row)) for group, row in zip(groups, found, strict=False)]
