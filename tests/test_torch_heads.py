@@ -252,6 +252,8 @@ def test_a_backbone_that_does_not_fit_is_named_with_its_shape():
         flat(x)
     with pytest.raises(ValueError, match=r"see 6 features, but the backbone gives \[9, 36\]: give n_features=36"):
         Heads(nn.Flatten(), VARIED, FEATURES, CLASSES)(x)
+    with pytest.raises(ValueError, match=r"the backbone gives \[324\]: it must give a row for each row it gets"):
+        Heads(nn.Flatten(0), VARIED, FEATURES, CLASSES)(x)
     pair = Heads(nn.LSTM(6, 6), VARIED, FEATURES, CLASSES)
     with pytest.raises(TypeError, match="must give one tensor"):
         pair(x[:, 0])
@@ -262,6 +264,8 @@ def test_wrong_members_losses_and_targets_are_refused_in_words():
         Heads(backbone(), [], FEATURES, CLASSES)
     with pytest.raises(TypeError, match="into a list"):
         Heads(backbone(), Member(), FEATURES, CLASSES)
+    with pytest.raises(TypeError, match=r"members must be a list of shoal\.Member; got None"):
+        Heads(backbone(), None, FEATURES, CLASSES)
     with pytest.raises(TypeError, match="number 1 is 8"):
         Heads(backbone(), [Member(), 8], FEATURES, CLASSES)
     with pytest.raises(TypeError, match=r"backbone must be a torch\.nn\.Module"):

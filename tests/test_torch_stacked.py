@@ -184,6 +184,46 @@ def test_copies_and_other_precisions_work():
     assert all(name.startswith("networks.") for name in stacked.state_dict())
 
 
+class Ruled(nn.Module):
+    """A layer, and something that is neither a parameter nor a part."""
+
+    def __init__(self, rule, **more) -> None:
+        super().__init__()
+        self.layer, self.rule = nn.Linear(3, 3), rule
+        vars(self).update(more)
+
+    def forward(self, x):
+        return self.rule(self.layer(x))
+
+
+def test_functions_that_modules_make_for_themselves_are_the_same_if_their_code_is():
+    modules = [Ruled(lambda x, power=power: x**power) for power in (2, 2)]
+    torch.testing.assert_close(stack(modules)(torch.ones(4, 3))[1], modules[1](torch.ones(4, 3)))
+    bound = [Ruled(None), Ruled(None)]
+    for module in bound:
+        module.rule = module.layer.forward
+    assert stack(bound)(torch.ones(4, 3)).shape == (2, 4, 3)
+
+
+def test_one_dropout_layer_in_two_places_drops_as_it_does_alone():
+    def make():
+        drop = nn.Dropout(0.5)
+        return nn.Sequential(nn.Linear(3, 8), drop, nn.Linear(8, 8), drop, nn.Linear(8, 2))
+
+    modules = seeded(make, range(3))
+    outputs = stack(modules, seeds=[5, 6, 7])(torch.ones(4, 3))
+    for k, module in enumerate(modules):
+        torch.manual_seed(5 + k)
+        torch.testing.assert_close(outputs[k], module(torch.ones(4, 3)))
+
+
+def test_one_module_in_another_mode_is_refused():
+    stacked = stack(seeded(nn.Dropout, range(2)))
+    stacked.network(1).eval()
+    with pytest.raises(ValueError, match="some modules are in training mode and others are not"):
+        stacked(torch.ones(4, 3))
+
+
 # ---- wrong input ----
 
 
@@ -198,6 +238,12 @@ def differing():
         r"'weight' is \[4, 3\] of float32 on cpu and \[4, 3\] of float64": [nn.Linear(3, 4), nn.Linear(3, 4).double()],
         "they are Linear and Conv2d": [nn.Linear(3, 4), nn.Conv2d(3, 4, 1)],
         "'bias' is .* and missing": [nn.Linear(3, 4), nn.Linear(3, 4, bias=False)],
+        "'rule' is tanh and relu": [Ruled(torch.tanh), Ruled(torch.relu)],
+        "'rule' is <lambda> and <lambda>, of other values": [Ruled(lambda x: x), Ruled(lambda x: 2 * x)],
+        "'rule' is <lambda> and .*lambda": [Ruled(lambda x, k=k: k * x) for k in (1, 2)],
+        r"'rule' is \[1, 2\] and \[1, 3\]": [Ruled([1, 2]), Ruled([1, 3])],
+        "'rule' is a Tensor and a Tensor, of other values": [Ruled(torch.zeros(2)), Ruled(torch.ones(2))],
+        "'_hidden' is 'missing' and 1": [Ruled(None), Ruled(None, _hidden=1)],
     }
 
 

@@ -76,6 +76,24 @@ def test_no_stage_sees_the_rows_that_stop_it(monkeypatch):
     assert not any(rows & set(growth.unseen) for rows in seen)
 
 
+def test_a_schedule_is_as_long_when_a_stage_is_trained_again():
+    X, y = spirals(100)[0], np.random.default_rng(0).integers(2, size=100)  # nothing to learn: best soon
+    recipe = Member(hidden=8, learning_rate=0.03, schedule="cosine")
+    made = GrownClassifier(members=[recipe], epochs=40, max_stages=1)
+    growth = module._Growth.of(made, module.prepare(made, X, y))
+    (stage,), _ = growth.run(1)
+    assert stage.epochs < 40
+    alone = module.Population([stage.recipe.replace(patience=0)], growth.columns.shape[1], 2, growth.data.task.loss)
+    for _ in alone.iter_fit(
+        growth.columns, growth.data.target, 40, rows=module.Split(np.arange(growth.data.n)), seed=growth.seed
+    ):
+        if alone.epochs[0] == stage.epochs:
+            break
+    (again,) = growth.again([stage])
+    for (W, _), (own, _) in zip(alone.weights(0), again.network.weights(0), strict=True):
+        np.testing.assert_allclose(own, W, atol=1e-6)
+
+
 def test_the_plain_network_gives_the_same(grown):
     torch = pytest.importorskip("torch")
     X, _ = spirals(50, 2)

@@ -46,6 +46,21 @@ def test_the_winners_are_given_back_as_they_were_scored(solve, task):
     np.testing.assert_allclose(there, found.new_scores[:5], atol=1e-5)
 
 
+@pytest.mark.parametrize("target", ["labels", "values"])
+def test_winners_for_several_targets_are_given_back_as_they_were_scored(target):
+    X, _ = data(200)
+    y = np.column_stack([X[:, 0], X[:, 1] * X[:, 2] + 3])
+    y = (y > 1).astype(int) if target == "labels" else y
+    found = shoal.lottery(X, y, count=100, solve=True, trained=0, keep=5)
+    draw = module._Draw.of(module.prepare(module._Holder(), X, y), module.DEFAULT, True, 0, 1000, 1)
+    there = found.networks.evaluate(draw.inputs[draw.new], draw.data.target[draw.new]).score
+    np.testing.assert_allclose(there, found.new_scores, atol=1e-5)
+
+
+def test_a_network_that_diverged_makes_the_lead_unknown():
+    assert np.isnan(module.difference(np.array([1.0, -np.inf]), np.array([0.0, 1.0]))).all()
+
+
 def test_the_solved_layer_is_that_of_ridge_regression():
     random = np.random.default_rng(0)
     hidden, truth = random.normal(size=(3, 50, 4)), random.normal(size=(50, 2))

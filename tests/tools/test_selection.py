@@ -155,6 +155,9 @@ def test_a_row_of_weight_two_is_the_row_twice():
         ({"task": "classification"}, "Unknown label type: continuous"),
         ({"member": Member(learning_rate=1e30, optimizer="sgd")}, "some networks diverged"),
         ({"epochs": 0}, "epochs must be a whole number"),
+        ({"member": Member(patience=2)}, "has no patience; set epochs"),
+        ({"cv": [(np.arange(20), np.arange(20, 31))]}, "folds must name rows from 0 to 29; got 20 to 30"),
+        ({"cv": [(np.arange(20), np.array([-1]))]}, "folds must name rows from 0 to 29; got -1 to -1"),
     ],
 )
 def test_what_a_user_can_mend_is_said(made, message):

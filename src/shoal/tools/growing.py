@@ -261,7 +261,8 @@ class _Growth:
         inputs, task = self.columns, self.data.task
         rows = Split(np.arange(self.data.n), weight=np.maximum(self.data.weight / self.data.weight.mean(), 1e-20))
         for stage in stages:
-            population = Population([stage.recipe.replace(patience=0)], inputs.shape[1], task.n_outputs, task.loss)
+            recipe = stage.recipe.replace(patience=0, epochs=stage.recipe.epochs or self.epochs)  # of its schedule
+            population = Population([recipe], inputs.shape[1], task.n_outputs, task.loss)
             population.fit(inputs, self.data.target, stage.epochs, rows=rows, threads=self.threads, seed=self.seed)
             if "diverged" in population.status:
                 warnings.warn(

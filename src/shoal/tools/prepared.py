@@ -115,6 +115,11 @@ def folds_of(data: Prepared, cv: Any, seed: int) -> list[Split]:
     pairs, _ = make_folds(cv, data.task, np.empty((len(data.given_y), 0)), data.given_y, None, seed)
     splits = []
     for train, valid in pairs:
+        for rows in (train, valid):
+            if len(rows) and not (rows.min() >= 0 and rows.max() < len(data.row_of)):
+                raise UserError(
+                    f"folds must name rows from 0 to {len(data.row_of) - 1}; got {rows.min()} to {rows.max()}"
+                )
         mine = train[data.given_weight[train] > 0]
         weight = np.bincount(data.row_of[mine], data.given_weight[mine], data.n)
         scored = np.unique(data.row_of[valid][data.given_weight[valid] > 0])

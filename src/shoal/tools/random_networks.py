@@ -227,10 +227,10 @@ class _Draw:
         if kind == CLASSIFICATION:
             return np.asarray((raw.argmax(axis=-1) == target).mean(axis=-1))
         if kind == MULTILABEL:
-            return np.asarray(((raw > 0.5) == (target > 0.5)).mean(axis=(-1, -2)))
-        spread = ((target - target.mean(axis=0)) ** 2).mean(axis=0)
-        errors = ((raw - target) ** 2).mean(axis=-2)
-        return np.asarray((1 - errors / np.maximum(spread, 1e-30)).mean(axis=-1))
+            return np.asarray(((raw > 0) == (target > 0.5)).mean(axis=(-1, -2)))
+        spread = ((target - target.mean(axis=0)) ** 2).mean()  # of all values at once, as in `Population.evaluate`
+        errors = ((raw - target) ** 2).mean(axis=(-1, -2))
+        return np.asarray(1 - errors / np.maximum(spread, 1e-30))
 
     def _solved(
         self, which: np.ndarray | range, rows: np.ndarray, use: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -261,9 +261,11 @@ class _Draw:
         return body
 
     def _truth(self, rows: np.ndarray) -> np.ndarray:
-        """(n, k) what last layers are solved for: a one for the class, or the values."""
+        """(n, k) what last layers are solved for: a one for the class, a sign for each label, or the values."""
         if self.data.task.kind == CLASSIFICATION:
             return np.eye(self.data.task.n_outputs, dtype=np.float32)[self.data.target[rows]]
+        if self.data.task.kind == MULTILABEL:  # above zero is yes, as for outputs that were trained
+            return np.asarray(2 * self.data.target[rows] - 1)
         return np.asarray(self.data.target[rows])
 
     def networks(self, which: np.ndarray) -> Population:
@@ -314,12 +316,12 @@ def correlation(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
-    """The difference of two means with a 95% interval.
+    """The difference of two means with a 95% interval; NaN where some network diverged.
 
     >>> [round(value, 3) for value in difference(np.array([1.0, 3.0]), np.array([0.0, 0.0]))]
     [2.0, 0.04, 3.96]
     """
-    if len(one) < 2 or len(other) < 2:
+    if len(one) < 2 or len(other) < 2 or not (np.isfinite(one).all() and np.isfinite(other).all()):
         return math.nan, math.nan, math.nan
     middle = float(np.mean(one) - np.mean(other))
     width = Z * math.sqrt(np.var(one, ddof=1) / len(one) + np.var(other, ddof=1) / len(other))

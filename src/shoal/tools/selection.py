@@ -171,6 +171,8 @@ class _Study:
         seed = seed_of(selector.random_state)
         epochs = default_epochs(data.n) if selector.epochs is None else whole("epochs", selector.epochs, 1, 1 << 30)
         recipes = [recipe.replace(epochs=recipe.epochs or epochs) for recipe in check_recipes(selector.member, DEFAULT)]
+        if any(recipe.patience for recipe in recipes):  # its best epoch would be chosen on the rows that score it
+            raise UserError("a network is scored on the rows that it has not seen, and has no patience; set epochs")
         block = max(16, 2 << len(data.usable).bit_length())
         inputs = with_shuffled(data, seed)
         folds = folds_of(data, selector.cv, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -127,7 +127,9 @@ class Heads(Numbered):
             raise WrongType(f"the backbone must give one tensor, [rows, {self.n_features}]; got {shown(features)}")
         if features.ndim != 2 or features.shape[1] != self.n_features:
             got = list(features.shape)
-            remedy = "end the backbone with nn.Flatten()" if features.ndim > 2 else f"give n_features={got[-1]}"
+            remedy = f"give n_features={got[-1]}" if features.ndim == 2 else "it must give a row for each row it gets"
+            if features.ndim > 2:
+                remedy = "end the backbone with nn.Flatten()"
             raise UserError(f"the heads see {self.n_features} features, but the backbone gives {got}: {remedy}")
 
     def _groups(self) -> list[list[int]]:
@@ -244,6 +246,8 @@ def _all_columns(layer: nn.Module, columns: tuple[int, ...], n_features: int) ->
 def _checked_members(members: Any, n_features: int, loss: str) -> list[Member]:
     if isinstance(members, Member):
         raise WrongType(f"members must be a list of shoal.Member; put the single one into a list: [{members!r}]")
+    if not isinstance(members, Iterable):
+        raise WrongType(f"members must be a list of shoal.Member; got {shown(members)}")
     members = list(members)
     if not members:
         raise UserError("heads need at least one member; got none")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from inspect import isbuiltin, isfunction, ismethod, isroutine
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
@@ -75,8 +78,11 @@ class Stack(Numbered):
         if each:
             _check_parts(inputs, len(self))
         base, networks = self._base[0], list(self.networks.values())
-        for part, own in zip(base.modules(), networks[0].modules(), strict=True):
-            part.training = own.training
+        modes = [[part.training for part in network.modules()] for network in networks]
+        if any(mode != modes[0] for mode in modes):
+            raise UserError("some modules are in training mode and others are not: call train() or eval() of the stack")
+        for part, training in zip(base.modules(), modes[0], strict=True):
+            part.training = training
         parameters = _stacked([dict(network.named_parameters()) for network in networks])
         buffers = _stacked([dict(network.named_buffers()) for network in networks])
         places = torch.arange(len(networks))
@@ -180,11 +186,15 @@ class _Kept(torch.autograd.Function):
 
 
 def _with_own_dropout(module: nn.Module, turn: _Turn) -> nn.Module:
-    if type(module) is nn.Dropout:
-        return _OwnDropout(module.p, turn)
-    for name, child in module.named_children():
-        setattr(module, name, _with_own_dropout(child, turn))
-    return module
+    """The same module; a dropout layer that it has in several places is one layer afterwards too."""
+    made: dict[nn.Module | None, nn.Module] = {
+        part: _OwnDropout(part.p, turn) for part in module.modules() if type(part) is nn.Dropout
+    }
+    for part in list(module.modules()):
+        for name, child in part._modules.items():  # named_children would name a layer once
+            if child in made:
+                part._modules[name] = made[child]
+    return made.get(module, module)
 
 
 def _stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -220,6 +230,8 @@ def _explained(error: RuntimeError) -> Exception:
 def _checked_modules(modules: Any) -> list[nn.Module]:
     if isinstance(modules, nn.Module) and not isinstance(modules, nn.ModuleList):
         raise WrongType(f"modules must be a list of them; put the single one into a list; got a {_kind(modules)}")
+    if not isinstance(modules, Iterable):
+        raise WrongType(f"modules must be a list of torch.nn.Module; got {shown(modules)}")
     found = list(modules)
     if not found:
         raise UserError("a stack needs at least one module; got none")
@@ -253,10 +265,11 @@ def _difference(one: nn.Module, other: nn.Module) -> str:
         if kinds[0] != kinds[1] or type(ours[name]) is not type(theirs[name]):
             return f"{where}{kinds[0]} and {kinds[1]}"
         settings, others = _settings(ours[name]), _settings(theirs[name])
-        for key in settings:
-            if settings[key] != others.get(key):
+        for key in settings | others:
+            if key not in settings or key not in others or settings[key] != others[key]:
                 place = f"{name}.{key}" if name else key
-                return f"{place!r} is {shown(settings[key])} and {shown(others.get(key))}"
+                values = [_worded(vars(parts[name]).get(key, "missing")) for parts in (ours, theirs)]
+                return f"{place!r} is {values[0]} and {values[1]}" + ", of other values" * (values[0] == values[1])
     shapes, other_shapes = ({name: _described(t) for name, t in _tensors(m).items()} for m in (one, other))
     for name in [*shapes, *(name for name in other_shapes if name not in shapes)]:
         if shapes.get(name) != other_shapes.get(name):
@@ -269,13 +282,37 @@ def _described(tensor: Tensor) -> str:
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:
-    """Plain values that the module keeps, such as a stride or the share of dropout."""
-    plain = (bool, int, float, str, tuple, type(None))
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, plain) and name != "training" and not name.startswith("_")
-    }
+    """What the module keeps beside parameters and parts, such as a stride or an activation that is a function."""
+    return {name: _comparable(value) for name, value in vars(module).items() if name not in _OF_EVERY_MODULE}
+
+
+def _comparable(value: Any) -> Any:
+    """Something that is equal where values are; of objects of unknown types, only these are compared."""
+    if isinstance(value, nn.Parameter):  # also in a list of the module's own
+        return type(value)
+    if isinstance(value, (Tensor, np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: _comparable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_comparable(one) for one in value]
+    if isinstance(value, partial):
+        return [_comparable(one) for one in (value.func, value.args, value.keywords)]
+    if isfunction(value):  # of two modules that make a function each, one with the same code and settings
+        kept = [cell.cell_contents for cell in value.__closure__ or ()]
+        kept += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        return value.__code__, [one.__code__ if isfunction(one) else _comparable(one) for one in kept]
+    if ismethod(value):
+        return value.__func__
+    plain = (bool, int, float, str, bytes, type(None), torch.dtype, type, set, frozenset)
+    return value if isinstance(value, plain) or isbuiltin(value) else type(value)
+
+
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+
+
+def _worded(value: Any) -> str:
+    return str(value.__name__) if isroutine(value) else shown(value)
 
 
 def _kind(module: nn.Module) -> str:
