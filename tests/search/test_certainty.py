@@ -190,6 +190,7 @@ def test_a_compact_model_learns_from_the_rows_that_its_own_folds_left_out(tmp_pa
     X, y = table(3000, seed=3)
     low, high = model.predict_interval(X, 0.9).T
     assert 0.85 < ((low <= y) & (y <= high)).mean() < 0.95
+    assert (high - low)[X["x"] > 0.5].mean() > 2 * (high - low)[X["x"] < -0.5].mean(), "narrow where data are calm"
     shoal.save(model, tmp_path / "compact")
     assert np.array_equal(shoal.load(tmp_path / "compact").predict_interval(X, 0.9), np.stack([low, high], axis=1))
     classes = ShoalClassifier(**QUICK, seeds=1, cv=4, compact=True).fit(X, y > 0)

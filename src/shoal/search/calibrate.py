@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,25 +38,37 @@ class HeldOut:
 
 
 def calibrate(
-    search: Search, found: HeldOut, model: Model, data: TrainingData, score: str = "lac"
-) -> tuple[Certainty, np.ndarray | None]:
-    """What a model needs to know of its own certainty; and the spread of each pair, of numbers."""
+    search: Search,
+    found: HeldOut,
+    model: Model,
+    data: TrainingData,
+    score: str = "lac",
+    folds: int | None = None,
+) -> tuple[Certainty, HeldOut]:
+    """What a model needs to know of its own certainty; and the pairs that it was found from, with their spread.
+
+    folds  a compact model has the networks of so many folds only, the first ones
+    """
     problem, task = search.problem, search.problem.task
     first = _first_of(problem)
     encoder = model.folds[0].encoder
-
-    calibration, spread, spreads = None, None, None
+    mine = found if folds is None else of_first_folds(found, folds)
+    calibration, spread = None, None
     if task.kind == CLASSIFICATION:
-        calibration = of_classes(found, problem.y[found.rows], len(model.folds), score)
+        calibration = of_classes(mine, problem.y[mine.rows], len(model.folds), score)
     elif task.kind != MULTILABEL:
         inputs = encoder.transform(data.table.take(first[found.rows]), ["plain"])["plain"].astype(np.float64)
-        calibration, spread, spreads = _of_numbers(found, problem.y[found.rows], inputs, model)
+        residual = np.abs(problem.y[found.rows][found.row] - found.prediction)
+        spread, each = _spread(found, residual, inputs, model, folds)
+        kept = slice(None) if folds is None else found.fold < folds
+        calibration = Calibration(residual[kept] / each[kept], mine.weight, _counts(mine, len(model.folds)), mine.count)
+        mine = replace(mine, spread=each[kept])
     weight = row_weights(problem, data)
     judged = spread_out(np.flatnonzero(weight > 0), MOST_JUDGED)
     kinds = {column.name: column.kind for column in model.schema.used}
     scaled = encoder.numbers(data.table.take(first[judged]))
     strangeness = Strangeness.fit(data.table, data.weight, kinds, first[judged], weight[judged], scaled)
-    return Certainty(calibration, spread, strangeness), spreads
+    return Certainty(calibration, spread, strangeness), mine
 
 
 def of_classes(found: HeldOut, y: np.ndarray, folds: int, score: str) -> Calibration:
@@ -66,13 +78,14 @@ def of_classes(found: HeldOut, y: np.ndarray, folds: int, score: str) -> Calibra
     return Calibration(scores[:, None], found.weight, _counts(found, folds), found.count, score)
 
 
-def _of_numbers(
-    found: HeldOut, y: np.ndarray, inputs: np.ndarray, model: Model
-) -> tuple[Calibration, Spread, np.ndarray]:
-    residual = np.abs(y[found.row] - found.prediction)
+def _spread(
+    found: HeldOut, residual: np.ndarray, inputs: np.ndarray, model: Model, folds: int | None
+) -> tuple[Spread, np.ndarray]:
+    """The spread of numbers, and that of each pair. It is learnt from the rows of all folds, kept or not."""
     pairs = Residuals(inputs, found.row, found.fold, found.prediction, residual, found.weight, found.held_out)
-    spread, each = fit_spread(pairs, averaged=len(model.folds) == len(found.held_out))
-    return Calibration(residual / each, found.weight, _counts(found, len(model.folds)), found.count), spread, each
+    averaged = folds is not None or len(model.folds) == len(found.held_out)
+    spread, each = fit_spread(pairs, averaged)
+    return replace(spread, coefficients=spread.coefficients[:folds]), each
 
 
 def _counts(found: HeldOut, folds: int) -> np.ndarray:

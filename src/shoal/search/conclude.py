@@ -15,7 +15,7 @@ from shoal.metrics.metric import Metric
 from shoal.models.compact import Compact, reduced
 from shoal.models.model import Model
 from shoal.search.averaging import FoldPredictions, averaging_gain, best_temperature
-from shoal.search.calibrate import calibrate, held_out, of_first_folds
+from shoal.search.calibrate import calibrate, held_out
 from shoal.search.candidates import Candidate, candidate_cost
 from shoal.search.compacting import choose_compact, equal_shares
 from shoal.search.data import TrainingData
@@ -111,14 +111,14 @@ def conclude(
     if model_pick.compact:
         places = tuple(range(len(chosen)))
         model = reduced(model, replace(few, parts=places, temperature=model_pick.temperature))
-        unseen = unseen if refit is not None else of_first_folds(unseen, few.folds)
     elif len(chosen) == len(model_pick.chosen):  # else there was no time to train all of them again
         model = replace(model, compact=few)
-    certainty, spreads = calibrate(search, unseen, model, data)
+    kept = few.folds if model_pick.compact and refit is None else None
+    certainty, unseen = calibrate(search, unseen, model, data, folds=kept)
     best_score = float(metric.score(task, _prediction(best)[scored], y, weight))
     return Outcome(
         replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest, honest_best,
-        model_pick.prediction, ensemble_score, best_score, replace(unseen, spread=spreads), few,
+        model_pick.prediction, ensemble_score, best_score, unseen, few,
         refit is not None,
     )  # fmt: skip
 
