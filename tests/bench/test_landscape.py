@@ -73,6 +73,14 @@ def test_scores_are_those_of_each_network_alone_in_the_order_of_the_grid(questio
         assert scores.fresh[w, a, r, seed] == pytest.approx(fresh)
 
 
+def test_networks_that_diverged_count_as_zero_on_fresh_rows_too(question):
+    huge = question._replace(X=1e18 * question.X, X_fresh=1e18 * question.X_fresh)
+    found = train(huge, Grid((8,), ("relu",), (1e30,), 3), 3, 10**9, silent)
+    assert found.diverged == 3
+    assert not found.fresh.any()
+    assert not found.picking.any()
+
+
 def test_rows_are_shared_out_and_scaled_on_the_training_rows(question):
     assert (question.n_train, question.n_pick, len(question.y_fresh)) == (90, 30, 30)
     together = np.concatenate([question.X, question.X_fresh])

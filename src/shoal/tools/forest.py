@@ -47,7 +47,8 @@ class _ShoalForest(BaseEstimator):
     member        the recipe of each network, a `shoal.Member`, or a list of them that networks take in turn; None:
                   a good default. Its seed and columns are drawn here
     max_features  columns of the table that a network sees: a number, a share (0.7), "sqrt", "log2", or None for all
-    max_samples   rows drawn for each bootstrap sample: a number, a share, or None for as many as there are
+    max_samples   rows drawn for each bootstrap sample: a number, a share, or None for as many as there are; equal rows
+                  count as one here
     bootstrap     rows are drawn with replacement; False: each network sees all
     oob_score     score each row by the networks that did not see it; None: wherever there are bootstrap samples
     epochs        of each network whose recipe does not say it; None: by the number of rows

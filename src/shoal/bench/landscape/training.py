@@ -70,8 +70,10 @@ def train(question: Question, grid: Grid, epochs: int, memory: int, tick: Tick) 
         population = Population(members, question.X.shape[1], question.classes)
         history = population.fit(question.X, question.y, epochs, rows=split, engine="native", threads=thread_count())
         here = slice(start, start + len(members))
-        picking[here] = _hits(history.valid_score, question.n_pick)
-        fresh[here] = _hits(population.evaluate(question.X_fresh, question.y_fresh).score, len(question.y_fresh))
+        trained = history.valid_score.shape[1]  # fewer epochs if all of a part diverged
+        picking[here, :trained] = _hits(history.valid_score, question.n_pick)
+        found = population.evaluate(question.X_fresh, question.y_fresh)
+        fresh[here] = _hits(np.where(np.isnan(found.loss), np.nan, found.score), len(question.y_fresh))
         diverged += population.status.count("diverged")
         sizes.append(len(members))
     return Scores(picking.reshape(*grid.shape, epochs), fresh.reshape(grid.shape), diverged, len(sizes), max(sizes))
@@ -100,4 +102,4 @@ def count_parts(grid: Grid, question: Question, epochs: int, memory: int) -> int
 
 def _hits(scores: np.ndarray, rows: int) -> np.ndarray:
     """Scores as numbers of rows; a network that has diverged has none."""
-    return np.rint(np.nan_to_num(scores, nan=0.0) * rows).astype(np.uint32)
+    return np.rint(np.where(np.isfinite(scores), scores, 0.0) * rows).astype(np.uint32)
