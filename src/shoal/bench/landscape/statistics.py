@@ -8,6 +8,7 @@ import numpy as np
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS = 60
+ROUNDING = 1e-12  # of the largest score
 TOP = 0.1  # the best recipes, where all reasonable choices are made
 
 
@@ -21,16 +22,18 @@ def variance_shares(scores: np.ndarray) -> dict[str, float]:
     >>> {name: round(share, 2) for name, share in variance_shares(scores).items() if share}
     {'width': 1.0}
     """
+    largest = np.abs(scores).max()
+    scores = scores - scores.mean()
     total = scores.var()
     names = ("width", "activation", "learning rate")
-    if not total:
+    if total <= (ROUNDING * largest) ** 2:  # scores that differ by rounding alone
         return dict.fromkeys((*names, "combination", "seed"), 0.0)
     mains = {
         name: float(scores.mean(axis=tuple(other for other in range(4) if other != axis)).var() / total)
         for axis, name in enumerate(names)
     }
     recipes = float(scores.mean(-1).var() / total)
-    return {**mains, "combination": max(0.0, recipes - sum(mains.values())), "seed": 1.0 - recipes}
+    return {**mains, "combination": max(0.0, recipes - sum(mains.values())), "seed": max(0.0, 1.0 - recipes)}
 
 
 def seed_share_at_the_top(scores: np.ndarray, share: float = TOP) -> dict[str, float]:
