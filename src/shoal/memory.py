@@ -75,6 +75,16 @@ def check_limit(limit: int | None) -> int:
     return available_memory() if limit is None else whole("memory_limit", limit, 1, what="a whole number of bytes")
 
 
+def refuse_too_many(name: str, count: int, each: int) -> None:
+    """Before anything is drawn: does what is kept of so many networks, `each` bytes, fit into memory?"""
+    free = available_memory()
+    if count * each > free:
+        raise UserError(
+            f"{name}={count:,} would take about {size_text(count * each)}, and {size_text(free)} of memory are free; "
+            f"{name} can be at most {free // each:,} here"
+        )
+
+
 def check_out(out: np.ndarray | None, shape: tuple[int, ...], limit: int) -> np.ndarray:
     """The array for predictions: `out` if it has the right shape and type, else a new one if memory allows."""
     if out is None:

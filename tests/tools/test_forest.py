@@ -142,6 +142,7 @@ def test_a_table_without_a_usable_column_predicts_the_mean():
     ("made", "message"),
     [
         ({"n_estimators": 0}, "n_estimators must be a whole number from 1 to 10000000; got 0"),
+        ({"n_estimators": 10**7, "member": Member((4096,))}, "n_estimators=10,000,000 would take about .* at most"),
         ({"n_estimators": 2.5}, "n_estimators must be a whole number"),
         ({"max_features": 0}, "max_features must be a whole number from 1 to 4, or a share"),
         ({"max_features": 5}, "max_features must be a whole number from 1 to 4, or a share above 0 and at most 1.0"),

@@ -125,6 +125,7 @@ def test_intervals_of_a_rank_correlation_hold_in_95_of_100_cases():
         ({"member": "tanh"}, "member must be of type Member"),
         ({"max_rows": 3}, "max_rows must be a whole number of at least 10; got 3"),
         ({"solve": 1}, "solve must be True or False"),
+        ({"count": 10**12}, "count=1,000,000,000,000 would take about 24000 GB, and .* count can be at most"),
         ({"epochs": 0, "trained": 5}, "epochs must be a whole number"),
     ],
 )

@@ -17,7 +17,7 @@ from shoal.models.model import Model
 from shoal.search.candidates import Candidate
 from shoal.search.data import TrainingData
 from shoal.search.loop import Search
-from shoal.search.problem import Problem
+from shoal.search.problem import Problem, evenly
 
 MOST_PAIRS = 1 << 13  # of a row and a fold that held it out
 MOST_JUDGED = 1 << 13  # rows that tell how strange is usual
@@ -64,7 +64,7 @@ def calibrate(
         calibration = Calibration(residual[kept] / each[kept], mine.weight, _counts(mine, len(model.folds)), mine.count)
         mine = replace(mine, spread=each[kept])
     weight = row_weights(problem, data)
-    judged = spread_out(np.flatnonzero(weight > 0), MOST_JUDGED)
+    judged = evenly(np.flatnonzero(weight > 0), MOST_JUDGED)
     kinds = {column.name: column.kind for column in model.schema.used}
     scaled = encoder.numbers(data.table.take(first[judged]))
     strangeness = Strangeness.fit(data.table, data.weight, kinds, first[judged], weight[judged], scaled)
@@ -107,7 +107,7 @@ def held_out(
     problem, task = search.problem, search.problem.task
     scored = np.flatnonzero(problem.valid_weight > 0)
     times = sum(int((fold.valid > 0).sum()) for fold in problem.folds) / len(scored)
-    rows = spread_out(scored, min(most or MOST_PAIRS, int(MOST_PAIRS / times)))
+    rows = evenly(scored, min(most or MOST_PAIRS, int(MOST_PAIRS / times)))
     out = np.array([fold.valid[rows] > 0 for fold in problem.folds])
     pieces = []
     for k, fold in enumerate(problem.folds):
@@ -148,8 +148,3 @@ def _first_of(problem: Problem) -> np.ndarray:
     first = np.zeros(problem.n, dtype=np.int64)
     first[problem.row_of[::-1]] = np.arange(len(problem.row_of))[::-1]
     return first
-
-
-def spread_out(rows: np.ndarray, most: int) -> np.ndarray:
-    """At most so many of the rows, evenly taken. Their order is that of a hash, so they are as drawn."""
-    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]

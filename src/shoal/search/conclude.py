@@ -26,7 +26,7 @@ from shoal.search.honest import BOOTSTRAPS, CELLS_IN_MEMORY, HonestScore, correc
 from shoal.search.leaderboard import make_leaderboard
 from shoal.search.loop import INTERRUPTED, Search
 from shoal.search.picks import ENSEMBLE_CANDIDATES
-from shoal.search.problem import Problem
+from shoal.search.problem import Problem, evenly
 from shoal.search.result import Outcome
 from shoal.search.samples import Sampled
 from shoal.search.shards import Order
@@ -149,16 +149,11 @@ def _first_with_weights(
     raise AssertionError("candidates are candidates, and every candidate with a result has a row")
 
 
-def spread(rows: np.ndarray, count: int | None) -> np.ndarray:
-    """So many of the rows, evenly taken; all of them for None. Their order is that of a hash, so they are as drawn."""
-    return rows if count is None else rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
-
-
 def _choose(problem: Problem, candidates: Sequence[Candidate], effort: Effort) -> tuple[list[Candidate], np.ndarray]:
     """An ensemble of the candidates with the lowest loss."""
     few = candidates[: effort.candidates or ENSEMBLE_CANDIDATES]
     weight = problem.loss_weight
-    scored = spread(np.flatnonzero(weight > 0), effort.ensemble_rows)
+    scored = evenly(np.flatnonzero(weight > 0), effort.ensemble_rows)
     loss_inputs = np.array([problem.task.loss_inputs(_prediction(one)[scored], problem.y[scored]) for one in few])
     shares = weigh(problem.task, loss_inputs, problem.y[scored], weight[scored], problem.loss_scale)
     taken = np.flatnonzero(shares).tolist()
@@ -181,7 +176,7 @@ def _combined(search: Search, chosen: list[Candidate], shares: np.ndarray, tempe
 def _compact(search: Search, pick: Pick, effort: Effort) -> tuple[Compact, Pick]:
     """The fewest networks of a pick that will do, and these as a pick."""
     problem, seed = search.problem, search.limits.seed
-    rows = spread(np.flatnonzero(problem.loss_weight > 0), effort.ensemble_rows)
+    rows = evenly(np.flatnonzero(problem.loss_weight > 0), effort.ensemble_rows)
     y, weight = problem.y[rows], problem.loss_weight[rows]
     inputs = np.array([problem.task.loss_inputs(_prediction(one)[rows], y) for one in pick.chosen])
     few = choose_compact(pick.folds, pick.parts, pick.shares, (inputs, y, weight), seed)
@@ -212,7 +207,7 @@ def _fold_predictions(
     problem, task = search.problem, search.problem.task
     most = max(AVERAGING_ROWS // len(problem.folds), FEWEST_AVERAGING_ROWS)
     count = min(effort.sampled or most, most, len(search.sample_rows))
-    rows = spread(search.sample_rows, count)
+    rows = evenly(search.sample_rows, count)
     total = np.zeros((len(problem.folds), len(rows), task.n_outputs))
     alone: list[list[np.ndarray]] = [[] for _ in candidates]
     for k in range(len(problem.folds)):
@@ -247,7 +242,7 @@ def _evidence(search: Search, metric: Metric, effort: Effort, group: np.ndarray 
 
 
 def _sampled_places(search: Search, effort: Effort) -> np.ndarray:
-    return spread(np.arange(len(search.sample_rows)), effort.sampled)
+    return evenly(np.arange(len(search.sample_rows)), effort.sampled)
 
 
 def _honest(

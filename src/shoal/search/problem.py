@@ -215,6 +215,11 @@ def _by_group(
     return _pairs(GroupKFold(k, shuffle=True, random_state=seed), X, y, groups), f"{k}-fold by groups"
 
 
+def evenly(rows: np.ndarray, most: int | None) -> np.ndarray:
+    """At most so many of the rows, evenly taken; None: all. Their order is that of a hash, so they are as drawn."""
+    return rows if most is None or len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+
+
 def default_repeats(n: int, budget: float | None, schema: Schema) -> int:
     """With time to spend on few cells: scores that hang less on how the rows were dealt out, and larger averages."""
     costly = len(schema.used) > 64 or has_texts(schema)

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import UserError
 from shoal.members import Member
+from shoal.memory import refuse_too_many
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.model import CELLS_AT_ONCE, FoldTransforms, Model, Part, bare
@@ -27,6 +29,7 @@ from shoal.validate import number, one_of, whole, yes_or_no
 
 MOST_ESTIMATORS = 10_000_000
 ROWS_AT_ONCE = 1 << 24  # rows of all bags that are held at a time; networks are trained in parts below it
+BYTES_EACH = 2000  # of a network beside its weights: its recipe and what the model knows of it
 SHARES = ("sqrt", "log2")
 DEFAULT = (Member(hidden=(32, 16), learning_rate=0.02, schedule="cosine", weight_decay=1e-4),)
 
@@ -91,6 +94,7 @@ class _ShoalForest(BaseEstimator):
         scored = self._scored()
         data = prepare(self, X, y, sample_weight, kind=kind, kinds=self.kinds)
         drawing = _Drawing.of(self, data)
+        refuse_too_many("n_estimators", count, BYTES_EACH + 4 * drawing.largest)
         oob = _OutOfBag(data)
         networks = Population.blank(
             [bare(member) for member in drawing.members(range(count))], data.inputs.shape[1], data.task.n_outputs,
@@ -185,6 +189,14 @@ class _Drawing:
         width = _share("max_features", forest.max_features, len(data.usable), SHARES)
         draws = _share("max_samples", forest.max_samples, data.n)
         return _Drawing(data, recipes, seed_of(forest.random_state), width, draws if forest.bootstrap else 0)
+
+    @property
+    def largest(self) -> int:
+        """Weights of the largest network that can be drawn, if columns have equally many inputs."""
+        data = self.data
+        inputs = math.ceil(data.blank * self.width / max(1, len(data.usable)))
+        layers = [(inputs, *recipe.hidden, data.task.n_outputs) for recipe in self.recipes]
+        return max(sum((a + 1) * b for a, b in pairwise(widths)) for widths in layers)
 
     def columns(self, k: int) -> np.ndarray:
         """Columns of the table that network k sees."""

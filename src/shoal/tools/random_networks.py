@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 
 from shoal.errors import UserError
 from shoal.members import Member, with_seed
+from shoal.memory import refuse_too_many
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.population import Population
 from shoal.progress import Bar
@@ -27,6 +28,7 @@ MOST_NETWORKS = 1 << 40
 NETWORKS_AT_ONCE = 20_000
 CELLS_AT_ONCE = 1 << 24  # of hidden layers that are held while last layers are solved
 SOLVED_AT_ONCE = 32  # networks for one thread
+BYTES_EACH = 24  # of a network that is not kept: its score, and its place among the others
 RIDGE = 1e-3  # of the mean square of the hidden layer
 Z = 1.959964  # of a 95% interval
 
@@ -118,6 +120,7 @@ def lottery(
     True
     """
     count = whole("count", count, 1, MOST_NETWORKS)
+    refuse_too_many("count", count, BYTES_EACH)
     keep = min(whole("keep", keep, 1, MOST_NETWORKS), count)
     sampled = min(whole("trained", trained, 0, MOST_NETWORKS), count)
     recipe = DEFAULT if member is None else instance("member", member, Member)
