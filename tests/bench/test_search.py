@@ -129,7 +129,7 @@ def test_these_benchmarks_load_nothing_heavy() -> None:
 
 
 def test_searches_of_growing_size_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
-    found = bench(tmp_path, "scale --recipes 20 --recipes 40 --rows 60")
+    found = bench(tmp_path, "scale --quick --recipes 20 --recipes 40 --rows 60")
     assert [one["recipes"] for one in found["searches"]] == [20, 40]
     for one in found["searches"]:
         assert one["peak_bytes"] > one["imports_bytes"] > 1e6

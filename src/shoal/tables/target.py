@@ -106,7 +106,7 @@ def _without(table: Table, target: int, drop: Sequence[str]) -> Table:
     kept = [j for j in range(len(table.names)) if j != target and j not in gone]
     if not kept:
         raise UserError(
-            f"a search needs at least one column beside the target {table.names[target]!r}; there is none: is the "
+            f"at least one column beside the target {table.names[target]!r} is needed; there is none: is the "
             "separator right? (--sep says it)"
         )
     return table.select(kept)
@@ -116,7 +116,7 @@ def _check_count(name: str, known: np.ndarray) -> None:
     if not known.any():
         raise UserError(f"the target {name!r} has no values: all {len(known):,} are missing; choose another --target")
     if known.sum() < FEWEST_LABELLED_ROWS:
-        raise UserError(f"a search needs at least {FEWEST_LABELLED_ROWS} rows with a target; got {int(known.sum())}")
+        raise UserError(f"at least {FEWEST_LABELLED_ROWS} rows with a target are needed; got {int(known.sum())}")
 
 
 def _understand(name: str, column: np.ndarray, task: str | None) -> tuple[str, str, np.ndarray]:
@@ -137,7 +137,7 @@ def _understand(name: str, column: np.ndarray, task: str | None) -> tuple[str, s
         return kind, why, numbers
     classes = _labels(column)
     if len(np.unique(classes)) < 2:
-        raise UserError(f"a search needs at least 2 classes; the target {name!r} is always {str(classes[0])!r}")
+        raise UserError(f"at least 2 classes are needed; the target {name!r} is always {str(classes[0])!r}")
     return kind, why, classes
 
 

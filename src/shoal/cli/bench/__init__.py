@@ -8,7 +8,8 @@ from shoal.cli.bench import parallel, populations, search
 from shoal.cli.bench.common import Out, Quick, Repeats
 
 COMMANDS = (
-    populations.table1, populations.shapes, populations.scaling, populations.kernel, populations.mnist,
+    populations.table1, populations.shapes, populations.scaling, populations.kernel, populations.limits,
+    populations.mnist,
     search.tabular, search.gridsearch, search.report, search.honest, search.explain, search.coverage, search.predict,
     search.compact, search.budget, search.scale, search.cluster, search.faults,
     parallel.descent, parallel.pays, parallel.averaging, parallel.ranks, parallel.planner, parallel.nodes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -99,6 +100,24 @@ def kernel(
         "instruction_sets": isa, "activations": activation, "optimizers": optimizer, "members": members, "rows": rows,
         "repeats": repeats,
     }  # fmt: skip
+    measure(context, bench, given, quick, out)
+
+
+def limits(
+    context: typer.Context,
+    before: Annotated[
+        Path | None, typer.Option(help="Folder of the sources of another version, with its kernel: compare.")
+    ] = None,
+    members: Annotated[int | None, typer.Option(min=10, help="Networks of 1 to 100 neurons. [1000]")] = None,
+    rows: Annotated[int | None, typer.Option(min=10, help="Rows. [1000]")] = None,
+    repeats: Repeats = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """How close the kernel comes to the machine on all cores: few and many inputs, wide networks, prediction."""
+    from shoal.bench.populations import limits as bench
+
+    given = {"before": str(before) if before else None, "members": members, "rows": rows, "repeats": repeats}
     measure(context, bench, given, quick, out)
 
 
