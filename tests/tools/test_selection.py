@@ -157,6 +157,7 @@ def test_a_row_of_weight_two_is_the_row_twice():
         ({"epochs": 0}, "epochs must be a whole number"),
         ({"member": Member(patience=2)}, "has no patience; set epochs"),
         ({"cv": [(np.arange(20), np.arange(20, 31))]}, "folds must name rows from 0 to 29; got 20 to 30"),
+        ({"cv": [(np.arange(20), np.arange(7, 30))]}, "must not be scored on rows that it is trained on; row 7 is in"),
         ({"cv": [(np.arange(20), np.array([-1]))]}, "folds must name rows from 0 to 29; got -1 to -1"),
     ],
 )
@@ -164,6 +165,13 @@ def test_what_a_user_can_mend_is_said(made, message):
     X = np.random.default_rng(0).normal(size=(30, 3))
     with pytest.raises(ValueError, match=message):
         FeatureSelector(**QUICK | made).fit(X, X[:, 0] + 0.5)
+
+
+def test_a_table_that_does_not_fit_is_refused_before_anything_is_trained(monkeypatch):
+    monkeypatch.setattr("shoal.tools.selection.available_memory", lambda: 30_000)
+    monkeypatch.setattr("shoal.tools.selection.Population", None)
+    with pytest.raises(ValueError, match=r"3 columns of 100 rows would take about 128 kB, .* about 23 rows"):
+        FeatureSelector(**QUICK).fit(*signal(100, 3, 0))
 
 
 def test_one_class_is_refused_and_two_rows_will_do():

@@ -120,6 +120,9 @@ def folds_of(data: Prepared, cv: Any, seed: int) -> list[Split]:
                 raise UserError(
                     f"folds must name rows from 0 to {len(data.row_of) - 1}; got {rows.min()} to {rows.max()}"
                 )
+        both = np.intersect1d(train, valid)
+        if len(both):
+            raise UserError(f"a fold must not be scored on rows that it is trained on; row {both[0]} is in both parts")
         mine = train[data.given_weight[train] > 0]
         weight = np.bincount(data.row_of[mine], data.given_weight[mine], data.n)
         scored = np.unique(data.row_of[valid][data.given_weight[valid] > 0])

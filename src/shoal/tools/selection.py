@@ -15,6 +15,7 @@ from sklearn.utils._indexing import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shoal.errors import UserError
+from shoal.machine import available_memory, size_text
 from shoal.members import Member
 from shoal.metrics.tasks import CLASSIFICATION, weighted_mean
 from shoal.population import Population
@@ -91,6 +92,7 @@ class FeatureSelector(SelectorMixin, BaseEstimator):
         data = prepare(self, X, y, sample_weight, kind=check_task(self.task), kinds=self.kinds)
         study = _Study.of(self, data)
         most = self._most_blocks(study.block)
+        _refuse_large(data, study.block)
         effects = _Effects.empty(data, np.unique(np.concatenate([split.valid for split in study.splits])))
         self.stopped_ = f"{most * study.block} masks were tried, as many as max_masks allows"
         blocks = 0
@@ -225,6 +227,17 @@ class _Study:
             found[:, split.valid] += data.task.loss_inputs(prediction, data.y[split.valid])
             times[split.valid] += 1
         return found / np.maximum(times, 1)
+
+
+def _refuse_large(data: Prepared, block: int) -> None:
+    """Before hours of training: do the sums and the predictions of a block of masks fit into memory?"""
+    outputs, free = data.task.n_outputs, available_memory()
+    needed = 8 * data.n * outputs * (GROUPS * (len(data.usable) + 1) + 3 * block)
+    if needed > free:
+        raise UserError(
+            f"{len(data.usable):,} columns of {data.n:,} rows would take about {size_text(needed)}, and "
+            f"{size_text(free)} of memory are free; about {free * data.n // needed:,} rows, drawn at random, would fit"
+        )
 
 
 def with_shuffled(data: Prepared, seed: int) -> np.ndarray:
