@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from shoal.bench.planner import dlmp  # noqa: E402
+from shoal.bench.planner import dlmp, validation  # noqa: E402
 from shoal.bench.planner.case import Case, Images, lenet  # noqa: E402
 from shoal.bench.planner.real import real_run  # noqa: E402
 from shoal.errors import MissingFile, MissingPackage, UserError  # noqa: E402
@@ -109,6 +110,20 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
         dlmp.predict(CASE, place, tmp_path / "nowhere")
     with pytest.raises(UserError, match="coordination must be one of"):
         dlmp.predict(CASE, place, PYTHON, coordination="none")
+
+
+def test_packages_are_looked_for_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dlmp.check_packages(None, None)
+    place = checkout(tmp_path, STAND_IN, STAND_IN)
+    monkeypatch.setattr(dlmp, "MODULES", ("json", "no_such_module"))
+    monkeypatch.setattr(validation, "describe", None)  # comes before the first measurement
+    settings = replace(validation.QUICK, dlmp=place, dlmp_python=PYTHON)
+    with pytest.raises(MissingPackage, match=r"DLMP needs no_such_module, which .* lacks: pip install"):
+        validation.run(settings)
+    with pytest.raises(UserError, match="does not run as a Python"):
+        dlmp.check_packages(place, Path("/bin/false"))
+    with pytest.raises(UserError, match="belong together"):
+        dlmp.check_packages(place, None)
 
 
 def test_no_rows_tested_is_no_accuracy() -> None:

@@ -24,6 +24,8 @@ from shoal.validate import one_of
 COORDINATIONS = ("sync", "p2p")
 MODELS = ("MASModelCNN.py", "MASAModelCNN.py")
 NEEDS = "torch torchvision mesa==2.3.2 scikit-learn pandas pillow"
+MODULES = ("torch", "torchvision", "mesa", "sklearn", "pandas", "PIL")
+FIND = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
 CHILD = Path(__file__).with_name("dlmp_child.py")
 
 
@@ -97,6 +99,22 @@ def check(dlmp: Path, dlmp_python: Path) -> None:
             )
     if not dlmp_python.is_file():
         raise MissingFile(f"no Python to run DLMP with: {dlmp_python} is no file; give one that has {NEEDS}")
+
+
+def check_packages(dlmp: Path | None, dlmp_python: Path | None) -> None:
+    """The same, and whether that Python has what DLMP imports: to be asked before hours of measuring, not after."""
+    if (dlmp is None) != (dlmp_python is None):
+        raise UserError("--dlmp and --dlmp-python belong together: a checkout of DLMP, and a Python that can run it")
+    if dlmp is None or dlmp_python is None:
+        return
+    check(dlmp, dlmp_python)
+    command = [str(dlmp_python.absolute()), "-I", "-c", FIND, *MODULES]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if answer.returncode:
+        raise UserError(f"{dlmp_python} does not run as a Python: {answer.stderr.strip()[-200:]}")
+    if answer.stdout.strip():
+        missing = ", ".join(answer.stdout.split())
+        raise MissingPackage(f"DLMP needs {missing}, which {dlmp_python} lacks: pip install {NEEDS}")
 
 
 def _run(python: Path, settings: dict[str, Any]) -> dict[str, Any]:

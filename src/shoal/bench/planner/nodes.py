@@ -15,7 +15,7 @@ from typing import Any
 from shoal.bench.harness.machine import describe, require
 from shoal.bench.harness.measure import progress_bar
 from shoal.bench.harness.report import Result
-from shoal.errors import UserError
+from shoal.bench.planner.dlmp import check_packages
 from shoal.validate import one_of
 
 PARTS = ("text", "cnn", "start", "curve")
@@ -62,8 +62,7 @@ def run(settings: Settings) -> Result:
     require("matplotlib", "torch")
     for part in settings.parts:
         one_of("--part", part, PARTS)
-    if (settings.dlmp is None) != (settings.dlmp_python is None):
-        raise UserError("--dlmp and --dlmp-python belong together: a checkout of DLMP, and a Python that can run it")
+    check_packages(settings.dlmp, settings.dlmp_python)
     settings = replace(settings, nodes=tuple(sorted({1, *settings.nodes})))
     from shoal.bench.planner.nodes_plots import draw
     from shoal.bench.planner.nodes_report import notes, tables

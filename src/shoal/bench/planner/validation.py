@@ -13,7 +13,9 @@ from shoal.bench.harness.machine import describe, require
 from shoal.bench.harness.measure import Tick, progress_bar
 from shoal.bench.harness.report import Result
 from shoal.bench.planner import hosts
+from shoal.bench.planner.dlmp import check_packages
 from shoal.bench.planner.trainings import COMMON, network, rows_of, test_rows, train
+from shoal.errors import UserError
 from shoal.machine import thread_count
 from shoal.validate import one_of
 
@@ -91,6 +93,7 @@ def run(settings: Settings) -> Result:
 
     for name in settings.nets:
         one_of("--net", name, NETS)
+    check_packages(settings.dlmp, settings.dlmp_python)
     begun, machine = time.perf_counter(), describe()
     unable = {**_missing_backends(settings), **_missing_hosts(settings)}
     backends = [name for name in settings.backends if name not in unable]
@@ -109,7 +112,10 @@ def run(settings: Settings) -> Result:
                     unable[f"{net} on hosts at {rate}"] = str(error)
         tick("accuracy")
         scored = accuracies(settings)
-        rivals = _rivals(settings, tick)
+        try:
+            rivals = _rivals(settings, tick)
+        except (UserError, RuntimeError) as error:  # what was measured before is worth more
+            rivals, unable["DLMP"] = [], str(error)
     found = {"judged": [one.as_dict() for one in judged], "accuracy": scored, "dlmp": rivals, "not_measured": unable}
     return Result(
         name="planner", title="The planner against real runs: predicted and measured", machine=machine,
