@@ -91,7 +91,7 @@ struct Workspace {
     for (int64_t k : company) {
       const Shape shape = nets.shape(which[k]);
       pack(shape, delivered(nets.records[which[k]], state, which[k]), memory);
-      members.push_back({shape, memory, {nullptr, nullptr}, nullptr});
+      members.push_back({shape, memory, {nullptr, nullptr}, nullptr, kBlockRows});
       memory += shape.packed_floats();
     }
   }

@@ -79,7 +79,7 @@ class Trainer {
     for (int64_t k : group) {
       const MemberRecord& r = nets_.records[work_.which[k]];
       const Shape shape = nets_.shape(work_.which[k]);
-      floats += shape.packed_floats() * (1 + r.optimizer_slots + (r.patience > 0) + needs_gradient(r));
+      floats += shape.packed_floats() * (1 + r.optimizer_slots + (r.patience > 0) + needs_gradient(r, shape));
       scratch = std::max(scratch, kernel_.scratch_floats(shape, capacity));
     }
     scratch_ = scratch_arena_.reserve(scratch);
@@ -93,7 +93,9 @@ class Trainer {
     written_ = std::chrono::steady_clock::now();
   }
 
-  bool needs_gradient(const MemberRecord& r) const { return r.clip > 0 || batch_size_ > kBlockRows; }
+  bool needs_gradient(const MemberRecord& r, const Shape& shape) const {
+    return r.clip > 0 || batch_size_ > block_rows(shape);
+  }
 
   Trainee take(int64_t position, float*& memory) {
     const int64_t i = work_.which[position];
@@ -108,7 +110,11 @@ class Trainer {
     Trainee t{};
     t.position = position;
     t.member = i;
-    t.net = {shape, next(true), {next(r.optimizer_slots > 0), next(r.optimizer_slots > 1)}, next(needs_gradient(r))};
+    t.net = {shape,
+             next(true),
+             {next(r.optimizer_slots > 0), next(r.optimizer_slots > 1)},
+             next(needs_gradient(r, shape)),
+             block_rows(shape)};
     t.best = next(r.patience > 0);
     pack(shape, state_.parameters + r.parameters, t.net.weights);
     for (int s = 0; s < r.optimizer_slots; ++s) pack(shape, state_.slots + r.slots + s * r.slot_size, t.net.slots[s]);

@@ -33,7 +33,7 @@ struct Scratch {
   float* transposed() const { return outputs() + shape.outputs() * rows; }
 
   static int64_t floats(const Shape& s, int64_t batch) {
-    const int64_t rows = round_up(batch < kBlockRows ? batch : kBlockRows, kLine);
+    const int64_t most = block_rows(s), rows = round_up(batch < most ? batch : most, kLine);
     int64_t total = s.outputs() * rows, largest = 0;
     for (int l = 0; l + 1 < s.n_layers; ++l) {
       total += 2 * rows * width_stride(s, l);
@@ -266,10 +266,10 @@ void finish_block(const Net& net, const Batch& block, const Scratch& scratch, co
 
 // ---- the table ----
 
-// Rows first .. first + count of a batch, still divided by the whole batch's norm.
-Batch block_of(const Batch& batch, int64_t first) {
+// At most `rows` rows of a batch, from `first` on, still divided by the whole batch's norm.
+Batch block_of(const Batch& batch, int64_t first, int64_t rows) {
   Batch block = batch;
-  block.rows = batch.rows - first < kBlockRows ? batch.rows - first : kBlockRows;
+  block.rows = batch.rows - first < rows ? batch.rows - first : rows;
   block.X += first * batch.stride;
   block.labels += first;
   block.targets += first;
@@ -280,15 +280,15 @@ Batch block_of(const Batch& batch, int64_t first) {
 
 template <class Rule>
 double step_with(const Net& net, const Batch& batch, const Update& update, float* memory) {
-  const int64_t rows = batch.rows < kBlockRows ? batch.rows : kBlockRows;
+  const int64_t most = net.block_rows, rows = batch.rows < most ? batch.rows : most;
   const Scratch scratch{memory, round_up(rows, kLine), net.shape};
   double loss = 0;
-  for (int64_t first = 0; first < batch.rows; first += kBlockRows) {
+  for (int64_t first = 0; first < batch.rows; first += most) {
     if (first > 0 && update.give_up(update.asked)) break;
-    const Batch block = block_of(batch, first);
+    const Batch block = block_of(batch, first, most);
     run_forward<true>(net, block, scratch, &update, first);
     loss += loss_of<true>(block, net.shape.outputs(), scratch.outputs(), scratch.rows, update.label_smoothing);
-    finish_block<Rule>(net, block, scratch, update, first == 0, first + kBlockRows >= batch.rows);
+    finish_block<Rule>(net, block, scratch, update, first == 0, first + most >= batch.rows);
   }
   return loss;
 }

@@ -8,6 +8,12 @@ namespace shoal {
 // Rows that go through the whole network together, so that their activations stay in the fast caches.
 constexpr int64_t kBlockRows = 64;
 
+// Where the weights are too large for these caches, each block of rows fetches them again: then it has more rows.
+constexpr int64_t kLargeFloats = 1 << 18, kLargeBlockRows = 256;
+SHOAL_INLINE int64_t block_rows(const Shape& s) {
+  return s.packed_floats() < kLargeFloats ? kBlockRows : kLargeBlockRows;
+}
+
 struct Batch {
   const float* X;  // (rows, stride): the columns, then a 1, then zeros
   int64_t stride;
@@ -41,7 +47,8 @@ struct Net {
   Shape shape;
   float* weights;
   float* slots[2];
-  float* gradient;  // used with clipping, and for batches of more than kBlockRows rows
+  float* gradient;     // used with clipping, and for batches of more than one block
+  int64_t block_rows;  // as `block_rows` says: rows of a batch that are trained on together
 };
 
 struct Kernel {
