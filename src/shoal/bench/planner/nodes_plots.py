@@ -33,7 +33,7 @@ def draw(data: dict[str, Any]) -> Figure:
     figure, axes = grid_of_axes(-(-len(panels) // columns), columns, width=5.2, height=3.4)
     for axis, (panel, part) in zip(axes.flat, panels, strict=False):
         panel(axis, part)
-        axis.legend(frameon=False, fontsize=7)
+        axis.legend(frameon=False, fontsize=7, handlelength=3.2)
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)
     return figure
@@ -104,7 +104,7 @@ def start_cells(axis: Any, entries: list[Entry]) -> None:
         axis.bar(places, [mean.value for mean in means], width, yerr=halves, color=COLORS[k], label=words,
                  error_kw={"elinewidth": 0.8})  # fmt: skip
     axis.set_xticks(range(len(entries)), [f"{entry['layers']} hidden\nn = {entry['nodes']}" for entry in entries])
-    axis.set(title="Less data or different starts?", ylabel="accuracy, %", ylim=(40, None))
+    axis.set(title="Less data or different starts?", ylabel="accuracy, %", ylim=(40, 118))
 
 
 def costs(axis: Any, curve: dict[str, Any]) -> None:
