@@ -6,7 +6,7 @@ SOURCES := $(shell find src CMakeLists.txt pyproject.toml constraints.txt -type 
 KERNEL := $(shell find src/shoal/native -type f -name '*.?pp')
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
-.PHONY: demo check test lint bench bench-quick sanitize wheel clean
+.PHONY: demo check test suite lint bench bench-quick sanitize wheel clean
 
 demo: $(VENV)/.demo
 	$(BIN)/shoal search --demo
@@ -15,7 +15,11 @@ demo: $(VENV)/.demo
 check: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m core tests
 
-test: $(VENV)/.test lint
+# Lint and tests at the same time: many tests wait for processes.
+test: $(VENV)/.test
+	$(MAKE) --no-print-directory -j 2 lint suite
+
+suite: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests --pyargs shoal
 
 lint: $(VENV)/.test

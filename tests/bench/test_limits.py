@@ -10,6 +10,7 @@ from support.bench import bench
 
 import shoal
 from shoal.bench.populations import limits
+from shoal.errors import UserError
 from shoal.layout import Layout
 from shoal.members import Member
 
@@ -26,6 +27,8 @@ def test_every_case_is_measured_and_shared_out(tmp_path: Path) -> None:
         (wide, Layout([Member(512)] * 2, 20, 2)),
     ):
         assert case["flops"] == pytest.approx(128 * layout.flops_per_row.sum(), rel=1e-5)  # written with six digits
+    # Of 20-512-2: 2 x 512 x 22 forward; backward 2 x 512 x 22 for the weights, 2 x 512 x 2 for the hidden layer.
+    assert wide["forward_share"] == pytest.approx(22 / (22 + 22 + 2), rel=1e-4)
     assert set(few["timings"]) == {"train, now"}
     assert "predict, now" in predicted["timings"]
     assert [target["complete"] for target in found["targets"]] == [False] * 5
@@ -60,3 +63,5 @@ def test_a_version_that_cannot_be_run_ends_the_benchmark(tmp_path: Path) -> None
     (tmp_path / "shoal" / "__init__.py").write_text("raise SystemExit(1)")
     with pytest.raises(RuntimeError, match="has ended"):
         limits.run(limits.Settings(cases=(limits.Case(5, 32),), members=20, rows=32, before=str(tmp_path)))
+    with pytest.raises(UserError, match="--before must be a folder with a folder shoal, its kernel included; got"):
+        limits.Version(str(tmp_path / "mistyped"))

@@ -265,6 +265,7 @@ def test_dlmp_beside_it(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return Prediction("ring", [1.0], [0.5], [0.5], 10, [1.0], wall=1000.0 * case.nodes, process=2000.0)
 
     monkeypatch.setattr(dlmp, "predict", predict)
+    monkeypatch.setattr(nodes, "check_packages", lambda checkout, python: None)
     settings = replace(TINY, parts=("curve",), dlmp=Path("secret/checkout"), dlmp_python=Path("secret/python"))
     result = nodes.run(settings)
     assert [entry["dlmp_seconds"] for entry in result.data["curve"]["dlmp"]] == [1000, 2000]

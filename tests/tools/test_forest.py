@@ -142,7 +142,6 @@ def test_a_table_without_a_usable_column_predicts_the_mean():
     ("made", "message"),
     [
         ({"n_estimators": 0}, "n_estimators must be a whole number from 1 to 10000000; got 0"),
-        ({"n_estimators": 10**7, "member": Member((4096,))}, "n_estimators=10,000,000 would take about .* at most"),
         ({"n_estimators": 2.5}, "n_estimators must be a whole number"),
         ({"max_features": 0}, "max_features must be a whole number from 1 to 4, or a share"),
         ({"max_features": 5}, "max_features must be a whole number from 1 to 4, or a share above 0 and at most 1.0"),
@@ -173,3 +172,11 @@ def test_one_class_and_a_missing_target_are_refused():
         ShoalForestRegressor(3).fit(X, ["a", "b"] * 10)
     with pytest.raises(ValueError, match="contains infinity"):
         ShoalForestRegressor(3).fit(X, [np.inf] * 20)
+
+
+def test_more_networks_than_fit_are_refused_before_any_is_drawn(monkeypatch):
+    monkeypatch.setattr("shoal.memory.available_memory", lambda: 1_500_000)
+    with pytest.raises(
+        ValueError, match=r"n_estimators=600 would take about 1.8 MB, .* n_estimators can be at most 500"
+    ):
+        ShoalForestClassifier(600).fit(*table(40))

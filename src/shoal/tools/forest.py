@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from shoal.validate import number, one_of, whole, yes_or_no
 
 MOST_ESTIMATORS = 10_000_000
 ROWS_AT_ONCE = 1 << 24  # rows of all bags that are held at a time; networks are trained in parts below it
-BYTES_EACH = 2000  # of a network beside its weights: its recipe and what the model knows of it
+BYTES_EACH = 3000  # of a network: its recipe, and what the model knows of it. Weights may lie in a temporary file
 SHARES = ("sqrt", "log2")
 DEFAULT = (Member(hidden=(32, 16), learning_rate=0.02, schedule="cosine", weight_decay=1e-4),)
 
@@ -91,10 +90,10 @@ class _ShoalForest(BaseEstimator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, kind: str) -> Any:
         count = whole("n_estimators", self.n_estimators, 1, MOST_ESTIMATORS)
+        refuse_too_many("n_estimators", count, BYTES_EACH)
         scored = self._scored()
         data = prepare(self, X, y, sample_weight, kind=kind, kinds=self.kinds)
         drawing = _Drawing.of(self, data)
-        refuse_too_many("n_estimators", count, BYTES_EACH + 4 * drawing.largest)
         oob = _OutOfBag(data)
         networks = Population.blank(
             [bare(member) for member in drawing.members(range(count))], data.inputs.shape[1], data.task.n_outputs,
@@ -189,14 +188,6 @@ class _Drawing:
         width = _share("max_features", forest.max_features, len(data.usable), SHARES)
         draws = _share("max_samples", forest.max_samples, data.n)
         return _Drawing(data, recipes, seed_of(forest.random_state), width, draws if forest.bootstrap else 0)
-
-    @property
-    def largest(self) -> int:
-        """Weights of the largest network that can be drawn, if columns have equally many inputs."""
-        data = self.data
-        inputs = math.ceil(data.blank * self.width / max(1, len(data.usable)))
-        layers = [(inputs, *recipe.hidden, data.task.n_outputs) for recipe in self.recipes]
-        return max(sum((a + 1) * b for a, b in pairwise(widths)) for widths in layers)
 
     def columns(self, k: int) -> np.ndarray:
         """Columns of the table that network k sees."""

@@ -92,14 +92,15 @@ class FeatureSelector(SelectorMixin, BaseEstimator):
         data = prepare(self, X, y, sample_weight, kind=check_task(self.task), kinds=self.kinds)
         study = _Study.of(self, data)
         most = self._most_blocks(study.block)
-        _refuse_large(data, study.block)
+        study.refuse_large()
         effects = _Effects.empty(data, np.unique(np.concatenate([split.valid for split in study.splits])))
         self.stopped_ = f"{most * study.block} masks were tried, as many as max_masks allows"
         blocks = 0
         while blocks < most:
             more = range(blocks, min(most, max(FIRST_BLOCKS, 2 * blocks)))
-            for group, masks, inputs in study.losses(more):
-                effects.add(group, masks, inputs)
+            for group, masks, predictions in study.losses(more):
+                effects.add(group, masks, predictions)
+                del predictions  # before the next ones are made
             blocks = more.stop
             if effects.precise():
                 self.stopped_ = "more masks would narrow no interval by more than 5%"
@@ -180,6 +181,19 @@ class _Study:
         folds = folds_of(data, selector.cv, seed)
         return _Study(data, inputs, recipes, folds, block, seed, threads_of(selector.n_jobs))
 
+    def refuse_large(self) -> None:
+        """Before hours of training: do the sums and the predictions of a block of masks fit into memory?"""
+        data, free = self.data, available_memory()
+        columns, kept = len(data.usable), data.n * _kept(data)
+        sums = kept * (2 * GROUPS * (columns + 1) + 3 * columns)  # twice: to look at them takes a copy
+        held_out = max(len(split.valid) for split in self.splits) * data.task.n_outputs
+        needed = 8 * (sums + self.block * kept) + 20 * self.block * held_out  # predictions: 4 bytes, then 8, twice
+        if needed > free:
+            raise UserError(
+                f"{columns:,} columns of {data.n:,} rows would take about {size_text(needed)}, and {size_text(free)} "
+                f"of memory are free; about {free * data.n // needed:,} rows, drawn at random, would fit"
+            )
+
     def masks(self, number: int) -> np.ndarray:
         """(masks, columns) of a block: whether a column is there. Which rows of the matrix columns take is random."""
         random, half = np.random.default_rng([self.seed, number]), self.block // 2
@@ -218,7 +232,7 @@ class _Study:
     def _out_of_fold(self, population: Population, first: int) -> np.ndarray:
         """Of one block, whose networks begin at `first`."""
         data, folds = self.data, len(self.splits)
-        found = np.zeros((self.block, data.n, 1 if data.task.kind == CLASSIFICATION else data.task.n_outputs))
+        found = np.zeros((self.block, data.n, _kept(data)))
         times = np.zeros((data.n, 1))
         for j, split in enumerate(self.splits):
             mine = np.arange(first + j, first + self.block * folds, folds)
@@ -229,15 +243,9 @@ class _Study:
         return found / np.maximum(times, 1)
 
 
-def _refuse_large(data: Prepared, block: int) -> None:
-    """Before hours of training: do the sums and the predictions of a block of masks fit into memory?"""
-    outputs, free = data.task.n_outputs, available_memory()
-    needed = 8 * data.n * outputs * (GROUPS * (len(data.usable) + 1) + 3 * block)
-    if needed > free:
-        raise UserError(
-            f"{len(data.usable):,} columns of {data.n:,} rows would take about {size_text(needed)}, and "
-            f"{size_text(free)} of memory are free; about {free * data.n // needed:,} rows, drawn at random, would fit"
-        )
+def _kept(data: Prepared) -> int:
+    """Numbers of a prediction that the loss of an average needs: of classes, the probability of the true one."""
+    return 1 if data.task.kind == CLASSIFICATION else data.task.n_outputs
 
 
 def with_shuffled(data: Prepared, seed: int) -> np.ndarray:
@@ -277,7 +285,7 @@ class _Effects:
 
     @staticmethod
     def empty(data: Prepared, scored: np.ndarray) -> _Effects:
-        shape = (data.n, 1 if data.task.kind == CLASSIFICATION else data.task.n_outputs)
+        shape = (data.n, _kept(data))
         sums = np.zeros((GROUPS, len(data.usable), *shape))
         return _Effects(data, scored, sums, np.zeros((GROUPS, *shape)), np.zeros(GROUPS))
 

@@ -109,9 +109,10 @@ def check_packages(dlmp: Path | None, dlmp_python: Path | None) -> None:
         return
     check(dlmp, dlmp_python)
     command = [str(dlmp_python.absolute()), "-I", "-c", FIND, *MODULES]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if answer.returncode:
-        raise UserError(f"{dlmp_python} does not run as a Python: {answer.stderr.strip()[-200:]}")
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(f"{dlmp_python} does not run as a Python: {error}") from None
     if answer.stdout.strip():
         missing = ", ".join(answer.stdout.split())
         raise MissingPackage(f"DLMP needs {missing}, which {dlmp_python} lacks: pip install {NEEDS}")

@@ -15,7 +15,6 @@ from shoal.bench.harness.report import Result
 from shoal.bench.planner import hosts
 from shoal.bench.planner.dlmp import check_packages
 from shoal.bench.planner.trainings import COMMON, network, rows_of, test_rows, train
-from shoal.errors import UserError
 from shoal.machine import thread_count
 from shoal.validate import one_of
 
@@ -112,10 +111,7 @@ def run(settings: Settings) -> Result:
                     unable[f"{net} on hosts at {rate}"] = str(error)
         tick("accuracy")
         scored = accuracies(settings)
-        try:
-            rivals = _rivals(settings, tick)
-        except (UserError, RuntimeError) as error:  # what was measured before is worth more
-            rivals, unable["DLMP"] = [], str(error)
+        rivals = _rivals(settings, tick, unable)
     found = {"judged": [one.as_dict() for one in judged], "accuracy": scored, "dlmp": rivals, "not_measured": unable}
     return Result(
         name="planner", title="The planner against real runs: predicted and measured", machine=machine,
@@ -296,13 +292,19 @@ def accuracies(settings: Settings) -> list[dict[str, Any]]:
 def _silent(share: float, words: str) -> None: ...
 
 
-def _rivals(settings: Settings, tick: Tick) -> list[dict[str, Any]]:
-    """DLMP on the same cases, if there is a checkout of it."""
+def _rivals(settings: Settings, tick: Tick, unable: dict[str, str]) -> list[dict[str, Any]]:
+    """DLMP on the same cases, if there is a checkout of it. If it fails, what was measured before is not lost."""
     if settings.dlmp is None or settings.dlmp_python is None:
         return []
     from shoal.bench.planner.rivals import compared
 
-    return [compared(nodes, settings.dlmp, settings.dlmp_python, tick) for nodes in (1, 2)]
+    found = []
+    for nodes in (1, 2):
+        try:
+            found.append(compared(nodes, settings.dlmp, settings.dlmp_python, tick))
+        except Exception as error:  # whatever another program does; results hold no paths, so not its words
+            unable[f"DLMP on {nodes} nodes"] = f"it failed ({type(error).__name__})"
+    return found
 
 
 def median_error(judged: Sequence[Judged]) -> float:

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.bench.harness.machine import MatrixProduct, describe, require
@@ -19,6 +20,7 @@ from shoal.bench.harness.problems import paper_members
 from shoal.bench.harness.report import Result
 from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target, at_worst
+from shoal.errors import UserError
 from shoal.layout import Layout
 from shoal.machine import thread_count
 from shoal.members import Member
@@ -111,21 +113,33 @@ class Version:
         self.process = subprocess.Popen(
             [sys.executable, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )
+        where = Path(self._line())
+        if sources and Path(sources).resolve() not in where.resolve().parents:
+            self.close()
+            raise UserError(f"--before must be a folder with a folder shoal, its kernel included; got {sources}")
 
     def ask(self, **told: Any) -> float:
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         with suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(told) + "\n")
             self.process.stdin.flush()
+        return float(self._line())
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
         answer = self.process.stdout.readline()
         if not answer:
+            self.close()
             raise RuntimeError("the process that trains has ended; what it printed stands above")
-        return float(answer)
+        return answer.strip()
 
     def close(self) -> None:
-        with suppress(BrokenPipeError):
-            self.process.communicate()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with suppress(BrokenPipeError):  # it may have ended
+            self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
 
 
 def measure_case(
@@ -138,16 +152,13 @@ def measure_case(
         "members": [[member.hidden, _fields(member)] for member in members], "features": case.features,
         "outputs": case.outputs, "rows": settings.rows, "predicted": case.predicted, "threads": thread_count(),
     }  # fmt: skip
-    running = {name: Version(sources) for name, sources in versions.items()}
-    try:
+    with ExitStack() as running:
         contenders = [Contender("matrix product", product, product)]
-        for name, version in running.items():
+        for name, sources in versions.items():
+            version = running.enter_context(closing(Version(sources)))
             version.ask(**told)
             contenders += _contenders(name, version, case, settings)
         timings = race(contenders, settings.repeats, lambda what: tick(f"{case}: {what}"))
-    finally:
-        for version in running.values():
-            version.close()
     training = float(layout.flops_per_row.sum())
     forward = sum(2.0 * a * b for i in range(len(layout)) for a, b in layout.shapes(i))
     return {

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+import shoal
 from shoal import Member, Population
 
 
 def main() -> None:
-    """A line of JSON in, a number out, until there are no more lines."""
+    """Say where Shoal lies. Then a line of JSON in, a number out, until there are no more lines."""
+    print(shoal.__file__, flush=True)
     made: dict[str, Any] = {}
     for line in sys.stdin:
         told = json.loads(line)
