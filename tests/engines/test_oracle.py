@@ -255,3 +255,38 @@ def test_random_populations(engine: str, case: Case) -> None:
     assume(all(found.closest_jump > 1e-5 for found in exact))
     plain = [case.alone(i, member, torch.float32) for i, member in enumerate(case.members)]
     check_weights(trained(case, engine), plain, exact)
+
+
+@st.composite
+def large_cases(draw: st.DrawFn) -> Case:
+    """Around the size from which on the kernel takes more rows at a time, 2^18 weights, with any number of blocks."""
+    widths = draw(st.integers(200, 600)), draw(st.integers(1, 20))
+    n_rows = draw(st.integers(2, 600))
+    members = [
+        Member(
+            widths, "tanh", batch_size=draw(st.integers(min(n_rows, 50), 600)), seed=seed,
+            clip=draw(st.sampled_from([0.0, 0.1])), dropout=draw(st.sampled_from([0.0, 0.3])),
+            **draw(st.sampled_from(OPTIMIZERS)),
+        )
+        for seed in range(2)
+    ]  # fmt: skip
+    return Case(members, draw(st.integers(300, 900)), draw(st.integers(1, 4)), n_rows=n_rows, epochs=1)
+
+
+@given(case=large_cases())
+@settings(
+    max_examples=3, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+def test_random_large_networks(engine: str, case: Case) -> None:
+    plain, exact = (
+        [case.alone(i, member, kind) for i, member in enumerate(case.members)]
+        for kind in (torch.float32, torch.float64)
+    )
+    check_weights(trained(case, engine), plain, exact)
+    if engine.startswith("native"):
+        threads = [Population(case.members, case.n_features, case.n_outputs) for _ in range(2)]
+        for count, population in enumerate(threads, 1):
+            population.fit(*case.data, 1, engine=engine, threads=count)
+        np.testing.assert_array_equal(threads[0].state.parameters, threads[1].state.parameters)
+        assert threads[0].state.parameters.tobytes() == trained(case, engine).state.parameters.tobytes()
