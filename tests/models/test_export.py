@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import typer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from support.exports import CLOSE, QUICK, agrees, module_agrees, run_onnx
 from typer.testing import CliRunner
 
 import shoal
 from shoal.cli.export import export as export_command
 from shoal.encoders.column import ColumnEncoder
-from shoal.models.export.comparison import compare, made_up_rows, runtime_inputs
+from shoal.models.export.comparison import compare, made_up_rows
 from shoal.models.export.plan import make_plan
 from shoal.models.export.registry import EXPORTERS, Exporter
 from shoal.models.export.writing import default_place, export_model
@@ -28,10 +29,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 torch = pytest.importorskip("torch")
 
 from shoal.models.export import onnx as export_onnx  # noqa: E402  (they need the packages)
-from shoal.models.export import torch as export_torch  # noqa: E402  (they need the packages)
 
-CLOSE = 5e-6  # of a probability, or of the spread of the target: rounding of float32
-QUICK = {"recipes": 6, "epochs": 6, "seeds": 1, "cv": 3, "n_jobs": 1}
 RECIPE_OF = dict.fromkeys(range(len(shoal.ACTIVATIONS)), 0)  # of each candidate of `every_activation`
 
 
@@ -39,39 +37,6 @@ def with_gaps(X, seed=0, share=0.1):
     X = np.array(X, dtype=float)
     X[np.random.default_rng(seed).random(X.shape) < share] = np.nan
     return X
-
-
-def run_onnx(path, **inputs):
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return dict(zip([entry.name for entry in session.get_outputs()], session.run(None, inputs), strict=True))
-
-
-def agrees(estimator, to, path, X):
-    """Export, with the check on rows of the table; then the check on made-up rows, which reach further."""
-    given = export_model(estimator, to, path, X)
-    model = estimator.model_
-    made_up = compare(model, make_plan(model), EXPORTERS[to], path, made_up_rows(model), True)
-    assert (given.rows, given.made_up, made_up.rows, made_up.made_up) == (len(X), False, 1000, True)
-    assert given.relative < CLOSE
-    assert made_up.relative < CLOSE
-    assert given.beyond == made_up.beyond == 0
-
-
-def module_agrees(model, X):
-    """The PyTorch module itself, without the seconds that writing and reading a file take."""
-    for table in (Table.of(X), made_up_rows(model)):
-        plan = make_plan(model)
-        with torch.no_grad():
-            inputs = runtime_inputs(model, plan, table)
-            given = [torch.from_numpy(inputs["numbers"])]
-            if "categories" in inputs:
-                lists = [category.known for category in plan.categories]
-                given.append(torch.from_numpy(export_torch.codes_of(inputs["categories"], lists)))
-            got = export_torch.ExportedModel(plan)(*given).numpy()
-        expected = model.predict(table)
-        spread = plan.target["scale"].max(axis=0)
-        assert (np.abs(got - expected) / spread).max() < CLOSE
-        assert (expected.std(axis=0) > 0.01 * spread).all(), "a constant prediction would agree with anything"
 
 
 @pytest.fixture(scope="module")
@@ -265,66 +230,7 @@ def test_folds_that_encode_differently(tmp_path):
         module_agrees(estimator.model_, X)
 
 
-# ---- tables with other columns ----
-
-
-def mixed_table(n=400, cities=70):
-    generator = np.random.default_rng(2)
-    size, city = generator.normal(size=n), generator.integers(cities, size=n)
-    columns = {
-        "size": np.where(generator.random(n) < 0.1, np.nan, size),
-        "colour": np.array(["red", "green", "blue", None], dtype=object)[generator.integers(4, size=n)],
-        "city": np.array([f"city {k}" for k in city], dtype=object),
-        "new": generator.random(n) < 0.5,
-        "always": np.array(["kg"] * n, dtype=object),
-        "side": np.array(["left", "right"], dtype=object)[generator.integers(2, size=n)],
-    }
-    y = ((size + (columns["colour"] == "red") + city / cities - 1.2 * columns["new"]) > 0.5).astype(int)
-    return columns, y
-
-
-def test_categories_go_to_onnx_as_strings(tmp_path):
-    columns, y = mixed_table(n=1500)
-    estimator = shoal.ShoalClassifier(space={"hidden": [(8,)], "encoding": ["plain", "piecewise"]}, strategy="grid",
-                                      epochs=3, cv=3, seeds=1, n_jobs=1).fit(Table.of(columns), y)  # fmt: skip
-    assert {column.name: column.kind for column in estimator.schema_.used} == {
-        "size": "number", "colour": "category", "city": "category", "new": "boolean", "side": "category",
-    }  # fmt: skip
-    assert any(fold.encoder.columns["city"].frequent for fold in estimator.model_.folds), "frequencies are tried, too"
-    agrees(estimator, "onnx", tmp_path / "m.onnx", Table.of(columns))
-    numbers = np.array([[0.5, 1.0], [np.nan, 0.0]])
-    strings = np.array([["red", "city 3", "left"], ["", "Atlantis", "right"]], dtype=object)
-    rows = {"size": [0.5, None], "colour": ["red", None], "city": ["city 3", "Atlantis"], "new": [True, False],
-            "always": ["kg", "kg"], "side": ["left", "right"]}  # fmt: skip
-    got = run_onnx(tmp_path / "m.onnx", numbers=numbers, categories=strings)["probabilities"]
-    np.testing.assert_allclose(got, estimator.predict_proba(Table.of(rows)), atol=CLOSE)
-    module_agrees(estimator.model_, Table.of(columns))  # PyTorch has no strings: codes stand for them
-
-
-def test_categories_alone(tmp_path):
-    columns, y = mixed_table()
-    table = Table.of({name: columns[name] for name in ("colour", "side")})
-    estimator = shoal.ShoalClassifier(**QUICK).fit(table, y)
-    agrees(estimator, "onnx", tmp_path / "m.onnx", table)
-    export_model(estimator, "torch", tmp_path / "m.pt2", table)
-    extra = {"shoal.json": ""}
-    module = torch.export.load(tmp_path / "m.pt2", extra_files=extra).module()
-    codes = json.loads(extra["shoal.json"])["category_codes"]
-    assert list(codes) == ["colour", "side"]
-    rows = {"colour": [codes["colour"][1], "never seen", None], "side": [codes["side"][0]] * 3}
-    given = torch.tensor([[1, 0], [len(codes["colour"]), 0], [len(codes["colour"]) + 1, 0]])
-    got = module(torch.empty(3, 0, dtype=torch.float64), given).detach().numpy()
-    np.testing.assert_allclose(got, estimator.predict_proba(rows), atol=CLOSE)
-
-
-def test_dates_and_texts_are_refused_by_name(tmp_path):
-    columns, y = mixed_table()
-    day = np.datetime64("2024-01-01", "us") + np.arange(len(y)) * np.timedelta64(1, "D")
-    estimator = shoal.ShoalClassifier(**QUICK).fit(Table.of({"size": columns["size"], "day": day}), y)
-    for to in ("torch", "onnx"):
-        with pytest.raises(ValueError, match=r"column 'day' \(date\).*use `shoal predict`"):
-            export_model(estimator, to, tmp_path / f"m{EXPORTERS[to].suffix}")
-    assert not list(tmp_path.iterdir())
+# ---- encoders of one's own ----
 
 
 class Circle(ColumnEncoder):
