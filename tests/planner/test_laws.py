@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planner import cost_model, machine, network
 
-from shoal.planner.calibration import between_two
+from shoal.planner.calibration import between_two, small_name
 from shoal.planner.curves import Curve
 from shoal.planner.links import Link
-from shoal.planner.machines import Cluster, Hardware
+from shoal.planner.machines import PAYLOAD, Cluster, Hardware
+from shoal.planner.rounds import SHORTEST
 from shoal.planner.times import overlapped
 from shoal.planner.variants import VARIANTS
 from shoal.planner.verdict import WORTH, bandwidth_from, batch_from, speedup
@@ -108,7 +109,7 @@ def test_a_tree_has_fewer_steps_than_a_ring_for_the_same_bytes():
         assert ring.all_reduce(1e6, nodes) == pytest.approx(2 * (nodes - 1) * 1e-3)
         same = [cost_model(wide, backend=backend).collectives(nodes).all_reduce(1e6, nodes) for backend in
                 ("mpi", "processes")]  # fmt: skip
-        assert same[0] == pytest.approx(same[1]) == pytest.approx(2 * (nodes - 1) / nodes)
+        assert same[0] == pytest.approx(same[1]) == pytest.approx(2 * (nodes - 1) / nodes / PAYLOAD)
 
 
 def test_two_nodes_take_what_was_measured_between_two():
@@ -183,6 +184,45 @@ def test_small_steps_that_were_measured_correct_the_model():
     rounds = -(-plain.rows // plain.job.batch_size)
     difference = corrected.estimate(VARIANTS["allreduce"], 2).seconds - plain.estimate(VARIANTS["allreduce"], 2).seconds
     assert difference == pytest.approx(rounds * 1e-3)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("data+")])
+@given(less=st.floats(0.01, 5), batch=st.integers(8, 600))
+def test_small_steps_that_took_less_than_the_model_says_make_all_steps_shorter(name, less, batch):
+    """By the same seconds, down to a part of what the model says."""
+    plain = cost_model(None, own_machines=False, batch_size=batch)
+    variant, rows = VARIANTS[name], 16
+    inside = replace(plain, job=replace(plain.job, batch_size=rows), corrected=False, rows=rows)
+    known = inside.estimate(variant, 2).seconds
+    measured = known / (1 + less) / (2 if "async" in name else 1)
+    corrected = replace(plain, calibration=replace(plain.calibration, small={small_name(variant): (rows, measured)}))
+    before, after = (model.estimate(variant, 2).seconds for model in (plain, corrected))
+    averages = name.startswith(("local_sgd:epoch", "local_sgd:end", "gossip"))
+    assert SHORTEST * before * (1 - 1e-9) <= after
+    assert after <= before if averages else after < before
+
+
+def test_nodes_that_wait_rarely_wait_less():
+    """The slowest of n sums of many steps is nearer to their mean than the slowest of n steps."""
+    model = cost_model(PERFECT, calibration=machine(jitter=(0.5, 1.0, 1.5)))
+    each, rarely = model.vector(64, 8, 1), model.vector(64, 8, 100)
+    still = cost_model(PERFECT).vector(64, 8)
+    assert each > 1.3 * still
+    assert rarely - still == pytest.approx((each - still) / 10)
+
+
+def test_who_trains_alone_takes_the_fastest_node():
+    even, slow_first = cost_model(PERFECT), cost_model(PERFECT, speeds=(0.25, 1))
+    assert slow_first.estimate(VARIANTS["allreduce"], 1).seconds == even.estimate(VARIANTS["allreduce"], 1).seconds
+    assert slow_first.plain(64, 2) == pytest.approx(4 * even.plain(64, 2))
+
+
+def test_gloo_is_hindered_by_bytes_both_ways_and_a_ring_in_segments_is_not():
+    link = Link(1e6, 0.0)
+    gloo, mpi = (cost_model(link, backend=backend).collectives(2) for backend in ("processes", "mpi"))
+    assert mpi.tree_sum(1e6, 2, 8) == pytest.approx(1 / PAYLOAD)
+    assert gloo.tree_sum(1e6, 2, 8) == pytest.approx((1.7 + 1.3) / 2 / PAYLOAD)
+    assert gloo.all_reduce(1e6, 2) == pytest.approx(1 / PAYLOAD)
 
 
 def test_folds_are_spread_over_nodes():

@@ -195,6 +195,13 @@ def test_measurements_are_remembered_between_plans_with_a_link(monkeypatch, tmp_
     planner.plan(network(), rows(), rows(50, 1), remeasure=True, **settings)
     assert len(calls) == 2
     (file,) = (tmp_path / "cache" / "planner").iterdir()
+    content = json.loads(file.read_text())
+    (own,) = content["overhead"]["allreduce"]
+    for other, expected in ((own, -1e-4), ("another network", 0.0)):  # which may not make steps of this one shorter
+        file.write_text(json.dumps(content | {"overhead": {"allreduce": {other: -1e-4}}}))
+        third = planner.plan(network(), rows(), rows(50, 1), **settings)
+        assert third.model.calibration.overhead == {"allreduce": expected}
+    assert len(calls) == 2
     file.write_text("{ damaged")
     planner.plan(network(), rows(), rows(50, 1), **settings)
     assert len(calls) == 3

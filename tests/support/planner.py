@@ -8,7 +8,7 @@ from dataclasses import replace
 from shoal.parallel.job import Job
 from shoal.planner.calibration import Calibration
 from shoal.planner.curves import Curve
-from shoal.planner.facts import Facts, Layer
+from shoal.planner.facts import Facts, Layer, Pair
 from shoal.planner.links import Link
 from shoal.planner.machines import Cluster
 from shoal.planner.times import CostModel
@@ -23,8 +23,11 @@ def network(widths=(64, 256, 256, 256, 10)) -> Facts:
         tensors += [4 * inputs * outputs, 4 * outputs]
     count = sum(tensors) // 4
     flops = sum(layer.flops for layer in layers)
+    sizes = list(itertools.pairwise(widths))
+    pairs = [Pair(part[0][0], part[-1][1], sum(inputs * outputs for inputs, outputs in part))
+             for part in (sizes[k : k + 2] for k in range(0, len(sizes), 2))]  # fmt: skip
     return Facts(count, tuple(tensors), 4 * count + 4, 4 * count, 0, 4 * sum(widths[1:]), 4 * widths[0], flops,
-                 tuple(layers[:-1]))  # fmt: skip
+                 tuple(layers[:-1]), tuple(pairs))  # fmt: skip
 
 
 def line(fixed: float, slope: float, sizes=(3, 12, 48, 192, 768, 3072)) -> Curve:

@@ -36,8 +36,8 @@ def load_data(name: str, valid: float = 1 / 6, rows: int | None = None, scale: s
     """
     if name not in NAMES:
         raise UserError(
-            f"data must be one of {', '.join(NAMES)}; got {name!r}{nearest(name, NAMES)} (a table of your own: shoal "
-            "train FILE --target COLUMN; any other data: shoal.parallel.fit in Python)"
+            f"data must be one of {', '.join(NAMES)}; got {name!r}{nearest(name, NAMES)} (a table of your own: its "
+            "file in place of --data, with --target COLUMN; any other data: in Python)"
         )
     one_of("scale", scale, SCALES)
     number("the share kept for validation", valid, above=0, below=1, what="a share")

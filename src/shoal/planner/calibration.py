@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import copy
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 KINDS = ("plain", "vector")
 TINY = 8  # rows of each worker in a small step, nearly all of which is working together
-POINTS = 6  # sizes of steps that are measured, at most
 SHORT = 0.002  # seconds of a small step of which many are measured
 SLOW = 0.05  # seconds of a step that is measured once only
 LONG = 0.6  # seconds of a step beyond which larger ones are not measured
 MESSAGES = (256, 4096, 65_536, 1 << 20, 8 << 20, 32 << 20)
+BRIEF = 0.05  # seconds that a size is measured for, at least
 ENOUGH = 1.0  # seconds of a real training that a benchmark measures, at least
 SAMPLES = 2  # times that the sizes are measured in turns; each gives several epochs
 
@@ -66,19 +67,20 @@ class Calibration:
     start: float = 0.0  # seconds to start the workers
 
 
-def row_sizes(smallest: int, largest: int, rows: int) -> list[int]:
-    """Sizes of steps to measure: three times powers of two, so that usual batch sizes are not among them.
+def row_sizes(needed: Iterable[float], rows: int) -> list[int]:
+    """Sizes of steps to measure: those next to each size that is needed, above and below.
 
-    >>> row_sizes(8, 128, 10_000)
-    [3, 6, 12, 48, 96, 192]
+    They are three times powers of two, so that usual batch sizes are not among them.
+
+    >>> row_sizes([8, 128], 10_000)
+    [6, 12, 96, 192]
     """
     powers = [3 << k for k in range(24)]
-    low = max([size for size in powers if size <= smallest], default=3)
-    high = next(size for size in powers if size >= largest)
-    found = sorted({3, *(size for size in powers if low <= size <= high)})
-    if len(found) > POINTS:
-        found = sorted({found[round(k * (len(found) - 1) / (POINTS - 1))] for k in range(POINTS)})
-    return [size for size in found if size <= rows] or sorted({max(1, rows // 2), rows})
+    found = set()
+    for size in needed:
+        place = min(bisect.bisect_left(powers, size), len(powers) - 1)
+        found |= {powers[max(0, place - 1)], powers[place]}
+    return [size for size in sorted(found) if size <= rows] or sorted({max(1, rows // 2), rows})
 
 
 def calibrate(
@@ -101,7 +103,7 @@ def calibrate(
             for size in sizes:
                 if min(found.get(float(size), [0.0])) > SLOW:  # measured well enough in the first turn
                     continue
-                values = step_seconds(alone(job, kind, threads), model, data, size, _steps(size, found))
+                values = step_seconds(alone(job, kind, threads), model, data, size, _steps(size, found), enough=BRIEF)
                 found.setdefault(float(size), []).extend(values)
                 if min(values) > LONG:
                     break
@@ -278,7 +280,7 @@ def _small_steps(job: Job, variants: Sequence[Variant], workers: int, steps: int
         trial = replace(job, workers=workers, blas_threads=None, mesh=None, **{"exact": None, **settings})
         own = averages or settings.get("asynchronous", False)  # a batch is that of each worker
         name = small_name(variant)
-        found[name] = SmallStep(name, trial, TINY if own else TINY * workers, steps)
+        found[name] = SmallStep(name, trial, TINY if own else TINY * workers, steps, 2 * BRIEF)
     return list(found.values())
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from shoal.parallel.learner import Learner, make_loss
 from shoal.parallel.loader import Loader
+from shoal.parallel.updaters.tensor import linear_pairs
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -32,6 +33,15 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Linear layers that are split over workers with one sum for both; or a single one."""
+
+    inputs: int  # numbers a row
+    outputs: int
+    weights: int  # of both
+
+
+@dataclass(frozen=True)
 class Facts:
     """Sizes in bytes unless said otherwise."""
 
@@ -44,6 +54,7 @@ class Facts:
     row: int  # of a row of the data
     flops: float  # of a row, forward and backward
     layers: tuple[Layer, ...]  # empty unless the model is an nn.Sequential
+    pairs: tuple[Pair, ...] = ()
 
     @classmethod
     def of(cls, model: nn.Module, loader: Loader, job: Job) -> Facts:
@@ -57,7 +68,19 @@ class Facts:
         return cls(
             learner.count, tensors, vector.numel() * vector.element_size(), sum(tensors) + state, state,
             activations, _row_bytes(inputs, target), _flops(model, job, inputs, target), layers,
+            _pairs(model),
         )  # fmt: skip
+
+    @property
+    def linear_flops(self) -> float:
+        """Of a row, in linear layers: a product forward, two backward; of the first layer one."""
+        return sum((6.0 if place else 4.0) * pair.weights for place, pair in enumerate(self.pairs))
+
+    @property
+    def sums(self) -> list[int]:
+        """Numbers a row of each sum of activations where linear layers are split: outputs of a pair forward, inputs
+        backward; nobody asks for the gradient of the network's inputs."""
+        return [pair.outputs for pair in self.pairs] + [pair.inputs for pair in self.pairs[1:]]
 
     @property
     def overlapped(self) -> float:
@@ -117,6 +140,15 @@ def _layers(model: nn.Module, inputs: Any) -> tuple[Layer, ...]:
         count = sum(parameter.numel() for parameter in layer.parameters())
         found.append(Layer(type(layer).__name__, count, counter.get_total_flops() / rows,
                            entering[0].numel(), value[0].numel()))  # fmt: skip
+    return tuple(found)
+
+
+def _pairs(model: nn.Module) -> tuple[Pair, ...]:
+    found = []
+    for names in linear_pairs(model):
+        layers: list[Any] = [model.get_submodule(name) for name in names if name is not None]
+        weights = sum(layer.weight.numel() for layer in layers)
+        found.append(Pair(layers[0].in_features, layers[-1].out_features, weights))
     return tuple(found)
 
 

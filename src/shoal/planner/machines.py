@@ -11,6 +11,7 @@ from shoal.planner.links import Link
 
 FLOPS = {"gflops": 1e9, "tflops": 1e12, "pflops": 1e15}
 RATES = {"gb/s": 1e9, "tb/s": 1e12, "gbyte/s": 1e9, "tbyte/s": 1e12}
+PAYLOAD = 0.95  # of a link's bandwidth: the rest are headers of Ethernet, IP and TCP (1,448 of 1,538 bytes, and acks)
 NODE_EXAMPLE = "as in --node 4tflops,200gb/s"
 
 
@@ -63,8 +64,15 @@ class Cluster:
         return max(1 / speed for speed in self.speeds_of(nodes))
 
     def speeds_of(self, nodes: int) -> list[float]:
+        """Who trains alone takes the fastest node.
+
+        >>> Cluster(speeds=(0.5, 1)).speeds_of(1), Cluster(speeds=(0.5, 1)).speeds_of(3)
+        ([1.0], [0.5, 1.0, 1.0])
+        """
         if not self.speeds:
             return [1.0] * nodes
+        if nodes == 1:
+            return [float(max(self.speeds))]
         return [float(self.speeds[min(k, len(self.speeds) - 1)]) for k in range(nodes)]
 
     def wire(self, count: float, messages: int = 1) -> float:
@@ -73,4 +81,4 @@ class Cluster:
             return 0.0
         if self.link.bandwidth <= 0:
             return math.inf
-        return messages * self.link.latency + count / self.link.bandwidth
+        return messages * self.link.latency + count / (PAYLOAD * self.link.bandwidth)

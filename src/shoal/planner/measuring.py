@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from shoal.machine import thread_count
 from shoal.parallel.randomness import torch_as_it_was
-from shoal.planner.calibration import Calibration, calibrate, probed, row_sizes
+from shoal.planner.calibration import TINY, Calibration, calibrate, probed, row_sizes
 from shoal.planner.machines import Cluster
 from shoal.planner.remembered import recalled, remember
 from shoal.planner.steps import alone, step_seconds
@@ -60,9 +60,7 @@ def measure(
     Between machines of their own, messages are counted rather than measured. What software adds to them is the same for
     any network, so that of an earlier plan will do.
     """
-    largest = options.batch_size * (max(options.nodes) if options.batch_per_node else 1)
-    smallest = max(1, options.batch_size // max(options.nodes[-1], options.shards))
-    sizes = row_sizes(smallest, min(largest, len(train)), len(train))  # type: ignore[arg-type]
+    sizes = row_sizes(needed_sizes(options), len(train))  # type: ignore[arg-type]
     calibration = calibrate(job, model, train, sizes, lambda share, words: tell(STEPS_SHARE * share, words))
     note = ""
     if max(options.nodes) > 1:
@@ -75,6 +73,13 @@ def measure(
             calibration = probed(calibration, job, model, train, sizes, variants)
             remember(calibration, job, variants)
     return calibration, _check(calibration, job, model, train), note
+
+
+def needed_sizes(options: PlanOptions) -> set[float]:
+    """Rows of the steps that a plan is about: of a batch, of each node's part of it, of a shard."""
+    batches = {options.batch_size * (count if options.batch_per_node else 1) for count in options.nodes}
+    parts = {*options.nodes, options.shards}
+    return {TINY, *(max(1.0, batch / part) for batch in batches for part in parts)}
 
 
 def _check(calibration: Calibration, job: Job, model: nn.Module, train: Dataset[Any]) -> Check | None:

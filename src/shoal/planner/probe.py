@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from shoal.parallel.loader import Loader
 from shoal.parallel.scatter import scattered
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 BLOCKS = 5  # times that a message size is measured; the median counts
 BLOCK_SECONDS = 0.03  # of one of them, about
 STEPS = 6  # of a short run, in each epoch
+TURNS = 3  # short runs of all workers at the same time
+LONG_STEP = 0.03  # seconds of a step of which one run is enough
 MANY, FEW = 20, 8  # small steps of all workers: how long one waits for another differs from step to step
 
 
@@ -74,9 +76,7 @@ class ProbeUpdater(Updater):
             for name, operation in self._operations(size).items():
                 found[f"{name} {size}"] = self._timed(operation)
         for count in self.probe.rows:
-            self._barrier()
-            values = step_seconds(alone(self.probe.plain, "vector", 1), self.model, data, count, STEPS)
-            found[f"together {count}"] = min(values)
+            found[f"together {count}"] = self._steps_of_all(data, count)
         if self.group.scatters_rows and isinstance(data, TensorDataset):
             found[f"scatter {_bytes(data)}"] = self._timed(lambda: self._scatter(data))
         for small in self.probe.jobs:
@@ -90,6 +90,16 @@ class ProbeUpdater(Updater):
         for name, values in self._gathered(found).items():
             self.extra[name] = [max(values)]  # the slowest worker counts
         return 0.0, 1
+
+    def _steps_of_all(self, data: Dataset[Any], count: int) -> float:
+        """Seconds of a step of `count` rows that this worker takes by itself while the others take theirs."""
+        values: list[float] = []
+        turns = TURNS
+        while turns > 0:
+            self._barrier()
+            values += step_seconds(alone(self.probe.plain, "vector", 1), self.model, data, count, STEPS)
+            turns = int(self.group.first_object(0 if min(values) > LONG_STEP else turns - 1))
+        return statistics.median(values)
 
     def _gathered(self, found: dict[str, float]) -> dict[str, list[float]]:
         parts = self.group.gather_objects(found)

@@ -20,17 +20,21 @@ from shoal.planner.times import CostModel
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
+    from shoal.planner.facts import Facts
     from shoal.planner.variants import Variant
+
+NETWORKS = 40  # of each strategy, whose steps are remembered
 
 
 def remember(calibration: Calibration, job: Job, variants: Sequence[Variant]) -> None:
     """Write messages, and what steps of each strategy take beyond the model; nothing where nothing can be written."""
     model = CostModel(calibration, Cluster(), job, job.batch_size)
-    found = _read(_place(calibration, job.backend))
-    overhead = found.get("overhead", {}) | {
-        small_name(variant): model.unexplained(variant) for variant in variants
-        if small_name(variant) in calibration.small
-    }  # fmt: skip
+    overhead = _read(_place(calibration, job.backend)).get("overhead", {})
+    network = _network(calibration.facts)
+    for name, variant in {small_name(variant): variant for variant in variants}.items():
+        if name in calibration.small:
+            known = {other: value for other, value in overhead.get(name, {}).items() if other != network}
+            overhead[name] = dict([*known.items(), (network, model.unexplained(variant))][-NETWORKS:])
     content = {
         "date": datetime.date.today().isoformat(), "workers": calibration.workers, "start": calibration.start,
         "messages": {name: [list(point) for point in curve.points] for name, curve in calibration.messages.items()},
@@ -53,9 +57,19 @@ def recalled(calibration: Calibration, job: Job, variants: Sequence[Variant]) ->
         return None
     messages = {name: Curve(tuple((float(x), float(y)) for x, y in points))
                 for name, points in found["messages"].items()}  # fmt: skip
+    overhead = {name: _overhead(found["overhead"][name], _network(calibration.facts)) for name in needed}
     again = replace(calibration, backend=job.backend, workers=found["workers"], messages=messages,
-                    overhead=found["overhead"], start=found["start"])  # fmt: skip
+                    overhead=overhead, start=found["start"])  # fmt: skip
     return again, found["date"]
+
+
+def _network(facts: Facts) -> str:
+    return f"{facts.parameters} parameters, {len(facts.tensors)} tensors, {facts.averaged} bytes averaged"
+
+
+def _overhead(known: dict[str, float], network: str) -> float:
+    """Of this network, if it was measured; else the least of others, which may not make a step shorter."""
+    return known[network] if network in known else max(0.0, min(known.values()))
 
 
 def _place(calibration: Calibration, backend: str) -> Path:
@@ -68,6 +82,6 @@ def _read(place: Path) -> dict[str, Any]:
     try:
         content = json.loads(place.read_text(encoding="utf-8"))
         complete = {"date", "workers", "start", "messages", "overhead"} <= set(content)
-        return content if complete else {}
+        return content if complete and all(isinstance(known, dict) for known in content["overhead"].values()) else {}
     except (OSError, ValueError):
         return {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 COMPUTE, LINK = "compute", "link"
+SHORTEST = 0.3  # of a round: what small steps took less than the model says may not make it shorter than that
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,18 @@ class Round:
     @property
     def communicating(self) -> float:
         return sum(phase.counted for phase in self.phases if phase.lane == LINK)
+
+    def changed(self, more: float) -> Round:
+        """With some seconds more, as a phase of their own; or with fewer: all phases become shorter.
+
+        >>> Round((Phase("step", COMPUTE, 2.0),)).changed(1.0).seconds, Round((Phase("step", COMPUTE, 2.0),)).changed(-0.5).seconds
+        (3.0, 1.5)
+        """
+        if more >= 0 or not self.phases:
+            return replace(self, phases=(*self.phases, compute("overhead", more))) if more > 0 else self
+        factor = max(SHORTEST, 1 + more / self.seconds)
+        return replace(self, phases=tuple(replace(phase, seconds=factor * phase.seconds, hidden=factor * phase.hidden)
+                                          for phase in self.phases))  # fmt: skip
 
     def spans(self, node: int = 0) -> list[dict[str, object]]:
         """The phases on a time axis that starts at zero, for a page or a trace."""

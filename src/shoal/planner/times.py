@@ -16,7 +16,7 @@ from shoal.planner.curves import Curve
 from shoal.planner.events import serve, slowest_of
 from shoal.planner.machines import Cluster
 from shoal.planner.memory import memory_of
-from shoal.planner.rounds import Estimate, Phase, Round, compute, link
+from shoal.planner.rounds import SHORTEST, Estimate, Phase, Round, compute, link
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -62,12 +62,15 @@ class CostModel:
         full = max(1.0, here.together(rows) / here.vector[1](rows))
         return 1 + (full - 1) * min(1.0, (ranks - 1) / max(1, here.cores - 1))
 
-    def _step(self, curves: dict[int, Curve], rows: float, ranks: int) -> float:
-        """With the number of threads that is faster, where a node has all cores."""
+    def _step(self, curves: dict[int, Curve], rows: float, ranks: int, steps: int = 1) -> float:
+        """With the number of threads that is faster, where a node has all cores.
+
+        Nodes wait for the slowest one after so many `steps`: it takes fewer seconds more of each, the more they are.
+        """
         threads, turns = self._shared(ranks)
         one, all_cores = (self._scaled(curves[count], rows) for count in (1, self.calibration.cores))
         seconds = min(one, between(one, all_cores, threads, self.calibration.cores))
-        waiting = slowest_of(ranks, self.calibration.jitter) if ranks > 1 else 1.0
+        waiting = 1 + (slowest_of(ranks, self.calibration.jitter) - 1) / math.sqrt(steps)
         return seconds * turns * self._contention(rows, ranks) * self.cluster.slowest(ranks) * waiting
 
     def _scaled(self, curve: Curve, rows: float) -> float:
@@ -81,9 +84,9 @@ class CostModel:
         """A step of the plain loop on each node."""
         return self._step(self.calibration.plain, rows, ranks) if rows > 0 else 0.0
 
-    def vector(self, rows: float, ranks: int = 1) -> float:
-        """A step over flat vectors on each node: gradient, and step of the optimiser."""
-        return self._step(self.calibration.vector, rows, ranks) if rows > 0 else 0.0
+    def vector(self, rows: float, ranks: int = 1, steps: int = 1) -> float:
+        """A step over flat vectors on each node: gradient, and step of the optimiser; so many before they wait."""
+        return self._step(self.calibration.vector, rows, ranks, max(1, steps)) if rows > 0 else 0.0
 
     def apply(self, ranks: int = 1) -> float:
         """The optimiser's step: the same on every node, whatever their number."""
@@ -93,7 +96,7 @@ class CostModel:
         return max(self.vector(rows, ranks) - self.apply(ranks), 0.0)
 
     def collectives(self, ranks: int) -> Collectives:
-        return Collectives(self.calibration.messages, self.cluster, self._shared(ranks)[1], self.job.backend == "mpi")
+        return Collectives(self.calibration.messages, self.cluster, self._shared(ranks)[1], self.job.backend)
 
     # ---- rounds of each strategy ----
 
@@ -146,7 +149,7 @@ class CostModel:
     def local(self, steps: int, nodes: int, average: bool) -> Round:
         """Steps of each node by itself, then an average."""
         here = self.calibration
-        seconds = steps * self.vector(self.job.batch_size, nodes)
+        seconds = steps * self.vector(self.job.batch_size, nodes, steps)
         if not average or nodes == 1:
             return Round((compute(f"{steps} steps", seconds),))
         averaged = self.collectives(nodes).all_reduce(here.facts.averaged, nodes) + 2 * here.copy
@@ -155,7 +158,7 @@ class CostModel:
 
     def gossip(self, steps: int, nodes: int) -> Round:
         here = self.calibration
-        seconds = steps * self.vector(self.job.batch_size, nodes)
+        seconds = steps * self.vector(self.job.batch_size, nodes, steps)
         exchanged = self.collectives(nodes).neighbours(here.facts.averaged, nodes) + 2 * here.copy
         sent = min(nodes - 1, 2) * here.facts.averaged
         return Round((compute(f"{steps} steps", seconds), link("neighbours", exchanged)), sent)
@@ -174,25 +177,14 @@ class CostModel:
         """Matrices split; sums of activations for each pair of linear layers, forward and backward."""
         facts = self.calibration.facts
         whole, update = self.plain(rows, nodes), self.apply(nodes) / nodes
-        linear = sum(layer.flops for layer in facts.layers if layer.kind == "Linear")
-        share = linear / facts.flops if facts.flops and facts.layers else 1.0
+        share = min(1.0, facts.linear_flops / facts.flops) if facts.flops else 1.0
         split = max(0.0, whole - self.plain(1e-9, nodes) - rows * self.calibration.load)
         work = whole - split * share * (1 - 1 / nodes) - self.apply(nodes) * (1 - 1 / nodes)
-        moved = [4 * rows * count for count in self._sums_of_activations()]
+        moved = [4 * rows * count for count in facts.sums]
         summed = sum(self.collectives(nodes).all_reduce(count, nodes) for count in moved)
         sent = 2 * (nodes - 1) / nodes * sum(moved)
         return Round((*gradient_phases(max(work - update, 0.0), 0.0), link("sums of activations", summed),
                       compute("update", update)), sent)  # fmt: skip
-
-    def _sums_of_activations(self) -> list[int]:
-        """Numbers a row of each all-reduce: outputs of the second layer of a pair, inputs of the first one."""
-        linear = [layer for layer in self.calibration.facts.layers if layer.kind == "Linear"]
-        found = []
-        for place in range(0, len(linear), 2):
-            found.append(linear[min(place + 1, len(linear) - 1)].outputs)
-            if place:
-                found.append(linear[place].inputs)
-        return found
 
     def pipeline(self, rows: int, stages: int) -> Round:
         """GPipe: m micro-batches, one after the other, through the slowest stage; the first one, and the last, also
@@ -272,14 +264,13 @@ class CostModel:
         make = self._maker(variant)
         more = self.unexplained(variant)
         whole, rest = divmod(self.rows, self.job.batch_size)
-        typical = make(min(self.job.batch_size, self.rows), nodes)
-        last = make(rest, nodes) if rest else Round(())
-        rounds = whole + (rest > 0)
+        typical = make(min(self.job.batch_size, self.rows), nodes).changed(more)
+        last = make(rest, nodes).changed(more) if rest else Round(())
         scattered = self._scatter(nodes)
         return Estimate(
-            whole * typical.seconds + last.seconds + rounds * more + scattered,
-            whole * typical.communicating + last.communicating + scattered, rounds * typical.sent,
-            memory_of(self, variant, nodes), with_more(typical, more),
+            whole * typical.seconds + last.seconds + scattered,
+            whole * typical.communicating + last.communicating + scattered, (whole + (rest > 0)) * typical.sent,
+            memory_of(self, variant, nodes), typical,
         )  # fmt: skip
 
     def _averaging(self, variant: Variant, nodes: int) -> Estimate:
@@ -289,7 +280,8 @@ class CostModel:
         mine, networks = self._most_rows(nodes), self.node_folds
         mine -= mine // networks if networks > 1 else 0
         steps, rest_rows = -(-mine // self.job.batch_size), mine % self.job.batch_size
-        saved = self.vector(self.job.batch_size, nodes) - self.vector(rest_rows, nodes) if rest_rows else 0.0
+        full, short = (self.vector(size, nodes, steps) for size in (self.job.batch_size, rest_rows))
+        saved = full - short if rest_rows else 0.0
         each = steps if isinstance(every, str) else int(every)
         averages = every != "end"
 
@@ -298,14 +290,14 @@ class CostModel:
 
         more = self.unexplained(variant) * averages
         whole, rest = divmod(steps, each)
-        typical = make(each)
-        last = make(rest) if rest else Round(())
+        typical = make(each).changed(more)
+        last = make(rest).changed(more) if rest else Round(())
         rounds, scattered = whole + (rest > 0), self._scatter(nodes)
         at_end = self.calibration.facts.averaged if every == "end" or ring else 0.0
         return Estimate(
-            whole * typical.seconds + last.seconds - networks * saved + rounds * more + scattered,
-            whole * typical.communicating + last.communicating + rounds * more + scattered, rounds * typical.sent,
-            memory_of(self, variant, nodes), with_more(typical, more),
+            whole * typical.seconds + last.seconds - networks * saved + scattered,
+            whole * typical.communicating + last.communicating + rounds * max(0.0, more) + scattered,
+            rounds * typical.sent, memory_of(self, variant, nodes), typical,
             finish=self.collectives(nodes).all_reduce(at_end, nodes), sent_at_end=2 * (nodes - 1) / nodes * at_end,
         )  # fmt: skip
 
@@ -330,7 +322,7 @@ class CostModel:
         if not self.cluster.own_machines:  # workers and server share the cores: none of their work is free
             seconds = max(seconds, total * (work / self._shared(nodes)[1] + 2 * message + service) / here.cores)
         waiting = seconds - max(count * own for count, own in zip(steps, each, strict=True))
-        seconds += max(steps) * self.unexplained(variant)
+        seconds = max(SHORTEST * seconds, seconds + max(steps) * self.unexplained(variant))
         return Estimate(seconds + self._scatter(nodes), max(0.0, waiting), max(steps) * width,
                         memory_of(self, None, nodes), spans=found.spans,
                         note=f"gradients are {found.staleness:.1f} updates old on average")  # fmt: skip
@@ -357,7 +349,10 @@ class CostModel:
         return self.collectives(nodes).scatter(count, nodes)
 
     def unexplained(self, variant: Variant) -> float:
-        """Seconds of a round that the model does not know of: a small step, measured here, less what the model says."""
+        """Seconds of a round that the model does not know of: a small step, measured here, less what the model says.
+
+        Less than nothing where the model says too much.
+        """
         here, name = self.calibration, small_name(variant)
         if not self.corrected or name not in here.small:
             return here.overhead.get(name, 0.0) if self.corrected else 0.0
@@ -365,8 +360,8 @@ class CostModel:
         inside = replace(self, cluster=Cluster(), job=replace(self.job, batch_size=rows), corrected=False)
         if variant.settings.get("asynchronous"):  # measured: a step of any worker; they take theirs side by side
             known = replace(inside, rows=rows * here.workers)._asynchronous(variant, here.workers).seconds
-            return max(0.0, measured * here.workers - known)
-        return max(0.0, measured - inside._maker(variant)(rows, here.workers).seconds)
+            return measured * here.workers - known
+        return measured - inside._maker(variant)(rows, here.workers).seconds
 
 
 def between(one: float, all_cores: float, threads: int, cores: int) -> float:
@@ -402,8 +397,3 @@ def overlapped(backward: float, summed: float, share: float) -> float:
     if largest == 0:
         return 0.0
     return largest * ((backward / largest) ** power + (summed / largest) ** power) ** (1 / power)
-
-
-def with_more(typical: Round, seconds: float) -> Round:
-    """A round with what the model does not explain, as a phase of its own."""
-    return replace(typical, phases=(*typical.phases, compute("overhead", seconds))) if seconds > 0 else typical

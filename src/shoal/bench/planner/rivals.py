@@ -44,7 +44,7 @@ def _ours(cases: list[Case], images: Images) -> tuple[float, list[float]]:
     case, rows, test = cases[0], tensors(images.X_train, images.y_train), tensors(images.X_test, images.y_test)
     job = Job(strategy="blas", workers=1, backend="processes", optimizer="sgd", learning_rate=case.learning_rate,
               batch_size=case.batch_size, epochs=case.epochs, device="cpu")  # fmt: skip
-    sizes = row_sizes(16, case.batch_size, case.rows)
+    sizes = row_sizes([case.batch_size, 8], case.rows)
     averaged = local_sgd("epoch")
     calibration = calibrate(job, lenet(0), rows, sizes)
     if case.nodes > 1:

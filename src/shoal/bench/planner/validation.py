@@ -97,16 +97,15 @@ def run(settings: Settings) -> Result:
     unable = {**_missing_backends(settings), **_missing_hosts(settings)}
     backends = [name for name in settings.backends if name not in unable]
     rates = () if "hosts" in unable or NO_HOSTS in settings.rates else settings.rates
-    cells = len(settings.nets) * (len(backends) * settings.rounds + len(rates)) + 6
+    cells = len(settings.nets) * settings.rounds * (len(backends) + len(rates)) + 6
     judged: list[Judged] = []
     with progress_bar("planner", cells) as tick:
         for net in settings.nets:
             for backend in backends:
                 judged += _on_this_machine(settings, net, backend, tick)
             for rate in rates:
-                tick(f"{net}: two hosts at {rate}")
                 try:
-                    judged += _on_two_hosts(net, rate)
+                    judged += _on_two_hosts(settings, net, rate, tick)
                 except RuntimeError as error:
                     unable[f"{net} on hosts at {rate}"] = str(error)
         tick("accuracy")
@@ -138,7 +137,7 @@ def calibrated(net: str, backend: str, variants: Sequence[Variant]) -> Calibrati
     from shoal.planner.calibration import calibrate, probed, row_sizes
 
     rows, job = rows_of(ROWS[net]), _job(backend)
-    sizes = row_sizes(8, max(BATCHES[net]), ROWS[net])
+    sizes = row_sizes([8, *(batch / parts for batch in BATCHES[net] for parts in (1, 2, 8))], ROWS[net])
     found = calibrate(job, network(NETS[net]), rows, sizes)
     return probed(found, job, network(NETS[net]), rows, sizes, variants)
 
@@ -229,8 +228,17 @@ def measured_together(net: str, backend: str, variants: Sequence[Variant], count
     return found
 
 
-def _on_two_hosts(net: str, rate: str) -> list[Judged]:
+def _on_two_hosts(settings: Settings, net: str, rate: str, tick: Tick) -> list[Judged]:
     """Two workers, each on a host of its own; the hosts share this machine's cores, and their link is slow."""
+    times: Times = {}
+    for number in range(settings.rounds):
+        tick(f"{net}, two hosts at {rate}: round {number + 1}")
+        for cell, pair in _one_round_on_hosts(net, rate).items():
+            times.setdefault(cell, []).append(pair)
+    return [one for one in judge(net, "processes", rate, times) if one.workers > 1]
+
+
+def _one_round_on_hosts(net: str, rate: str) -> dict[Cell, tuple[float, float]]:
     from shoal.planner.links import Link
     from shoal.planner.machines import Cluster
     from shoal.planner.times import CostModel
@@ -242,16 +250,16 @@ def _on_two_hosts(net: str, rate: str) -> list[Judged]:
     runs = [(variant, batch) for batch in BATCHES[net] for variant in variants]
     measured = hosts.run_on_hosts(rate, [
         {"net": NETS[net], "rows": ROWS[net],
-         "settings": {"batch_size": batch, "epochs": 3, "blas_threads": 1, **variant.settings}}
+         "settings": {"batch_size": batch, "epochs": 2, "blas_threads": 1, **variant.settings}}
         for variant, batch in runs
     ])  # fmt: skip
-    times: Times = {}
+    times: dict[Cell, tuple[float, float]] = {}
     for (variant, batch), found in zip(runs, measured, strict=True):
         model = CostModel(calibration, cluster, _job("processes", batch), ROWS[net])
-        times[variant.name, 2, batch] = [(model.estimate(variant, 2).seconds, found["seconds"])]
+        times[variant.name, 2, batch] = (model.estimate(variant, 2).seconds, found["seconds"])
         if (ALONE, 1, batch) not in times:
-            times[ALONE, 1, batch] = [(model.estimate(variant, 1).seconds, measured_alone(net, batch))]
-    return [one for one in judge(net, "processes", rate, times) if one.workers > 1]
+            times[ALONE, 1, batch] = (model.estimate(variant, 1).seconds, measured_alone(net, batch))
+    return times
 
 
 # ---- accuracy ----

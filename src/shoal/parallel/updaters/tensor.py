@@ -22,7 +22,7 @@ class TensorUpdater(SplitModelUpdater):
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
         plan: dict[str, Any] = {}
-        for first, second in _linear_pairs(self.model):
+        for first, second in linear_pairs(self.model):
             between: Any = self.model.get_submodule(first).out_features
             if second is not None and between % self.pieces == 0:
                 plan[first], plan[second] = ColwiseParallel(), RowwiseParallel()
@@ -35,7 +35,7 @@ class TensorUpdater(SplitModelUpdater):
 ELEMENTWISE = (nn.ReLU, nn.Sigmoid, nn.Tanh, nn.GELU, nn.ELU, nn.SELU, nn.LeakyReLU, nn.Mish, nn.SiLU, nn.Identity)
 
 
-def _linear_pairs(model: nn.Module) -> list[tuple[str, str | None]]:
+def linear_pairs(model: nn.Module) -> list[tuple[str, str | None]]:
     """Names of linear layers: pairs with only elementwise functions between them in an nn.Sequential, else single."""
     pairs: list[tuple[str, str | None]] = []
     in_sequence: set[str] = set()
