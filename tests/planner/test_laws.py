@@ -130,8 +130,7 @@ def test_nodes_that_share_a_machine_share_its_cores():
 
 
 def test_contention_for_memory_is_measured_and_counted():
-    slowed = machine()
-    slowed = replace(slowed, together=slowed.vector[1].scaled(1.5))
+    slowed = machine(contention=((8.0, 1.5), (256.0, 1.5)))
     model = cost_model(None, own_machines=False)
     busy = replace(model, calibration=slowed)
     assert busy.vector(64, 2) == pytest.approx(1.5 * model.vector(64, 2))
@@ -276,6 +275,6 @@ def test_what_many_workers_measured_is_what_the_model_says_of_many(workers):
 
 
 def test_two_nodes_on_eight_cores_have_four_threads_each():
-    model = cost_model(None, own_machines=False, calibration=machine(cores=8, together=None))
+    model = cost_model(None, own_machines=False, calibration=machine(cores=8))
     one, two = model.plain(512, 1), model.plain(512, 2)
     assert one < two < 2.2 * one

@@ -92,7 +92,7 @@ def test_calibration_does_not_see_usual_batch_sizes_but_those_beside_them(needed
     sizes = row_sizes(needed, rows)
     assert sizes
     for size in needed:
-        if 3 <= size and 2 * size <= rows:
+        if size >= 3 and 2 * size <= rows:
             below, above = max(s for s in sizes if s <= size), min(s for s in sizes if s >= size)
             assert above <= 2 * below
     assert sizes == sorted(set(sizes))

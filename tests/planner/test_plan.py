@@ -280,7 +280,7 @@ def test_the_speechbrain_case():
     Wav2vec 2.0 (large: 317 million parameters), a step of about 1.3 s with all gradients sent after each.
     """
     facts = replace(machine().facts, width=4 * 317_000_000, tensors=(4 * 317_000_000,))
-    step = machine(fixed=0.2, slope=1.1 / 8, facts=facts, together=None)
+    step = machine(fixed=0.2, slope=1.1 / 8, facts=facts)
     model = cost_model(Link(625e6 / 8, 1e-4), batch_size=8, rows=8 * 25_000, calibration=step)
     alone, two = (model.estimate(VARIANTS["allreduce"], count).seconds for count in (1, 2))
     assert two > 1.5 * alone

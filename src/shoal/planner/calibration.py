@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import copy
 import itertools
+import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ SHORT = 0.002  # seconds of a small step of which many are measured
 SLOW = 0.05  # seconds of a step that is measured once only
 LONG = 0.6  # seconds of a step beyond which larger ones are not measured
 MESSAGES = (256, 4096, 65_536, 1 << 20, 8 << 20, 32 << 20)
+EPOCH = 0.02  # seconds of an epoch of steps to measure, about
 BRIEF = 0.05  # seconds that a size is measured for, at least
 ENOUGH = 1.0  # seconds of a real training that a benchmark measures, at least
 SAMPLES = 2  # times that the sizes are measured in turns; each gives several epochs
@@ -60,7 +62,7 @@ class Calibration:
     jitter: tuple[float, ...] = ()  # single steps, relative to their mean
     backend: str = ""  # below: what was measured between workers on this machine; empty: nothing
     workers: int = 0
-    together: Curve | None = None  # a step over flat vectors when a worker on each core takes one
+    contention: tuple[tuple[float, float], ...] = ()  # rows, times that a step takes longer if all cores take one
     messages: dict[str, Curve] = field(default_factory=dict)  # by operation, against bytes
     small: dict[str, tuple[int, float]] = field(default_factory=dict)  # by variant: rows, seconds of a small step
     overhead: dict[str, float] = field(default_factory=dict)  # by variant: what an earlier plan found instead
@@ -121,9 +123,11 @@ def calibrate(
 
 
 def _steps(size: int, found: dict[float, list[float]]) -> int:
-    """Fewer steps of large sizes; at most some tenths of a second each."""
-    last = max((min(values) / rows for rows, values in found.items()), default=0.0) * size
-    return STEPS if last < 0.03 else 2
+    """Of an epoch, so that it takes about EPOCH seconds; by the size before."""
+    before = max((rows for rows in found if rows < size), default=None)
+    if before is None:
+        return STEPS
+    return max(2, min(MANY, round(EPOCH / (min(found[before]) * size / before))))
 
 
 def _vector_work(model: nn.Module, job: Job) -> tuple[float, float, float]:
@@ -184,7 +188,7 @@ def probed(
              if name.startswith("step ")}  # fmt: skip
     names = ("all_reduce", "exchange", "all_gather", "message", "scatter")
     return replace(
-        calibration, backend=job.backend, workers=workers, together=_curve(measured, "together"),
+        calibration, backend=job.backend, workers=workers, contention=_contention(measured),
         messages={name: _message_curve(measured, name, workers) for name in names
                   if any(key.startswith(f"{name} ") for key in measured)},
         small=small, start=start,
@@ -262,6 +266,14 @@ def _message_curve(measured: dict[str, float], name: str, workers: int) -> Curve
 def _curve(measured: dict[str, float], name: str, factor: float = 1.0) -> Curve:
     found = {float(key.split()[1]): [factor * value] for key, value in measured.items() if key.split()[0] == name}
     return Curve.of(found)
+
+
+def _contention(measured: dict[str, float]) -> tuple[tuple[float, float], ...]:
+    """Ratios by rows; each is the median of its own and its neighbours', since they are the noisiest of all."""
+    both = zip(_curve(measured, "alone").points, _curve(measured, "together").points, strict=True)
+    ratios = [(rows, max(1.0, busy / single)) for (rows, single), (_, busy) in both]
+    return tuple((rows, statistics.median(ratio for _, ratio in ratios[max(0, k - 1) : k + 2]))
+                 for k, (rows, _) in enumerate(ratios))  # fmt: skip
 
 
 def _small_steps(job: Job, variants: Sequence[Variant], workers: int, steps: int) -> list[SmallStep]:

@@ -15,11 +15,10 @@ from shoal.parallel.tree_sum import cover, shares
 from shoal.planner.curves import Curve
 from shoal.planner.machines import Cluster
 
-
-# Bytes that two nodes send each other at the same time hinder each other in gloo: it sends and receives in one thread. So
-# many times the bytes of one direction are counted; measured between two hosts at 100 Mbit/s. Its ring all-reduce
+# Bytes that two nodes send each other at the same time hinder each other in gloo, where plain sockets are not hindered.
+# So many times the bytes of one direction are counted; measured between two hosts at 100 Mbit/s. Its ring all-reduce
 # cuts the vector into segments, and is not hindered.
-ONE_THREAD = {"exchange": 1.7, "all_gather": 1.3}
+BOTH_WAYS = {"exchange": 1.7, "all_gather": 1.3}
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Collectives:
     backend: str = "processes"
 
     def _both_ways(self, name: str) -> float:
-        return ONE_THREAD[name] if self.backend == "processes" else 1.0
+        return BOTH_WAYS[name] if self.backend == "processes" else 1.0
 
     def _software(self, name: str, count: float) -> float:
         curve = self.measured.get(name)

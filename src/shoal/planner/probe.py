@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
 
-BLOCKS = 5  # times that a message size is measured; the median counts
+BLOCKS = 5  # times that a message size is measured; the best counts
 BLOCK_SECONDS = 0.03  # of one of them, about
 STEPS = 6  # of a short run, in each epoch
 TURNS = 3  # short runs of all workers at the same time
-LONG_STEP = 0.03  # seconds of a step of which one run is enough
+LONG_STEP, FEWEST = 0.03, 2  # seconds of a step of which two short runs are enough, and fewer steps in the second
 MANY, FEW = 20, 8  # small steps of all workers: how long one waits for another differs from step to step
 
 
@@ -76,7 +75,7 @@ class ProbeUpdater(Updater):
             for name, operation in self._operations(size).items():
                 found[f"{name} {size}"] = self._timed(operation)
         for count in self.probe.rows:
-            found[f"together {count}"] = self._steps_of_all(data, count)
+            found[f"alone {count}"], found[f"together {count}"] = self._steps_of_all(data, count)
         if self.group.scatters_rows and isinstance(data, TensorDataset):
             found[f"scatter {_bytes(data)}"] = self._timed(lambda: self._scatter(data))
         for small in self.probe.jobs:
@@ -86,20 +85,28 @@ class ProbeUpdater(Updater):
                                       small.enough)  # fmt: skip
             except (ValueError, RuntimeError, NotImplementedError):  # this strategy cannot train this network
                 continue
-            found[f"step {small.name} {small.batch}"] = statistics.median(values)
+            found[f"step {small.name} {small.batch}"] = min(values)
         for name, values in self._gathered(found).items():
             self.extra[name] = [max(values)]  # the slowest worker counts
         return 0.0, 1
 
-    def _steps_of_all(self, data: Dataset[Any], count: int) -> float:
-        """Seconds of a step of `count` rows that this worker takes by itself while the others take theirs."""
-        values: list[float] = []
-        turns = TURNS
-        while turns > 0:
+    def _steps_of_all(self, data: Dataset[Any], count: int) -> tuple[float, float]:
+        """Seconds of a step of `count` rows of the first worker while others wait, and of all at the same time.
+
+        They take turns: the machine's speed may drift, and it is the ratio that counts.
+        """
+        single, every = [], []
+        job = alone(self.probe.plain, "vector", 1)
+        for turn in range(TURNS):
             self._barrier()
-            values += step_seconds(alone(self.probe.plain, "vector", 1), self.model, data, count, STEPS)
-            turns = int(self.group.first_object(0 if min(values) > LONG_STEP else turns - 1))
-        return statistics.median(values)
+            steps = int(self.group.first_object(STEPS if not single or min(single) < LONG_STEP else FEWEST))
+            if self.group.rank == 0:
+                single += step_seconds(job, self.model, data, count, steps)
+            self._barrier()
+            every += step_seconds(job, self.model, data, count, steps)
+            if self.group.first_object(turn > 0 and min(single, default=0.0) > LONG_STEP):
+                break
+        return min(single, default=0.0), min(every)
 
     def _gathered(self, found: dict[str, float]) -> dict[str, list[float]]:
         parts = self.group.gather_objects(found)
@@ -152,7 +159,7 @@ class ProbeUpdater(Updater):
             for _ in range(repeats):
                 operation()
             found.append((time.perf_counter() - begun) / repeats)
-        return statistics.median(found)
+        return min(found)
 
     def state(self) -> dict[str, Any]:
         return {"model": self.model.state_dict()}

@@ -45,7 +45,8 @@ class Round:
     def changed(self, more: float) -> Round:
         """With some seconds more, as a phase of their own; or with fewer: all phases become shorter.
 
-        >>> Round((Phase("step", COMPUTE, 2.0),)).changed(1.0).seconds, Round((Phase("step", COMPUTE, 2.0),)).changed(-0.5).seconds
+        >>> step = Round((Phase("step", COMPUTE, 2.0),))
+        >>> step.changed(1.0).seconds, step.changed(-0.5).seconds
         (3.0, 1.5)
         """
         if more >= 0 or not self.phases:

@@ -49,7 +49,7 @@ def step_seconds(
 
 
 def step_jitter(job: Job, model: nn.Module, data: Dataset[Any], batch: int, steps: int = 12) -> tuple[float, ...]:
-    """Single steps of the plain loop, relative to their mean."""
+    """Single steps of the plain loop, relative to their mean; those of the calmest epoch."""
     told: list[tuple[int, float]] = []
 
     def hear(content: dict[str, Any]) -> None:
@@ -57,7 +57,11 @@ def step_jitter(job: Job, model: nn.Module, data: Dataset[Any], batch: int, step
             told.append((content["epoch"], time.perf_counter()))
 
     _short(job, model, data, batch, steps, Alone(), hear).run()
-    times = [now - before for (epoch, before), (same, now) in itertools.pairwise(told) if same == epoch > 0]
+    by_epoch: dict[int, list[float]] = {}
+    for (epoch, before), (same, now) in itertools.pairwise(told):
+        if same == epoch > 0:
+            by_epoch.setdefault(epoch, []).append(now - before)
+    times = min(by_epoch.values(), key=statistics.fmean, default=[])
     mean = statistics.fmean(times) if times else 0.0
     return tuple(seconds / mean for seconds in times) if mean else ()
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from shoal.parallel.tree_sum import shares
 from shoal.parallel.updaters.pipeline import balanced, micro_batches
 from shoal.planner.calibration import Calibration, small_name
@@ -57,9 +59,9 @@ class CostModel:
     def _contention(self, rows: float, ranks: int) -> float:
         """How much longer a step takes because others take theirs at the same time, on cores of their own."""
         here = self.calibration
-        if self.cluster.own_machines or ranks == 1 or here.together is None:
+        if self.cluster.own_machines or ranks == 1 or not here.contention:
             return 1.0
-        full = max(1.0, here.together(rows) / here.vector[1](rows))
+        full = float(np.interp(rows, *zip(*here.contention, strict=True)))
         return 1 + (full - 1) * min(1.0, (ranks - 1) / max(1, here.cores - 1))
 
     def _step(self, curves: dict[int, Curve], rows: float, ranks: int, steps: int = 1) -> float:
