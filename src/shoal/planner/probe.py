@@ -95,7 +95,8 @@ class ProbeUpdater(Updater):
 
         They take turns: the machine's speed may drift, and it is the ratio that counts.
         """
-        single, every = [], []
+        single: list[float] = []
+        every: list[float] = []
         job = alone(self.probe.plain, "vector", 1)
         for turn in range(TURNS):
             self._barrier()

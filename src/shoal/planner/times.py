@@ -61,7 +61,8 @@ class CostModel:
         here = self.calibration
         if self.cluster.own_machines or ranks == 1 or not here.contention:
             return 1.0
-        full = float(np.interp(rows, *zip(*here.contention, strict=True)))
+        sizes, ratios = ([point[k] for point in here.contention] for k in (0, 1))
+        full = float(np.interp(rows, sizes, ratios))
         return 1 + (full - 1) * min(1.0, (ranks - 1) / max(1, here.cores - 1))
 
     def _step(self, curves: dict[int, Curve], rows: float, ranks: int, steps: int = 1) -> float:
