@@ -18,12 +18,13 @@ from shoal.parallel.job import Job
 from shoal.parallel.loader import Loader
 from shoal.parallel.networks import make_model
 from shoal.planner.accuracy import Scores
-from shoal.planner.calibration import row_sizes
+from shoal.planner.calibration import _contention, row_sizes
 from shoal.planner.curves import Curve
 from shoal.planner.events import serve, slowest_of
 from shoal.planner.facts import Facts, buckets_of
 from shoal.planner.links import Link
 from shoal.planner.machines import Cluster, Hardware
+from shoal.planner.measuring import needed_sizes
 from shoal.planner.noise import estimate, noise_scale
 from shoal.planner.options import PlanOptions
 from shoal.planner.trace import trace_of
@@ -90,7 +91,7 @@ def test_a_curve_takes_the_best_and_says_how_far_they_spread():
 @given(needed=st.lists(st.floats(1, 5000), min_size=1, max_size=6), rows=st.integers(1, 100_000))
 def test_calibration_does_not_see_usual_batch_sizes_but_those_beside_them(needed, rows):
     sizes = row_sizes(needed, rows)
-    assert sizes
+    assert len(sizes) > 1 or rows == 1
     for size in needed:
         if size >= 3 and 2 * size <= rows:
             below, above = max(s for s in sizes if s <= size), min(s for s in sizes if s >= size)
@@ -99,6 +100,30 @@ def test_calibration_does_not_see_usual_batch_sizes_but_those_beside_them(needed
     assert all(size <= rows for size in sizes)
     if rows >= 3:
         assert not set(sizes) & {1 << k for k in range(2, 20)} or rows < 6
+
+
+@given(
+    nodes=st.lists(st.integers(1, 64), min_size=1, max_size=4, unique=True), batch=st.integers(1, 5000),
+    rows=st.integers(20, 50_000), each=st.booleans(),
+)  # fmt: skip
+def test_what_a_plan_needs_is_measured_beside(nodes, batch, rows, each):
+    """Steps of the whole batch, or of all rows if they are fewer, lie between measured ones or close above them."""
+    options = PlanOptions(nodes=tuple(sorted({1, *nodes})), batch_size=batch, batch_per_node=each)
+    needed = needed_sizes(options, rows)
+    sizes = row_sizes(needed, rows)
+    assert len(sizes) <= 16
+    for count in options.nodes:
+        for size in (min(rows, batch * (count if each else 1)), min(batch, rows / count)):
+            assert size in needed
+            assert size <= 2 * sizes[-1]
+
+
+def test_contention_is_a_ratio_smoothed_over_neighbours():
+    measured = {"alone 6": 1.0, "together 6": 1.1, "alone 12": 2.0, "together 12": 6.0, "alone 24": 4.0,
+                "together 24": 4.8, "alone 48": 8.0, "together 48": 7.0, "step gossip 8": 3.0}  # fmt: skip
+    assert _contention(measured) == ((6, pytest.approx(2.05)), (12, pytest.approx(1.2)), (24, pytest.approx(1.2)),
+                                     (48, pytest.approx(1.1)))  # fmt: skip
+    assert _contention({}) == ()
 
 
 # ---- options ----
@@ -151,9 +176,24 @@ def test_linear_layers_are_split_in_the_pairs_of_the_tensor_strategy():
     one, other = (Facts.of(model, Loader(rows, torch.device("cpu")), Job(strategy="blas", workers=1))
                   for model in (flat, nested))  # fmt: skip
     assert one.pairs == other.pairs
-    assert sorted(one.sums) == sorted([10, 3, 10])
-    assert one.linear_flops == 4 * (6 * 8 + 8 * 10) + 6 * (10 * 12 + 12 * 3)
+    assert [pair.sums for pair in one.pairs] == [(10,), (3, 10)]
+    assert sum(pair.flops for pair in one.pairs) == one.flops == other.flops  # as torch counts them
     assert [layer.kind for layer in other.layers] == ["Sequential", "ReLU", "Sequential"]
+
+
+def test_linear_layers_behind_others_and_over_sequences():
+    """Behind a convolution the gradient of inputs is summed too; every place of a sequence counts."""
+    images = TensorDataset(torch.randn(4, 1, 6, 6), torch.arange(4) % 3)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 5), nn.ReLU(), nn.Linear(5, 3))
+    job = Job(strategy="blas", workers=1)
+    (pair,) = Facts.of(model, Loader(images, torch.device("cpu")), job).pairs
+    assert pair.sums == (3, 32)
+    assert pair.flops == 6 * (32 * 5 + 5 * 3)
+    sequences = TensorDataset(torch.randn(4, 7, 6), torch.arange(4) % 3)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2), nn.Flatten(), nn.Linear(14, 3))
+    found = Facts.of(model, Loader(sequences, torch.device("cpu")), job)
+    assert [pair.sums for pair in found.pairs] == [(14,), (3, 14)]
+    assert sum(pair.flops for pair in found.pairs) == found.flops
 
 
 def test_facts_of_a_perceptron():

@@ -202,9 +202,12 @@ def test_measurements_are_remembered_between_plans_with_a_link(monkeypatch, tmp_
         third = planner.plan(network(), rows(), rows(50, 1), **settings)
         assert third.model.calibration.overhead == {"allreduce": expected}
     assert len(calls) == 2
-    file.write_text("{ damaged")
-    planner.plan(network(), rows(), rows(50, 1), **settings)
-    assert len(calls) == 3
+    damaged = ["{ damaged", "3", *(json.dumps(content | {"overhead": wrong})
+                                   for wrong in ([], {"allreduce": 1e-4}, {"allreduce": {}}))]  # fmt: skip
+    for number, text in enumerate(damaged):  # also as an earlier version wrote it
+        file.write_text(text)
+        planner.plan(network(), rows(), rows(50, 1), **settings)
+        assert len(calls) == 3 + number
 
 
 @pytest.mark.parametrize(

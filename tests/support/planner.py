@@ -24,8 +24,8 @@ def network(widths=(64, 256, 256, 256, 10)) -> Facts:
     count = sum(tensors) // 4
     flops = sum(layer.flops for layer in layers)
     sizes = list(itertools.pairwise(widths))
-    pairs = [Pair(part[0][0], part[-1][1], sum(inputs * outputs for inputs, outputs in part))
-             for part in (sizes[k : k + 2] for k in range(0, len(sizes), 2))]  # fmt: skip
+    pairs = [Pair((part[-1][1], *([part[0][0]] if k else [])), 6.0 * sum(ins * outs for ins, outs in part))
+             for k, part in enumerate(sizes[k : k + 2] for k in range(0, len(sizes), 2))]  # fmt: skip
     return Facts(count, tuple(tensors), 4 * count + 4, 4 * count, 0, 4 * sum(widths[1:]), 4 * widths[0], flops,
                  tuple(layers[:-1]), tuple(pairs))  # fmt: skip
 

@@ -39,7 +39,7 @@ SLOW = 0.05  # seconds of a step that is measured once only
 LONG = 0.6  # seconds of a step beyond which larger ones are not measured
 MESSAGES = (256, 4096, 65_536, 1 << 20, 8 << 20, 32 << 20)
 EPOCH = 0.02  # seconds of an epoch of steps to measure, about
-BRIEF = 0.05  # seconds that a size is measured for, at least
+BRIEF, BRIEFEST = 0.05, 0.015  # seconds that a size is measured for, at least; where a plan has to be quick
 ENOUGH = 1.0  # seconds of a real training that a benchmark measures, at least
 SAMPLES = 2  # times that the sizes are measured in turns; each gives several epochs
 
@@ -82,7 +82,8 @@ def row_sizes(needed: Iterable[float], rows: int) -> list[int]:
     for size in needed:
         place = min(bisect.bisect_left(powers, size), len(powers) - 1)
         found |= {powers[max(0, place - 1)], powers[place]}
-    return [size for size in sorted(found) if size <= rows] or sorted({max(1, rows // 2), rows})
+    sizes = [size for size in sorted(found) if size <= rows]
+    return sizes if len(sizes) > 1 else sorted({max(1, rows // 2), rows})
 
 
 def calibrate(
@@ -91,8 +92,9 @@ def calibrate(
     data: Dataset[Any],
     sizes: Sequence[int],
     tell: Callable[[float, str], None] = lambda share, words: None,
+    brief: float = BRIEF,
 ) -> Calibration:
-    """Measure steps of one worker by itself."""
+    """Measure steps of one worker by itself; each size for so many seconds, at least, and twice."""
     cores = thread_count()
     with torch_as_it_was():
         use_threads(cores)
@@ -103,9 +105,12 @@ def calibrate(
             tell(turn / (len(kinds) * SAMPLES), f"steps of one worker, {threads} thread{'s' * (threads > 1)}")
             found = taken.setdefault((kind, threads), {})
             for size in sizes:
-                if min(found.get(float(size), [0.0])) > SLOW:  # measured well enough in the first turn
+                known = min(found.get(float(size), [0.0]))
+                if known > LONG:
+                    break
+                if known > SLOW:  # measured well enough in the first turn
                     continue
-                values = step_seconds(alone(job, kind, threads), model, data, size, _steps(size, found), enough=BRIEF)
+                values = step_seconds(alone(job, kind, threads), model, data, size, _steps(size, found), enough=brief)
                 found.setdefault(float(size), []).extend(values)
                 if min(values) > LONG:
                     break
@@ -127,7 +132,12 @@ def _steps(size: int, found: dict[float, list[float]]) -> int:
     before = max((rows for rows in found if rows < size), default=None)
     if before is None:
         return STEPS
-    return max(2, min(MANY, round(EPOCH / (min(found[before]) * size / before))))
+    return steps_for(min(found[before]) * size / before)
+
+
+def steps_for(seconds: float) -> int:
+    """Steps of so many seconds each in an epoch of EPOCH seconds; not too few, not too many."""
+    return max(2, min(MANY, round(EPOCH / max(seconds, 1e-6))))
 
 
 def _vector_work(model: nn.Module, job: Job) -> tuple[float, float, float]:
@@ -175,14 +185,15 @@ def probed(
     workers = workers or max(2, calibration.cores)
     largest = max(calibration.facts.averaged, MESSAGES[1])
     messages = [size for size in MESSAGES if size <= 2 * largest]
-    sizes = [size for size in sizes if calibration.vector[1](size) < LONG]
+    expected = {size: calibration.vector[1](size) for size in sizes}
+    rows = {size: steps_for(seconds) for size, seconds in expected.items() if seconds < LONG / 3}
     with torch_as_it_was():
         steps = MANY if calibration.vector[1](TINY) < SHORT else FEW
         jobs = _small_steps(job, [one for one in variants if not _servers(one)], workers, steps)
-        measured, start = _run_probe(Probe(job, messages, sizes, jobs), job, model, data, workers)
+        measured, start = _run_probe(Probe(job, messages, rows, jobs), job, model, data, workers)
         served = _small_steps(job, [one for one in variants if _servers(one)], workers, steps)
         if served:  # a server is one rank more
-            measured |= _run_probe(Probe(job, (), (), served), job, model, data, workers + 1)[0]
+            measured |= _run_probe(Probe(job, (), {}, served), job, model, data, workers + 1)[0]
         pooled = _in_pool(job, model, data, variants, workers)
     small = {name.split()[1]: (int(name.split()[2]), value) for name, value in (measured | pooled).items()
              if name.startswith("step ")}  # fmt: skip
@@ -199,7 +210,7 @@ def _run_probe(
     probe: Probe, job: Job, model: nn.Module, data: Dataset[Any], workers: int, rows: int = 0
 ) -> tuple[dict[str, float], float]:
     """What the probe found, and how long its workers took to start. They get at least so many rows."""
-    largest = max([rows, TINY * workers * MANY, *[size * STEPS for size in probe.rows]])
+    largest = max([rows, TINY * workers * MANY, *[size * steps for size, steps in probe.rows.items()]])
     trial = replace(job, strategy=probe, workers=workers, blas_threads=None, exact=None, mesh=None, epochs=1,
                     checkpoint=None, restarts=0, shuffle=False)  # fmt: skip
     few = part_of(data, min(len(data), largest))  # type: ignore[arg-type]
@@ -226,7 +237,7 @@ def run_trainings(
             steps.append(SmallStep(variant.name, trial, batch, each, ENOUGH))
     ranks = workers + (steps[0].job.method.servers if steps else 0)
     with torch_as_it_was():
-        measured = _run_probe(Probe(job, (), (), steps), job, model, data, ranks, count)[0] if steps else {}
+        measured = _run_probe(Probe(job, (), {}, steps), job, model, data, ranks, count)[0] if steps else {}
     for step in steps:
         key = f"step {step.name} {step.batch}"
         if key in measured:

@@ -34,11 +34,13 @@ class Layer:
 
 @dataclass(frozen=True)
 class Pair:
-    """Linear layers that are split over workers with one sum for both; or a single one."""
+    """Linear layers that are split over workers with one sum for both; or a single one.
 
-    inputs: int  # numbers a row
-    outputs: int
-    weights: int  # of both
+    Outputs are summed forward; inputs backward, unless they are the network's own: nobody asks for their gradient.
+    """
+
+    sums: tuple[int, ...]  # numbers a row of each sum
+    flops: float  # of a row, forward and backward
 
 
 @dataclass(frozen=True)
@@ -68,19 +70,8 @@ class Facts:
         return cls(
             learner.count, tensors, vector.numel() * vector.element_size(), sum(tensors) + state, state,
             activations, _row_bytes(inputs, target), _flops(model, job, inputs, target), layers,
-            _pairs(model),
+            _pairs(model, inputs),
         )  # fmt: skip
-
-    @property
-    def linear_flops(self) -> float:
-        """Of a row, in linear layers: a product forward, two backward; of the first layer one."""
-        return sum((6.0 if place else 4.0) * pair.weights for place, pair in enumerate(self.pairs))
-
-    @property
-    def sums(self) -> list[int]:
-        """Numbers a row of each sum of activations where linear layers are split: outputs of a pair forward, inputs
-        backward; nobody asks for the gradient of the network's inputs."""
-        return [pair.outputs for pair in self.pairs] + [pair.inputs for pair in self.pairs[1:]]
 
     @property
     def overlapped(self) -> float:
@@ -143,12 +134,27 @@ def _layers(model: nn.Module, inputs: Any) -> tuple[Layer, ...]:
     return tuple(found)
 
 
-def _pairs(model: nn.Module) -> tuple[Pair, ...]:
+def _pairs(model: nn.Module, inputs: Any) -> tuple[Pair, ...]:
+    """What is summed and computed where linear layers are split as the strategy `tensor` splits them; by looking on."""
+    trial = copy.deepcopy(model).cpu().train()
+    seen: dict[nn.Module, tuple[int, int, bool, float]] = {}  # numbers a row in and out; not the network's own; flops
+
+    def see(module: Any, given: Any, output: Any) -> None:
+        entering, inner = given[0][0].numel(), given[0].requires_grad
+        flops = (6.0 if inner else 4.0) * entering * module.out_features
+        seen[module] = (entering, output[0].numel(), inner, flops)
+
+    for module in trial.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_hook(see)
+    trial(inputs)
     found = []
-    for names in linear_pairs(model):
-        layers: list[Any] = [model.get_submodule(name) for name in names if name is not None]
-        weights = sum(layer.weight.numel() for layer in layers)
-        found.append(Pair(layers[0].in_features, layers[-1].out_features, weights))
+    for names in linear_pairs(trial):
+        layers = [trial.get_submodule(name) for name in names if name is not None]
+        known = [seen[layer] for layer in layers if layer in seen]
+        if known:
+            (entering, _, inner, _), (_, leaving, _, _) = known[0], known[-1]
+            found.append(Pair((leaving, entering) if inner else (leaving,), sum(flops for *_, flops in known)))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from shoal.planner.links import Link
 
 FLOPS = {"gflops": 1e9, "tflops": 1e12, "pflops": 1e15}
 RATES = {"gb/s": 1e9, "tb/s": 1e12, "gbyte/s": 1e9, "tbyte/s": 1e12}
-PAYLOAD = 0.95  # of a link's bandwidth: the rest are headers of Ethernet, IP and TCP (1,448 of 1,538 bytes, and acks)
+PAYLOAD = 0.95  # of a link's nominal bandwidth, as plain sockets reach it; the rest are headers of Ethernet, IP, TCP
 NODE_EXAMPLE = "as in --node 4tflops,200gb/s"
 
 
@@ -54,6 +54,11 @@ class Cluster:
     own_machines: bool = False  # each node is a machine by itself; else all share this one's cores
     speeds: tuple[float, ...] = ()  # of each node, this machine's is 1; the last one holds for all further nodes
     hardware: Hardware | None = None
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Whether nodes compute as workers do that were measured here, whatever the link between them."""
+        return not (self.own_machines or self.speeds or self.hardware)
 
     def slowest(self, nodes: int) -> float:
         """How many times longer than here the slowest node computes.

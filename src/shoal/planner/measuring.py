@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from shoal.machine import thread_count
 from shoal.parallel.randomness import torch_as_it_was
-from shoal.planner.calibration import TINY, Calibration, calibrate, probed, row_sizes
+from shoal.planner.calibration import BRIEF, BRIEFEST, TINY, Calibration, calibrate, probed, row_sizes
 from shoal.planner.machines import Cluster
 from shoal.planner.remembered import recalled, remember
 from shoal.planner.steps import alone, step_seconds
@@ -57,11 +57,12 @@ def measure(
 ) -> tuple[Calibration, Check | None, str]:
     """Calibrate for this network, between workers as well if there are to be any; then check one step.
 
-    Between machines of their own, messages are counted rather than measured. What software adds to them is the same for
-    any network, so that of an earlier plan will do.
+    Between machines of their own, messages are counted rather than measured. What software adds to them hardly depends
+    on the network, so that of an earlier plan will do.
     """
-    sizes = row_sizes(needed_sizes(options), len(train))  # type: ignore[arg-type]
-    calibration = calibrate(job, model, train, sizes, lambda share, words: tell(STEPS_SHARE * share, words))
+    sizes = row_sizes(needed_sizes(options, len(train)), len(train))  # type: ignore[arg-type]
+    calibration = calibrate(job, model, train, sizes, lambda share, words: tell(STEPS_SHARE * share, words),
+                            BRIEF if options.accuracy else BRIEFEST)  # fmt: skip
     note = ""
     if max(options.nodes) > 1:
         known = recalled(calibration, job, variants) if options.own_machines and not options.remeasure else None
@@ -75,11 +76,14 @@ def measure(
     return calibration, _check(calibration, job, model, train), note
 
 
-def needed_sizes(options: PlanOptions) -> set[float]:
-    """Rows of the steps that a plan is about: of a batch, of each node's part of it, of a shard."""
-    batches = {options.batch_size * (count if options.batch_per_node else 1) for count in options.nodes}
-    parts = {*options.nodes, options.shards}
-    return {TINY, *(max(1.0, batch / part) for batch in batches for part in parts)}
+def needed_sizes(options: PlanOptions, rows: int) -> set[float]:
+    """Rows of the steps that a plan is about: of a batch, of each node's part of it or of all rows, of a shard."""
+    found: set[float] = {TINY}
+    for count in options.nodes:
+        batch = min(rows, options.batch_size * (count if options.batch_per_node else 1))
+        own = min(options.batch_size, rows / count)  # of nodes that keep their rows
+        found |= {batch, own, *(max(1.0, batch / parts) for parts in (count, max(1, count // 2), options.shards))}
+    return found
 
 
 def _check(calibration: Calibration, job: Job, model: nn.Module, train: Dataset[Any]) -> Check | None:

@@ -100,7 +100,8 @@ class PlanOptions(Options):
         parse=str, metavar="<flops,bytes>",
     )  # fmt: skip
     node_speed: tuple[float, ...] | None = option(
-        None, "Speeds of nodes that differ, 1 is this machine: 1,1,0.5; the last holds for all further nodes.",
+        None, "Speeds of nodes that differ, 1 is this machine: 1,1,0.5; the last holds for all further nodes. "
+        "One node alone is the fastest of them.",
         check=positive_numbers, parse=str, metavar="<list>",
     )  # fmt: skip
     price: float | None = option(None, "Price of a node for an hour.", least=0, below=LARGEST)

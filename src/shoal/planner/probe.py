@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -25,7 +25,7 @@ BLOCKS = 5  # times that a message size is measured; the best counts
 BLOCK_SECONDS = 0.03  # of one of them, about
 STEPS = 6  # of a short run, in each epoch
 TURNS = 3  # short runs of all workers at the same time
-LONG_STEP, FEWEST = 0.03, 2  # seconds of a step of which two short runs are enough, and fewer steps in the second
+LONG_STEP = 0.1  # seconds of a step of which one short run is enough
 MANY, FEW = 20, 8  # small steps of all workers: how long one waits for another differs from step to step
 
 
@@ -40,13 +40,14 @@ class SmallStep(NamedTuple):
 
 
 class Probe(Strategy):
-    """Measures messages of some sizes (bytes), steps of some sizes (rows) at the same time, and small steps of jobs."""
+    """Measures messages of some sizes (bytes); steps of some sizes (rows), of one worker and of all at the same time;
+    and small steps of jobs."""
 
     name = "probe"
 
-    def __init__(self, plain: Job, sizes: Sequence[int], rows: Sequence[int], jobs: Sequence[SmallStep]) -> None:
-        """`plain`: the job of one worker by itself; `jobs`: those of all workers together."""
-        self.plain, self.sizes, self.rows, self.jobs = plain, tuple(sizes), tuple(rows), tuple(jobs)
+    def __init__(self, plain: Job, sizes: Sequence[int], rows: Mapping[int, int], jobs: Sequence[SmallStep]) -> None:
+        """`plain`: the job of one worker by itself; `rows`: steps of each size; `jobs`: those of all workers."""
+        self.plain, self.sizes, self.rows, self.jobs = plain, tuple(sizes), dict(rows), tuple(jobs)
 
     def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
         return ProbeUpdater(self, job, group, model, rows)
@@ -74,8 +75,8 @@ class ProbeUpdater(Updater):
         for size in self.probe.sizes:
             for name, operation in self._operations(size).items():
                 found[f"{name} {size}"] = self._timed(operation)
-        for count in self.probe.rows:
-            found[f"alone {count}"], found[f"together {count}"] = self._steps_of_all(data, count)
+        for count, steps in self.probe.rows.items():
+            found[f"alone {count}"], found[f"together {count}"] = self._steps_of_all(data, count, steps)
         if self.group.scatters_rows and isinstance(data, TensorDataset):
             found[f"scatter {_bytes(data)}"] = self._timed(lambda: self._scatter(data))
         for small in self.probe.jobs:
@@ -90,7 +91,7 @@ class ProbeUpdater(Updater):
             self.extra[name] = [max(values)]  # the slowest worker counts
         return 0.0, 1
 
-    def _steps_of_all(self, data: Dataset[Any], count: int) -> tuple[float, float]:
+    def _steps_of_all(self, data: Dataset[Any], count: int, steps: int) -> tuple[float, float]:
         """Seconds of a step of `count` rows of the first worker while others wait, and of all at the same time.
 
         They take turns: the machine's speed may drift, and it is the ratio that counts.
@@ -98,14 +99,13 @@ class ProbeUpdater(Updater):
         single: list[float] = []
         every: list[float] = []
         job = alone(self.probe.plain, "vector", 1)
-        for turn in range(TURNS):
+        for _ in range(TURNS):
             self._barrier()
-            steps = int(self.group.first_object(STEPS if not single or min(single) < LONG_STEP else FEWEST))
             if self.group.rank == 0:
                 single += step_seconds(job, self.model, data, count, steps)
             self._barrier()
             every += step_seconds(job, self.model, data, count, steps)
-            if self.group.first_object(turn > 0 and min(single, default=0.0) > LONG_STEP):
+            if self.group.first_object(min(single, default=0.0) > LONG_STEP):
                 break
         return min(single, default=0.0), min(every)
 

@@ -1,10 +1,11 @@
-"""What was measured between workers of this machine, kept for the next plan: it hardly depends on the network."""
+"""What was measured between workers of this machine, kept for the next plan: messages, and overheads by network."""
 
 from __future__ import annotations
 
 import datetime
 import importlib.metadata
 import json
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -64,12 +65,15 @@ def recalled(calibration: Calibration, job: Job, variants: Sequence[Variant]) ->
 
 
 def _network(facts: Facts) -> str:
-    return f"{facts.parameters} parameters, {len(facts.tensors)} tensors, {facts.averaged} bytes averaged"
+    return (
+        f"{facts.parameters} parameters in {len(facts.tensors)} tensors, {facts.averaged} bytes averaged, rows of "
+        f"{facts.row} bytes, {facts.flops:.0f} operations"
+    )
 
 
 def _overhead(known: dict[str, float], network: str) -> float:
-    """Of this network, if it was measured; else the least of others, which may not make a step shorter."""
-    return known[network] if network in known else max(0.0, min(known.values()))
+    """Of this network, if it was measured; else the middle of others, which may not make a step shorter."""
+    return known[network] if network in known else max(0.0, statistics.median(known.values()))
 
 
 def _place(calibration: Calibration, backend: str) -> Path:
@@ -82,6 +86,7 @@ def _read(place: Path) -> dict[str, Any]:
     try:
         content = json.loads(place.read_text(encoding="utf-8"))
         complete = {"date", "workers", "start", "messages", "overhead"} <= set(content)
-        return content if complete and all(isinstance(known, dict) for known in content["overhead"].values()) else {}
-    except (OSError, ValueError):
+        known = content["overhead"].values() if complete else ()
+        return content if complete and all(isinstance(one, dict) and one for one in known) else {}
+    except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -80,8 +80,9 @@ def _short(
     job = replace(job, batch_size=batch, epochs=epochs, checkpoint=None, schedule="constant", shuffle=True)
     if not callable(job.optimizer):
         job = replace(job, learning_rate=GENTLE)
-    rows = batch * steps * (job.workers if job.method.name in ("local_sgd", "gossip") else 1)
-    few = part_of(data, min(rows, len(data)))  # type: ignore[arg-type]
+    each = batch * (job.workers if job.method.name in ("local_sgd", "gossip") else 1)
+    whole = max(1, min(steps, len(data) // each))  # type: ignore[arg-type]
+    few = part_of(data, min(whole * each, len(data)))  # type: ignore[arg-type]
     return Worker(job, group, copy.deepcopy(model), few, None, tell)
 
 

@@ -59,7 +59,7 @@ class CostModel:
     def _contention(self, rows: float, ranks: int) -> float:
         """How much longer a step takes because others take theirs at the same time, on cores of their own."""
         here = self.calibration
-        if self.cluster.own_machines or ranks == 1 or not here.contention:
+        if self.cluster.own_machines or ranks == 1 or here.cores == 1 or not here.contention:
             return 1.0
         sizes, ratios = ([point[k] for point in here.contention] for k in (0, 1))
         full = float(np.interp(rows, sizes, ratios))
@@ -180,10 +180,10 @@ class CostModel:
         """Matrices split; sums of activations for each pair of linear layers, forward and backward."""
         facts = self.calibration.facts
         whole, update = self.plain(rows, nodes), self.apply(nodes) / nodes
-        share = min(1.0, facts.linear_flops / facts.flops) if facts.flops else 1.0
+        share = min(1.0, sum(pair.flops for pair in facts.pairs) / facts.flops) if facts.flops else 1.0
         split = max(0.0, whole - self.plain(1e-9, nodes) - rows * self.calibration.load)
         work = whole - split * share * (1 - 1 / nodes) - self.apply(nodes) * (1 - 1 / nodes)
-        moved = [4 * rows * count for count in facts.sums]
+        moved = [4 * rows * count for pair in facts.pairs for count in pair.sums]
         summed = sum(self.collectives(nodes).all_reduce(count, nodes) for count in moved)
         sent = 2 * (nodes - 1) / nodes * sum(moved)
         return Round((*gradient_phases(max(work - update, 0.0), 0.0), link("sums of activations", summed),
@@ -283,8 +283,6 @@ class CostModel:
         mine, networks = self._most_rows(nodes), self.node_folds
         mine -= mine // networks if networks > 1 else 0
         steps, rest_rows = -(-mine // self.job.batch_size), mine % self.job.batch_size
-        full, short = (self.vector(size, nodes, steps) for size in (self.job.batch_size, rest_rows))
-        saved = full - short if rest_rows else 0.0
         each = steps if isinstance(every, str) else int(every)
         averages = every != "end"
 
@@ -295,6 +293,11 @@ class CostModel:
         whole, rest = divmod(steps, each)
         typical = make(each).changed(more)
         last = make(rest).changed(more) if rest else Round(())
+        saved = 0.0
+        if rest_rows:  # the last step of a network has fewer rows; a part of a round becomes shorter as the whole did
+            count = rest or each
+            full, short = (self.vector(size, nodes, count) for size in (self.job.batch_size, rest_rows))
+            saved = (full - short) * min(1.0, (last if rest else typical).seconds / make(count).seconds)
         rounds, scattered = whole + (rest > 0), self._scatter(nodes)
         at_end = self.calibration.facts.averaged if every == "end" or ring else 0.0
         return Estimate(
@@ -324,10 +327,13 @@ class CostModel:
         seconds, total = found.seconds, sum(steps)
         if not self.cluster.own_machines:  # workers and server share the cores: none of their work is free
             seconds = max(seconds, total * (work / self._shared(nodes)[1] + 2 * message + service) / here.cores)
-        waiting = seconds - max(count * own for count, own in zip(steps, each, strict=True))
-        seconds = max(SHORTEST * seconds, seconds + max(steps) * self.unexplained(variant))
-        return Estimate(seconds + self._scatter(nodes), max(0.0, waiting), max(steps) * width,
-                        memory_of(self, None, nodes), spans=found.spans,
+        waiting = max(0.0, seconds - max(count * own for count, own in zip(steps, each, strict=True)))
+        corrected = max(SHORTEST * seconds, seconds + max(steps) * self.unexplained(variant))
+        factor = min(1.0, corrected / seconds) if 0 < seconds < math.inf else 1.0
+        spans = [{**span, **{key: factor * span[key] for key in ("start", "seconds")}}  # type: ignore[operator]
+                 for span in found.spans]  # fmt: skip
+        return Estimate(corrected + self._scatter(nodes), factor * waiting, max(steps) * width,
+                        memory_of(self, None, nodes), spans=spans,
                         note=f"gradients are {found.staleness:.1f} updates old on average")  # fmt: skip
 
     def _folds(self, nodes: int) -> Estimate:
@@ -354,8 +360,12 @@ class CostModel:
     def unexplained(self, variant: Variant) -> float:
         """Seconds of a round that the model does not know of: a small step, measured here, less what the model says.
 
-        Less than nothing where the model says too much.
+        Less than nothing where the model says too much; but not for nodes unlike those that were measured.
         """
+        found = self._beyond(variant)
+        return found if self.cluster.is_this_machine else max(0.0, found)
+
+    def _beyond(self, variant: Variant) -> float:
         here, name = self.calibration, small_name(variant)
         if not self.corrected or name not in here.small:
             return here.overhead.get(name, 0.0) if self.corrected else 0.0

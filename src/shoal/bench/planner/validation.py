@@ -104,10 +104,7 @@ def run(settings: Settings) -> Result:
             for backend in backends:
                 judged += _on_this_machine(settings, net, backend, tick)
             for rate in rates:
-                try:
-                    judged += _on_two_hosts(settings, net, rate, tick)
-                except RuntimeError as error:
-                    unable[f"{net} on hosts at {rate}"] = str(error)
+                judged += _on_two_hosts(settings, net, rate, tick, unable)
         tick("accuracy")
         scored = accuracies(settings)
         rivals = _rivals(settings, tick, unable)
@@ -167,11 +164,11 @@ def _on_this_machine(settings: Settings, net: str, backend: str, tick: Tick) -> 
 
 def judge(net: str, backend: str, place: str, times: Times) -> list[Judged]:
     """The best of all rounds, and speed-ups against one worker."""
-    middle = {cell: tuple(min(column) for column in zip(*pairs, strict=True))
+    best = {cell: tuple(min(column) for column in zip(*pairs, strict=True))
               for cell, pairs in times.items()}  # fmt: skip
     found = []
-    for (strategy, workers, batch), (predicted, measured) in middle.items():
-        alone = middle[ALONE, 1, batch]
+    for (strategy, workers, batch), (predicted, measured) in best.items():
+        alone = best[ALONE, 1, batch]
         found.append(Judged(net, backend, place, strategy, workers, batch, predicted, measured, alone[0] / predicted,
                             alone[1] / measured))  # fmt: skip
     return found
@@ -228,13 +225,16 @@ def measured_together(net: str, backend: str, variants: Sequence[Variant], count
     return found
 
 
-def _on_two_hosts(settings: Settings, net: str, rate: str, tick: Tick) -> list[Judged]:
+def _on_two_hosts(settings: Settings, net: str, rate: str, tick: Tick, unable: dict[str, str]) -> list[Judged]:
     """Two workers, each on a host of its own; the hosts share this machine's cores, and their link is slow."""
     times: Times = {}
     for number in range(settings.rounds):
         tick(f"{net}, two hosts at {rate}: round {number + 1}")
-        for cell, pair in _one_round_on_hosts(net, rate).items():
-            times.setdefault(cell, []).append(pair)
+        try:
+            for cell, pair in _one_round_on_hosts(net, rate).items():
+                times.setdefault(cell, []).append(pair)
+        except RuntimeError as error:
+            unable[f"{net} on hosts at {rate}, round {number + 1},"] = str(error)
     return [one for one in judge(net, "processes", rate, times) if one.workers > 1]
 
 

@@ -97,8 +97,8 @@ def targets(judged: Sequence[Judged], scored: list[dict[str, Any]]) -> list[Targ
 def notes(judged: Sequence[Judged], unable: dict[str, str]) -> list[str]:
     found = [
         "Seconds are those of an epoch of a real training (the best of those after the first), and what the planner "
-        "says from its calibration: steps of one worker and of a worker on each core with 3, 6, 12, ... rows, which no "
-        "training here has, messages of some sizes, and small steps (8 rows of a worker) of each strategy.",
+        "says from its calibration: steps of one worker and of a worker on each core with 6, 12, 24, ... rows, which "
+        "no training here has, messages of some sizes, and small steps (8 rows of a worker) of each strategy.",
         "One worker is the plain loop, with one thread or all, whichever is faster. The verdict is right if the "
         "planner knew beforehand whether workers are faster than that; measured speed-ups within 5% of 1 count as "
         "neither.",
