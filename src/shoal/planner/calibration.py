@@ -82,8 +82,9 @@ def row_sizes(needed: Iterable[float], rows: int) -> list[int]:
     for size in needed:
         place = min(bisect.bisect_left(powers, size), len(powers) - 1)
         found |= {powers[max(0, place - 1)], powers[place]}
-    sizes = [size for size in sorted(found) if size <= rows]
-    return sizes if len(sizes) > 1 else sorted({max(1, rows // 2), rows})
+    if len([size for size in found if size <= rows]) < 2:  # a line needs two points
+        found = {3, 6} if rows >= 6 else {max(1, rows // 2), rows}
+    return [size for size in sorted(found) if size <= rows]
 
 
 def calibrate(
