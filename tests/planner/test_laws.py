@@ -71,6 +71,24 @@ def test_the_bubble_of_a_pipeline(stages, shards):
     assert phases["bubble"] / (phases["bubble"] + busy) == pytest.approx((stages - 1) / (shards + stages - 1))
 
 
+def test_stages_of_a_pipeline_hinder_each_other_while_both_are_busy():
+    """Equal stages: as if all computed at the same time. One that has all the work: as if it were alone."""
+    slowed = machine(contention=((1.0, 2.0), (512.0, 2.0)))
+    equal, lopsided = network((256, 256, 256)), network((256, 256, 1))
+
+    def turn(facts, calibration):
+        model = cost_model(None, own_machines=False, batch_size=128, calibration=replace(calibration, facts=facts))
+        phases = {phase.name: phase.seconds for phase in model.pipeline(128, 2).phases}
+        return phases["forward"] + phases["backward"] + 8 * model.apply(2) * max_part(facts)
+
+    def max_part(facts):
+        flops = [layer.flops for layer in facts.layers if layer.flops]
+        return max(flops) / sum(flops)
+
+    assert turn(equal, slowed) == pytest.approx(2 * turn(equal, machine()))
+    assert turn(lopsided, slowed) == pytest.approx(turn(lopsided, machine()), rel=0.01)
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "local_sgd:end"])
 def test_a_link_of_no_bandwidth_never_pays(name):
     model = cost_model(Link(0.0, 0.0))
@@ -109,7 +127,7 @@ def test_a_tree_has_fewer_steps_than_a_ring_for_the_same_bytes():
         assert ring.all_reduce(1e6, nodes) == pytest.approx(2 * (nodes - 1) * 1e-3)
         same = [cost_model(wide, backend=backend).collectives(nodes).all_reduce(1e6, nodes) for backend in
                 ("mpi", "processes")]  # fmt: skip
-        assert same[0] == pytest.approx(same[1]) == pytest.approx(2 * (nodes - 1) / nodes / PAYLOAD)
+        assert same[0] == pytest.approx(same[1] / 1.08) == pytest.approx(2 * (nodes - 1) / nodes / PAYLOAD)
 
 
 def test_two_nodes_take_what_was_measured_between_two():
@@ -224,12 +242,12 @@ def test_who_trains_alone_takes_the_fastest_node():
     assert slow_first.plain(64, 2) == pytest.approx(4 * even.plain(64, 2))
 
 
-def test_gloo_is_hindered_by_bytes_both_ways_and_a_ring_in_segments_is_not():
+def test_gloo_is_hindered_by_bytes_both_ways_and_a_ring_in_segments_hardly():
     link = Link(1e6, 0.0)
     gloo, mpi = (cost_model(link, backend=backend).collectives(2) for backend in ("processes", "mpi"))
     assert mpi.tree_sum(1e6, 2, 8) == pytest.approx(1 / PAYLOAD)
     assert gloo.tree_sum(1e6, 2, 8) == pytest.approx((1.7 + 1.3) / 2 / PAYLOAD)
-    assert gloo.all_reduce(1e6, 2) == pytest.approx(1 / PAYLOAD)
+    assert gloo.all_reduce(1e6, 2) == pytest.approx(1.08 / PAYLOAD)
 
 
 def test_folds_are_spread_over_nodes():

@@ -16,9 +16,9 @@ from shoal.planner.curves import Curve
 from shoal.planner.machines import Cluster
 
 # Bytes that two nodes send each other at the same time hinder each other in gloo, where plain sockets are not hindered.
-# So many times the bytes of one direction are counted; measured between two hosts at 100 Mbit/s. Its ring all-reduce
-# cuts the vector into segments, and is not hindered.
-BOTH_WAYS = {"exchange": 1.7, "all_gather": 1.3}
+# So many times the bytes of one direction are counted; measured between two hosts at 100 Mbit/s (tools/duplex.py). Its
+# ring all-reduce cuts the vector into segments, and is hardly hindered.
+BOTH_WAYS = {"exchange": 1.7, "all_gather": 1.3, "all_reduce": 1.08}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Collectives:
             fixed = min(curve.fixed, curve(count)) if curve is not None else 0.0
             software = levels * fixed + (self._software("all_reduce", count) / self.slowed - fixed) * moved / count
             return self.slowed * software + self.cluster.wire(moved, 2 * levels)
-        return self._software("all_reduce", 2 * piece) * (nodes - 1) + self.cluster.wire(steps * piece, steps)
+        on_link = self.cluster.wire(self._both_ways("all_reduce") * steps * piece, steps)
+        return self._software("all_reduce", 2 * piece) * (nodes - 1) + on_link
 
     def tree_sum(self, count: float, nodes: int, shards: int) -> float:
         """The exact sum: parts of the vector to each other node, then the sums gathered."""

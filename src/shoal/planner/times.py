@@ -196,8 +196,13 @@ class CostModel:
         count = micro_batches(rows, self.job.shards, 1)
         cuts = balanced([layer.parameters for layer in facts.layers], stages)
         total = sum(layer.flops for layer in facts.layers) or 1.0
-        each = max(0.0, self.plain(rows / count, stages) - self.apply(stages))
         parts = [sum(layer.flops for layer in facts.layers[start:end]) / total for start, end in cuts]
+        contention = self._contention(rows / count, stages)
+        busy = (
+            (sum(parts) / max(parts) - 1) / (stages - 1) if stages > 1 and max(parts) > 0 else 1.0
+        )  # beside the slowest
+        seconds = self.plain(rows / count, stages) / contention * (1 + (contention - 1) * busy)
+        each = max(0.0, seconds - self.apply(stages))
         numbers = [facts.layers[end - 1].outputs for _, end in cuts[:-1]]
         moved = [4 * rows / count * number for number in numbers]
         passed = 2 * max((self.collectives(stages).message(size) for size in moved), default=0.0)
