@@ -198,9 +198,8 @@ class CostModel:
         total = sum(layer.flops for layer in facts.layers) or 1.0
         parts = [sum(layer.flops for layer in facts.layers[start:end]) / total for start, end in cuts]
         contention = self._contention(rows / count, stages)
-        busy = (
-            (sum(parts) / max(parts) - 1) / (stages - 1) if stages > 1 and max(parts) > 0 else 1.0
-        )  # beside the slowest
+        beside = sum(parts) / max(parts) - 1 if max(parts) > 0 else 1.0  # stages that are busy beside the slowest
+        busy = beside / max(1, stages - 1)
         seconds = self.plain(rows / count, stages) / contention * (1 + (contention - 1) * busy)
         each = max(0.0, seconds - self.apply(stages))
         numbers = [facts.layers[end - 1].outputs for _, end in cuts[:-1]]
