@@ -26,7 +26,7 @@ COMMON = {"epochs": 3, "batch_size": 16, "learning_rate": 0.2, "seeds": 2}
 
 @pytest.fixture(autouse=True)
 def nothing_remembered(tmp_path, monkeypatch):
-    """Measurements of other tests, and of the user, are not used; nor are theirs overwritten. Steps are timed briefly."""
+    """Measurements of other tests, and of the user, are not used; nor are theirs overwritten. Timing is brief."""
     monkeypatch.setattr("shoal.planner.remembered.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(measuring, "BRIEF", measuring.BRIEFEST)
 
