@@ -91,8 +91,19 @@ def test_stages_of_a_pipeline_hinder_each_other_while_both_are_busy():
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "local_sgd:end"])
 def test_a_link_of_no_bandwidth_never_pays(name):
-    model = cost_model(Link(0.0, 0.0))
-    assert speedup(model, VARIANTS[name], 2 if not VARIANTS[name].nodes_only else 4) == 0
+    for rows, batch in ((10_000, 128), (100, 128), (10, 4)):  # whole rounds; less than one
+        model = cost_model(Link(0.0, 0.0), rows=rows, batch_size=batch)
+        assert speedup(model, VARIANTS[name], 2 if not VARIANTS[name].nodes_only else 4) == 0
+
+
+@given(folds=st.integers(2, 12), rows=st.integers(4, 400), batch=st.integers(1, 600), nodes=st.integers(2, 6))
+def test_folds_of_nodes_whose_last_steps_are_short_take_time(folds, rows, batch, nodes):
+    """However much steps vary, and however few rows the last one has."""
+    shaky = machine(fixed=1e-6, slope=1e-5, jitter=(0.1, 0.1, 2.8))
+    model = replace(cost_model(PERFECT, rows=nodes * rows, batch_size=batch, calibration=shaky), node_folds=folds)
+    found = model.estimate(VARIANTS["local_sgd:epoch"], nodes)
+    own = rows - rows // folds
+    assert found.seconds >= folds * own * 1e-5 / 2 * (1 - 1e-9)  # two cores
 
 
 @pytest.mark.parametrize("name", SHARED)

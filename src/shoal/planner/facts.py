@@ -140,6 +140,8 @@ def _pairs(model: nn.Module, inputs: Any) -> tuple[Pair, ...]:
     seen: dict[nn.Module, tuple[int, int, bool, float]] = {}  # numbers a row in and out; not the network's own; flops
 
     def see(module: Any, given: Any, output: Any) -> None:
+        if not given:  # called by keyword: not seen
+            return
         entering, inner = given[0][0].numel(), given[0].requires_grad
         flops = (6.0 if inner else 4.0) * entering * module.out_features
         seen[module] = (entering, output[0].numel(), inner, flops)

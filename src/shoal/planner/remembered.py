@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.atomic import write_text
 from shoal.datasets import cache_folder
 from shoal.machine import processor
-from shoal.planner.calibration import Calibration, small_name
+from shoal.planner.calibration import MESSAGES, Calibration, small_name
 from shoal.planner.curves import Curve
 from shoal.planner.machines import Cluster
 from shoal.planner.times import CostModel
@@ -53,8 +53,9 @@ def recalled(calibration: Calibration, job: Job, variants: Sequence[Variant]) ->
     """The calibration with what an earlier plan has measured, and when; None if something is not there."""
     found = _read(_place(calibration, job.backend))
     needed = {small_name(variant) for variant in variants if variant.settings["strategy"] != "kfold"}
-    largest = max((points[-1][0] for points in found.get("messages", {}).values()), default=0.0)
-    if not found or not needed <= set(found["overhead"]) or 2 * largest < calibration.facts.averaged:
+    sizes = [points[-1][0] for name, points in found.get("messages", {}).items() if name != "scatter"]
+    wanted = min(calibration.facts.averaged, MESSAGES[-1])
+    if not found or not needed <= set(found["overhead"]) or 2 * max(sizes, default=0.0) < wanted:
         return None
     messages = {name: Curve(tuple((float(x), float(y)) for x, y in points))
                 for name, points in found["messages"].items()}  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 COMPUTE, LINK = "compute", "link"
@@ -42,6 +43,10 @@ class Round:
     def communicating(self) -> float:
         return sum(phase.counted for phase in self.phases if phase.lane == LINK)
 
+    def times(self, count: int) -> tuple[float, float]:
+        """Seconds of so many rounds, and those of them spent communicating; none of an endless round are none."""
+        return (count * self.seconds, count * self.communicating) if count else (0.0, 0.0)
+
     def changed(self, more: float) -> Round:
         """With some seconds more, as a phase of their own; or with fewer: all phases become shorter.
 
@@ -49,11 +54,17 @@ class Round:
         >>> step.changed(1.0).seconds, step.changed(-0.5).seconds
         (3.0, 1.5)
         """
-        if more >= 0 or not self.phases:
-            return replace(self, phases=(*self.phases, compute("overhead", more))) if more > 0 else self
-        factor = max(SHORTEST, 1 + more / self.seconds)
-        return replace(self, phases=tuple(replace(phase, seconds=factor * phase.seconds, hidden=factor * phase.hidden)
+        if more > 0 and self.phases:
+            return replace(self, phases=(*self.phases, compute("overhead", more)))
+        kept = self.kept(more)
+        return replace(self, phases=tuple(replace(phase, seconds=kept * phase.seconds, hidden=kept * phase.hidden)
                                           for phase in self.phases))  # fmt: skip
+
+    def kept(self, more: float) -> float:
+        """The share that is left of each phase: all, unless there are to be fewer seconds."""
+        if more >= 0 or not 0 < self.seconds < math.inf:
+            return 1.0
+        return max(SHORTEST, 1 + more / self.seconds)
 
     def spans(self, node: int = 0) -> list[dict[str, object]]:
         """The phases on a time axis that starts at zero, for a page or a trace."""

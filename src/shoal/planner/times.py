@@ -113,9 +113,10 @@ class CostModel:
         facts, part = self.calibration.facts, -(-rows // nodes)
         moved = 2 * (nodes - 1) / nodes * facts.width
         if self.job.backend == "processes":
-            seconds, update = self.plain(part, nodes), self.apply(nodes)
+            seconds = self.plain(part, nodes)
+            update = min(self.apply(nodes), seconds)
             summed = self.collectives(nodes).all_reduce(facts.width, nodes)
-            backward = (1 - FORWARD) * max(0.0, seconds - update)
+            backward = (1 - FORWARD) * (seconds - update)
             hidden = backward + summed - overlapped(backward, summed, facts.overlapped) if summed < math.inf else 0.0
             phases = gradient_phases(seconds - update, 0.0)
             summing = link("all-reduce", summed, hidden)
@@ -274,10 +275,10 @@ class CostModel:
         typical = make(min(self.job.batch_size, self.rows), nodes).changed(more)
         last = make(rest, nodes).changed(more) if rest else Round(())
         scattered = self._scatter(nodes)
+        seconds, communicating = typical.times(whole)
         return Estimate(
-            whole * typical.seconds + last.seconds + scattered,
-            whole * typical.communicating + last.communicating + scattered, (whole + (rest > 0)) * typical.sent,
-            memory_of(self, variant, nodes), typical,
+            seconds + last.seconds + scattered, communicating + last.communicating + scattered,
+            (whole + (rest > 0)) * typical.sent, memory_of(self, variant, nodes), typical,
         )  # fmt: skip
 
     def _averaging(self, variant: Variant, nodes: int) -> Estimate:
@@ -300,13 +301,14 @@ class CostModel:
         saved = 0.0
         if rest_rows:  # the last step of a network has fewer rows; a part of a round becomes shorter as the whole did
             count = rest or each
-            full, short = (self.vector(size, nodes, count) for size in (self.job.batch_size, rest_rows))
-            saved = (full - short) * min(1.0, (last if rest else typical).seconds / make(count).seconds)
+            full, short = (self.vector(size, nodes, networks * count) for size in (self.job.batch_size, rest_rows))
+            saved = (full - short) * make(count).kept(more)
         rounds, scattered = whole + (rest > 0), self._scatter(nodes)
         at_end = self.calibration.facts.averaged if every == "end" or ring else 0.0
+        seconds, communicating = typical.times(whole)
         return Estimate(
-            whole * typical.seconds + last.seconds - networks * saved + scattered,
-            whole * typical.communicating + last.communicating + rounds * max(0.0, more) + scattered,
+            seconds + last.seconds - networks * saved + scattered,
+            communicating + last.communicating + rounds * max(0.0, more) + scattered,
             rounds * typical.sent, memory_of(self, variant, nodes), typical,
             finish=self.collectives(nodes).all_reduce(at_end, nodes), sent_at_end=2 * (nodes - 1) / nodes * at_end,
         )  # fmt: skip
