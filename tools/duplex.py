@@ -34,14 +34,13 @@ def child(bandwidth: float) -> None:
             "all-gather": (size / 2, lambda p=part, w=whole: dist.all_gather_single(w, p)),
         }
         for name, (sent, operation) in operations.items():
-            times = []
-            for _ in range(repeats):
-                dist.barrier()
-                begun = time.perf_counter()
+            operation()
+            dist.barrier()
+            begun = time.perf_counter()
+            for _ in range(repeats):  # one after the other, as in training; a pause would fill the token bucket again
                 operation()
-                times.append(time.perf_counter() - begun)
             if dist.get_rank() == 0:
-                ratio = sorted(times)[repeats // 2] / (sent / bandwidth)
+                ratio = (time.perf_counter() - begun) / repeats / (sent / bandwidth)
                 print(f"{size:>9,} bytes  {name:<10}  {ratio:.2f} times its bytes over the bandwidth")
     dist.destroy_process_group()
 
