@@ -42,7 +42,7 @@ LAYERS = [
     {"torch", "layout", "rows", "datasets", "progress"},
     {"members", "machine", "early", "version", "options", "atomic", "json_values", "interrupts", "tensors"},
     {"validate"},
-    {"activations", "errors", "_native"},
+    {"activations", "allocator", "errors", "_native"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 # The package's top level offers `save`, `load` and the estimators of `search`, and loads them at first use.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -25,8 +27,20 @@ def _quit(number: int, _frame: FrameType | None) -> None:
     signal.raise_signal(number)
 
 
+def collect_rarely() -> None:
+    """Let Python look for garbage more rarely in this process, which is one of ours, and not at all at its end.
+
+    PyTorch makes half a million objects as it is loaded. To look through them again and again, then and when the
+    process ends, takes a second.
+    """
+    gc.set_threshold(10_000, 20, 50)
+    atexit.register(gc.freeze)
+
+
 def listen() -> None:
     """From now on Ctrl-C ends the command with one word, if it is one of ours."""
+    if is_command():
+        collect_rarely()
     ours = is_command() and threading.current_thread() is threading.main_thread()
     if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _quit)

@@ -8,8 +8,10 @@ from support.mnist import write_mnist
 
 pytest.importorskip("torch")
 
-from shoal.bench.planner import hosts, trainings, validation, validation_report
+from shoal.bench.planner import hosts, subjects, trainings, validation, validation_report
+from shoal.bench.planner.subjects import Subject, find_subject
 from shoal.bench.planner.validation import ALONE, Judged, judge
+from shoal.errors import UserError
 
 
 def judged(predicted, measured, predicted_speedup=2.0, measured_speedup=2.0, workers=2):
@@ -44,12 +46,24 @@ def test_targets_count_errors_and_verdicts(monkeypatch):
     assert found["accuracy, farthest from the real run"].measured == pytest.approx(1.0)
 
 
+def test_networks_by_chance_are_those_of_their_seed():
+    drawn = [find_subject(f"drawn:{seed}") for seed in range(100, 160)]
+    assert drawn == [find_subject(f"drawn:{seed}") for seed in range(100, 160)]
+    assert len({(one.net, one.batches) for one in drawn}) == 60
+    assert 5 < sum(one.net == "cnn" for one in drawn) < 35
+    for one in drawn:
+        small, large = one.batches
+        assert 2 * small <= large <= one.rows // 4
+    with pytest.raises(UserError, match="as in drawn:7"):
+        find_subject("drawn:x")
+    with pytest.raises(UserError, match="--net must be one of mlp, wide mlp, cnn, drawn:SEED"):
+        find_subject("lenet")
+
+
 def test_the_whole_command(tmp_path, monkeypatch):
     write_mnist(tmp_path / "data" / "mnist", 500, 60)
     monkeypatch.setenv("SHOAL_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(validation, "ROWS", {"mlp": 256})
-    monkeypatch.setattr(validation, "BATCHES", {"mlp": (32,)})
-    monkeypatch.setattr(validation, "NETS", {"mlp": "mlp:784-8-10"})
+    monkeypatch.setitem(subjects.GIVEN, "mlp", Subject("mlp", "mlp:784-8-10", 250, (32,)))
     monkeypatch.setattr(validation, "STRATEGIES", {"threads": ("allreduce", "local_sgd:epoch")})
     trainings.data.cache_clear()
     try:

@@ -228,21 +228,22 @@ def test_what_cannot_be_planned_ends_in_a_sentence(settings, says):
 # ---- verdicts ----
 
 
-def verdict_of(link, batch=128, scores=None, goal=None, names=("allreduce", "local_sgd:epoch"), **more):
+def verdict_of(link, batch=128, scores=None, goal=None, names=("allreduce", "local_sgd:epoch"), nodes=(1, 2, 4),
+               **more):  # fmt: skip
     model = cost_model(link, batch_size=batch, **more)
     made = []
     for name in names:
         alone = model.estimate(VARIANTS[name], 1).seconds
-        for nodes in (1, 2, 4):
-            found = model.estimate(VARIANTS[name], nodes)
-            score = None if scores is None else scores[name, nodes]
+        for count in nodes:
+            found = model.estimate(VARIANTS[name], count)
+            score = None if scores is None else scores[name, count]
             epochs = 10
             seconds = epochs * found.seconds
             to_goal = None
             if goal is not None and score is not None and score >= goal[1]:
                 to_goal = seconds
             faster = epochs * alone / seconds
-            made.append(Row(name, VARIANTS[name].label, nodes, found.seconds, seconds, faster, 0.0, 0.0, 0.0, 0.0, 0.0,
+            made.append(Row(name, VARIANTS[name].label, count, found.seconds, seconds, faster, 0.0, 0.0, 0.0, 0.0, 0.0,
                             score, score, score, to_goal))  # fmt: skip
     return judge(made, model, goal)
 
@@ -254,6 +255,18 @@ def test_a_fast_link_pays_and_the_verdict_says_below_what_it_would_not():
     assert found.text.startswith("Four nodes pay: with all-reduce they are")
     assert 0 < found.break_even["bandwidth"] < 1.25e9
     assert "Below" in found.text
+
+
+def test_a_gain_within_the_error_of_a_plan_is_called_that():
+    """A little above its break-even bandwidth the answer is yes, but the sentence says how little it is."""
+    cases = {"batch": 1024, "calibration": machine(slope=1e-4), "names": ("allreduce",), "nodes": (1, 2)}
+    rate = verdict_of(Link(1.25e9, 1e-5), **cases).break_even["bandwidth"]
+    found = verdict_of(Link(1.02 * rate, 1e-5), **cases)
+    assert found.pays
+    assert found.text.startswith("Two nodes pay, but hardly: with all-reduce they are 1.0")
+    assert "less than the usual error of a plan" in found.text
+    assert "hardly" not in verdict_of(Link(2 * rate, 1e-5), **cases).text
+    assert not verdict_of(Link(0.98 * rate, 1e-5), **cases).pays
 
 
 def test_a_slow_link_does_not_and_the_verdict_says_from_what_it_would():

@@ -98,4 +98,5 @@ def torch_as_it_was() -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         torch.set_rng_state(state)
-        torch.use_deterministic_algorithms(deterministic)
+        if torch.are_deterministic_algorithms_enabled() != deterministic:  # to set it takes torch a second of imports
+            torch.use_deterministic_algorithms(deterministic)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal import early
+
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
     from shoal.parallel.heartbeat import Heartbeat
@@ -22,6 +24,7 @@ TELL_EVERY = 0.1  # seconds between two messages about progress
 def main(folder: Path, work: Callable[[Path, int, Heartbeat], None] | None = None) -> None:
     """Connect to the launcher, do the work (training, unless another is given), and report how it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the launcher, which ends the workers
+    early.collect_rarely()
     from shoal.parallel.environment import MPI_RANKS
     from shoal.parallel.heartbeat import Heartbeat, end_process
 

@@ -189,7 +189,6 @@ def load_table(
 
 def _split(question: LabelledTable, valid: float, test: float, rows: int | None, seed: int) -> list[np.ndarray]:
     """Row numbers for training, validation and test; stratified by class where each has enough rows."""
-    from sklearn.model_selection import train_test_split
 
     def held_back(among: np.ndarray, share: float) -> list[np.ndarray]:
         left = len(among) - math.ceil(share * len(among))
@@ -203,7 +202,7 @@ def _split(question: LabelledTable, valid: float, test: float, rows: int | None,
             counts = np.unique(labels, return_counts=True)[1]
             if counts.min() < 2 or min(round(share * len(among)), left) < len(counts):
                 labels = None
-        return list(train_test_split(among, test_size=share, random_state=seed, stratify=labels))
+        return [among[part] for part in hold_back(len(among), len(among) - left, seed, labels)]
 
     learning, tested = held_back(np.arange(len(question.y)), test)
     if rows is not None:
@@ -212,6 +211,24 @@ def _split(question: LabelledTable, valid: float, test: float, rows: int | None,
         learning = learning[:rows]
     trained, validated = held_back(learning, valid)
     return [trained, validated, tested]
+
+
+def hold_back(count: int, held: int, seed: int, labels: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of rows in a random order: those to learn from, and `held` others; each class in proportion if given.
+
+    Not by scikit-learn, which takes more than a second to import.
+
+    >>> kept, held = hold_back(8, 4, seed=0, labels=np.array([0, 1] * 4))
+    >>> sorted(held % 2)
+    [0, 0, 1, 1]
+    """
+    generator = np.random.default_rng(seed)
+    order, start = generator.permutation(count), generator.integers(count)
+    by_class = order if labels is None else order[np.argsort(labels[order], kind="stable")]
+    places = (np.arange(1, count + 1) * held + start) // count
+    chosen = np.zeros(count, dtype=bool)
+    chosen[by_class] = np.diff(places, prepend=0) > 0  # evenly over all classes, one after the other
+    return order[~chosen[order]], order[chosen[order]]
 
 
 def check_sizes(net: str, data: Data, what: str) -> None:

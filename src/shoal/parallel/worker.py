@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from shoal.allocator import memory_kept
 from shoal.parallel import checkpoint
 from shoal.parallel.devices import find_device
 from shoal.parallel.divergence import Diverged, Guard, all_finite
@@ -85,11 +86,12 @@ class Worker:
         """Train all epochs, from the last checkpoint if there is one."""
         self._resume()
         begun, communicated = time.perf_counter(), self.group.seconds
-        for epoch in range(self.epoch, self.job.epochs):
-            if self.finished:
-                break
-            self._epoch(epoch)
-        self.updater.finish()
+        with memory_kept():
+            for epoch in range(self.epoch, self.job.epochs):
+                if self.finished:
+                    break
+                self._epoch(epoch)
+            self.updater.finish()
         seconds = time.perf_counter() - begun
         if self.job.method.splits_model:
             self.whole.load_state_dict(self.updater.state()["model"])

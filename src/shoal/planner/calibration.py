@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
+from shoal.allocator import memory_kept
 from shoal.machine import peak_memory, thread_count
 from shoal.parallel.launch import launch
 from shoal.parallel.learner import Learner
@@ -25,7 +26,7 @@ from shoal.parallel.threads import use_threads
 from shoal.parallel.training import run_threads
 from shoal.planner.curves import Curve
 from shoal.planner.facts import Facts
-from shoal.planner.probe import FEW, MANY, STEPS, Probe, SmallStep
+from shoal.planner.probe import FEW, MANY, STEPS, VISITS, Probe, SmallStep
 from shoal.planner.steps import alone, part_of, step_jitter, step_seconds
 from shoal.planner.variants import Variant
 
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
 KINDS = ("plain", "vector")
 TINY = 8  # rows of each worker in a small step, nearly all of which is working together
 SHORT = 0.002  # seconds of a small step of which many are measured
-SLOW = 0.05  # seconds of a step that is measured once only
+SLOW = 0.1  # seconds of a step that is measured once only
 LONG = 0.6  # seconds of a step beyond which larger ones are not measured
 MESSAGES = (256, 4096, 65_536, 1 << 20, 8 << 20, 32 << 20)
 EPOCH = 0.02  # seconds of an epoch of steps to measure, about
 BRIEF, BRIEFEST = 0.05, 0.015  # seconds that a size is measured for, at least; where a plan has to be quick
-ENOUGH = 1.0  # seconds of a real training that a benchmark measures, at least
-SAMPLES = 2  # times that the sizes are measured in turns; each gives several epochs
+ENOUGH = 0.6  # seconds of a real training that a benchmark measures at a time, at least
+SAMPLES, FEWER = 3, 2  # times that the sizes are measured in turns, each several epochs; where a plan is to be quick
 
 
 @dataclass(frozen=True)
@@ -95,15 +96,18 @@ def calibrate(
     tell: Callable[[float, str], None] = lambda share, words: None,
     brief: float = BRIEF,
 ) -> Calibration:
-    """Measure steps of one worker by itself; each size for so many seconds, at least, and twice."""
+    """Measure steps of one worker by itself; each size for so many seconds, at least, and several times."""
     cores = thread_count()
-    with torch_as_it_was():
+    with torch_as_it_was(), memory_kept():
         use_threads(cores)
         facts = Facts.of(model, Loader(data, torch.device("cpu")), job)
         taken: dict[tuple[str, int], dict[float, list[float]]] = {}
         kinds = [(kind, threads) for kind in KINDS for threads in sorted({1, cores})]
-        for turn, (kind, threads) in enumerate(kinds * SAMPLES):
-            tell(turn / (len(kinds) * SAMPLES), f"steps of one worker, {threads} thread{'s' * (threads > 1)}")
+        turns = kinds * (FEWER if brief < BRIEF else SAMPLES)
+        if brief < BRIEF:  # a line through fewer points
+            sizes = sorted({*sizes[::2], sizes[-1]})
+        for turn, (kind, threads) in enumerate(turns):
+            tell(turn / len(turns), f"steps of one worker, {threads} thread{'s' * (threads > 1)}")
             found = taken.setdefault((kind, threads), {})
             for size in sizes:
                 known = min(found.get(float(size), [0.0]))
@@ -188,7 +192,7 @@ def probed(
     messages = [size for size in MESSAGES if size <= 2 * largest]
     expected = {size: calibration.vector[1](size) for size in sizes}
     rows = {size: steps_for(seconds) for size, seconds in expected.items() if seconds < LONG / 3}
-    with torch_as_it_was():
+    with torch_as_it_was(), memory_kept():
         steps = MANY if calibration.vector[1](TINY) < SHORT else FEW
         jobs = _small_steps(job, [one for one in variants if not _servers(one)], workers, steps)
         measured, start = _run_probe(Probe(job, messages, rows, jobs), job, model, data, workers)
@@ -228,21 +232,25 @@ def run_trainings(
     """Seconds of an epoch of real short trainings of each strategy and batch size; for benchmarks, not for plans."""
     steps: list[SmallStep] = []
     found: dict[tuple[str, int], float] = {}
+    steps_in: dict[tuple[str, int], float] = {}  # an epoch; the last one may be a part of a step
     count = len(data)  # type: ignore[arg-type]
     for variant, batch in itertools.product(variants, batches):
         trial = replace(job, workers=workers, blas_threads=None, mesh=None, **{"exact": None, **variant.settings})
-        each = count // (batch * (workers if "average_every" in variant.settings else 1))
+        own = batch * (workers if "average_every" in variant.settings else 1)
+        each = count // own
+        steps_in[variant.name, batch] = count / own
         if job.backend == "threads" and trial.method.pools_threads:
-            found[variant.name, batch] = each * min(step_seconds(trial, model, data, batch, each, enough=ENOUGH))
+            seconds = min(step_seconds(trial, model, data, batch, each, enough=VISITS * ENOUGH))
+            found[variant.name, batch] = count / own * seconds
         else:
             steps.append(SmallStep(variant.name, trial, batch, each, ENOUGH))
     ranks = workers + (steps[0].job.method.servers if steps else 0)
-    with torch_as_it_was():
+    with torch_as_it_was(), memory_kept():
         measured = _run_probe(Probe(job, (), {}, steps), job, model, data, ranks, count)[0] if steps else {}
     for step in steps:
         key = f"step {step.name} {step.batch}"
         if key in measured:
-            found[step.name, step.batch] = measured[key] * step.steps
+            found[step.name, step.batch] = measured[key] * steps_in[step.name, step.batch]
     return found
 
 
@@ -304,7 +312,7 @@ def _small_steps(job: Job, variants: Sequence[Variant], workers: int, steps: int
         trial = replace(job, workers=workers, blas_threads=None, mesh=None, **{"exact": None, **settings})
         own = averages or settings.get("asynchronous", False)  # a batch is that of each worker
         name = small_name(variant)
-        found[name] = SmallStep(name, trial, TINY if own else TINY * workers, steps, 2 * BRIEF)
+        found[name] = SmallStep(name, trial, TINY if own else TINY * workers, steps, BRIEF)
     return list(found.values())
 
 

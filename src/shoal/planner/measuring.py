@@ -71,6 +71,8 @@ def measure(
             note = f"Messages between workers were measured on this machine on {date} (--remeasure: again)."
         else:
             tell(STEPS_SHARE, f"messages between workers ({job.backend})")
+            if options.own_machines:  # there, only small steps and threads of one node hinder each other
+                sizes = row_sizes([TINY, job.batch_size / options.shards], len(train))  # type: ignore[arg-type]
             calibration = probed(calibration, job, model, train, sizes, variants)
             remember(calibration, job, variants)
     return calibration, _check(calibration, job, model, train), note

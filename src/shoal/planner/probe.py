@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 BLOCKS = 5  # times that a message size is measured; the best counts
 BLOCK_SECONDS = 0.03  # of one of them, about
 STEPS = 6  # of a short run, in each epoch
-TURNS = 3  # short runs of all workers at the same time
-LONG_STEP = 0.1  # seconds of a step of which one short run is enough
+TURNS = 5  # short runs of all workers at the same time
+LONG_STEP = 0.1  # seconds of a step of which two short runs are enough
+VISITS = 2  # times that the small steps of all strategies are measured, one after the other
 MANY, FEW = 20, 8  # small steps of all workers: how long one waits for another differs from step to step
 
 
@@ -79,14 +81,15 @@ class ProbeUpdater(Updater):
             found[f"alone {count}"], found[f"together {count}"] = self._steps_of_all(data, count, steps)
         if self.group.scatters_rows and isinstance(data, TensorDataset):
             found[f"scatter {_bytes(data)}"] = self._timed(lambda: self._scatter(data))
-        for small in self.probe.jobs:
+        for small in self.probe.jobs * VISITS:
             self._barrier()
             try:
                 values = step_seconds(small.job, self.model, data, small.batch, small.steps, self.group,
                                       small.enough)  # fmt: skip
             except (ValueError, RuntimeError, NotImplementedError):  # this strategy cannot train this network
                 continue
-            found[f"step {small.name} {small.batch}"] = min(values)
+            key = f"step {small.name} {small.batch}"
+            found[key] = min(found.get(key, math.inf), *values)
         for name, values in self._gathered(found).items():
             self.extra[name] = [max(values)]  # the slowest worker counts
         return 0.0, 1
@@ -99,13 +102,13 @@ class ProbeUpdater(Updater):
         single: list[float] = []
         every: list[float] = []
         job = alone(self.probe.plain, "vector", 1)
-        for _ in range(TURNS):
+        for turn in range(TURNS):
             self._barrier()
             if self.group.rank == 0:
                 single += step_seconds(job, self.model, data, count, steps)
             self._barrier()
             every += step_seconds(job, self.model, data, count, steps)
-            if self.group.first_object(min(single, default=0.0) > LONG_STEP):
+            if turn and self.group.first_object(min(single, default=0.0) > LONG_STEP):
                 break
         return min(single, default=0.0), min(every)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shoal.planner.planning import Row
     from shoal.planner.variants import Variant
 
-WORTH = 1.05  # how much faster than one node more nodes must be: as in `shoal train --strategy auto`
+HARDLY = 1.05  # times as fast as one node: less is less than the usual error of a plan
 AS_GOOD = 0.005  # of the score that more nodes may lose
 LARGEST_BATCH = 1 << 17
 WORDS = {1: "One", 2: "Two", 3: "Three", 4: "Four", 5: "Five", 6: "Six", 7: "Seven", 8: "Eight"}
@@ -39,7 +39,7 @@ class Verdict:
 def judge(
     rows: Sequence[Row], model: CostModel, goal: tuple[str, float] | None, batch_per_node: bool = False
 ) -> Verdict:
-    """The fastest of what is as good as one node; one node unless more are clearly faster.
+    """The fastest of what is as good as one node; one node unless more are faster.
 
     Folds are another task than training one network: they count where nothing else is asked for.
     """
@@ -48,9 +48,9 @@ def judge(
     many = [row for row in rows if row.nodes > 1 and (math.isinf(row.seconds) or math.isfinite(_seconds(goal)(row)))]
     good = [row for row in many if as_good(row, one, goal)]
     best = min(good, key=_seconds(goal), default=None)
-    if best is not None and _seconds(goal)(best) * WORTH < _seconds(goal)(one):
+    if best is not None and _seconds(goal)(best) < _seconds(goal)(one):
         return _pays(best, one, model, goal, batch_per_node)
-    faster = [row for row in many if row not in good and _seconds(goal)(row) * WORTH < _seconds(goal)(one)]
+    faster = [row for row in many if row not in good and _seconds(goal)(row) * HARDLY < _seconds(goal)(one)]
     notes = [unreached(rows, goal), _worse(min(faster, key=_seconds(goal), default=None), one)]
     return _does_not_pay(good, one, model, [note for note in notes if note], batch_per_node)
 
@@ -99,8 +99,10 @@ def unreached(rows: Sequence[Row], goal: tuple[str, float] | None) -> str:
 
 def _pays(best: Row, one: Row, model: CostModel, goal: tuple[str, float] | None, batch_per_node: bool) -> Verdict:
     faster = _seconds(goal)(one) / _seconds(goal)(best)
-    text = f"{_number(best.nodes)} nodes pay: with {best.label} they are {faster:.3g} times as fast as one"
-    text += f" (to {goal[0]} {goal[1]:g})." if goal else "."
+    hardly = faster < HARDLY
+    text = f"{_number(best.nodes)} nodes pay{', but hardly' * hardly}: with {best.label} they are "
+    text += f"{faster:.3g} times as fast as one" + (f" (to {goal[0]} {goal[1]:g})" if goal else "")
+    text += ", which is less than the usual error of a plan." if hardly else "."
     found: dict[str, Any] = {}
     variant = _variant(best)
     rate = bandwidth_from(model, variant, best.nodes, batch_per_node)
@@ -159,7 +161,7 @@ def bandwidth_from(model: CostModel, variant: Variant, nodes: int, batch_per_nod
 
     def pays(rate: float) -> bool:
         other = replace(model, cluster=replace(model.cluster, link=Link(rate, latency)))
-        return speedup(other, variant, nodes, batch_per_node) > WORTH
+        return speedup(other, variant, nodes, batch_per_node) > 1
 
     if not pays(math.inf):
         return None
@@ -177,7 +179,7 @@ def batch_from(model: CostModel, variant: Variant, nodes: int, batch_per_node: b
     size = 1 << model.job.batch_size.bit_length()
     while size <= min(LARGEST_BATCH, max(1, model.rows)):
         larger = replace(model, job=replace(model.job, batch_size=size))
-        if speedup(larger, variant, nodes, batch_per_node) > WORTH:
+        if speedup(larger, variant, nodes, batch_per_node) > 1:
             return size
         size *= 2
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -14,17 +16,15 @@ from shoal.bench.harness.measure import Tick, progress_bar
 from shoal.bench.harness.report import Result
 from shoal.bench.planner import hosts
 from shoal.bench.planner.dlmp import check_packages
+from shoal.bench.planner.subjects import DRAWN, GIVEN, Subject, find_subject
 from shoal.bench.planner.trainings import COMMON, network, rows_of, test_rows, train
 from shoal.machine import thread_count
-from shoal.validate import one_of
 
 if TYPE_CHECKING:
     from shoal.planner.calibration import Calibration
+    from shoal.planner.machines import Cluster
     from shoal.planner.variants import Variant
 
-NETS = {"mlp": "mlp:784-256-10", "wide mlp": "mlp:784-1024-1024-10", "cnn": "cnn"}
-ROWS = {"mlp": 8192, "wide mlp": 4096, "cnn": 1024}  # of an epoch
-BATCHES = {"mlp": (64, 512), "wide mlp": (128, 512), "cnn": (64, 256)}
 STRATEGIES = {
     "threads": ("allreduce", "allreduce-exact", "local_sgd:8", "local_sgd:epoch", "gossip", "parameter_server"),
     "processes": ("allreduce", "allreduce-exact", "local_sgd:8", "local_sgd:epoch", "gossip", "parameter_server",
@@ -34,6 +34,7 @@ STRATEGIES = {
 ON_HOSTS = ("allreduce", "allreduce-exact", "local_sgd:8", "local_sgd:epoch")
 EPOCHS = 4  # of a timed training; the first one does not count
 ALONE = "one worker"
+HERE = "this machine"
 NO_HOSTS = "none"
 SLOW_LINK = 50e6  # bytes a second below which one round between hosts is enough
 MOST_EPOCHS = 8  # between hosts
@@ -42,7 +43,7 @@ NEITHER = 0.05  # measured speed-ups this near to 1 are neither faster nor slowe
 
 @dataclass(frozen=True)
 class Settings:
-    nets: Sequence[str] = tuple(NETS)
+    nets: Sequence[str] = (*GIVEN, f"{DRAWN}:1", f"{DRAWN}:2")
     backends: Sequence[str] = tuple(STRATEGIES)
     workers: Sequence[int] = (1, 2)
     rounds: int = 2
@@ -77,12 +78,10 @@ class Judged:
 
     @property
     def right(self) -> bool | None:
-        """Whether a plan would have told if this is worth it, by its own rule; None: measured as neither."""
-        from shoal.planner.verdict import WORTH
-
+        """Whether a plan would have told if this is faster than one worker; None: measured as neither."""
         if abs(self.measured_speedup - 1) < NEITHER:
             return None
-        return (self.predicted_speedup >= WORTH) == (self.measured_speedup > 1)
+        return (self.predicted_speedup > 1) == (self.measured_speedup > 1)
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "error": self.error, "right": self.right}
@@ -92,21 +91,20 @@ def run(settings: Settings) -> Result:
     require("matplotlib", "torch")
     from shoal.bench.planner import validation_report as report
 
-    for name in settings.nets:
-        one_of("--net", name, NETS)
+    subjects = [find_subject(name) for name in settings.nets]
     check_packages(settings.dlmp, settings.dlmp_python)
     begun, machine = time.perf_counter(), describe()
     unable = {**_missing_backends(settings), **_missing_hosts(settings)}
     backends = [name for name in settings.backends if name not in unable]
     rates = () if "hosts" in unable or NO_HOSTS in settings.rates else settings.rates
-    cells = len(settings.nets) * settings.rounds * (len(backends) + len(rates)) + 6
+    cells = len(subjects) * settings.rounds * (len(backends) + len(rates)) + 6
     judged: list[Judged] = []
     with progress_bar("planner", cells) as tick:
-        for net in settings.nets:
-            for backend in backends:
-                judged += _on_this_machine(settings, net, backend, tick)
-            for rate in rates:
-                judged += _on_two_hosts(settings, net, rate, tick, unable)
+        for subject in subjects:
+            for backend in backends if "processes" in backends or not rates else [*backends, "processes"]:
+                measured_here = settings.workers if backend in backends else ()
+                links = rates if backend == "processes" else ()
+                judged += _judged(Trial(subject, backend, measured_here, links), settings.rounds, tick, unable)
         tick("accuracy")
         scored = accuracies(settings)
         rivals = _rivals(settings, tick, unable)
@@ -131,14 +129,14 @@ def _missing_hosts(settings: Settings) -> dict[str, str]:
     return {"hosts": why} if why else {}
 
 
-def calibrated(net: str, backend: str, variants: Sequence[Variant]) -> Calibration:
+def calibrated(subject: Subject, backend: str, variants: Sequence[Variant]) -> Calibration:
     """What a plan would measure: batch sizes that nobody is judged by, and of two workers only small single steps."""
     from shoal.planner.calibration import calibrate, probed, row_sizes
 
-    rows, job = rows_of(ROWS[net]), _job(backend)
-    sizes = row_sizes([8, *(batch / parts for batch in BATCHES[net] for parts in (1, 2, 8))], ROWS[net])
-    found = calibrate(job, network(NETS[net]), rows, sizes)
-    return probed(found, job, network(NETS[net]), rows, sizes, variants)
+    rows, job, model = rows_of(subject.rows), _job(backend), network(subject.net)
+    sizes = row_sizes([8, *(batch / parts for batch in subject.batches for parts in (1, 2, 8))], subject.rows)
+    sizes = [size for size in sizes if size not in subject.batches]
+    return probed(calibrate(job, model, rows, sizes), job, model, rows, sizes, variants)
 
 
 def _job(backend: str, batch: int = 64) -> Any:
@@ -151,17 +149,28 @@ Cell = tuple[str, int, int]  # strategy, workers, batch
 Times = dict[Cell, list[tuple[float, float]]]  # predicted and measured seconds of an epoch, of each round
 
 
-def _on_this_machine(settings: Settings, net: str, backend: str, tick: Tick) -> list[Judged]:
-    """Rounds of calibrating and measuring: the machine's own speed drifts, and the best of all rounds are compared."""
-    from shoal.planner.variants import find_variants
+@dataclass(frozen=True)
+class Trial:
+    """A network with a backend: numbers of workers on this machine, rates of links between two hosts."""
 
-    variants = find_variants(STRATEGIES[backend])
-    times: Times = {}
-    for number in range(settings.rounds):
-        tick(f"{net}, {backend}: round {number + 1}")
-        for cell, pair in _one_round(settings, net, backend, variants).items():
-            times.setdefault(cell, []).append(pair)
-    return judge(net, backend, "this machine", times)
+    subject: Subject
+    backend: str
+    workers: Sequence[int]
+    rates: Sequence[str]
+
+
+def _judged(trial: Trial, rounds: int, tick: Tick, unable: dict[str, str]) -> list[Judged]:
+    """Rounds of calibrating and measuring: the machine's own speed drifts, and the best of all rounds are compared."""
+    times: dict[str, Times] = {}
+    for number in range(rounds):
+        for place, cells in _one_round(trial, number, tick, unable).items():
+            for cell, pair in cells.items():
+                times.setdefault(place, {}).setdefault(cell, []).append(pair)
+    found: list[Judged] = []
+    for place, cells_of_place in times.items():
+        cases = judge(trial.subject.name, trial.backend, place, cells_of_place)
+        found += [one for one in cases if one.workers > 1 or place == HERE]
+    return found
 
 
 def judge(net: str, backend: str, place: str, times: Times) -> list[Judged]:
@@ -177,40 +186,73 @@ def judge(net: str, backend: str, place: str, times: Times) -> list[Judged]:
 
 
 def _one_round(
-    settings: Settings, net: str, backend: str, variants: Sequence[Variant]
-) -> dict[Cell, tuple[float, float]]:
+    trial: Trial, number: int, tick: Tick, unable: dict[str, str]
+) -> dict[str, dict[Cell, tuple[float, float]]]:
+    """Predicted and measured, by place. One worker is what all others are compared with: measured again and again."""
+    from shoal.planner.links import Link
     from shoal.planner.machines import Cluster
-    from shoal.planner.times import CostModel
+    from shoal.planner.variants import find_variants
 
-    calibration = calibrated(net, backend, variants)
-    measured = {(ALONE, 1, batch): measured_alone(net, batch) for batch in BATCHES[net]}
-    for count in (count for count in settings.workers if count > 1):
-        measured |= measured_together(net, backend, variants, count)
-    found = {}
-    for cell, seconds in measured.items():
-        strategy, count, batch = cell
-        model = CostModel(calibration, Cluster(), _job(backend, batch), ROWS[net])
-        variant = next((one for one in variants if one.name == strategy), variants[0])
-        found[cell] = (model.estimate(variant, count).seconds, seconds)
+    subject, words = trial.subject, f"{trial.subject.name}, {trial.backend}"
+    variants = find_variants(STRATEGIES[trial.backend])
+    tick(f"{words}: round {number + 1}")
+    calibration = calibrated(subject, trial.backend, variants)
+    alone = [measured_alone(subject)]
+    found: dict[str, dict[Cell, tuple[float, float]]] = {}
+    for count in (count for count in trial.workers if count > 1):
+        measured = measured_together(subject, trial.backend, variants, count)
+        predicted = {cell: _predicted(calibration, Cluster(), trial, cell) for cell in measured}
+        found.setdefault(HERE, {}).update({cell: (predicted[cell], measured[cell]) for cell in measured})
+        alone.append(measured_alone(subject))
+    for rate in trial.rates:
+        tick(f"{words}, two hosts at {rate}: round {number + 1}")
+        if number and Link.parse(rate).bandwidth < SLOW_LINK:
+            continue  # the link takes nearly all the time there, and a token bucket does not drift
+        try:
+            found[rate] = _on_two_hosts(trial, rate, calibration)
+        except RuntimeError as error:
+            unable[f"{subject.name} on hosts at {rate}, round {number + 1},"] = str(error)
+        alone.append(measured_alone(subject))
+    for batch in subject.batches:
+        cell = (ALONE, 1, batch)
+        pair = (_predicted(calibration, Cluster(), trial, cell), min(visit[batch] for visit in alone))
+        for place in found.values() if found else [found.setdefault(HERE, {})]:
+            place[cell] = pair
     return found
 
 
-def measured_alone(net: str, batch: int) -> float:
-    """An epoch of the plain loop, with one thread or all: the better one."""
+def _predicted(calibration: Calibration, cluster: Cluster, trial: Trial, cell: Cell) -> float:
+    """Seconds of an epoch; on one node all strategies are the same.
+
+    Trainings on this machine have whole batches only, and count as if there were parts of them in proportion.
+    """
+    from shoal.planner.times import CostModel
+    from shoal.planner.variants import find_variants
+
+    strategy, count, batch = cell
+    rows, variant = trial.subject.rows, find_variants("allreduce" if strategy == ALONE else strategy)[0]
+    used = rows if cluster.link is not None else rows - rows % (batch * count)
+    model = CostModel(calibration, cluster, _job(trial.backend, batch), used)
+    return model.estimate(variant, count).seconds * rows / used
+
+
+def measured_alone(subject: Subject) -> dict[int, float]:
+    """By batch size, an epoch of the plain loop, with one thread or all: the better one."""
     from shoal.parallel.randomness import torch_as_it_was
     from shoal.planner.calibration import ENOUGH
     from shoal.planner.steps import alone, step_seconds
 
-    steps = ROWS[net] // batch
+    found: dict[int, float] = {}
+    rows, model, job = rows_of(subject.rows), network(subject.net), _job("processes")
     with torch_as_it_was():
-        return steps * min(
-            min(step_seconds(alone(_job("processes"), "plain", threads), network(NETS[net]),
-                                           rows_of(ROWS[net]), batch, steps, enough=ENOUGH))
-            for threads in sorted({1, thread_count()})
-        )  # fmt: skip
+        for batch, threads in itertools.product(subject.batches, sorted({1, thread_count()})):
+            steps = subject.rows // batch
+            seconds = step_seconds(alone(job, "plain", threads), model, rows, batch, steps, enough=ENOUGH)
+            found[batch] = min(found.get(batch, math.inf), subject.rows / batch * min(seconds))
+    return found
 
 
-def measured_together(net: str, backend: str, variants: Sequence[Variant], count: int) -> dict[Cell, float]:
+def measured_together(subject: Subject, backend: str, variants: Sequence[Variant], count: int) -> dict[Cell, float]:
     """Epochs of real trainings by `count` workers, one after the other in the same processes."""
     from shoal.parallel.strategies import find_strategy
     from shoal.planner.calibration import run_trainings
@@ -221,54 +263,29 @@ def measured_together(net: str, backend: str, variants: Sequence[Variant], count
         found |= {
             (name, count, batch): seconds
             for (name, batch), seconds in run_trainings(
-                _job(backend), network(NETS[net]), rows_of(ROWS[net]), chosen, BATCHES[net], count
+                _job(backend), network(subject.net), rows_of(subject.rows), chosen, subject.batches, count
             ).items()
         }
     return found
 
 
-def _on_two_hosts(settings: Settings, net: str, rate: str, tick: Tick, unable: dict[str, str]) -> list[Judged]:
+def _on_two_hosts(trial: Trial, rate: str, calibration: Calibration) -> dict[Cell, tuple[float, float]]:
     """Two workers, each on a host of its own; the hosts share this machine's cores, and their link is slow."""
     from shoal.planner.links import Link
-
-    times: Times = {}
-    for number in range(settings.rounds):
-        tick(f"{net}, two hosts at {rate}: round {number + 1}")
-        if times and Link.parse(rate).bandwidth < SLOW_LINK:
-            continue  # the link takes nearly all the time there, and a token bucket does not drift
-        try:
-            for cell, pair in _one_round_on_hosts(net, rate).items():
-                times.setdefault(cell, []).append(pair)
-        except RuntimeError as error:
-            unable[f"{net} on hosts at {rate}, round {number + 1},"] = str(error)
-    return [one for one in judge(net, "processes", rate, times) if one.workers > 1]
-
-
-def _one_round_on_hosts(net: str, rate: str) -> dict[Cell, tuple[float, float]]:
-    from shoal.planner.links import Link
     from shoal.planner.machines import Cluster
-    from shoal.planner.times import CostModel
     from shoal.planner.variants import find_variants
 
-    variants = find_variants(ON_HOSTS)
-    calibration = calibrated(net, "processes", variants)
-    cluster = Cluster(Link.parse(rate), own_machines=False)
-    runs = [(variant, batch) for batch in BATCHES[net] for variant in variants]
-    expected = {run: CostModel(calibration, cluster, _job("processes", run[1]), ROWS[net]).estimate(run[0], 2).seconds
-                for run in runs}  # fmt: skip
+    subject, cluster = trial.subject, Cluster(Link.parse(rate), own_machines=False)
+    runs = [(variant, batch) for batch in subject.batches for variant in find_variants(ON_HOSTS)]
+    expected = [_predicted(calibration, cluster, trial, (variant.name, 2, batch)) for variant, batch in runs]
     measured = hosts.run_on_hosts(rate, [
-        {"net": NETS[net], "rows": ROWS[net],
-         "settings": {"batch_size": batch, "epochs": min(MOST_EPOCHS, 2 + int(1 / expected[variant, batch])),
-                      "blas_threads": 1, **variant.settings}}
-        for variant, batch in runs
+        {"net": subject.net, "rows": subject.rows,
+         "settings": {"batch_size": batch, "epochs": min(MOST_EPOCHS, 2 + int(1 / seconds)), "blas_threads": 1,
+                      **variant.settings}}
+        for (variant, batch), seconds in zip(runs, expected, strict=True)
     ])  # fmt: skip
-    times: dict[Cell, tuple[float, float]] = {}
-    for (variant, batch), found in zip(runs, measured, strict=True):
-        model = CostModel(calibration, cluster, _job("processes", batch), ROWS[net])
-        times[variant.name, 2, batch] = (expected[variant, batch], found["seconds"])
-        if (ALONE, 1, batch) not in times:
-            times[ALONE, 1, batch] = (model.estimate(variant, 1).seconds, measured_alone(net, batch))
-    return times
+    return {(variant.name, 2, batch): (seconds, one["seconds"])
+            for (variant, batch), seconds, one in zip(runs, expected, measured, strict=True)}  # fmt: skip
 
 
 # ---- accuracy ----
@@ -283,22 +300,22 @@ def accuracies(settings: Settings) -> list[dict[str, Any]]:
     from shoal.planner.times import CostModel
     from shoal.planner.variants import find_variants
 
-    net, names = "mlp", ("allreduce", "local_sgd:8", "local_sgd:epoch", "local_sgd:end", "gossip",
+    subject, names = GIVEN["mlp"], ("allreduce", "local_sgd:8", "local_sgd:epoch", "local_sgd:end", "gossip",
                          "parameter_server-async")  # fmt: skip
     options = PlanOptions(nodes=(1, 2), strategy=names, epochs=settings.accuracy_epochs, batch_size=64,
                           learning_rate=COMMON["learning_rate"], seeds=1)  # fmt: skip
     job = replace(_job("processes"), epochs=settings.accuracy_epochs)
     rows, variants = rows_of(settings.accuracy_rows), find_variants(names)
-    costs = CostModel(calibrated(net, "threads", ()), Cluster(), job, len(rows))
+    costs = CostModel(calibrated(subject, "threads", ()), Cluster(), job, len(rows))
     keys = [(name, 2) for name in names]
     cases = {key: case_of(key, options, variants, costs) for key in keys}
-    simulated = dict(run_cases(Simulator([network(NETS[net])], rows, test_rows(), 1.0), cases, costs, _silent))
+    simulated = dict(run_cases(Simulator([network(subject.net)], rows, test_rows(), 1.0), cases, costs, _silent))
     found = []
     for variant in variants:
         for backend in [name for name in settings.backends if name not in _missing_backends(settings)]:
             if backend == "threads" and variant.name == "allreduce":
                 continue
-            real = train({"net": NETS[net], "rows": len(rows), "score": True, "settings": {
+            real = train({"net": subject.net, "rows": len(rows), "score": True, "settings": {
                 "backend": backend, "workers": 2, "batch_size": 64, "epochs": settings.accuracy_epochs,
                 **variant.settings}})  # fmt: skip
             found.append({"strategy": variant.name, "backend": backend, "predicted": simulated[variant.name, 2].last,

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
 from shoal.bench.parallel.workers import percent
+from shoal.bench.planner.subjects import DRAWN, find_subject
 from shoal.machine import thread_count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from shoal.bench.planner.validation import Judged
+
+STRICT = 1.05
 
 
 def tables(judged: Sequence[Judged], scored: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> list[ResultTable]:
@@ -45,12 +49,17 @@ def _summary(judged: Sequence[Judged]) -> ResultTable:
         "strategy": lambda one: one.strategy,
     }
     rows.append(_line("all, up to one worker a core", within(judged)))
+    rows.append(_line("networks and batch sizes by chance", [one for one in within(judged) if by_chance(one)]))
     for name, key in keys.items():
         for value in dict.fromkeys(map(key, judged)):
             rows.append(_line(f"{name}: {value}", [one for one in within(judged) if key(one) == value]))
     rows.append(_line(f"more workers than the {cores} cores", [one for one in judged if one.workers > cores]))
     return ResultTable("Error of the time of an epoch", ["cases", "how many", "median", "within 20%", "verdict right"],
                        [row for row in rows if row])  # fmt: skip
+
+
+def by_chance(one: Judged) -> bool:
+    return one.net.startswith(f"{DRAWN}:")
 
 
 def within(judged: Sequence[Judged]) -> list[Judged]:
@@ -61,11 +70,11 @@ def within(judged: Sequence[Judged]) -> list[Judged]:
 def _line(name: str, part: Sequence[Judged]) -> list[str]:
     if not part:
         return []
-    errors = sorted(abs(one.error) for one in part)
+    errors = [abs(one.error) for one in part]
     near = sum(error <= 0.2 for error in errors) / len(errors)
     said = [one.right for one in part if one.workers > 1 and one.right is not None]
     right = percent(sum(said) / len(said), 0) if said else "-"
-    return [name, str(len(part)), percent(errors[len(errors) // 2], 1), percent(near, 0), right]
+    return [name, str(len(part)), percent(statistics.median(errors), 1), percent(near, 0), right]
 
 
 def _detail(title: str, part: Sequence[Judged]) -> ResultTable:
@@ -83,11 +92,11 @@ def _detail(title: str, part: Sequence[Judged]) -> ResultTable:
 
 def targets(judged: Sequence[Judged], scored: list[dict[str, Any]]) -> list[Target]:
     part = within(judged)
-    errors = sorted(abs(one.error) for one in part)
+    errors = [abs(one.error) for one in part]
     said = [one.right for one in part if one.workers > 1 and one.right is not None]
     away = [abs(one["predicted"] - one["measured"]) for one in scored]
     return [
-        Target("median error of time", 100 * errors[len(errors) // 2] if errors else None, 10, False, "%"),
+        Target("median error of time", 100 * statistics.median(errors) if errors else None, 10, False, "%"),
         Target("time within 20%", 100 * sum(e <= 0.2 for e in errors) / len(errors) if errors else None, 90, True, "%"),
         Target("verdict right", 100 * sum(said) / len(said) if said else None, 95, True, "%"),
         Target("accuracy, farthest from the real run", 100 * max(away) if away else None, 0.5, False, " points"),
@@ -102,10 +111,23 @@ def notes(judged: Sequence[Judged], unable: dict[str, str]) -> list[str]:
         "One worker is the plain loop, with one thread or all, whichever is faster. The verdict is right if the "
         "planner knew beforehand whether workers are faster than that; measured speed-ups within 5% of 1 count as "
         "neither.",
+        f"By a rule that more workers must be told {100 * STRICT - 100:.0f}% faster, {_by_rule(judged, STRICT)} "
+        "verdicts would be right.",
         f"* More workers than the {thread_count()} cores of this machine: judged apart.",
         "Two hosts are network namespaces on this machine: they share its cores, and a token bucket limits their link.",
     ]
+    for name in dict.fromkeys(one.net for one in judged if by_chance(one)):
+        drawn = find_subject(name)
+        found.append(f"{name} is {drawn.net} with {drawn.rows:,} rows and batches of {drawn.batches[0]} and "
+                     f"{drawn.batches[1]}, drawn by this seed.")  # fmt: skip
     return found + [f"{name} was not measured: {why}." for name, why in unable.items()]
+
+
+def _by_rule(judged: Sequence[Judged], rule: float) -> str:
+    """Verdicts that would be right if workers that are less than so much faster did not pay."""
+    told = [one for one in within(judged) if one.workers > 1 and one.right is not None]
+    right = sum((one.predicted_speedup >= rule) == (one.measured_speedup > 1) for one in told)
+    return f"{right} of {len(told)}"
 
 
 def draw(judged: Sequence[Judged]) -> Figure:

@@ -92,7 +92,12 @@ def ranks(
 
 def planner(
     context: typer.Context,
-    net: Annotated[list[str] | None, typer.Option(help="mlp, wide mlp, cnn; give it several times. [all]")] = None,
+    net: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="mlp, wide mlp, cnn, or drawn:SEED: by chance; give it several times. [all, drawn:1, drawn:2]"
+        ),
+    ] = None,
     backend: Annotated[list[str] | None, typer.Option(help="threads, processes, mpi. [all]")] = None,
     workers: Annotated[list[int] | None, typer.Option(min=1, help="Numbers of workers. [1 2]")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Times of calibrating and measuring. [2]")] = None,
