@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from support.bench import bench
 from support.mnist import write_mnist
+from support.planner import machine
 
 pytest.importorskip("torch")
 
@@ -12,6 +15,7 @@ from shoal.bench.planner import hosts, subjects, trainings, validation, validati
 from shoal.bench.planner.subjects import Subject, find_subject
 from shoal.bench.planner.validation import ALONE, Judged, judge
 from shoal.errors import UserError
+from shoal.planner.machines import Cluster
 
 
 def judged(predicted, measured, predicted_speedup=2.0, measured_speedup=2.0, workers=2):
@@ -58,6 +62,49 @@ def test_networks_by_chance_are_those_of_their_seed():
         find_subject("drawn:x")
     with pytest.raises(UserError, match="--net must be one of mlp, wide mlp, cnn, drawn:SEED"):
         find_subject("lenet")
+
+
+def test_hosts_share_the_calibration_of_processes_and_batches_must_fit():
+    subject = Subject("mlp", "mlp:784-8-10", 250, (32, 100))
+    found = validation._trials(subject, ["threads", "processes"], (1, 2), ["1gbit"])
+    assert [(one.backend, one.workers, one.rates) for one in found] == [
+        ("threads", (1, 2), ()), ("processes", (1, 2), ["1gbit"])]  # fmt: skip
+    assert [(one.backend, one.workers) for one in validation._trials(subject, ["mpi"], (1,), ["1gbit"])] == [
+        ("mpi", (1,)), ("processes", ())]  # fmt: skip
+    with pytest.raises(UserError, match="--workers 4 with --net mlp: its 250 rows are less than a batch of 100"):
+        validation._trials(subject, ["threads"], (1, 4), [])
+
+
+def test_hosts_that_fail_lose_nothing_else_and_are_tried_again(monkeypatch):
+    """One worker is compared with where there is something to compare, and a link that failed has no case."""
+    subject, tried = Subject("mlp", "mlp:784-8-10", 256, (32,)), []
+
+    def fail(rate, runs, limit):
+        tried.append((rate, [run["rows"] for run in runs]))
+        raise subprocess.TimeoutExpired("hosts", limit)
+
+    monkeypatch.setattr(validation, "calibrated", lambda *given: machine())
+    monkeypatch.setattr(validation, "measured_alone", lambda subject: {32: 0.5})
+    monkeypatch.setattr(validation, "measured_together", lambda *given: {("gossip", 2, 32): 0.25})
+    monkeypatch.setattr(hosts, "run_on_hosts", fail)
+    unable = {}
+    trial = validation.Trial(subject, "processes", (1, 2), ("1mbit",))
+    found = validation._judged(trial, 2, lambda words: None, unable)
+    assert [(one.place, one.strategy, one.measured_speedup) for one in found] == [
+        ("this machine", "gossip", 2.0), ("this machine", ALONE, 1.0)]  # fmt: skip
+    assert tried == [("1mbit", [256] * len(validation.ON_HOSTS))] * 2
+    assert set(unable.values()) == {"TimeoutExpired"}
+
+
+@pytest.mark.parametrize(("strategy", "workers"), [("allreduce", 2), ("local_sgd:epoch", 2), (ALONE, 1)])
+def test_parts_of_batches_count_in_proportion(strategy, workers):
+    trial = validation.Trial(Subject("mlp", "mlp:784-8-10", 250, (32,)), "threads", (1, 2), ())
+    whole = validation.Trial(Subject("mlp", "mlp:784-8-10", 192, (32,)), "threads", (1, 2), ())
+    cell = (strategy, workers, 32)
+    if workers == 1:
+        whole = validation.Trial(Subject("mlp", "mlp:784-8-10", 224, (32,)), "threads", (1, 2), ())
+    part, full = (validation._predicted(machine(), Cluster(), one, cell) for one in (trial, whole))
+    assert part == pytest.approx(full * 250 / whole.subject.rows)
 
 
 def test_the_whole_command(tmp_path, monkeypatch):

@@ -203,6 +203,16 @@ def test_the_break_even_batch_is_where_it_begins_to_pay():
     assert at[found] > 1 >= at[found // 2]
 
 
+@pytest.mark.parametrize("name", ["allreduce", "local_sgd:8", "gossip", "parameter_server"])
+def test_what_working_together_takes_beyond_the_model_does_not_wait_for_the_link(name):
+    here = machine()
+    model = cost_model(None, own_machines=False, calibration=here, rows=1024, batch_size=32)
+    slower = replace(model, calibration=replace(here, overhead={small_name(VARIANTS[name]): 0.01}))
+    before, after = (one.estimate(VARIANTS[name], 2) for one in (model, slower))
+    assert after.seconds > before.seconds + 0.009
+    assert after.communicating == pytest.approx(before.communicating)
+
+
 def test_small_steps_that_were_measured_correct_the_model():
     """What a step of few rows takes beyond the model is taken to be the same for every step."""
     plain = cost_model(None, own_machines=False)
@@ -300,6 +310,9 @@ def test_folds_on_each_node_take_the_time_of_their_networks(folds, nodes, batch)
         part = replace(model, rows=nodes * (720 - 720 // folds)).estimate(VARIANTS[name], nodes)
         computing = part.seconds - part.communicating
         assert folded.seconds == pytest.approx(folds * computing + part.communicating)
+        alone = replace(model, rows=720, node_folds=folds).estimate(VARIANTS[name], 1)
+        assert alone.seconds == pytest.approx(folds * replace(model, rows=720 - 720 // folds).estimate(
+            VARIANTS[name], 1).seconds)  # fmt: skip
 
 
 @pytest.mark.parametrize("workers", [2, 3, 8])

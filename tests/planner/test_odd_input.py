@@ -156,6 +156,16 @@ def test_folds_of_nodes_need_the_engine():
     assert planner.plan(network(), classes(), classes(20), node_folds=3, **{**COMMON, "strategy": "gossip"}).rows
 
 
+def test_folds_of_nodes_with_shares_and_one_node_that_has_all_rows():
+    """One node trains its folds too, so that both are the same task; shares are those of two nodes."""
+    found = planner.plan(network(), classes(), classes(20), node_folds=3, shares=(3, 1), split="order",
+                         **{**COMMON, "strategy": "local_sgd:epoch,allreduce", "nodes": (1, 2)})  # fmt: skip
+    alone, folded = found.row("allreduce", 1), found.row("local_sgd:epoch", 1)
+    assert folded.seconds == pytest.approx(2 * alone.seconds, rel=0.2)  # three networks, each on two thirds
+    assert folded.accuracy is not None
+    assert found.verdict.strategy == "local_sgd:epoch"  # what was asked for, not another task
+
+
 def test_batches_grow_only_where_nodes_share_them():
     model, options = cost_model(batch_size=32), PlanOptions(batch_per_node=True, batch_size=32)
     for name, variant in VARIANTS.items():

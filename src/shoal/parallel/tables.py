@@ -219,7 +219,7 @@ def hold_back(count: int, held: int, seed: int, labels: np.ndarray | None = None
     Not by scikit-learn, which takes more than a second to import.
 
     >>> kept, held = hold_back(8, 4, seed=0, labels=np.array([0, 1] * 4))
-    >>> sorted(held % 2)
+    >>> sorted((held % 2).tolist())
     [0, 0, 1, 1]
     """
     generator = np.random.default_rng(seed)

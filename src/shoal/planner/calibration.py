@@ -238,6 +238,8 @@ def run_trainings(
         trial = replace(job, workers=workers, blas_threads=None, mesh=None, **{"exact": None, **variant.settings})
         own = batch * (workers if "average_every" in variant.settings else 1)
         each = count // own
+        if variant.settings.get("asynchronous"):  # workers share the batches out: as many for each
+            each = max(workers, each - each % workers)
         steps_in[variant.name, batch] = count / own
         if job.backend == "threads" and trial.method.pools_threads:
             seconds = min(step_seconds(trial, model, data, batch, each, enough=VISITS * ENOUGH))

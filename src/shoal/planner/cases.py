@@ -28,12 +28,12 @@ def case_of(key: Key, options: PlanOptions, variants: Sequence[Variant], costs: 
         return Case("kfold", _seeds(replace(costs.job, strategy="kfold", workers=1), options))
     dealt = {"split": options.split, "shares": options.shares, "start": options.start,
              "until_error": options.until_error}  # fmt: skip
-    if variant.own_algorithm and count > 1:
+    folds = options.node_folds if name in FOLDED else None
+    if variant.own_algorithm and (count > 1 or folds):
         settings = dict(variant.settings)
-        if settings["strategy"] in ("local_sgd", "gossip"):
+        if settings["strategy"] in ("local_sgd", "gossip") and count > 1:  # one node has all rows
             settings |= dealt
         job = replace(costs.job, workers=count, backend="threads", **settings)
-        folds = options.node_folds if name in FOLDED else None
         return Case(f"{name} on {count}", _seeds(job, options), folds)
     batch, rate = costs.job.batch_size, costs.job.learning_rate
     if options.batch_per_node and not variant.own_algorithm:

@@ -71,8 +71,8 @@ def measure(
             note = f"Messages between workers were measured on this machine on {date} (--remeasure: again)."
         else:
             tell(STEPS_SHARE, f"messages between workers ({job.backend})")
-            if options.own_machines:  # there, only small steps and threads of one node hinder each other
-                sizes = row_sizes([TINY, job.batch_size / options.shards], len(train))  # type: ignore[arg-type]
+            if options.own_machines:
+                sizes = row_sizes(shared_sizes(options, variants), len(train))  # type: ignore[arg-type]
             calibration = probed(calibration, job, model, train, sizes, variants)
             remember(calibration, job, variants)
     return calibration, _check(calibration, job, model, train), note
@@ -86,6 +86,13 @@ def needed_sizes(options: PlanOptions, rows: int) -> set[float]:
         own = min(options.batch_size, rows / count)  # of nodes that keep their rows
         found |= {batch, own, *(max(1.0, batch / parts) for parts in (count, max(1, count // 2), options.shards))}
     return found
+
+
+def shared_sizes(options: PlanOptions, variants: Sequence[Variant]) -> set[float]:
+    """Rows of steps that threads of one node take side by side: small ones, shards of exact sums, and folds."""
+    most = max(options.nodes) if options.batch_per_node else 1
+    found = {TINY, *(options.batch_size * count / options.shards for count in (1, most))}
+    return found | ({options.batch_size} if any(one.name == "kfold" for one in variants) else set())
 
 
 def _check(calibration: Calibration, job: Job, model: nn.Module, train: Dataset[Any]) -> Check | None:

@@ -220,7 +220,8 @@ def make_plan(
     rows = [_row(variant, count, estimates, scores, options) for variant, counts in variants.items()
             for count in counts]  # fmt: skip
     machine = describe(calibration, options, check)
-    verdict = judge(rows, costs, options.goal if scores else None, options.batch_per_node)
+    asked = [row for row in rows if options.node_folds is not None and row.strategy in FOLDED]  # another task
+    verdict = judge(asked or rows, costs, options.goal if scores else None, options.batch_per_node)
     notes += _start_note(verdict, rows, calibration)
     return Plan(what, options, machine, rows, verdict, costs, scores, noise, notes, interrupted, metric or "accuracy")
 

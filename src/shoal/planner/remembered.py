@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from shoal.planner.facts import Facts
     from shoal.planner.variants import Variant
 
+FORMAT = 2  # of the file; 1: before training kept freed memory
 NETWORKS = 40  # of each strategy, whose steps are remembered
 
 
@@ -37,7 +38,8 @@ def remember(calibration: Calibration, job: Job, variants: Sequence[Variant]) ->
             known = {other: value for other, value in overhead.get(name, {}).items() if other != network}
             overhead[name] = dict([*known.items(), (network, model.unexplained(variant))][-NETWORKS:])
     content = {
-        "date": datetime.date.today().isoformat(), "workers": calibration.workers, "start": calibration.start,
+        "format": FORMAT, "date": datetime.date.today().isoformat(),
+        "workers": calibration.workers, "start": calibration.start,
         "messages": {name: [list(point) for point in curve.points] for name, curve in calibration.messages.items()},
         "overhead": overhead,
     }  # fmt: skip
@@ -86,8 +88,8 @@ def _place(calibration: Calibration, backend: str) -> Path:
 def _read(place: Path) -> dict[str, Any]:
     try:
         content = json.loads(place.read_text(encoding="utf-8"))
-        complete = {"date", "workers", "start", "messages", "overhead"} <= set(content)
+        complete = {"date", "workers", "start", "messages", "overhead"} <= set(content) and content["format"] == FORMAT
         known = content["overhead"].values() if complete else ()
         return content if complete and all(isinstance(one, dict) and one for one in known) else {}
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return {}

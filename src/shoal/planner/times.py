@@ -249,10 +249,11 @@ class CostModel:
         return self._synchronous(variant, nodes)
 
     def _alone(self, variant: Variant) -> Estimate:
-        whole, rest = divmod(self.rows, self.job.batch_size)
-        typical = self.training_alone(min(self.job.batch_size, self.rows))
+        rows = self._without_fold(self.rows)
+        whole, rest = divmod(rows, self.job.batch_size)
+        typical = self.training_alone(min(self.job.batch_size, rows))
         seconds = whole * typical.seconds + (self.training_alone(rest).seconds if rest else 0.0)
-        return Estimate(seconds, 0.0, 0.0, memory_of(self, variant, 1), typical)
+        return Estimate(self.node_folds * seconds, 0.0, 0.0, memory_of(self, variant, 1), typical)
 
     def _maker(self, variant: Variant) -> Callable[[int, int], Round]:
         """The function of rows and nodes that gives a round of this strategy; of those that average, one step."""
@@ -285,8 +286,7 @@ class CostModel:
         """Steps of each node by itself; the slowest one has the most rows."""
         every = variant.settings["average_every"]
         ring = variant.settings["strategy"] == "gossip"
-        mine, networks = self._most_rows(nodes), self.node_folds
-        mine -= mine // networks if networks > 1 else 0
+        mine, networks = self._without_fold(self._most_rows(nodes)), self.node_folds
         steps, rest_rows = -(-mine // self.job.batch_size), mine % self.job.batch_size
         each = steps if isinstance(every, str) else int(every)
         averages = every != "end"
@@ -308,10 +308,14 @@ class CostModel:
         seconds, communicating = typical.times(whole)
         return Estimate(
             seconds + last.seconds - networks * saved + scattered,
-            communicating + last.communicating + rounds * max(0.0, more) + scattered,
+            communicating + last.communicating + scattered,
             rounds * typical.sent, memory_of(self, variant, nodes), typical,
             finish=self.collectives(nodes).all_reduce(at_end, nodes), sent_at_end=2 * (nodes - 1) / nodes * at_end,
         )  # fmt: skip
+
+    def _without_fold(self, rows: int) -> int:
+        """Rows that each network of a node learns from."""
+        return rows - rows // self.node_folds if self.node_folds > 1 else rows
 
     def _most_rows(self, nodes: int) -> int:
         """Rows of the node that has the most of them."""

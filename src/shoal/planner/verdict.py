@@ -101,7 +101,7 @@ def _pays(best: Row, one: Row, model: CostModel, goal: tuple[str, float] | None,
     faster = _seconds(goal)(one) / _seconds(goal)(best)
     hardly = faster < HARDLY
     text = f"{_number(best.nodes)} nodes pay{', but hardly' * hardly}: with {best.label} they are "
-    text += f"{faster:.3g} times as fast as one" + (f" (to {goal[0]} {goal[1]:g})" if goal else "")
+    text += f"{faster:.{3 + hardly}g} times as fast as one" + (f" (to {goal[0]} {goal[1]:g})" if goal else "")
     text += ", which is less than the usual error of a plan." if hardly else "."
     found: dict[str, Any] = {}
     variant = _variant(best)

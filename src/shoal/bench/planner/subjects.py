@@ -11,7 +11,6 @@ from shoal.validate import one_of
 
 WIDTHS, LAYERS = (48, 900), (1, 2, 3)  # of hidden layers that are drawn
 MLP_BATCHES, CNN_BATCHES = (24, 700), (16, 320)
-MOST_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -60,5 +59,4 @@ def _draw(name: str, chance: random.Random) -> Subject:
         net, (low, high) = "cnn", CNN_BATCHES
     small = between(low, high / 2)
     large = between(2 * small, high)
-    rows = large * (8 if net != "cnn" else 4)
-    return Subject(name, net, min(rows, MOST_ROWS), (small, large))
+    return Subject(name, net, large * (8 if net != "cnn" else 4), (small, large))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from shoal.bench.planner import hosts
 from shoal.bench.planner.dlmp import check_packages
 from shoal.bench.planner.subjects import DRAWN, GIVEN, Subject, find_subject
 from shoal.bench.planner.trainings import COMMON, network, rows_of, test_rows, train
+from shoal.errors import UserError
 from shoal.machine import thread_count
 
 if TYPE_CHECKING:
@@ -97,14 +99,12 @@ def run(settings: Settings) -> Result:
     unable = {**_missing_backends(settings), **_missing_hosts(settings)}
     backends = [name for name in settings.backends if name not in unable]
     rates = () if "hosts" in unable or NO_HOSTS in settings.rates else settings.rates
-    cells = len(subjects) * settings.rounds * (len(backends) + len(rates)) + 6
+    trials = [trial for subject in subjects for trial in _trials(subject, backends, settings.workers, rates)]
+    cells = settings.rounds * sum(bool(trial.workers) + len(trial.rates) for trial in trials) + 6
     judged: list[Judged] = []
     with progress_bar("planner", cells) as tick:
-        for subject in subjects:
-            for backend in backends if "processes" in backends or not rates else [*backends, "processes"]:
-                measured_here = settings.workers if backend in backends else ()
-                links = rates if backend == "processes" else ()
-                judged += _judged(Trial(subject, backend, measured_here, links), settings.rounds, tick, unable)
+        for trial in trials:
+            judged += _judged(trial, settings.rounds, tick, unable)
         tick("accuracy")
         scored = accuracies(settings)
         rivals = _rivals(settings, tick, unable)
@@ -130,12 +130,12 @@ def _missing_hosts(settings: Settings) -> dict[str, str]:
 
 
 def calibrated(subject: Subject, backend: str, variants: Sequence[Variant]) -> Calibration:
-    """What a plan would measure: batch sizes that nobody is judged by, and of two workers only small single steps."""
+    """As a plan with accuracies measures, but no size of a batch, or of a worker's half of one, that is judged."""
     from shoal.planner.calibration import calibrate, probed, row_sizes
 
     rows, job, model = rows_of(subject.rows), _job(backend), network(subject.net)
     sizes = row_sizes([8, *(batch / parts for batch in subject.batches for parts in (1, 2, 8))], subject.rows)
-    sizes = [size for size in sizes if size not in subject.batches]
+    sizes = [size for size in sizes if not {size, 2 * size} & set(subject.batches)]
     return probed(calibrate(job, model, rows, sizes), job, model, rows, sizes, variants)
 
 
@@ -159,11 +159,21 @@ class Trial:
     rates: Sequence[str]
 
 
+def _trials(subject: Subject, backends: Sequence[str], workers: Sequence[int], rates: Sequence[str]) -> list[Trial]:
+    """Hosts have processes, and share their calibration."""
+    for count in workers:
+        if count * max(subject.batches) > subject.rows:
+            raise UserError(f"--workers {count} with --net {subject.name}: its {subject.rows:,} rows are less than a "
+                            f"batch of {max(subject.batches)} for each worker")  # fmt: skip
+    found = [Trial(subject, name, workers, rates if name == "processes" else ()) for name in backends]
+    return [*found, Trial(subject, "processes", (), rates)] if rates and "processes" not in backends else found
+
+
 def _judged(trial: Trial, rounds: int, tick: Tick, unable: dict[str, str]) -> list[Judged]:
     """Rounds of calibrating and measuring: the machine's own speed drifts, and the best of all rounds are compared."""
     times: dict[str, Times] = {}
     for number in range(rounds):
-        for place, cells in _one_round(trial, number, tick, unable).items():
+        for place, cells in _one_round(trial, number, tick, unable, set(times)).items():
             for cell, pair in cells.items():
                 times.setdefault(place, {}).setdefault(cell, []).append(pair)
     found: list[Judged] = []
@@ -186,52 +196,55 @@ def judge(net: str, backend: str, place: str, times: Times) -> list[Judged]:
 
 
 def _one_round(
-    trial: Trial, number: int, tick: Tick, unable: dict[str, str]
+    trial: Trial, number: int, tick: Tick, unable: dict[str, str], known: Collection[str]
 ) -> dict[str, dict[Cell, tuple[float, float]]]:
-    """Predicted and measured, by place. One worker is what all others are compared with: measured again and again."""
+    """Predicted and measured, by place. One worker, which all are compared with, is measured before and after."""
     from shoal.planner.links import Link
     from shoal.planner.machines import Cluster
     from shoal.planner.variants import find_variants
 
     subject, words = trial.subject, f"{trial.subject.name}, {trial.backend}"
     variants = find_variants(STRATEGIES[trial.backend])
-    tick(f"{words}: round {number + 1}")
+    if trial.workers:
+        tick(f"{words}: round {number + 1}")
     calibration = calibrated(subject, trial.backend, variants)
-    alone = [measured_alone(subject)]
     found: dict[str, dict[Cell, tuple[float, float]]] = {}
-    for count in (count for count in trial.workers if count > 1):
-        measured = measured_together(subject, trial.backend, variants, count)
-        predicted = {cell: _predicted(calibration, Cluster(), trial, cell) for cell in measured}
-        found.setdefault(HERE, {}).update({cell: (predicted[cell], measured[cell]) for cell in measured})
-        alone.append(measured_alone(subject))
+    before = measured_alone(subject)
+
+    def compare(place: str, cluster: Cluster, measured: dict[Cell, float]) -> None:
+        nonlocal before
+        after = measured_alone(subject)
+        measured |= {(ALONE, 1, batch): min(before[batch], after[batch]) for batch in subject.batches}
+        before = after
+        found[place] = {cell: (_predicted(calibration, cluster, trial, cell), measured[cell]) for cell in measured}
+
+    if trial.workers:
+        together = [measured_together(subject, trial.backend, variants, count) for count in trial.workers if count > 1]
+        compare(HERE, Cluster(), {cell: seconds for part in together for cell, seconds in part.items()})
     for rate in trial.rates:
         tick(f"{words}, two hosts at {rate}: round {number + 1}")
-        if number and Link.parse(rate).bandwidth < SLOW_LINK:
+        if rate in known and Link.parse(rate).bandwidth < SLOW_LINK:
             continue  # the link takes nearly all the time there, and a token bucket does not drift
+        cluster = Cluster(Link.parse(rate), own_machines=False)
         try:
-            found[rate] = _on_two_hosts(trial, rate, calibration)
-        except RuntimeError as error:
-            unable[f"{subject.name} on hosts at {rate}, round {number + 1},"] = str(error)
-        alone.append(measured_alone(subject))
-    for batch in subject.batches:
-        cell = (ALONE, 1, batch)
-        pair = (_predicted(calibration, Cluster(), trial, cell), min(visit[batch] for visit in alone))
-        for place in found.values() if found else [found.setdefault(HERE, {})]:
-            place[cell] = pair
+            compare(rate, cluster, _on_two_hosts(trial, rate, cluster, calibration))
+        except (RuntimeError, subprocess.SubprocessError) as error:
+            why = str(error) if isinstance(error, RuntimeError) else type(error).__name__
+            unable[f"{subject.name} on hosts at {rate}, round {number + 1},"] = why
     return found
 
 
 def _predicted(calibration: Calibration, cluster: Cluster, trial: Trial, cell: Cell) -> float:
     """Seconds of an epoch; on one node all strategies are the same.
 
-    Trainings on this machine have whole batches only, and count as if there were parts of them in proportion.
+    Trainings have whole batches of each worker only, and count as if there were parts of them in proportion.
     """
     from shoal.planner.times import CostModel
     from shoal.planner.variants import find_variants
 
     strategy, count, batch = cell
     rows, variant = trial.subject.rows, find_variants("allreduce" if strategy == ALONE else strategy)[0]
-    used = rows if cluster.link is not None else rows - rows % (batch * count)
+    used = rows - rows % (batch * count)
     model = CostModel(calibration, cluster, _job(trial.backend, batch), used)
     return model.estimate(variant, count).seconds * rows / used
 
@@ -269,23 +282,22 @@ def measured_together(subject: Subject, backend: str, variants: Sequence[Variant
     return found
 
 
-def _on_two_hosts(trial: Trial, rate: str, calibration: Calibration) -> dict[Cell, tuple[float, float]]:
+def _on_two_hosts(trial: Trial, rate: str, cluster: Cluster, calibration: Calibration) -> dict[Cell, float]:
     """Two workers, each on a host of its own; the hosts share this machine's cores, and their link is slow."""
-    from shoal.planner.links import Link
-    from shoal.planner.machines import Cluster
     from shoal.planner.variants import find_variants
 
-    subject, cluster = trial.subject, Cluster(Link.parse(rate), own_machines=False)
-    runs = [(variant, batch) for batch in subject.batches for variant in find_variants(ON_HOSTS)]
-    expected = [_predicted(calibration, cluster, trial, (variant.name, 2, batch)) for variant, batch in runs]
-    measured = hosts.run_on_hosts(rate, [
-        {"net": subject.net, "rows": subject.rows,
-         "settings": {"batch_size": batch, "epochs": min(MOST_EPOCHS, 2 + int(1 / seconds)), "blas_threads": 1,
-                      **variant.settings}}
-        for (variant, batch), seconds in zip(runs, expected, strict=True)
-    ])  # fmt: skip
-    return {(variant.name, 2, batch): (seconds, one["seconds"])
-            for (variant, batch), seconds, one in zip(runs, expected, measured, strict=True)}  # fmt: skip
+    subject, runs, expected = trial.subject, [], 0.0
+    cells: list[Cell] = [(name, 2, batch) for batch in subject.batches for name in ON_HOSTS]
+    for cell in cells:
+        batch, seconds = cell[2], _predicted(calibration, cluster, trial, cell)
+        epochs = min(MOST_EPOCHS, 2 + int(1 / seconds))
+        expected += epochs * seconds
+        runs.append({"net": subject.net, "rows": subject.rows - subject.rows % (2 * batch),
+                     "settings": {"batch_size": batch, "epochs": epochs, "blas_threads": 1,
+                                  **find_variants(cell[0])[0].settings}})  # fmt: skip
+    measured = hosts.run_on_hosts(rate, runs, limit=hosts.LIMIT + 2 * expected)
+    return {cell: one["seconds"] * subject.rows / run["rows"]
+            for cell, run, one in zip(cells, runs, measured, strict=True)}  # fmt: skip
 
 
 # ---- accuracy ----
