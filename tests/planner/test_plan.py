@@ -214,6 +214,32 @@ def test_measurements_are_remembered_between_plans_with_a_link(monkeypatch, tmp_
     assert len(calls) == 3
 
 
+def test_nodes_on_this_machine_take_what_is_known_of_the_same_network_where_a_plan_is_to_be_quick(monkeypatch):
+    calls, real = [], measuring.probed
+
+    def probed(*given):
+        calls.append(real(*given))
+        return calls[-1]
+
+    monkeypatch.setattr(measuring, "probed", probed)
+    settings = {"nodes": 2, "strategy": ("local_sgd:8",), "backend": "threads", **COMMON}
+    first = planner.plan(network(), rows(), rows(50, 1), accuracy=False, **settings).model.calibration
+    again = planner.plan(network(), rows(), rows(50, 1), accuracy=False, **settings)
+    assert len(calls) == 1
+    assert again.model.calibration.contention == first.contention != ()
+    before, after = (model.unexplained(VARIANTS["local_sgd:8"])
+                     for model in (replace(again.model, calibration=first), again.model))  # fmt: skip
+    assert after == pytest.approx(before)
+    assert again.notes != []
+    planner.plan(network(), rows(), rows(50, 1), **{**settings, "epochs": 1, "seeds": 1})  # with accuracy: measured
+    assert len(calls) == 2
+    for other in ({"batch_size": 256}, {"remeasure": True}):  # steps of other sizes, or asked for
+        planner.plan(network(), rows(), rows(50, 1), accuracy=False, **{**settings, **other})
+    assert len(calls) == 4
+    planner.plan(make_model("mlp:5-9-2"), rows(), rows(50, 1), accuracy=False, **settings)  # another network
+    assert len(calls) == 5
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [({"nodes": 0}, "from 1 to"), ({"strategy": ("pipeline",), "nodes": 9}, "too few for a pipeline"),

@@ -58,14 +58,17 @@ def measure(
     """Calibrate for this network, between workers as well if there are to be any; then check one step.
 
     Between machines of their own, messages are counted rather than measured. What software adds to them hardly depends
-    on the network, so that of an earlier plan will do.
+    on the network, so that of an earlier plan will do. Nodes on this machine take what an earlier plan has measured of
+    the same network, where the plan has to be quick.
     """
     sizes = row_sizes(needed_sizes(options, len(train)), len(train))  # type: ignore[arg-type]
     calibration = calibrate(job, model, train, sizes, lambda share, words: tell(STEPS_SHARE * share, words),
                             BRIEF if options.accuracy else BRIEFEST)  # fmt: skip
     note = ""
     if max(options.nodes) > 1:
-        known = recalled(calibration, job, variants) if options.own_machines and not options.remeasure else None
+        known = None
+        if not options.remeasure and (options.own_machines or not options.accuracy):
+            known = recalled(calibration, job, variants, () if options.own_machines else sizes)
         if known is not None:
             calibration, date = known
             note = f"Messages between workers were measured on this machine on {date} (--remeasure: again)."

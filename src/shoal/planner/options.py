@@ -146,7 +146,7 @@ class PlanOptions(Options):
         least=2,
     )  # fmt: skip
     remeasure: bool = option(
-        False, "Measure messages between workers again, though an earlier plan with --link did on this machine."
+        False, "Measure what is between workers again, though an earlier plan did; with --link, or without accuracy."
     )
     accuracy: bool = option(True, "Leave out what nodes do to accuracy: seconds instead of minutes.",
                             flags="--no-accuracy")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What was measured between workers of this machine, kept for the next plan: messages, and overheads by network."""
+"""What was measured between workers of this machine, kept for the next plan: messages; by network the rest."""
 
 from __future__ import annotations
 
@@ -29,10 +29,15 @@ NETWORKS = 40  # of each strategy, whose steps are remembered
 
 
 def remember(calibration: Calibration, job: Job, variants: Sequence[Variant]) -> None:
-    """Write messages, and what steps of each strategy take beyond the model; nothing where nothing can be written."""
+    """Write messages, how workers hinder each other, and what steps of each strategy take beyond the model.
+
+    Nothing where nothing can be written.
+    """
     model = CostModel(calibration, Cluster(), job, job.batch_size)
-    overhead = _read(_place(calibration, job.backend)).get("overhead", {})
-    network = _network(calibration.facts)
+    before = _read(_place(calibration, job.backend))
+    overhead, network = before.get("overhead", {}), _network(calibration.facts)
+    hindered = {**dict(_contention(before, network)), **dict(calibration.contention)}
+    others = [pair for pair in before.get("contention", {}).items() if pair[0] != network]
     for name, variant in {small_name(variant): variant for variant in variants}.items():
         if name in calibration.small:
             known = {other: value for other, value in overhead.get(name, {}).items() if other != network}
@@ -41,7 +46,7 @@ def remember(calibration: Calibration, job: Job, variants: Sequence[Variant]) ->
         "format": FORMAT, "date": datetime.date.today().isoformat(),
         "workers": calibration.workers, "start": calibration.start,
         "messages": {name: [list(point) for point in curve.points] for name, curve in calibration.messages.items()},
-        "overhead": overhead,
+        "overhead": overhead, "contention": dict([*others, (network, sorted(hindered.items()))][-NETWORKS:]),
     }  # fmt: skip
     try:
         place = _place(calibration, job.backend)
@@ -51,20 +56,34 @@ def remember(calibration: Calibration, job: Job, variants: Sequence[Variant]) ->
         return
 
 
-def recalled(calibration: Calibration, job: Job, variants: Sequence[Variant]) -> tuple[Calibration, str] | None:
-    """The calibration with what an earlier plan has measured, and when; None if something is not there."""
+def recalled(
+    calibration: Calibration, job: Job, variants: Sequence[Variant], together: Sequence[int] = ()
+) -> tuple[Calibration, str] | None:
+    """The calibration with what an earlier plan has measured, and when; None if something is not there.
+
+    together  rows of steps that workers take side by side on this machine: then all must be known of this very network
+    """
     found = _read(_place(calibration, job.backend))
+    network = _network(calibration.facts)
     needed = {small_name(variant) for variant in variants if variant.settings["strategy"] != "kfold"}
     sizes = [points[-1][0] for name, points in found.get("messages", {}).items() if name != "scatter"]
     wanted = min(calibration.facts.averaged, MESSAGES[-1])
     if not found or not needed <= set(found["overhead"]) or 2 * max(sizes, default=0.0) < wanted:
         return None
+    contention = _contention(found, network)
+    strange = any(network not in found["overhead"][name] for name in needed)
+    if together and (strange or not set(together) <= {rows for rows, _ in contention}):
+        return None
     messages = {name: Curve(tuple((float(x), float(y)) for x, y in points))
                 for name, points in found["messages"].items()}  # fmt: skip
-    overhead = {name: _overhead(found["overhead"][name], _network(calibration.facts)) for name in needed}
+    overhead = {name: _overhead(found["overhead"][name], network) for name in needed}
     again = replace(calibration, backend=job.backend, workers=found["workers"], messages=messages,
-                    overhead=overhead, start=found["start"])  # fmt: skip
+                    overhead=overhead, start=found["start"], contention=contention)  # fmt: skip
     return again, found["date"]
+
+
+def _contention(found: dict[str, Any], network: str) -> tuple[tuple[float, float], ...]:
+    return tuple((float(rows), float(ratio)) for rows, ratio in found.get("contention", {}).get(network, []))
 
 
 def _network(facts: Facts) -> str:
@@ -90,6 +109,7 @@ def _read(place: Path) -> dict[str, Any]:
         content = json.loads(place.read_text(encoding="utf-8"))
         complete = {"date", "workers", "start", "messages", "overhead"} <= set(content) and content["format"] == FORMAT
         known = content["overhead"].values() if complete else ()
-        return content if complete and all(isinstance(one, dict) and one for one in known) else {}
+        right = complete and all(isinstance(one, dict) and one for one in known)
+        return content if right and isinstance(content["contention"], dict) else {}
     except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return {}
