@@ -90,6 +90,30 @@ leave.set()
 thread.join(10)
 assert given_back()
 """,
+    "many threads come and go at random": """
+import random, time
+
+
+def come_and_go(chance):
+    for _ in range(20):
+        time.sleep(chance.uniform(0, 0.002))
+        with memory_kept():
+            time.sleep(chance.uniform(0, 0.002))
+            if chance.random() < 0.5:
+                with memory_kept():
+                    b"x" * chance.randrange(1 << 22)
+
+
+for seed in range(3):
+    threads = [threading.Thread(target=come_and_go, args=(random.Random(k),)) for k in range(8 * seed, 8 * seed + 8)]
+    with memory_kept():
+        for thread in threads:
+            thread.start()
+        assert kept()
+    for thread in threads:
+        thread.join()
+    assert given_back()
+""",
     "an error inside sets it back": """
 try:
     with memory_kept():

@@ -30,6 +30,7 @@ GIVEN = {
     )
 }
 DRAWN = "drawn"
+HERE = "this machine"  # the place of cases that are not between hosts
 
 
 def find_subject(name: str) -> Subject:

@@ -17,7 +17,7 @@ from shoal.bench.harness.measure import Tick, progress_bar
 from shoal.bench.harness.report import Result
 from shoal.bench.planner import hosts
 from shoal.bench.planner.dlmp import check_packages
-from shoal.bench.planner.subjects import DRAWN, GIVEN, Subject, find_subject
+from shoal.bench.planner.subjects import DRAWN, GIVEN, HERE, Subject, find_subject
 from shoal.bench.planner.trainings import COMMON, network, rows_of, test_rows, train
 from shoal.errors import UserError
 from shoal.machine import thread_count
@@ -36,7 +36,6 @@ STRATEGIES = {
 ON_HOSTS = ("allreduce", "allreduce-exact", "local_sgd:8", "local_sgd:epoch")
 EPOCHS = 4  # of a timed training; the first one does not count
 ALONE = "one worker"
-HERE = "this machine"
 NO_HOSTS = "none"
 SLOW_LINK = 50e6  # bytes a second below which one round between hosts is enough
 MOST_EPOCHS = 8  # between hosts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.bench.harness.tables import ResultTable, significant
 from shoal.bench.harness.verdict import Target
 from shoal.bench.parallel.workers import percent
-from shoal.bench.planner.subjects import DRAWN, find_subject
+from shoal.bench.planner.subjects import DRAWN, HERE, find_subject
 from shoal.machine import thread_count
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _summary(judged: Sequence[Judged]) -> ResultTable:
     """Errors by what may matter."""
     cores, rows = thread_count(), []
     keys: dict[str, Callable[[Judged], str]] = {
-        "backend": lambda one: one.backend if one.place == "this machine" else f"hosts, {one.place}",
+        "backend": lambda one: one.backend if one.place == HERE else f"hosts, {one.place}",
         "network": lambda one: one.net,
         "strategy": lambda one: one.strategy,
     }
@@ -140,7 +140,7 @@ def draw(judged: Sequence[Judged]) -> Figure:
     places = list(dict.fromkeys((one.backend, one.place) for one in part))
     for k, place in enumerate(places):
         mine = [one for one in part if (one.backend, one.place) == place]
-        label = place[0] if place[1] == "this machine" else f"hosts, {place[1]}"
+        label = place[0] if place[1] == HERE else f"hosts, {place[1]}"
         axes[0].scatter([one.measured for one in mine], [one.predicted for one in mine], s=14,
                         color=PALETTE[(k + 1) % len(PALETTE)], label=label, alpha=0.8)  # fmt: skip
     ends = [min(one.measured for one in part), max(one.measured for one in part)]
