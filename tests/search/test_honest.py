@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
+import shoal
 from shoal import ShoalClassifier, ShoalRegressor
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, Task
@@ -96,14 +97,32 @@ def test_rows_of_a_group_are_drawn_together():
     assert len(set(counts[:, 0])) > 1
 
 
-def test_one_scored_row_or_group_ends_and_claims_nothing():
-    task, ones = Task(CLASSIFICATION, 2), np.ones(5)
-    for n, group in ((1, None), (5, np.zeros(5, np.int64))):
-        evidence = Evidence(
-            task, METRICS["accuracy"], np.full((2, n, 2), 0.5), np.zeros(n, np.int64), ones[:n], ones[:n], 1.0, group
-        )
-        found = correct(evidence, evidence.prediction[0])
-        assert (found.low, found.high, found.bootstraps) == (0.0, 1.0, 0)
+@pytest.mark.parametrize(
+    ("n", "group", "problem"),
+    [(1, None, "too few rows"), (19, None, "19; it needs 20"), (40, 1, "too few groups"), (40, 10, "4; it needs 5")],
+)
+def test_too_few_rows_or_groups_have_no_honest_score(n, group, problem):
+    ones, groups = np.ones(n), None if group is None else np.arange(n) // (n if group == 1 else group)
+    y = np.zeros(n, np.int64)
+    evidence = Evidence(
+        Task(CLASSIFICATION, 2), METRICS["accuracy"], np.full((2, n, 2), 0.5), y, ones, ones, 1.0, groups
+    )
+    found = correct(evidence, evidence.prediction[0])
+    assert np.isnan([found.corrected, found.low, found.high]).all()
+    assert found.bootstraps == 0
+    assert problem in found.problem
+    assert problem in str(found)
+
+
+def test_an_estimator_of_few_rows_says_so_and_is_saved_with_it(tmp_path):
+    X = np.arange(12.0)[:, None]
+    model = ShoalRegressor(recipes=3, seeds=1).fit(X, X[:, 0])
+    assert "too few rows" in str(model.honest_score_)
+    assert np.isfinite(model.predict(X)).all()
+    shoal.save(model, tmp_path / "model")
+    again = shoal.load(tmp_path / "model").honest_score_
+    assert str(again) == str(model.honest_score_)
+    assert np.isnan(again.corrected)
 
 
 def test_intervals_stay_where_scores_can_be():

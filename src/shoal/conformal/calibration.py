@@ -25,6 +25,7 @@ from shoal.validate import number
 
 STEPS = 24  # that halve the distance between the folds' own bounds
 ROUNDING = 1e-12  # by which sums of weights may miss
+NEW_ROW, SELECTION = 1, 1  # rows that count as the worst: the new one; and one since these rows also chose the networks
 
 
 def check_coverage(name: str, coverage: Any) -> float:
@@ -72,16 +73,19 @@ class Calibration:
         return found
 
     def level(self, coverage: float, name: str = "coverage") -> float:
-        """The share of scores that must be reached. One more row, the new one, counts as the worst."""
+        """The share of scores that must be reached. Two more rows count as the worst.
+
+        One is the new row, as in every conformal prediction. The other makes up for the selection: the networks were
+        chosen and weighed by the same rows, which without it costs 0.2 points of coverage at 100 to 300 rows.
+        """
         coverage = check_coverage(name, coverage)
-        level = coverage * (1 + 1 / self.rows)
-        if level > 1 + ROUNDING:
+        if coverage * (1 + NEW_ROW / self.rows) > 1 + ROUNDING:
             least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
             raise UserError(
                 f"a {name} of {coverage:g} needs at least {least:,} held-out rows to learn from; this model has "
                 f"{self.rows:.0f}: ask for less, or search on more rows"
             )
-        return level - ROUNDING
+        return min(coverage * (1 + (NEW_ROW + SELECTION) / self.rows), 1.0) - ROUNDING
 
     def interval(self, prediction: np.ndarray, spread: np.ndarray, coverage: float) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest values, (n, n_outputs) each, from predictions and spreads of each fold (k, n, n_outputs).

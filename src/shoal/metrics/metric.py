@@ -135,7 +135,10 @@ def _r2(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     varied = spread > 0
     if not varied.any():
         return np.asarray(np.where(((p - y) == 0).all(axis=-1), 1.0, 0.0))
-    return np.asarray((1.0 - (p - y)[..., varied] ** 2 / spread[varied]).mean(axis=-1))
+    error = (p - y)[..., varied] ** 2 / spread[varied]
+    unexplained = (w[:, None] * error).sum(axis=-2, keepdims=True) / total
+    far = (y - centre)[:, varied] ** 2 / spread[varied]  # a row far from the mean also adds to the spread
+    return np.asarray((1.0 - error + unexplained * (far - 1.0)).mean(axis=-1))
 
 
 def _squared(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -175,6 +178,15 @@ class Metric:
     defined: Callable[[Task, np.ndarray, np.ndarray], bool] = _always
     need: str = ""
     otherwise: float = np.nan
+    against_all: bool = False  # few rows are scored against the spread of all: few have none to speak of
+
+    def score_part(
+        self, task: Task, prediction: np.ndarray, y: np.ndarray, weight: np.ndarray, part: np.ndarray
+    ) -> float:
+        """The score of one prediction (n, n_outputs) on a part of the rows."""
+        if self.against_all:
+            return float(weighted_mean(self.rows(task, prediction, y, weight)[part], weight[part]))
+        return float(self.score(task, prediction[part], y[part], weight[part]))
 
     def score(self, task: Task, prediction: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """(...,) scores of predictions (..., n, n_outputs)."""
@@ -205,7 +217,7 @@ METRICS = {
         Metric("f1_macro", "mean F1 score of the classes", _BOTH, _f1_macro, 0.0, 1.0),
         Metric("neg_log_loss", "log-loss (negative)", _BOTH, _log_loss),
         Metric("neg_brier_score", "Brier score (negative)", _BOTH, _brier),
-        Metric("r2", "R2", (REGRESSION,), _r2, most=1.0),
+        Metric("r2", "R2", (REGRESSION,), _r2, most=1.0, against_all=True),
         Metric("neg_mean_squared_error", "mean squared error (negative)", (REGRESSION,), _squared),
         Metric("neg_mean_absolute_error", "mean absolute error (negative)", (REGRESSION,), _absolute),
     )

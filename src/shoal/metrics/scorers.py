@@ -28,14 +28,38 @@ DISTANCE_QUANTILES = (0.5, 0.85)  # likewise, of the distance of the target from
 UNSCORABLE = -1e30  # row value of predictions that cannot be scored; not -inf, whose product with zero is NaN
 MOST_REPEATS = 1000
 MOST_GROWTH = 0.1  # of a score when every row is duplicated: division by n - 1 changes it less, a sum more
+SHARES = (
+    "accuracy_score",
+    "balanced_accuracy_score",
+    "top_k_accuracy_score",
+    "f1_score",
+    "fbeta_score",
+    "precision_score",
+    "recall_score",
+    "jaccard_score",
+    "roc_auc_score",
+    "average_precision_score",
+    "rand_score",
+    "normalized_mutual_info_score",
+    "homogeneity_score",
+    "completeness_score",
+    "v_measure_score",
+    "fowlkes_mallows_score",
+)  # between 0 and 1
+AGREEMENTS = ("matthews_corrcoef", "cohen_kappa_score")  # between -1 and 1
 AT_MOST_ONE = (
-    "accuracy_score", "balanced_accuracy_score", "top_k_accuracy_score", "f1_score", "fbeta_score", "precision_score",
-    "recall_score", "jaccard_score", "roc_auc_score", "average_precision_score", "matthews_corrcoef",
-    "cohen_kappa_score", "r2_score", "explained_variance_score", "d2_absolute_error_score", "d2_pinball_score",
-    "d2_tweedie_score", "d2_log_loss_score", "d2_brier_score", "rand_score", "adjusted_rand_score",
-    "adjusted_mutual_info_score", "normalized_mutual_info_score", "homogeneity_score", "completeness_score",
-    "v_measure_score", "fowlkes_mallows_score",
-)  # fmt: skip
+    *SHARES,
+    *AGREEMENTS,
+    "r2_score",
+    "explained_variance_score",
+    "d2_absolute_error_score",
+    "d2_pinball_score",
+    "d2_tweedie_score",
+    "d2_log_loss_score",
+    "d2_brier_score",
+    "adjusted_rand_score",
+    "adjusted_mutual_info_score",
+)
 NEVER_NEGATIVE = ("_error", "_loss", "_deviance", "_likelihood_ratio")  # ends of the names of scikit-learn's errors
 Cells = tuple[np.ndarray, int, np.ndarray]
 Value = Callable[[Task, np.ndarray, np.ndarray, np.ndarray], float]
@@ -96,7 +120,7 @@ def find_scorer(scoring: Any, task: Task, classes: np.ndarray | None) -> Scored 
     caller = _ScorerCall(call, classes)
     label = name.removeprefix("neg_").replace("_", " ") + (" (negative)" if name.startswith("neg_") else "")
     return Scored(
-        name, label, (task.kind,), _Influence(caller.value), most=_most(call), value=caller.value,
+        name, label, (task.kind,), _Influence(caller.value), _least(call), _most(call), value=caller.value,
         problem=caller.problem,
     )  # fmt: skip
 
@@ -114,11 +138,22 @@ def _module(call: Any) -> str:
     return str(getattr(getattr(call, "_score_func", None), "__module__", ""))
 
 
+def _function(call: Any) -> str:
+    """The name of scikit-learn's function that a scorer calls; empty if it is another one."""
+    return str(getattr(call._score_func, "__name__", "")) if _module(call).startswith("sklearn.") else ""
+
+
+def _least(call: Any) -> float:
+    """The lower bound of a score; minus infinity if there is none, or it is not known."""
+    name = _function(call)
+    return 0.0 if name in SHARES else -1.0 if name in AGREEMENTS else float("-inf")
+
+
 def _most(call: Any) -> float:
     """The upper bound of a score; infinity if it is not known."""
-    if not _module(call).startswith("sklearn."):
+    name = _function(call)
+    if not name:
         return float("inf")
-    name = str(getattr(call._score_func, "__name__", ""))
     if call._sign > 0:
         return 1.0 if name in AT_MOST_ONE else float("inf")
     return 0.0 if name.endswith(NEVER_NEGATIVE) else float("inf")

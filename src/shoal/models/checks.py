@@ -124,7 +124,7 @@ def _check_results(body: Mapping[str, Any]) -> None:
         if column is not None and len(instance(f"cv_results.{name}", column, list)) != rows:
             raise UserError(f"cv_results.{name} must have {rows} rows, as leaderboard; got {len(column)}")
     for name, value in instance("honest_score", body["honest_score"], dict).items():
-        if name != "metric" and WORDS.get(str(value)) is None:
+        if name not in ("metric", "problem") and WORDS.get(str(value)) is None:
             number(f"honest_score.{name}", value)
     instance("best_member", body["best_member"], dict)
 

@@ -99,7 +99,7 @@ def conclude(
     if not alone_is_all:
         alone = _alone(search, best, ending.effort, averaged)
         honest_best = _honest(search, evidence, alone, ending, best, share=1 / 3)
-    if not np.isfinite(honest.corrected):
+    if not honest.problem and not np.isfinite(honest.corrected):
         warnings.warn(
             f"no recipe's predictions have a finite {metric.label}, so there is no honest score; use another scoring",
             UserWarning,

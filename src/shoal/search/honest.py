@@ -1,41 +1,42 @@
 """The score of the best of many candidates, corrected for the selection: bootstrap bias-corrected cross-validation.
 
-The best of thousands looks better than it is: part of its lead is luck. BBC-CV (Tsamardinos, Greasidou and
+Selecting the best of thousands of candidates biases its score upwards. BBC-CV (Tsamardinos, Greasidou and
 Borboudakis, 2018) repeats the selection on bootstrap samples of the rows and scores each selected candidate on the rows
-left out of its sample. It needs out-of-fold predictions only and trains nothing again. Candidates that ended early
+outside its sample. It needs out-of-fold predictions only and trains nothing again. Candidates that ended early
 take part with the predictions they had: without them the correction would be too small.
 
 Predictions of hundreds of candidates fit into memory, those of a hundred thousand do not. Beyond CELLS_IN_MEMORY they
 are read from a file in blocks (`picks.py`): one pass over all candidates serves all bootstrap samples.
 
 The delivered model averages the networks of all folds; `averaging.py` estimates what that adds to the score, and it
-is added at the end.
+is added at the end. `score_interval.py` has the interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from shoal.metrics.metric import Metric
 from shoal.search.evidence import Evidence
 from shoal.search.picks import make_pick
+from shoal.search.score_interval import CONFIDENCE, score_interval
 
-CONFIDENCE = 0.95
 BOOTSTRAPS = 200
 FEWEST_BOOTSTRAPS = 40
-WIDER = 1.3  # factor of the interval that the choice of rows alone gives
+FEWEST_ROWS = 20  # with fewer, intervals do not hold
+FEWEST_UNITS = 5  # groups, or different rows
 CELLS_IN_MEMORY = 1 << 25  # rows times outputs times candidates, up to which all predictions are in memory
-GAIN_ERROR = 0.25  # standard error of what averaging adds, as a share of it
 
 
 @dataclass(frozen=True)
 class HonestScore:
-    """A score as it looks (`raw`), and what to expect on new data (`corrected`, with an interval)."""
+    """A score as it looks (`raw`), and what to expect on new data (`corrected`, with an interval).
+
+    With too few rows there is nothing to expect: `corrected`, `low` and `high` are NaN, and `problem` says why.
+    """
 
     metric: str
     raw: float
@@ -45,6 +46,7 @@ class HonestScore:
     confidence: float
     bootstraps: int
     averaging: float = 0.0  # part of `corrected`: what averaging over folds adds
+    problem: str = ""  # why there is no honest score
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,6 +59,8 @@ class HonestScore:
         return format(self.corrected, form) if form else str(self)
 
     def __str__(self) -> str:
+        if self.problem:
+            return f"{self.metric}: {self.problem}; before correction {self.raw:.4f}"
         return (
             f"{self.metric} {self.corrected:.4f} ({self.confidence:.0%} interval {self.low:.4f} to {self.high:.4f}); "
             f"before correction {self.raw:.4f}"
@@ -82,50 +86,57 @@ def correct(
     candidate with the best score. `gain` is what averaging over folds adds to the score; `temperature` is that of the
     final model. Once `enough()` is true, sampling ends at FEWEST_BOOTSTRAPS samples.
     """
-    task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
-    rows = metric.rows(task, final, y, weight)
-    measured = float(metric.score(task, final, y, weight))
-    out_of_sample, in_sample = _bootstrap(
-        evidence, (ensemble, parts), rows, temperature, np.random.default_rng(seed), bootstraps, enough
-    )
+    metric = evidence.metric
+    measured = float(metric.score(evidence.task, final, evidence.y, evidence.weight))
     raw = measured if raw is None else raw
-    if not out_of_sample:  # one row, or one group: nothing can be left out
-        return HonestScore(metric.name, raw, measured, metric.least, metric.most, CONFIDENCE, 0)
+    problem = too_few(evidence)
+    if problem:
+        return HonestScore(metric.name, raw, np.nan, np.nan, np.nan, CONFIDENCE, 0, problem=problem)
+    generator = np.random.default_rng(seed)
+    scores = _bootstrap(evidence, (ensemble, parts), temperature, generator, bootstraps, enough)
     # A bootstrap sample may pick a candidate that the search dropped or had no time to finish. The expected score of
     # the delivered model is never set above its measured score.
-    before = min(float(np.mean(out_of_sample)), measured)
+    before = min(float(np.mean(scores)), measured)
     corrected = float(np.clip(before + gain, metric.least, metric.most))
-    low, high = _interval(metric, corrected, np.array(in_sample), gain, int((weight > 0).sum()))
-    return HonestScore(metric.name, raw, corrected, low, high, CONFIDENCE, len(out_of_sample), corrected - before)
+    low, high = score_interval(evidence, final, measured, corrected, measured - before, gain)
+    return HonestScore(metric.name, raw, corrected, low, high, CONFIDENCE, len(scores), corrected - before)
+
+
+def too_few(evidence: Evidence) -> str:
+    """Why these rows are too few for an honest score; empty if they are enough."""
+    counted = evidence.weight > 0
+    rows = int(max(evidence.weight.sum() + 1e-6, counted.sum()))  # a weight of two is the row twice
+    if rows < FEWEST_ROWS:
+        return f"too few rows for an honest score ({rows}; it needs {FEWEST_ROWS})"
+    units = int(counted.sum()) if evidence.group is None else len(np.unique(evidence.group[counted]))
+    if units < FEWEST_UNITS:
+        what = "different rows" if evidence.group is None else "groups"
+        return f"too few {what} for an honest score ({units}; it needs {FEWEST_UNITS})"
+    return ""
 
 
 def _bootstrap(
     evidence: Evidence,
     selection: tuple[bool, int | None],
-    rows: np.ndarray,
     temperature: float,
     generator: np.random.Generator,
     bootstraps: int,
     enough: Callable[[], bool],
-) -> tuple[list[float], list[float]]:
-    """For each bootstrap sample: the score of what is picked on it, on the rows left out, and the final model's on it.
+) -> list[float]:
+    """For each bootstrap sample, the score of what is picked on it, on the rows outside it.
 
-    `rows` are the values of the final model per row, whose mean is its score. After FEWEST_BOOTSTRAPS samples, sampling
-    ends as soon as `enough()` is true.
+    After FEWEST_BOOTSTRAPS samples, sampling ends as soon as `enough()` is true.
     """
     task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
-    out_of_sample: list[float] = []
-    in_sample: list[float] = []
     ensemble, parts = selection
     pick, samples = make_pick(evidence, ensemble, _samples(evidence, generator, bootstraps), parts)
+    scores: list[float] = []
     for number, counts in enumerate(samples):
         if number >= FEWEST_BOOTSTRAPS and enough():
             break
-        left_out, sampled = _left_out(evidence, counts), counts * weight
-        picked = task.temper(pick(number, counts)[left_out], temperature)
-        out_of_sample.append(float(metric.score(task, picked, y[left_out], weight[left_out])))
-        in_sample.append(float(rows @ sampled / sampled.sum()))
-    return out_of_sample, in_sample
+        picked = task.temper(pick(number, counts), temperature)
+        scores.append(metric.score_part(task, picked, y, weight, _left_out(evidence, counts)))
+    return scores
 
 
 def _samples(evidence: Evidence, generator: np.random.Generator, bootstraps: int) -> Iterator[np.ndarray]:
@@ -142,37 +153,3 @@ def _samples(evidence: Evidence, generator: np.random.Generator, bootstraps: int
 
 def _left_out(evidence: Evidence, counts: np.ndarray) -> np.ndarray:
     return np.flatnonzero((counts == 0) & (evidence.weight > 0))
-
-
-def _interval(metric: Metric, corrected: float, in_sample: np.ndarray, gain: float, n_rows: int) -> tuple[float, float]:
-    """The confidence interval of the corrected score.
-
-    It accounts for the choice of rows and for the error of `gain`. Other rows would also have led to the choice of
-    another model; that adds almost no error, as such models are about equally good.
-    """
-    spread = in_sample - np.mean(in_sample)
-    spread = spread * np.sqrt(1 + (GAIN_ERROR * gain / max(float(spread.std()), 1e-12)) ** 2)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = corrected + np.quantile(spread, [tail, 1 - tail])
-    if metric.name == "accuracy":  # a hundred right answers do not prove that there are no wrong ones
-        least, most = wilson(corrected, n_rows)
-        low, high = min(low, least), max(high, most)
-    # Networks of one fold err together, and folds share training rows: out-of-fold errors are not independent, and
-    # vary more than independent ones would (Bates, Hastie and Tibshirani, 2024). WIDER was measured with
-    # `shoal bench honest`.
-    if np.isfinite([low, high]).all():
-        low, high = corrected + WIDER * (low - corrected), corrected + WIDER * (high - corrected)
-    low, high = np.clip([low, high], metric.least, metric.most).tolist()
-    return low, high
-
-
-def wilson(share: float, n: int) -> tuple[float, float]:
-    """Wilson's interval for a share seen in n rows; it does not shrink to a point at 0 or 1.
-
-    >>> [round(bound, 3) for bound in wilson(1.0, 100)]
-    [0.963, 1.0]
-    """
-    z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2)
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * float(np.sqrt(max(share * (1 - share), 0.0) / n + z * z / (4 * n * n)))
-    return centre - half, centre + half

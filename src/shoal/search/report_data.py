@@ -289,6 +289,9 @@ def honest_words(
 
     `averaged`: whose networks the model averages; those of one fold are as they were measured.
     """
+    if honest.problem:
+        said = honest.problem[0].upper() + honest.problem[1:]
+        return [f"{said}. Measured on rows not trained on: {honest.raw:.4f}, which may be luck."]
     words = list(_expectation(honest, guess, target))
     if guess >= honest.low:
         words.append("That is within the interval: perhaps nothing was learned here.")

@@ -10,8 +10,8 @@ from shoal.cli.bench.common import Out, Quick, Repeats
 COMMANDS = (
     populations.table1, populations.shapes, populations.scaling, populations.kernel, populations.limits,
     populations.mnist,
-    search.tabular, search.gridsearch, search.report, search.honest, search.explain, search.coverage, search.predict,
-    search.compact, search.budget, search.scale, search.cluster, search.faults,
+    search.tabular, search.gridsearch, search.report, search.honest, search.small, search.explain, search.coverage,
+    search.predict, search.compact, search.budget, search.scale, search.cluster, search.faults,
     parallel.descent, parallel.pays, parallel.averaging, parallel.ranks, parallel.planner, parallel.nodes,
     populations.landscape, populations.heads, populations.stack, populations.tools,
 )  # fmt: skip

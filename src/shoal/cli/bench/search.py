@@ -90,6 +90,19 @@ def honest(
     measure(context, bench, given, quick, out)
 
 
+def small(
+    context: typer.Context,
+    cases: Annotated[int | None, typer.Option(min=1, help="Searches of each score and number of rows. [200]")] = None,
+    recipes: Annotated[int | None, typer.Option(min=1, help="Recipes of a search. [24]")] = None,
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Whether intervals hold on generated tables of 20 to 500 rows: of every score, of numbers, sets of classes."""
+    from shoal.bench.search import small as bench
+
+    measure(context, bench, {"cases": cases, "recipes": recipes}, quick, out)
+
+
 def explain(
     context: typer.Context,
     seeds: Annotated[int | None, typer.Option(min=1, help="Tables with columns of noise. [40]")] = None,

@@ -39,6 +39,11 @@ def headline(score: dict[str, Any], target: str) -> Html:
         )
     else:
         meaning = join([words.metric_name(metric), " expected on new rows"])
+    if score.get("problem"):
+        return paragraph(
+            tag("span", "?", class_="figure"), " ",
+            tag("span", score["problem"][0].upper() + score["problem"][1:] + "."), kind="headline",
+        )  # fmt: skip
     if not honest:
         meaning = join([meaning, " (as measured, not corrected for selecting the best)"])
     return paragraph(
