@@ -31,7 +31,7 @@ GAIN_ERROR = 0.25  # likewise of what averaging adds
 FIT_ERROR = 2.0  # over the number of rows: relative error of a loss that comes from fitting a few parameters
 PSEUDO_ROWS = 4.0  # added to shares, half of them right
 FEWEST_FREEDOM = 2.0
-SMALLEST = 1e-12
+SMALLEST = 1e-300
 
 
 def score_interval(
@@ -55,17 +55,17 @@ def _of_share(
     evidence: Evidence, final: np.ndarray, measured: float, corrected: float, others: float
 ) -> tuple[float, float]:
     """Of a score between bounds."""
-    task, unit = evidence.task, float(evidence.weight[evidence.weight > 0].mean())
+    task, counted = evidence.task, evidence.weight > 0
+    units = int(counted.sum()) if evidence.group is None else len(np.unique(evidence.group[counted]))
     predicted, truth = _pseudo_rows(task, final.dtype)
-    weight = np.concatenate([evidence.weight, np.full(len(truth), unit * PSEUDO_ROWS / len(truth))])
+    added = evidence.weight.sum() / units * PSEUDO_ROWS / len(truth)
+    weight = np.concatenate([evidence.weight, np.full(len(truth), added)])
     values = evidence.metric.rows(task, np.concatenate([final, predicted]), np.concatenate([evidence.y, truth]), weight)
     centre = float((values * weight).sum() / weight.sum())
     share = (values - centre) * weight / weight.sum()
     n = len(evidence.y)
-    units = _sums(share[:n], evidence.group)
-    rows = int((evidence.weight > 0).sum()) if evidence.group is None else len(units)
-    error = np.hypot(WIDER[task.kind] * np.sqrt((units**2).sum() + (share[n:] ** 2).sum()), others)
-    half = _quantile(rows - 1) * error
+    variance = (_sums(share[:n], evidence.group) ** 2).sum() + (share[n:] ** 2).sum()
+    half = _quantile(units - 1) * float(np.hypot(WIDER[task.kind] * np.sqrt(variance), others))
     return corrected + centre - measured - half, corrected + centre - measured + half
 
 
@@ -78,17 +78,18 @@ def _of_loss(
     if not np.isfinite(metric.most):
         half = quantile * float(np.hypot(error, others))
         return corrected - half, corrected + half
-    loss = max(metric.most - corrected, SMALLEST)
-    relative = [error / max(metric.most - measured, SMALLEST), others / loss, FIT_ERROR / len(deviations)]
+    loss = metric.most - corrected
+    scale = max(loss, others, SMALLEST)  # a gain may be estimated to be as large as the loss itself
+    relative = [error / max(metric.most - measured, SMALLEST), others / scale, FIT_ERROR / len(deviations)]
     factor = float(np.exp(quantile * np.linalg.norm(relative)))
-    return metric.most - loss * factor, metric.most - loss / factor
+    return metric.most - scale * factor, metric.most - loss / factor
 
 
 def _freedom(deviations: np.ndarray) -> float:
     """Degrees of freedom of an estimated variance: fewer, the higher the kurtosis."""
     count = len(deviations)
-    variance = max(float((deviations**2).mean()), 1e-300)
-    kurtosis = float((deviations**4).mean()) / variance**2
+    scaled = deviations / max(float(np.abs(deviations).max()), SMALLEST)
+    kurtosis = float((scaled**4).mean() / (scaled**2).mean() ** 2) if scaled.any() else 1.0
     return float(np.clip(2 * count / max(kurtosis, 1.0), FEWEST_FREEDOM, max(count - 1, FEWEST_FREEDOM)))
 
 
