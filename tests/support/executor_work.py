@@ -5,6 +5,8 @@ A job is {"folder": ..., "text": ...}; a task is {"name": ..., "parts": [[name, 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -119,7 +121,19 @@ def memory_hog(job: dict[str, str], part: str, size: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+def fail_here(job: dict[str, str], part: str, _size: int) -> None:
+    """The disk of the first process that comes here is full from then on."""
+    full = Path(job["folder"]) / "full"
+    with contextlib.suppress(FileExistsError):
+        full.symlink_to(f"{os.getpid()}")
+    if full.readlink() == Path(f"{os.getpid()}"):
+        trace(job, "failures", part)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    time.sleep(0.02)
+
+
 DOING = {
+    "fail here": fail_here,
     "wait": wait,
     "nap": nap,
     "die": die,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from shoal.executors import dask_remote, replies
-from shoal.executors.interface import Call, Job, Reply, WorkerInfo, WorkerLost
+from shoal.executors.interface import Call, FailedOn, Job, Reply, WorkerInfo, WorkerLost
 
 INLINE = 8_000_000  # bytes: a larger job is not kept in the scheduler, but sent in pieces to workers that lack it
 PIECE = 4_000_000
@@ -244,7 +244,8 @@ class Session:
             if self.workers.get(worker.address) is worker:
                 del self.workers[worker.address]
         except Exception as error:
-            worker.refused = f"it did not answer as a worker with Shoal does ({type(error).__name__}: {error})"
+            words = str(error) if isinstance(error, FailedOn) else f"{type(error).__name__}: {error}"
+            worker.refused = f"it did not answer as a worker with Shoal does ({words})"
         if worker.refused:
             self._refused += 1
             text = f"worker {worker.address} cannot take part: {worker.refused}; install there what is here"
@@ -266,9 +267,12 @@ class Session:
         found = await self.client.run(function, *arguments, workers=[worker.address], on_error="return")
         if worker.address not in found:
             raise OSError("the worker is gone")
-        if isinstance(found[worker.address], Exception):
-            raise found[worker.address]
-        return found[worker.address]
+        answer = found[worker.address]
+        if _is_link(answer):
+            raise answer
+        if isinstance(answer, Exception):
+            raise FailedOn(worker.info, answer)
+        return answer
 
     def _gone(self, address: str, how: str) -> None:
         worker = self.workers.pop(address, None)
@@ -300,18 +304,19 @@ class Session:
 
     def _assign(self) -> None:
         """Calls that wait go to workers with a free thread, and then one more to each, so that it need not wait."""
-        while self._queue:
-            if self._queue[0].future.done():
-                self._entries.pop(self._queue.popleft().future, None)
+        for entry in list(self._queue):
+            if entry.future.done():
+                self._queue.remove(entry)
+                self._entries.pop(entry.future, None)
                 continue
-            free = [one for one in self.workers.values() if one.usable and len(one.doing) <= one.threads]
-            if not free:
-                return
-            worker = min(free, key=lambda one: len(one.doing) / one.threads)
-            entry = self._queue.popleft()
-            entry.worker = worker
-            worker.doing.append(entry)
-            self._start(self._do(entry, worker))
+            usable = [one for one in self.workers.values() if one.usable]
+            allowed = [one for one in usable if one.info is not None and one.info.key not in entry.call.avoid] or usable
+            free = [one for one in allowed if len(one.doing) <= one.threads]
+            if free:
+                self._queue.remove(entry)
+                entry.worker = worker = min(free, key=lambda one: len(one.doing) / one.threads)
+                worker.doing.append(entry)
+                self._start(self._do(entry, worker))
 
     async def _do(self, entry: Entry, worker: Worker) -> None:
         """It may end up elsewhere: then this is of no use any more."""
@@ -330,7 +335,8 @@ class Session:
                 entry.end(error=WorkerLost(self.lost or f"worker {worker.address} is out of reach"))
         except Exception as error:
             killed = type(error).__name__ == "KilledWorker"
-            entry.end(error=WorkerLost(f"worker {worker.address} has ended") if killed else error)
+            failed = error if isinstance(error, FailedOn) else FailedOn(worker.info, error)
+            entry.end(error=WorkerLost(f"worker {worker.address} has ended") if killed else failed)
         finally:
             if entry.worker is worker:
                 self._release(entry)
@@ -359,7 +365,10 @@ class Session:
                 piece = content[begin : begin + PIECE]
                 try:
                     await self._on(worker, take, self.plugin, begin, piece, len(content))
-                except KeyError:  # another search of the same data has ended, and has taken the plugin away
+                except FailedOn as failed:
+                    if not isinstance(failed.error, KeyError):
+                        raise
+                    # another search of the same data has ended, and has taken the plugin away
                     await asyncio.wait_for(self._register(), UNREACHABLE)
                     await self._on(worker, take, self.plugin, begin, piece, len(content))
             worker.deliveries += 1
@@ -405,6 +414,11 @@ class Session:
         self.slots = sum(worker.slots for worker in self.workers.values())
         self.ahead = sum(worker.usable for worker in self.workers.values())
         self._assign()
+
+
+def _is_link(answer: Any) -> bool:
+    """Whether an error is one of the link to a worker. Those of its files have a number; Dask's own have none."""
+    return isinstance(answer, ConnectionError) or (isinstance(answer, OSError) and answer.errno is None)
 
 
 def python_here() -> str:
