@@ -71,7 +71,7 @@ class LocalWorkers(Workers):
         return self.present()
 
     def slots(self) -> int:
-        return len(self._seats)
+        return len(self._seats) or self.processes
 
     def present(self) -> list[WorkerInfo]:
         return [seat.info for seat in self._seats if seat.info is not None]

@@ -375,7 +375,9 @@ class Round:
         elif tries < TRIES:
             self._again(entry)
         else:
-            yield from self._set_aside(entry, _last_line(text), text, environment)
+            what = "a reason outside of it" if environment else "an error of its own"
+            reason = f"it failed on {_workers(len(entry.failures))}, for {what} ({_last_line(text)})"
+            yield from self._set_aside(entry, reason, text, environment)
 
     def _set_aside(self, entry: Entry, reason: str, text: str = "", environment: bool = False) -> Iterator[SetAside]:
         entry.finished = True
@@ -436,6 +438,10 @@ class Round:
             self.workers.give_up(flight.future)
             if entry.finished:  # cut or set aside: nobody waits for its copies, which may never end
                 self._forget_copies(entry)
+
+
+def _workers(count: int) -> str:
+    return "the only worker" if count == 1 else f"{count} workers"
 
 
 def _error(future: Future[Reply]) -> BaseException | None:
