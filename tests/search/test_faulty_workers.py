@@ -77,7 +77,7 @@ def test_the_weights_are_those_of_a_cluster_without_it(
     assert fitted.result_.skipped == []
     said = [match for one in caught if (match := re.fullmatch(NAMED, str(one.message)))]
     assert len(said) == 1, [str(one.message) for one in caught]
-    assert type(search_work.ERRORS[error]).__name__ in said[0][1]
+    assert type(search_work.ERRORS[error]()).__name__ in said[0][1]
     if error == "disk":
         assert said[0][2] == "make room on its disk"
 

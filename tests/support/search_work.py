@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from shoal.search.payloads import Setting
 KILLS = "SHOAL_TEST_KILLS"  # folder with a file for each worker that was ended
 FAULT = "SHOAL_TEST_FAULT"  # file with the name of an error, which every task raises in a process that has the variable
 POISON = [7]
-ERRORS = {
-    "disk": OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-    "memory": MemoryError("too much"),
-    "library": ModuleNotFoundError("No module named 'scipy'"),
-    "other": ValueError("bad memory chip"),
+ERRORS: dict[str, Callable[[], Exception]] = {
+    "disk": lambda: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    "memory": lambda: MemoryError("too much"),
+    "library": lambda: ModuleNotFoundError("No module named 'scipy'"),
+    "other": lambda: ValueError("bad memory chip"),
 }
 
 
@@ -46,7 +47,7 @@ def refused(setting: Setting, payload: bytes, threads: int) -> bytes:
 def faulty(setting: Setting, payload: bytes, threads: int) -> bytes:
     """`on_workers.work`, which fails whatever it does on a worker that has the variable."""
     if FAULT in os.environ:
-        raise ERRORS[Path(os.environ[FAULT]).read_text()]
+        raise ERRORS[Path(os.environ[FAULT]).read_text()]()
     return on_workers.work(setting, payload, threads)
 
 

@@ -245,7 +245,7 @@ class Search:
         seeds = self._seeds_of([candidate.recipe for candidate in few])
         found: dict[Recipe, Candidate] = {}
         for candidate in few:
-            if sum(one.finished for one in seeds[candidate.key]) < self.limits.seeds:
+            if sum(one.finished or bool(one.set_aside) for one in seeds[candidate.key]) < self.limits.seeds:
                 found.setdefault(candidate.key, candidate)
         return list(found.values())
 
