@@ -1,4 +1,4 @@
-"""A worker that fails whatever it gets costs time, never a recipe; a recipe that fails everywhere is said to be skipped."""
+"""A worker that fails whatever it gets costs time, never a recipe; what fails everywhere is skipped, and said to be."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def work(monkeypatch):
 
 
 @pytest.mark.parametrize("error", search_work.ERRORS)
-def test_the_weights_are_those_of_a_cluster_without_it(
-    error, cluster, fault, work, alone, iris, tmp_path, monkeypatch
-):
+def test_the_weights_are_those_of_a_cluster_without_it(error, cluster, fault, work, alone, iris, tmp_path, monkeypatch):
     monkeypatch.setattr(on_workers, "FIRST_COST", 1e3)  # many small shards, so that both workers get some
     monkeypatch.setattr(on_workers, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(on_workers, "LEAST_TURNS", 0.0)
@@ -91,8 +89,8 @@ def test_where_every_disk_is_full_the_search_stops_and_names_the_first_failure(
     monkeypatch.setenv(search_work.FAULT, str(fault))
     said = call(tmp_path, *SEARCH, "--cluster", "local:2", code=2).stderr
     assert re.search(
-        r"local:2: workers fail every task, for a reason outside of the recipes\. The first failure: worker \d+ on \S+: "
-        r"OSError: \[Errno 28\] No space left on device; make room on its disk, and run the same command again",
+        r"local:2: workers fail every task, for a reason outside of the recipes\. The first failure: worker \d+ on "
+        r"\S+: OSError: \[Errno 28\] No space left on device; make room on its disk, and run the same command again",
         said,
     )
 

@@ -81,7 +81,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (UserError, OSError, MemoryError) as error:  # the last two: a full disk, no permission, a table too large
-        _fail(str(error) or type(error).__name__, WRONG)
+        _fail(". ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", [])]), WRONG)
     except Exception as error:
         _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
