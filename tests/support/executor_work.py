@@ -80,6 +80,11 @@ def die(job: dict[str, str], part: str, _size: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def die_at_once() -> None:
+    """In the place of `worker.hello`."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def stop_once(job: dict[str, str], part: str, _size: int) -> None:
     if not traces(Path(job["folder"]), "stops"):
         trace(job, "stops", part)

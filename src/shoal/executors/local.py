@@ -65,7 +65,8 @@ class LocalWorkers(Workers):
             raise UserError(f"{self.name}: {reason}; {remedy}")
         if lost:
             self._seats = [seat for seat in self._seats if seat not in lost]
-            self.notes.append(f"{self.name}: only {len(self._seats)} processes could be started ({reason}); {remedy}")
+            count = f"{len(self._seats)} of {self.processes}"
+            self.notes.append(f"{self.name}: only {count} processes could be started ({reason}); {remedy}")
             for seat in lost:
                 seat.close()
         return self.present()
