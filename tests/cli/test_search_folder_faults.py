@@ -102,6 +102,16 @@ def test_a_search_without_its_run_json_is_found_without_a_name_too(interrupted, 
     assert (folder / "shoal-runs/iris-1/run.json").exists(), "it is written again"
 
 
+def test_a_run_that_is_known_by_nothing_any_more_is_refused_in_words(interrupted, call):
+    folder, _ = interrupted
+    for name in ("run.json", "journal/events.jsonl"):
+        damage(folder / "begun" / name, random.choice([empty, garbage, None]))
+    before = sorted((folder / "begun").rglob("*"))
+    said = call(folder, *SEARCH, "--out", "begun", code=2).stderr
+    assert "begun holds a run, but run.json and its copy in journal/events.jsonl cannot be read" in said
+    assert sorted((folder / "begun").rglob("*")) == before
+
+
 @contextmanager
 def disk(folder: Path, size: int) -> Iterator[Path]:
     """A disk of its own, of so many kilobytes."""

@@ -126,6 +126,10 @@ def memory_hog(job: dict[str, str], part: str, size: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+def no_file(job: dict[str, str], part: str, _size: int) -> None:
+    (Path(job["folder"]) / part).read_bytes()
+
+
 def fail_here(job: dict[str, str], part: str, _size: int) -> None:
     """The disk of the first process that comes here is full from then on."""
     full = Path(job["folder"]) / "full"
@@ -139,6 +143,7 @@ def fail_here(job: dict[str, str], part: str, _size: int) -> None:
 
 DOING = {
     "fail here": fail_here,
+    "no file": no_file,
     "wait": wait,
     "nap": nap,
     "die": die,

@@ -65,7 +65,10 @@ def _root(
 
 
 def main() -> None:
-    """Entry point. What a user can mend ends in one sentence and exit code 2, Ctrl-C in 130, a bug of ours in 70."""
+    """Entry point. What a user can mend ends in one sentence and exit code 2, Ctrl-C in 130, a bug of ours in 70.
+
+    A search that had to skip recipes ends in 3, one that does not repeat in 1.
+    """
     early.loaded()
     if early.is_command():
         count_from_process_start()

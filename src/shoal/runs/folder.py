@@ -20,7 +20,7 @@ from typing import Any
 from shoal import atomic
 from shoal.errors import UserError
 from shoal.runs.changes import differences
-from shoal.runs.journal import TEMPORARY, Journal
+from shoal.runs.journal import EVENTS, TEMPORARY, Journal
 from shoal.runs.kinds import (
     FORMAT,
     JOURNAL,
@@ -312,6 +312,11 @@ def refuse_taken(out: Path) -> None:
         return
     if (out / SETTINGS).exists():
         raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")
+    if (out / JOURNAL).is_dir():
+        raise UserError(
+            f"{out} holds a run, but {RUN} and its copy in {JOURNAL}/{EVENTS} cannot be read: give another name with "
+            "--out, or remove that folder"
+        )
     if out.exists():
         what = "is not empty" if out.is_dir() else "is a file"
         raise UserError(f"--out must be a new folder; {out} {what}: give another name")
