@@ -21,7 +21,7 @@ from shoal.runs import lock
 IRIS = "sepal,species\n" + "".join(f"{k % 3 + k / 1000},{'abc'[k % 3]}\n" for k in range(60))
 SEARCH = ("search", "iris.csv", "--target", "species", "--recipes", 9, "--seeds", 2, "--epochs", 9, "--folds", 3)
 WEIGHTS = Path("model/weights.safetensors")
-KEPT = "What was finished is kept in {}: run the same command again to resume."
+KEPT = "What was finished is kept in {}; the same command resumes from it."
 NOTHING = "Nothing was finished before that, and nothing is kept."
 
 

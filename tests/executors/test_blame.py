@@ -124,16 +124,17 @@ def test_where_the_environment_fails_everywhere_no_task_is_set_aside(workers, be
 
 def test_an_error_of_the_environment_that_only_one_task_has_is_that_of_the_task(bench):
     """As where a scorer of the user's own opens a file."""
-    tasks = [task_of("bad", {"bad": "no file"}, cost=9.0), *(task_of(f"{k}", [f"{k}"]) for k in range(3))]
+    tasks = [task_of("bad", {"bad": "no file"}, cost=9.0), *(task_of(f"{k}", [f"{k}"]) for k in range(9))]
     done, skipped, _ = run(Fleet(["", ""], random.Random(0), True), bench, tasks)
-    assert done.keys() == {"0", "1", "2"}
+    assert done.keys() == {f"{k}" for k in range(9)}
     assert skipped["bad"].startswith("it failed on 2 workers, for a reason outside of it (FileNotFoundError: ")
 
 
 def test_the_last_worker_is_not_excluded(bench):
-    """It may fail, and the others have left: then it is the only one."""
+    """Another one has completed what it failed, and has left since."""
     fleet = Fleet([replies.FAILED, ""], random.Random(0), True)
     fleet.present = lambda: [fleet.info(0)]  # type: ignore[method-assign]
-    with pytest.raises(RuntimeError, match=r"every task has failed so far\. The first failure: worker 1 on there"):
-        run(fleet, bench, [task_of(f"{k}", [f"{k}"]) for k in range(9)])
+    done, _, _ = run(fleet, bench, [task_of(f"{k}", [f"{k}"]) for k in range(20)])
+    assert len(done) > 10
+    assert fleet.calls[0] > 2
     assert fleet.excluded == []

@@ -30,6 +30,7 @@ class Failure:
 
     worker: WorkerInfo | None  # None: the executor cannot tell
     reason: str  # in a line
+    at: int  # in the order of all replies
 
     def __str__(self) -> str:
         return f"{who(self.worker)}: {self.reason}"
@@ -48,6 +49,8 @@ class Blame:
         self.accepted: list[WorkerInfo] = []  # workers that take part, as known at the start of a round
         self.excluded: set[str] = set()  # keys of workers that are not used any more
         self.first: Failure | None = None  # of all
+        self._replies = 0
+        self._done: dict[str, int] = {}  # by worker: its last task that was done, in the order of all replies
         self._tasks: dict[str, set[str]] = defaultdict(set)  # by worker: those that failed there, and not elsewhere
 
     def others(self, keys: Collection[str]) -> bool:
@@ -63,12 +66,15 @@ class Blame:
         """Note a failure; the worker as its executor calls it."""
         if worker is not None:
             worker = next((info for info in self._present() if info.key == worker.key), worker)
-        found = Failure(worker, reason)
+        self._replies += 1
+        found = Failure(worker, reason, self._replies)
         self.first = self.first or found
         return found
 
     def completed(self, task: str, worker: WorkerInfo, failures: Collection[Failure]) -> None:
-        """A task is done which has failed elsewhere."""
+        """A task is done; it may have failed elsewhere before."""
+        self._replies += 1
+        self._done[worker.key] = self._replies
         for failure in failures:
             culprit = failure.worker
             if culprit is None or culprit.key == worker.key or culprit.key in self.excluded:
@@ -76,6 +82,10 @@ class Blame:
             self._tasks[culprit.key].add(task)
             if len(self._tasks[culprit.key]) >= TASKS and self.others([culprit.key]):
                 self._exclude(culprit, failure)
+
+    def works(self, failures: Collection[Failure]) -> bool:
+        """Whether a worker has done anything since one of these failures of it: then it does not fail everything."""
+        return any(one.worker is not None and self._done.get(one.worker.key, 0) > one.at for one in failures)
 
     def _exclude(self, worker: WorkerInfo, failure: Failure) -> None:
         self.excluded.add(worker.key)

@@ -381,6 +381,7 @@ class Round:
 
     def _set_aside(self, entry: Entry, reason: str, text: str = "", environment: bool = False) -> Iterator[SetAside]:
         entry.finished = True
+        environment = environment and not self.owner.blame.works(entry.failures.values())
         self.undecided.append(SetAside(entry.task, reason, environment))
         outside = sum(one.environment for one in self.undecided)
         if outside >= ALIKE:

@@ -101,7 +101,7 @@ class RunFolder:
         else:
             self._made = []
             if isinstance(error, Exception):
-                error.add_note(f"What was finished is kept in {self.path}: run the same command again to resume.")
+                error.add_note(f"What was finished is kept in {self.path}; the same command resumes from it.")
         self._leave()
 
     # ---- while a run works ----
