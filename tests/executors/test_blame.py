@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,9 @@ from support.executors import Bench, cut, gained, never, parts_of, set_aside, ta
 from shoal.errors import UserError
 from shoal.executors import replies, worker
 from shoal.executors.dispatch import Dispatcher
-from shoal.executors.interface import Call, Job, Reply, Task, WorkerInfo, Workers
+from shoal.executors.interface import Call, Job, Reply, Task, WorkerInfo, WorkerLost, Workers
 
+LOST = "lost"  # it ends whenever it has a task, and is started again
 ERRORS = {
     replies.ENVIRONMENT: "OSError: [Errno 28] No space left on device",
     replies.MEMORY: "MemoryError",
@@ -34,7 +36,8 @@ class Fleet(Workers):
         self.excluded: list[int] = []
 
     def info(self, number: int) -> WorkerInfo:
-        return WorkerInfo.of(worker.hello() | {"host": "there", "pid": number + 1})
+        info = WorkerInfo.of(worker.hello() | {"host": "there", "pid": number + 1})
+        return replace(info, place=f"place {number}")
 
     def start(self, job: Job) -> list[WorkerInfo]:
         return [self.info(number) for number in range(len(self.faulty))]
@@ -47,7 +50,10 @@ class Fleet(Workers):
         allowed = [number for number in numbers if self.info(number).key not in call.avoid]
         number = self.chance.choice(allowed if self.directs and allowed else numbers)
         future: Future[Reply] = Future()
-        future.set_result(self.reply(call, number))
+        if self.faulty[number] == LOST:
+            future.set_exception(WorkerLost("it has ended", f"place {number}"))
+        else:
+            future.set_result(self.reply(call, number))
         return future
 
     def reply(self, call: Call, number: int) -> Reply:
@@ -64,7 +70,7 @@ class Fleet(Workers):
         return False
 
     def restart(self) -> None:
-        raise AssertionError("nobody was lost")
+        assert LOST in self.faulty
 
     def give_up(self, future: Future[Reply]) -> None:
         raise AssertionError("nobody hangs")
@@ -83,7 +89,7 @@ fleets = st.fixed_dictionaries(
     {
         "well": st.integers(2, 4),
         "faulty": st.one_of(
-            st.lists(st.just(replies.ENVIRONMENT), max_size=3), st.lists(st.sampled_from([*ERRORS]), max_size=1)
+            st.lists(st.just(replies.ENVIRONMENT), max_size=3), st.lists(st.sampled_from([*ERRORS, LOST]), max_size=1)
         ),
         "guilty": st.sets(st.integers(0, 29), max_size=4),
         "directs": st.booleans(),
@@ -110,7 +116,7 @@ def test_faulty_workers_cost_no_task_and_guilty_tasks_no_worker(tmp_path_factory
     for number in fleet.excluded:
         assert any(f"worker {number + 1} on there is not used any more" in note for note in dispatcher.status.notes)
     for number, status in enumerate(faulty):
-        if status and fleet.calls[number] > len(tasks):
+        if status and status != LOST and fleet.calls[number] > len(tasks):
             assert number in fleet.excluded
 
 

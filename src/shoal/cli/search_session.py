@@ -273,6 +273,7 @@ class Session:
 
     def _search(self, folder: RunFolder, keep: bool = True) -> None:
         """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
+        from shoal.runs.journal import writing
         from shoal.search.decisions import seconds_before
         from shoal.search.screen import SearchScreen
         from shoal.search.timing import Clock
@@ -297,7 +298,8 @@ class Session:
                     raise KeyboardInterrupt
                 screen.say("saving")
                 folder.check()
-                data = self._save(folder.path, estimator)
+                with writing(folder.path, what="the results"):
+                    data = self._save(folder.path, estimator)
                 if self.model is not None:
                     self._compare(folder.path)
                 folder.finish() if keep else folder.discard()

@@ -62,6 +62,14 @@ class Blame:
         keys = {*failed_on, *self.excluded} if self.others(failed_on) else self.excluded
         return tuple(sorted(keys)) if self.others(()) else ()
 
+    def at(self, places: Collection[str]) -> set[str]:
+        """Workers that are in these places now."""
+        return {info.key for info in self._present() if info.place in places}
+
+    def elsewhere(self, places: Collection[str]) -> bool:
+        """Whether somebody is in another place than these."""
+        return any(info.place and info.place not in places for info in self._present())
+
     def failure(self, worker: WorkerInfo | None, reason: str) -> Failure:
         """Note a failure; the worker as its executor calls it."""
         if worker is not None:

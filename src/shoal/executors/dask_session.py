@@ -33,6 +33,7 @@ MEMORY = 0.7  # share of its limit that a worker may use: Dask pauses it at 80% 
 @dataclass(eq=False)
 class Worker:
     address: str
+    place: str = ""  # its nanny, which starts it again
     threads: int = 1
     limit: int = 0  # bytes that Dask lets it use; 0: no limit
     running: bool = True  # Dask gives it tasks; not where its memory is nearly full, or it is about to leave
@@ -216,7 +217,7 @@ class Session:
         for address, state in found.items():
             worker = self.workers.get(address)
             if worker is None:
-                worker = self.workers[address] = Worker(address)
+                worker = self.workers[address] = Worker(address, state.get("nanny") or address)
                 self._start(self._greet(worker))
             worker.limit = int(state.get("memory_limit") or 0)
             worker.threads, worker.running = int(state["nthreads"]), state["status"] == "running"
@@ -237,7 +238,7 @@ class Session:
                 worker.refused = str(answer["refused"])
             else:
                 info = WorkerInfo.of(answer.get("hello"))
-                worker.info = replace(info, name=worker.address, slots=worker.threads)
+                worker.info = replace(info, name=worker.address, slots=worker.threads, place=worker.place)
         except asyncio.TimeoutError:
             worker.refused = f"it did not answer within {GREETING:.0f} s"
         except OSError:  # it is gone, or is asked again
@@ -332,11 +333,11 @@ class Session:
             if getattr(error, "reason", "") == "scheduler-connection-lost":
                 self._cut_off()
             if entry.worker is worker:
-                entry.end(error=WorkerLost(self.lost or f"worker {worker.address} is out of reach"))
+                entry.end(error=WorkerLost(self.lost or f"worker {worker.address} is out of reach", worker.place))
         except Exception as error:
             killed = type(error).__name__ == "KilledWorker"
             failed = error if isinstance(error, FailedOn) else FailedOn(worker.info, error)
-            entry.end(error=WorkerLost(f"worker {worker.address} has ended") if killed else failed)
+            entry.end(error=WorkerLost(f"worker {worker.address} has ended", worker.place) if killed else failed)
         finally:
             if entry.worker is worker:
                 self._release(entry)
@@ -379,7 +380,7 @@ class Session:
             if entry in worker.doing[worker.threads :]:
                 self._put_back(entry)
             else:
-                entry.end(error=WorkerLost(f"worker {worker.address} {why}"))
+                entry.end(error=WorkerLost(f"worker {worker.address} {why}", worker.place))
 
     def _put_back(self, entry: Entry) -> None:
         self._release(entry)

@@ -83,6 +83,7 @@ class WorkerInfo:
     versions: dict[str, str] = field(default_factory=dict)  # that bits depend on
     name: str = ""  # address or rank, where the executor has one
     slots: int = 1  # tasks that it does at the same time
+    place: str = ""  # the same for the process that is started when this one has ended, where the executor knows that
 
     @property
     def key(self) -> str:
@@ -206,7 +207,11 @@ class Workers(ABC):
 
 
 class WorkerLost(Exception):
-    """A worker has ended, or is out of reach, with its task undone."""
+    """A worker has ended, or is out of reach, with its task undone. `place`: see `WorkerInfo`."""
+
+    def __init__(self, text: str, place: str = "") -> None:
+        super().__init__(text)
+        self.place = place
 
 
 class FailedOn(Exception):

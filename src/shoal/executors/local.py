@@ -44,7 +44,7 @@ class LocalWorkers(Workers):
     def prepare(self) -> None:
         """Start the processes. They import what they need while this one does something else."""
         threads = max(1, thread_count() // self.processes)
-        self._seats = [_Seat(threads) for _ in range(self.processes)]
+        self._seats = [_Seat(threads, f"process {number}") for number in range(self.processes)]
         for seat in self._seats:
             seat.greet()
 
@@ -153,7 +153,7 @@ class LocalWorkers(Workers):
             seat.future = None
         error = None if inner.cancelled() else inner.exception()
         if inner.cancelled() or isinstance(error, BrokenExecutor) or self._closed:
-            future.set_exception(WorkerLost(_reason(error)))
+            future.set_exception(WorkerLost(_reason(error), seat.place))
         elif error is not None:
             future.set_exception(FailedOn(seat.info, error))
         else:
@@ -164,7 +164,8 @@ class LocalWorkers(Workers):
 class _Seat:
     """The place of a process: when one has ended, the next task gets a new one."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, place: str) -> None:
+        self.place = place
         self.future: Future[Reply] | None = None  # of the task that it does
         self.info: WorkerInfo | None = None  # of its process
         self.replace = False  # its process, before it gets its next task
@@ -185,7 +186,8 @@ class _Seat:
         """What the process is. One that ends before it has said that is replaced."""
         for left in reversed(range(STARTS)):
             try:
-                return WorkerInfo.of(self._answer.result(max(0.0, deadline - time.monotonic())))
+                info = WorkerInfo.of(self._answer.result(max(0.0, deadline - time.monotonic())))
+                return replace(info, place=self.place)
             except (WorkerLost, BrokenExecutor):
                 if not left:
                     raise

@@ -51,6 +51,7 @@ class Entry:
     with_content: bool = False  # the worker lacked the job
     losses: int = 0  # of workers while it was in flight, in a row
     ended: int = 0  # of these, those that it ended for sure
+    lost_at: set[str] = field(default_factory=set)  # places of workers that were lost with it
     failures: dict[str, Failure] = field(default_factory=dict)  # by worker
     failed: int = 0  # times
     hangs: int = 0
@@ -195,7 +196,8 @@ class Round:
         return False
 
     def _submit(self, entry: Entry) -> bool:
-        call = self.owner.call(entry.task, entry.with_content, entry.failures)
+        avoid = {*entry.failures, *self.owner.blame.at(entry.lost_at)}
+        call = self.owner.call(entry.task, entry.with_content, avoid)
         try:
             future = self.workers.submit(call)
         except LOST as error:
@@ -229,6 +231,7 @@ class Round:
                 if error is not None and _is_loss(error):
                     if not flight.given_up:
                         lost.append((flight, _words(error)))
+                        flight.entry.lost_at |= {place for place in [getattr(error, "place", "")] if place}
                 else:
                     yield from self._returned(flight, error)
             wait = SETTLING if lost else 0.0
@@ -320,12 +323,16 @@ class Round:
                 self._again(entry)
             elif self._cut(entry, suspect=True):
                 self.status.repeated += 1
-            elif entry.losses < ENDED or entry.ended < SURELY:
+            elif entry.losses < ENDED or entry.ended < SURELY or self._only_here(entry):
                 entry.suspect = True
                 self._again(entry)
             else:
                 yield from self._set_aside(entry, f"it ended {entry.losses} workers in a row ({reason})")
         self._restart(lost[0][1], suspected=all(flight.entry.suspect for flight, _ in lost))
+
+    def _only_here(self, entry: Entry) -> bool:
+        """Whether all workers that a task has ended were in one place, and there are others: it may be the place."""
+        return len(entry.lost_at) == 1 and self.owner.blame.elsewhere(entry.lost_at)
 
     def _restart(self, reason: str, suspected: bool = False) -> None:
         """New workers. Those that a suspect ends, while it is found out which part of it is guilty, do not count."""

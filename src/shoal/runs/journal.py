@@ -308,7 +308,7 @@ def _json(value: Any) -> str:
 
 
 @contextmanager
-def writing(folder: Path, size: int = 0) -> Iterator[None]:
+def writing(folder: Path, size: int = 0, what: str = "the journal") -> Iterator[None]:
     """Errors in writing to a folder as one sentence. `size`: bytes that are to be written."""
     try:
         yield
@@ -318,7 +318,7 @@ def writing(folder: Path, size: int = 0) -> Iterator[None]:
         needed = f"; {_bytes(size)} are needed" if size else ""
         remedy = REMEDIES.get(error.errno or 0, "mend that")
         raise CannotWrite(
-            f"the journal cannot be written to {folder}: {error.strerror or error}{needed}; {remedy}, and run the same "
+            f"{what} cannot be written to {folder}: {error.strerror or error}{needed}; {remedy}, and run the same "
             "command again"
         ) from error
 
