@@ -144,3 +144,20 @@ def test_the_last_worker_is_not_excluded(bench):
     assert len(done) > 10
     assert fleet.calls[0] > 2
     assert fleet.excluded == []
+
+
+class First(random.Random):
+    """Takes the first of all."""
+
+    def choice(self, seq):
+        return seq[0]
+
+
+def test_a_task_that_ended_workers_in_one_place_is_tried_in_another(bench):
+    """There, every process ends, whatever it does: the task is not at fault."""
+    task = task_of("a", ["a"])
+    done, skipped, dispatcher = run(Fleet([LOST, ""], First(), directs=True), bench, [task])
+    assert (done, skipped) == (bench.expected([task]), {})
+    assert dispatcher.status.lost == 1
+    _, skipped, _ = run(Fleet([LOST, LOST], First(), directs=True), bench, [task])
+    assert "it ended 3 workers in a row" in skipped["a"]

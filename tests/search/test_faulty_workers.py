@@ -8,9 +8,11 @@ import warnings
 
 import pytest
 from support import search_work
+from support.callbacks import Crash, CrashAfter
 from support.dask_cluster import Cluster
 
 import shoal
+from shoal.members import Member
 from shoal.search import on_workers, shards
 from shoal.search.estimators import ShoalClassifier
 
@@ -111,3 +113,18 @@ def test_a_search_that_skipped_a_recipe_says_so_and_has_an_exit_code_of_its_own(
     report = (tmp_path / "out/report.html").read_text()
     assert "could not be trained and were skipped" in report
     assert reason in report
+
+
+@pytest.mark.filterwarnings("ignore:skipped, because")
+def test_a_search_that_is_resumed_with_nothing_left_but_recipes_that_fail_is_finished(work, iris, tmp_path):
+    """Nothing is done by then in this attempt, but there are results of an earlier one: it is the recipes."""
+    work("refused")
+    members = [Member(hidden=k, epochs=3, activation="selu" if k % 2 else "relu") for k in range(2, 10)]
+    model = ShoalClassifier(
+        members, strategy="random", cv=3, seeds=1, recipes=8, executor="local:2", journal=tmp_path / "journal"
+    )
+    with pytest.raises(Crash):
+        model.set_params(callbacks=[CrashAfter(1)]).fit(*iris)
+    model.set_params(callbacks=None).fit(*iris)
+    assert [one.recipe.member.activation for one in model.result_.skipped] == ["selu"] * 4
+    assert model.result_.search.trainer.recalled == 4
