@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.executors import Bench, cut, gained, never, parts_of, set_aside, task_of
 
 from shoal.errors import UserError
-from shoal.executors import replies, worker
+from shoal.executors import replies, rounds, worker
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.interface import Call, Job, Reply, Task, WorkerInfo, WorkerLost, Workers
 
@@ -161,3 +161,23 @@ def test_a_task_that_ended_workers_in_one_place_is_tried_in_another(bench):
     assert dispatcher.status.lost == 1
     _, skipped, _ = run(Fleet([LOST, LOST], First(), directs=True), bench, [task])
     assert "it ended 3 workers in a row" in skipped["a"]
+
+
+@pytest.mark.parametrize(("status", "error"), [(replies.ENVIRONMENT, UserError), (replies.FAILED, RuntimeError)])
+def test_an_executor_that_gives_everything_to_one_worker_is_an_error_in_the_end(status, error, bench, monkeypatch):
+    """There are others, but nobody else ever takes what fails there."""
+    monkeypatch.setattr(rounds, "AVOIDED", 0.1)
+    fleet = Fleet([status, ""], First(), directs=False)
+    with pytest.raises(error, match="The first failure: worker 1 on there: "):
+        run(fleet, bench, [task_of(f"{k}", [f"{k}"]) for k in range(9)])
+
+
+def test_an_executor_that_gives_everything_to_an_excluded_worker_is_one_sentence(bench, monkeypatch):
+    monkeypatch.setattr(rounds, "AVOIDED", 0.1)
+    fleet = Fleet([replies.FAILED, ""], First(), directs=True)
+    with Dispatcher(fleet, bench.job) as dispatcher:
+        list(dispatcher.run([task_of(f"{k}", [f"{k}"]) for k in range(3)], never, cut))
+        assert fleet.excluded == [0]
+        fleet.directs = False
+        with pytest.raises(UserError, match="worker 1 on there fails tasks which others complete, and this executor"):
+            list(dispatcher.run([task_of("last", ["last"])], never, cut))

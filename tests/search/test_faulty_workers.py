@@ -111,7 +111,7 @@ def test_a_search_that_skipped_a_recipe_says_so_and_has_an_exit_code_of_its_own(
         assert f"skipped {len(skipped)} recipe" in said
         assert f"  recipe {skipped[0]['recipe']}: {reason}" in said
     report = (tmp_path / "out/report.html").read_text()
-    assert "could not be trained and were skipped" in report
+    assert "skipped.</strong> No worker could complete the training." in report
     assert reason in report
 
 

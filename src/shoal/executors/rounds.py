@@ -30,7 +30,7 @@ WORKERS = 2  # that a task must fail on, if there are so many, to be at fault it
 WORKERS_OUTSIDE = 5  # the same where the reason is none of the task's: several disks may be full
 HANGS = 3
 ABSENT = 10.0  # seconds without any worker: worth a word
-REFUSALS = 20  # of one task
+REFUSALS = 20  # of one task, or failures
 RESTARTS = 5  # in a row, with nothing done in between
 AVOIDED = 300.0  # seconds at most in which a task comes back from the worker that must not do it, and nothing is done
 ALIKE = 3  # tasks that fail before anything was done: then all will
@@ -54,6 +54,7 @@ class Entry:
     lost_at: set[str] = field(default_factory=set)  # places of workers that were lost with it
     failures: dict[str, Failure] = field(default_factory=dict)  # by worker
     failed: int = 0  # times
+    anywhere: bool = False  # also where it has failed, since nobody else takes it
     hangs: int = 0
     refusals: int = 0
     finished: bool = False
@@ -196,7 +197,7 @@ class Round:
         return False
 
     def _submit(self, entry: Entry) -> bool:
-        avoid = {*entry.failures, *self.owner.blame.at(entry.lost_at)}
+        avoid = () if entry.anywhere else {*entry.failures, *self.owner.blame.at(entry.lost_at)}
         call = self.owner.call(entry.task, entry.with_content, avoid)
         try:
             future = self.workers.submit(call)
@@ -294,10 +295,13 @@ class Round:
         """Executors that choose the worker themselves may give a task to the very one that must not have it."""
         costs = [flight.entry.task.cost for flight in self._flying()]
         if time.monotonic() - self.done_at > min(self.pace.limit(max([entry.task.cost, *costs])), AVOIDED):
-            raise UserError(
-                f"{self.workers.name}: {who(reply.worker)} fails tasks, and this executor gives them to nobody else. "
-                f"The first failure: {self.owner.blame.first}; end that worker, and run the same command again"
-            )
+            if reply.worker.key in self.owner.blame.excluded:
+                raise UserError(
+                    f"{self.workers.name}: {who(reply.worker)} fails tasks which others complete, and this executor "
+                    f"gives them to nobody else. The first failure: {self.owner.blame.first}; end that worker, and run "
+                    "the same command again"
+                )
+            entry.anywhere = True
         entry.urgent = True
         self.waiting.push(entry)
 
@@ -363,6 +367,8 @@ class Round:
         failure = self.owner.blame.failure(worker, reason)
         entry.failures[f"unknown {entry.failed}" if worker is None else worker.key] = failure
         trusted = entry.failures.keys() - self.owner.blame.excluded
+        if entry.anywhere or entry.failed >= REFUSALS:
+            return False
         return len(trusted) < workers and self.owner.blame.others(entry.failures)
 
     def _failed(

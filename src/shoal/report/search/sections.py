@@ -161,8 +161,9 @@ def skipped(recipes: list[dict[str, Any]]) -> list[Html]:
     if not recipes:
         return []
     text = paragraph(
-        strong(f"{words.count(len(recipes), 'recipe')} could not be trained and were skipped."),
-        " The result may differ from that of the whole search; --fresh searches anew.",
+        strong(f"{words.count(len(recipes), 'recipe')} skipped."),
+        " No worker could complete the training. The result may differ from that of the whole search; --fresh searches "
+        "anew.",
     )
     head = [column_head(name) for name in ("Recipe", "Settings", "Reason")]
     shown = recipes[:SKIPPED_SHOWN]
