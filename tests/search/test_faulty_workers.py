@@ -12,6 +12,7 @@ from support.callbacks import Crash, CrashAfter
 from support.dask_cluster import Cluster
 
 import shoal
+from shoal.cli.search_watching import Watching
 from shoal.members import Member
 from shoal.search import on_workers, shards
 from shoal.search.estimators import ShoalClassifier
@@ -88,13 +89,22 @@ def test_where_every_disk_is_full_the_search_stops_and_names_the_first_failure(
     work("faulty")
     fault.write_text("disk")
     (tmp_path / "iris.csv").write_text(IRIS)
-    monkeypatch.setenv(search_work.FAULT, str(fault))
-    said = call(tmp_path, *SEARCH, "--cluster", "local:2", code=2).stderr
+    with monkeypatch.context() as patched:  # a search that has got some way
+        patched.setattr(Watching, "rung_ended", CrashAfter(2).rung_ended, raising=False)
+        call(tmp_path, *SEARCH, code=2)
+    with monkeypatch.context() as patched:
+        patched.setenv(search_work.FAULT, str(fault))
+        said = call(tmp_path, *SEARCH, "--cluster", "local:2", code=2).stderr
     assert re.search(
         r"local:2: workers fail every task, for a reason outside of the recipes\. The first failure: worker \d+ on "
         r"\S+: OSError: \[Errno 28\] No space left on device; make room on its disk, and run the same command again",
         said,
     )
+    assert said.rstrip().endswith("What was finished is kept in out; the same command resumes from it.")
+    call(tmp_path, *SEARCH, "--cluster", "local:2")
+    call(tmp_path, *SEARCH[:-1], "undisturbed")
+    weights = [(tmp_path / name / "model/weights.safetensors").read_bytes() for name in ("out", "undisturbed")]
+    assert weights[0] == weights[1]
 
 
 def test_a_search_that_skipped_a_recipe_says_so_and_has_an_exit_code_of_its_own(work, call, tmp_path):
