@@ -100,7 +100,7 @@ def test_where_every_disk_is_full_the_search_stops_and_names_the_first_failure(
         r"\S+: OSError: \[Errno 28\] No space left on device; make room on its disk, and run the same command again",
         said,
     )
-    assert said.rstrip().endswith("What was finished is kept in out; the same command resumes from it.")
+    assert said.rstrip().endswith("What was finished is kept in out; run the same command again to continue.")
     call(tmp_path, *SEARCH, "--cluster", "local:2")
     call(tmp_path, *SEARCH[:-1], "undisturbed")
     weights = [(tmp_path / name / "model/weights.safetensors").read_bytes() for name in ("out", "undisturbed")]

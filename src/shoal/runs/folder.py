@@ -96,13 +96,14 @@ class RunFolder:
             self._made = []
         elif self._discarded or not self.has_work:
             remove_files(self.path, self.kind.files)
-            if isinstance(error, OSError):
-                error.add_note("Nothing was finished before that, and nothing is kept.")
         else:
             self._made = []
-            if isinstance(error, Exception):
-                error.add_note(f"What was finished is kept in {self.path}; the same command resumes from it.")
         self._leave()
+        if isinstance(error, Exception) and not isinstance(error, LostFolder):
+            if self.kind.has_work(self.path):  # as seen now: nothing else says what is kept
+                error.add_note(f"What was finished is kept in {self.path}; run the same command again to continue.")
+            elif isinstance(error, OSError):
+                error.add_note("Nothing was finished before that.")
 
     # ---- while a run works ----
 
