@@ -126,6 +126,6 @@ def test_processes_are_started_once_and_then_used():
     """By `prepare` or by `start`."""
     workers = LocalWorkers(1)
     workers.prepare()
-    first = workers._answers[0].result(60)["pid"]
+    first = workers._seats[0].hear(time.monotonic() + 60).pid
     assert look(workers).workers == 1
-    assert workers._answers[0].result()["pid"] == first
+    assert workers.present()[0].pid == first

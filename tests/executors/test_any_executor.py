@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,8 @@ from shoal import _native
 from shoal.errors import UserError
 from shoal.executors import dispatch, rounds
 from shoal.executors.interface import Done
+
+ERROR = "ArithmeticError: {} cannot be done"
 
 
 def test_results_are_the_same_everywhere_and_a_job_is_loaded_once_per_process(any_kind, begin, bench):
@@ -89,7 +92,8 @@ def test_a_task_that_fails_is_tried_once_more_and_then_set_aside(some_kind, begi
     dispatcher = begin(some_kind)
     tasks = [task_of("bad", {"bad": "fail"}, cost=0.5), *tasks_of(5)]
     results = run(dispatcher, tasks)
-    assert set_aside(results) == {"bad": "ArithmeticError: bad cannot be done"}
+    where = "the only worker" if some_kind.slots == 1 else "2 workers"
+    assert set_aside(results) == {"bad": f"it failed on {where}, for an error of its own ({ERROR.format('bad')})"}
     assert gained(results) == bench.expected(tasks[1:])
     assert len(bench.traces("failures")) == 2
 
@@ -102,8 +106,25 @@ def test_a_failure_by_chance_costs_nothing_but_time(some_kind, begin, bench):
 def test_of_a_task_that_fails_only_the_guilty_part_is_lost(some_kind, begin, bench):
     parts = {"a": "", "b": "", "c": "fail", "d": ""}
     results = run(begin(some_kind), [task_of("task", parts)])
-    assert set_aside(results) == {"c": "ArithmeticError: c cannot be done"}
+    assert set_aside(results).keys() == {"c"}
+    assert f"({ERROR.format('c')})" in set_aside(results)["c"]
     assert gained(results).keys() == {"a", "b", "d"}
+
+
+def test_a_worker_that_fails_every_task_is_named_and_costs_no_task(process_kind, begin, bench):
+    """Its disk is full. The executor may choose workers itself, and replace them or not."""
+    dispatcher = begin(process_kind)
+    for first in (0, 10):
+        tasks = [task_of(f"{k}", {f"{k} a": "fail here", f"{k} b": ""}) for k in range(first, first + 10)]
+        results = run(dispatcher, tasks)
+        assert gained(results) == bench.expected(tasks)
+        assert set_aside(results) == {}
+    failures = bench.traces("failures")
+    assert len({process for process, _ in failures}) == 1
+    assert 2 <= len(failures) <= 12, "it gets no more when others have completed what it failed"
+    (note,) = dispatcher.status.notes
+    assert re.match(r"worker \S+ on \S+ is not used any more: it failed 2 tasks that other workers completed", note)
+    assert "OSError: [Errno 28] No space left on device); make room on its disk" in note
 
 
 def test_where_everything_fails_it_is_an_error_and_not_a_search_without_results(some_kind, begin):

@@ -265,9 +265,7 @@ def test_a_scheduler_that_is_gone_for_good(empty, connect, bench, monkeypatch, s
             empty.end_scheduler()
         return False
 
-    with pytest.raises(
-        UserError, match=r"the scheduler is gone .* everything finished is kept: .* the same command again"
-    ):
+    with pytest.raises(UserError, match=r"the scheduler is gone .*; start .* the same command again"):
         run(dispatcher, [task_of("long", {"long": "wait"})], end)
     dispatcher.close()
     assert said() == []

@@ -111,7 +111,9 @@ def test_what_is_left_at_the_end_is_cut_finer(begin, bench):
 def test_one_task_that_fails_where_nothing_else_is_left_is_set_aside(begin):
     """A search that is resumed may have nothing but that one to do."""
     results = run(begin(KINDS["serial"]), [task_of("bad", {"bad": "fail"})])
-    assert set_aside(results) == {"bad": "ArithmeticError: bad cannot be done"}
+    assert set_aside(results) == {
+        "bad": "it failed on the only worker, for an error of its own (ArithmeticError: bad cannot be done)"
+    }
 
 
 def test_what_an_executor_has_to_say_reaches_the_user(bench):

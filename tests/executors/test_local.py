@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,12 +15,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support import executor_driver
+from support import executor_driver, executor_work
 from support.executors import KINDS, gained, run, task_of, tasks_of
 from support.processes import has_ended
 from support.waiting import wait_until
 
-from shoal.executors import dispatch, rounds
+from shoal.errors import UserError
+from shoal.executors import dispatch, local, rounds
+from shoal.executors.interface import WorkerLost
 
 
 @pytest.fixture
@@ -107,6 +110,41 @@ def test_processes_that_cannot_start_are_one_sentence(bench):
     assert "UserError: local:8: a worker process could not be started" in last
     assert "Too many open files" in last
     assert "use fewer processes" in last
+
+
+def test_processes_that_are_killed_while_they_start_are_replaced(begin, bench):
+    def prepare(watched):
+        watched.workers.prepare()
+        for seat in watched.workers._seats[: random.randint(1, 2)]:
+            (process,) = seat._pool._processes
+            os.kill(process, signal.SIGKILL)
+
+    dispatcher = begin(KINDS["local:2"], prepare)
+    assert len({info.pid for info in dispatcher.accepted}) == 2
+    assert gained(run(dispatcher, tasks_of(4))) == bench.expected(tasks_of(4))
+    assert dispatcher.status.notes == []
+
+
+def test_where_only_some_processes_start_these_do_the_work(begin, bench):
+    def prepare(watched):
+        watched.workers.prepare()
+        watched.workers._seats[0].hear = _cannot
+
+    dispatcher = begin(KINDS["local:2"], prepare)
+    assert gained(run(dispatcher, tasks_of(4))) == bench.expected(tasks_of(4))
+    assert dispatcher.status.notes == [
+        "local:2: only 1 of 2 processes could be started (no room); use fewer processes, or see what they print"
+    ]
+
+
+def _cannot(_deadline):
+    raise WorkerLost("no room")
+
+
+def test_where_no_process_starts_it_is_one_sentence_after_a_few_tries(monkeypatch, bench):
+    monkeypatch.setattr(local.worker, "hello", executor_work.die_at_once)
+    with pytest.raises(UserError, match=r"local:2: a worker process (was ended by SIGKILL|has ended); use fewer"):
+        local.LocalWorkers(2).start(bench.job)
 
 
 @pytest.mark.parametrize("killed", [True, False])

@@ -212,7 +212,7 @@ def test_who_has_lost_the_folder_writes_and_removes_nothing() -> None:
                 write()
         journal.write("shard", ["ab"], {"x": np.zeros(3)})
     assert sorted(os.listdir(folder.path)) == sorted({*before} - {"run.lock"})
-    assert os.listdir(folder.path / "journal") == []
+    assert os.listdir(folder.path / "journal") == ["events.jsonl"]
 
 
 def test_a_search_of_shoal_0_1_is_known_by_its_settings() -> None:

@@ -72,8 +72,8 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path, warned: l
         with pytest.raises(CannotWrite) as caught:
             journal.write("shard", ["cc"], large)
         assert str(caught.value) == (
-            f"the journal cannot be written to {journal.folder}: No space left on device; 400 kB are needed. "
-            "Everything finished so far is kept: make room there, and run the same command again to go on"
+            f"the journal cannot be written to {journal.folder}: No space left on device; 400 kB are needed; make room "
+            "there, and run the same command again"
         )
         assert names(journal.folder) == {path.name for path in kept}, "nothing half written is left"
         assert (journal.bytes_written, journal.files, journal.find("shard", "cc")) == (written, 2, None)
@@ -106,7 +106,7 @@ def test_a_disk_that_becomes_read_only(tmp_path: Path, warned: list[str]) -> Non
         journal.note("a", 1)
         flip(damaged, 4000)
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        said = "Read-only file system.*Everything finished so far is kept: make it writable"
+        said = "Read-only file system.*; make it writable, and run the same command again"
         with pytest.raises(CannotWrite, match=said):
             journal.write("shard", ["cc"], ARRAYS)
         with pytest.raises(CannotWrite, match=said):

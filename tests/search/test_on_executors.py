@@ -174,7 +174,7 @@ def test_a_recipe_that_ends_every_worker_is_set_aside_and_the_rest_is_finished(i
     members = [Member(hidden=k, epochs=4) for k in range(2, 12)]
     with poisoned(monkeypatch, tmp_path):
         model = ShoalClassifier(members, strategy="random", cv=3, seeds=1, recipes=10, executor="local:2")
-        with pytest.warns(UserWarning, match=r"set aside, since it ended \d+ workers in a row.*: recipe 5: .*7"):
+        with pytest.warns(UserWarning, match=r"skipped, because it ended \d+ workers in a row.*: recipe 5: .*7"):
             model.fit(*iris)
     aside = [one for one in model.result_.candidates if one.set_aside]
     assert [one.recipe.member.hidden for one in aside] == [(7,)]

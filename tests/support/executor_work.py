@@ -5,6 +5,8 @@ A job is {"folder": ..., "text": ...}; a task is {"name": ..., "parts": [[name, 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -78,6 +80,11 @@ def die(job: dict[str, str], part: str, _size: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def die_at_once() -> None:
+    """In the place of `worker.hello`."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def stop_once(job: dict[str, str], part: str, _size: int) -> None:
     if not traces(Path(job["folder"]), "stops"):
         trace(job, "stops", part)
@@ -119,7 +126,24 @@ def memory_hog(job: dict[str, str], part: str, size: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+def no_file(job: dict[str, str], part: str, _size: int) -> None:
+    (Path(job["folder"]) / part).read_bytes()
+
+
+def fail_here(job: dict[str, str], part: str, _size: int) -> None:
+    """The disk of the first process that comes here is full from then on."""
+    full = Path(job["folder"]) / "full"
+    with contextlib.suppress(FileExistsError):
+        full.symlink_to(f"{os.getpid()}")
+    if full.readlink() == Path(f"{os.getpid()}"):
+        trace(job, "failures", part)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    time.sleep(0.02)
+
+
 DOING = {
+    "fail here": fail_here,
+    "no file": no_file,
     "wait": wait,
     "nap": nap,
     "die": die,

@@ -134,6 +134,9 @@ class Watched(Workers):
     def refuse(self, worker: WorkerInfo) -> bool:
         return self.workers.refuse(worker)
 
+    def exclude(self, worker: WorkerInfo) -> bool:
+        return self.workers.exclude(worker)
+
     def present(self) -> list[WorkerInfo] | None:
         infos = self.workers.present()
         return None if infos is None else self.change_infos(infos)

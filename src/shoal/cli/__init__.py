@@ -65,7 +65,10 @@ def _root(
 
 
 def main() -> None:
-    """Entry point. What a user can mend ends in one sentence and exit code 2, Ctrl-C in 130, a bug of ours in 70."""
+    """Entry point. What a user can mend ends in one sentence and exit code 2, Ctrl-C in 130, a bug of ours in 70.
+
+    A search that had to skip recipes ends in 3, one that does not repeat in 1.
+    """
     early.loaded()
     if early.is_command():
         count_from_process_start()
@@ -81,7 +84,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (UserError, OSError, MemoryError) as error:  # the last two: a full disk, no permission, a table too large
-        _fail(str(error) or type(error).__name__, WRONG)
+        _fail(". ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", [])]), WRONG)
     except Exception as error:
         _explain(error)
     sys.exit(code if isinstance(code, int) else 0)

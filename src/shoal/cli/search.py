@@ -20,6 +20,7 @@ from shoal.search.options import SearchOptions
 from shoal.tables.options import DataOptions
 
 BUDGET, DEMO_BUDGET = 60.0, 20.0  # seconds
+SKIPPED = 3  # exit code
 
 SEARCH_EXAMPLES = """Examples:
 
@@ -70,6 +71,7 @@ def search(
     Ctrl-C ends the search and keeps the best so far. The same command goes on, also after the power failed.
 
     The results are one folder: report.html, leaderboard.csv, model/ and settings.json.
+    Exit code 3: there is a result, but recipes were skipped that no worker could train.
     """
     request = Request(file, demo, reading, options)
     earlier = None
@@ -79,8 +81,11 @@ def search(
             raise UserError("--check compares the models of two runs, and --dry-run makes none; leave out one of them")
     elif check:
         raise UserError("--check needs the run to be repeated: shoal search --repeat shoal-runs/data-1 --check")
-    if not Session(_complete(request), earlier, repeat, check).run(out, dry_run, fresh):
+    session = Session(_complete(request), earlier, repeat, check)
+    if not session.run(out, dry_run, fresh):
         raise typer.Exit(1)
+    if session.skipped:
+        raise typer.Exit(SKIPPED)
 
 
 def _complete(request: Request) -> Request:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.cli.search_watching import Watching
 from shoal.errors import MissingFile, UserError
 from shoal.interrupts import Interrupt, interruptible, sigterm_is_interrupt
 from shoal.progress import started, steady_output
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from shoal.runs.folder import RunFolder
     from shoal.runs.journal import Journal
     from shoal.runs.kinds import Run
-    from shoal.search.callbacks import Started
     from shoal.search.options import SearchOptions
     from shoal.search.result import Earlier
     from shoal.search.screen import SearchScreen
@@ -100,31 +100,13 @@ def _demo() -> Source:
     return Source(DEMO, DEMO, table, "diagnosis", digest, words)
 
 
-class _Watching:
-    """Tells screen and folder how far the search is, and ends it when the user has asked for that."""
-
-    def __init__(self, screen: SearchScreen, folder: RunFolder, stop: Interrupt, plan: Plan | None) -> None:
-        self.screen, self.folder, self.stop, self.note, self.plan = screen, folder, stop, screen.say, plan
-
-    def started(self, started: Started) -> None:
-        for line in [] if self.plan is None else self.plan.there(started.workplace):
-            self.screen.say(line)
-
-    def progress(self, progress: Any) -> bool:
-        self.screen.watch(progress)
-        self.folder.progress(
-            self.screen.share(), recipes=progress.candidates, metric=self.screen.metric,
-            best=None if progress.best is None else progress.best.score,
-        )  # fmt: skip
-        return bool(self.stop.requested)
-
-
 class Session:
     """One run of `shoal search`, from the file to the folder with the results."""
 
     stop: Interrupt
     effort: Effort  # of the run to be repeated
     plan: Plan | None = None  # what it will take; not known of a repetition
+    skipped = False  # whether recipes were, which nobody could train
 
     def __init__(
         self, request: Request, earlier: dict[str, Any] | None, settings: Path | None = None, check: bool = False
@@ -291,6 +273,7 @@ class Session:
 
     def _search(self, folder: RunFolder, keep: bool = True) -> None:
         """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
+        from shoal.runs.journal import writing
         from shoal.search.decisions import seconds_before
         from shoal.search.screen import SearchScreen
         from shoal.search.timing import Clock
@@ -315,7 +298,8 @@ class Session:
                     raise KeyboardInterrupt
                 screen.say("saving")
                 folder.check()
-                data = self._save(folder.path, estimator)
+                with writing(folder.path, what="the results"):
+                    data = self._save(folder.path, estimator)
                 if self.model is not None:
                     self._compare(folder.path)
                 folder.finish() if keep else folder.discard()
@@ -357,7 +341,7 @@ class Session:
         from shoal.cli import background
         from shoal.errors import NothingTrained
 
-        self.estimator.set_params(callbacks=[_Watching(screen, folder, self.stop, self.plan)])
+        self.estimator.set_params(callbacks=[Watching(screen, folder, self.stop, self.plan)])
 
         def fit() -> Any:
             return self.estimator.fit_data(
@@ -419,6 +403,7 @@ class Session:
             "result": {
                 "ended": result.ended, "score": estimator.honest_score_.as_dict(),
                 "phases": {"reading and planning": self.reading} | result.phases, "trained_on": result.trained_on,
+                "skipped": data["search"]["skipped"],
             },
             "log": result.log,
         }  # fmt: skip
@@ -458,12 +443,13 @@ class Session:
             print(line)
         if search["interrupted"] and self.earlier is None:
             print("\nThe same command goes on to the full search.")
+        self._say_skipped(search["skipped"])
         _say_files(place)
 
     def _show_finished(self, run: Run) -> None:
         """A run that need not be computed again: its best recipes, its honest score, and where everything is."""
         import shoal
-        from shoal.runs.kinds import MODEL
+        from shoal.runs.kinds import MODEL, SETTINGS, read_json
         from shoal.search.screen import matter_words, top_table
 
         estimator = shoal.load(run.path / MODEL)
@@ -474,7 +460,16 @@ class Session:
         print(f"\nhonest score: {score}")
         for line in matter_words(estimator.explanation_, self.question.target):
             print(line)
+        result = read_json(run.path / SETTINGS).get("result", {})
+        self._say_skipped(result.get("skipped") or [])
         _say_files(run.path)
+
+    def _say_skipped(self, skipped: list[dict[str, Any]]) -> None:
+        from shoal.search.screen import skipped_words
+
+        self.skipped = bool(skipped)
+        for line in skipped_words(skipped):
+            print(line)
 
 
 def _say_files(place: Path) -> None:

@@ -221,8 +221,8 @@ class DaskWorkers(Workers):
 
     def _lost_text(self) -> str:
         return (
-            f"{self.name}: the scheduler is gone (waited {RETURNING:.0f} s); everything finished is kept: start the "
-            "scheduler and its workers again, then run the same command again"
+            f"{self.name}: the scheduler is gone (waited {RETURNING:.0f} s); start the scheduler and its workers "
+            "again, then run the same command again"
         )
 
 

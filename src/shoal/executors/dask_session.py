@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from shoal.executors import dask_remote, replies
-from shoal.executors.interface import Call, Job, Reply, WorkerInfo, WorkerLost
+from shoal.executors.interface import Call, FailedOn, Job, Reply, WorkerInfo, WorkerLost
 
 INLINE = 8_000_000  # bytes: a larger job is not kept in the scheduler, but sent in pieces to workers that lack it
 PIECE = 4_000_000
@@ -33,6 +33,7 @@ MEMORY = 0.7  # share of its limit that a worker may use: Dask pauses it at 80% 
 @dataclass(eq=False)
 class Worker:
     address: str
+    place: str = ""  # its nanny, which starts it again
     threads: int = 1
     limit: int = 0  # bytes that Dask lets it use; 0: no limit
     running: bool = True  # Dask gives it tasks; not where its memory is nearly full, or it is about to leave
@@ -216,7 +217,7 @@ class Session:
         for address, state in found.items():
             worker = self.workers.get(address)
             if worker is None:
-                worker = self.workers[address] = Worker(address)
+                worker = self.workers[address] = Worker(address, state.get("nanny") or address)
                 self._start(self._greet(worker))
             worker.limit = int(state.get("memory_limit") or 0)
             worker.threads, worker.running = int(state["nthreads"]), state["status"] == "running"
@@ -237,14 +238,15 @@ class Session:
                 worker.refused = str(answer["refused"])
             else:
                 info = WorkerInfo.of(answer.get("hello"))
-                worker.info = replace(info, name=worker.address, slots=worker.threads)
+                worker.info = replace(info, name=worker.address, slots=worker.threads, place=worker.place)
         except asyncio.TimeoutError:
             worker.refused = f"it did not answer within {GREETING:.0f} s"
         except OSError:  # it is gone, or is asked again
             if self.workers.get(worker.address) is worker:
                 del self.workers[worker.address]
         except Exception as error:
-            worker.refused = f"it did not answer as a worker with Shoal does ({type(error).__name__}: {error})"
+            words = str(error) if isinstance(error, FailedOn) else f"{type(error).__name__}: {error}"
+            worker.refused = f"it did not answer as a worker with Shoal does ({words})"
         if worker.refused:
             self._refused += 1
             text = f"worker {worker.address} cannot take part: {worker.refused}; install there what is here"
@@ -266,9 +268,12 @@ class Session:
         found = await self.client.run(function, *arguments, workers=[worker.address], on_error="return")
         if worker.address not in found:
             raise OSError("the worker is gone")
-        if isinstance(found[worker.address], Exception):
-            raise found[worker.address]
-        return found[worker.address]
+        answer = found[worker.address]
+        if _is_link(answer):
+            raise answer
+        if isinstance(answer, Exception):
+            raise FailedOn(worker.info, answer)
+        return answer
 
     def _gone(self, address: str, how: str) -> None:
         worker = self.workers.pop(address, None)
@@ -300,18 +305,19 @@ class Session:
 
     def _assign(self) -> None:
         """Calls that wait go to workers with a free thread, and then one more to each, so that it need not wait."""
-        while self._queue:
-            if self._queue[0].future.done():
-                self._entries.pop(self._queue.popleft().future, None)
+        for entry in list(self._queue):
+            if entry.future.done():
+                self._queue.remove(entry)
+                self._entries.pop(entry.future, None)
                 continue
-            free = [one for one in self.workers.values() if one.usable and len(one.doing) <= one.threads]
-            if not free:
-                return
-            worker = min(free, key=lambda one: len(one.doing) / one.threads)
-            entry = self._queue.popleft()
-            entry.worker = worker
-            worker.doing.append(entry)
-            self._start(self._do(entry, worker))
+            usable = [one for one in self.workers.values() if one.usable]
+            allowed = [one for one in usable if one.info is not None and one.info.key not in entry.call.avoid] or usable
+            free = [one for one in allowed if len(one.doing) <= one.threads]
+            if free:
+                self._queue.remove(entry)
+                entry.worker = worker = min(free, key=lambda one: len(one.doing) / one.threads)
+                worker.doing.append(entry)
+                self._start(self._do(entry, worker))
 
     async def _do(self, entry: Entry, worker: Worker) -> None:
         """It may end up elsewhere: then this is of no use any more."""
@@ -327,10 +333,11 @@ class Session:
             if getattr(error, "reason", "") == "scheduler-connection-lost":
                 self._cut_off()
             if entry.worker is worker:
-                entry.end(error=WorkerLost(self.lost or f"worker {worker.address} is out of reach"))
+                entry.end(error=WorkerLost(self.lost or f"worker {worker.address} is out of reach", worker.place))
         except Exception as error:
             killed = type(error).__name__ == "KilledWorker"
-            entry.end(error=WorkerLost(f"worker {worker.address} has ended") if killed else error)
+            failed = error if isinstance(error, FailedOn) else FailedOn(worker.info, error)
+            entry.end(error=WorkerLost(f"worker {worker.address} has ended", worker.place) if killed else failed)
         finally:
             if entry.worker is worker:
                 self._release(entry)
@@ -359,7 +366,10 @@ class Session:
                 piece = content[begin : begin + PIECE]
                 try:
                     await self._on(worker, take, self.plugin, begin, piece, len(content))
-                except KeyError:  # another search of the same data has ended, and has taken the plugin away
+                except FailedOn as failed:
+                    if not isinstance(failed.error, KeyError):
+                        raise
+                    # another search of the same data has ended, and has taken the plugin away
                     await asyncio.wait_for(self._register(), UNREACHABLE)
                     await self._on(worker, take, self.plugin, begin, piece, len(content))
             worker.deliveries += 1
@@ -370,7 +380,7 @@ class Session:
             if entry in worker.doing[worker.threads :]:
                 self._put_back(entry)
             else:
-                entry.end(error=WorkerLost(f"worker {worker.address} {why}"))
+                entry.end(error=WorkerLost(f"worker {worker.address} {why}", worker.place))
 
     def _put_back(self, entry: Entry) -> None:
         self._release(entry)
@@ -405,6 +415,11 @@ class Session:
         self.slots = sum(worker.slots for worker in self.workers.values())
         self.ahead = sum(worker.usable for worker in self.workers.values())
         self._assign()
+
+
+def _is_link(answer: Any) -> bool:
+    """Whether an error is one of the link to a worker. Those of its files have a number; Dask's own have none."""
+    return isinstance(answer, ConnectionError) or (isinstance(answer, OSError) and answer.errno is None)
 
 
 def python_here() -> str:

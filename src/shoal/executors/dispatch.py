@@ -7,11 +7,12 @@ import os
 import secrets
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
 from shoal.executors import worker
+from shoal.executors.blame import Blame
 from shoal.executors.interface import Call, Done, Job, Reply, SetAside, Status, Task, WorkerInfo, Workers
 from shoal.executors.rounds import Round
 from shoal.executors.team import Team, accept, choose_instruction_set, share
@@ -73,7 +74,7 @@ class Dispatcher:
         self.workers, self.job, self.status = workers, job, Status()
         self.pace = Pace(seconds_per_cost)
         self.team = Team(instruction_set or "", 1)
-        self.accepted: list[WorkerInfo] = []  # workers that take part, as known
+        self.blame = Blame(workers, self.note)
         self.left: list[Future[Reply]] = []  # of earlier rounds, which could not be cancelled
         self._threads, self._wanted, self._token = threads, instruction_set, secrets.token_hex(32)
         self._file = str(job.file) if job.file else None
@@ -84,11 +85,16 @@ class Dispatcher:
         """The one that all workers use."""
         return self.team.instruction_set
 
+    @property
+    def accepted(self) -> list[WorkerInfo]:
+        """Workers that take part, as known."""
+        return self.blame.accepted
+
     def start(self) -> None:
         """Find out who is there; UserError in words if the search cannot run there."""
         infos = self.workers.start(self.job)
         chosen = choose_instruction_set(accept(infos, self.workers, self._wanted, self.note), self._wanted)
-        self.accepted = accept(infos, self.workers, chosen, self.note)
+        self.blame.accepted = accept(infos, self.workers, chosen, self.note)
         self.team = share(self.accepted, chosen, self._threads)
         self.status.workers = self.workers.slots()
         if self._file is None and any(info.pid != os.getpid() and info.host == _host() for info in infos):
@@ -137,20 +143,21 @@ class Dispatcher:
         if text not in self.status.notes:
             self.status.notes.append(text)
 
-    def call(self, task: Task, with_content: bool) -> Call:
+    def call(self, task: Task, with_content: bool, failed_on: Collection[str] = ()) -> Call:
         job, team = self.job, self.team
         payload = task.payload() if callable(task.payload) else task.payload
         return Call(
             task=task.name, payload=payload, key=job.key, load=job.load, work=job.work, file=self._file,
             content=job.content if with_content else None, threads=team.threads, threads_on=team.threads_on,
             instruction_set=team.instruction_set, versions=worker.versions(), token=self._token,
+            avoid=self.blame.avoid(failed_on),
         )  # fmt: skip
 
     def _look_again(self) -> None:
         """Workers may have come and gone since the last time."""
         infos = self.workers.present()
         if infos:
-            self.accepted = accept(infos, self.workers, self.team.instruction_set, self.note)
+            self.blame.accepted = accept(infos, self.workers, self.team.instruction_set, self.note)
             self.team = share(self.accepted, self.team.instruction_set, self._threads)
         self.left = [future for future in self.left if not future.done()]
 

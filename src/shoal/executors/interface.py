@@ -60,6 +60,12 @@ class Call:
     instruction_set: str
     versions: dict[str, str]  # the worker must have these
     token: str  # a secret of this search: the reply proves that its sender has seen the call
+    avoid: tuple[str, ...] = ()  # keys of workers that must not do it: it, or much else, has failed there
+
+
+def process_key(host: str, pid: int) -> str:
+    """How a worker is called in `Call.avoid`."""
+    return f"{host}/{pid}"
 
 
 Reply = dict[str, Any]  # what `worker.run` gives back; `replies.check` says what is in it
@@ -77,6 +83,12 @@ class WorkerInfo:
     versions: dict[str, str] = field(default_factory=dict)  # that bits depend on
     name: str = ""  # address or rank, where the executor has one
     slots: int = 1  # tasks that it does at the same time
+    place: str = ""  # the same for the process that is started when this one has ended, where the executor knows that
+
+    @property
+    def key(self) -> str:
+        """Its process: no other worker has it, nor the one that takes its place."""
+        return process_key(self.host, self.pid)
 
     @staticmethod
     def of(values: object) -> WorkerInfo:
@@ -116,6 +128,7 @@ class SetAside:
 
     task: Task
     reason: str
+    environment: bool = False  # the reason lies outside of the task, as far as is known: a full disk, a missing library
 
 
 @dataclass
@@ -126,6 +139,7 @@ class Status:
     busy: int = 0
     done: int = 0
     waiting: int = 0
+    found: int = 0  # results of an earlier attempt
     lost: int = 0  # times that a worker was lost while it had a task
     repeated: int = 0  # tasks that were given out again
     notes: list[str] = field(default_factory=list)  # sentences that the user should see, once each
@@ -183,10 +197,26 @@ class Workers(ABC):
         """This worker cannot take part: give it no more tasks. False: that cannot be done here."""
         return False
 
+    def exclude(self, worker: WorkerInfo) -> bool:
+        """It fails tasks which others complete: replace it, or give it no more. False: only `Call.avoid` helps."""
+        return self.refuse(worker)
+
     def present(self) -> list[WorkerInfo] | None:
         """Who is there now, where that may change; None: the same as at the start."""
         return None
 
 
 class WorkerLost(Exception):
-    """A worker has ended, or is out of reach, with its task undone."""
+    """A worker has ended, or is out of reach, with its task undone. `place`: see `WorkerInfo`."""
+
+    def __init__(self, text: str, place: str = "") -> None:
+        super().__init__(text)
+        self.place = place
+
+
+class FailedOn(Exception):
+    """An error on a worker, outside of `worker.run`, which answers with a reply."""
+
+    def __init__(self, worker: WorkerInfo | None, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.worker, self.error = worker, error

@@ -13,18 +13,21 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import BrokenExecutor, Future, TimeoutError
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from shoal.errors import MissingPackage, UserError
 from shoal.executors import worker
-from shoal.executors.interface import Call, Job, Reply, WorkerInfo, WorkerLost, Workers
+from shoal.executors.interface import Call, FailedOn, Job, Reply, WorkerInfo, WorkerLost, Workers
 from shoal.machine import thread_count
 
 STARTING = 120.0  # seconds that processes may take to start
+STARTS = 3  # processes in a row that may end in one place before they have done anything
+FAULTY = 3  # processes in one place that are replaced as they fail tasks which others complete
 WATCHING = 0.5  # seconds between two looks at the parent
 
 
@@ -34,29 +37,56 @@ class LocalWorkers(Workers):
         self._lock = threading.RLock()
         self._pending: deque[tuple[Call, Future[Reply]]] = deque()
         self._seats: list[_Seat] = []
-        self._answers: list[Future[Reply]] = []  # of processes that were started
+        self.notes: list[str] = []  # sentences for the user
         self._closed = False
         _loky()
 
     def prepare(self) -> None:
         """Start the processes. They import what they need while this one does something else."""
         threads = max(1, thread_count() // self.processes)
-        self._seats = [_Seat(threads) for _ in range(self.processes)]
-        self._answers = [seat.submit(worker.hello) for seat in self._seats]
+        self._seats = [_Seat(threads, f"process {number}") for number in range(self.processes)]
+        for seat in self._seats:
+            seat.greet()
 
     def start(self, job: Job) -> list[WorkerInfo]:
-        try:
-            if not self._seats:
-                self.prepare()
-            deadline = time.monotonic() + STARTING
-            return [WorkerInfo.of(answer.result(max(0.0, deadline - time.monotonic()))) for answer in self._answers]
-        except (WorkerLost, BrokenExecutor, TimeoutError) as error:
+        """A process that ends while it starts is replaced, like one that ends later; some at least must start."""
+        if not self._seats:
+            self.prepare()
+        deadline, reason, lost = time.monotonic() + STARTING, "", []
+        for seat in self._seats:
+            try:
+                seat.info = seat.hear(deadline)
+            except (WorkerLost, BrokenExecutor, TimeoutError) as error:
+                reason = str(error) if isinstance(error, WorkerLost) else _reason(error)
+                lost.append(seat)
+        remedy = "use fewer processes, or see what they print"
+        if len(lost) == len(self._seats):
             self.close()
-            reason = str(error) if isinstance(error, WorkerLost) else _reason(error)
-            raise UserError(f"{self.name}: {reason}; use fewer processes, or see what they print") from None
+            raise UserError(f"{self.name}: {reason}; {remedy}")
+        if lost:
+            self._seats = [seat for seat in self._seats if seat not in lost]
+            count = f"{len(self._seats)} of {self.processes}"
+            self.notes.append(f"{self.name}: only {count} processes could be started ({reason}); {remedy}")
+            for seat in lost:
+                seat.close()
+        return self.present()
 
     def slots(self) -> int:
-        return self.processes
+        return len(self._seats) or self.processes
+
+    def present(self) -> list[WorkerInfo]:
+        return [seat.info for seat in self._seats if seat.info is not None]
+
+    def exclude(self, worker: WorkerInfo) -> bool:
+        """The process is replaced; where that does not help, its place is given up."""
+        with self._lock:
+            for seat in [seat for seat in self._seats if seat.is_one_of([worker.key])]:
+                seat.faulty += 1
+                seat.replace = True
+                if seat.faulty >= FAULTY and seat.future is None and len(self._seats) > 1:
+                    self._seats.remove(seat)
+                    seat.close(wait=False)
+        return True
 
     def submit(self, call: Call) -> Future[Reply]:
         future: Future[Reply] = Future()
@@ -93,11 +123,8 @@ class LocalWorkers(Workers):
     def _serve(self) -> None:
         """Give the calls that wait to processes that have nothing to do."""
         with self._lock:
-            while self._pending and not self._closed:
-                seat = next((seat for seat in self._seats if seat.future is None), None)
-                if seat is None:
-                    return
-                call, future = self._pending.popleft()
+            while not self._closed and (found := self._next()) is not None:
+                seat, call, future = found
                 if not future.set_running_or_notify_cancel():
                     continue
                 seat.future = future
@@ -109,15 +136,26 @@ class LocalWorkers(Workers):
                     continue
                 inner.add_done_callback(partial(self._ended, seat, future))
 
+    def _next(self) -> tuple[_Seat, Call, Future[Reply]] | None:
+        """The first call that waits and may go to a process that has nothing to do."""
+        idle = [seat for seat in self._seats if seat.future is None]
+        for place, (call, future) in enumerate(self._pending if idle else ()):
+            allowed = [seat for seat in self._seats if not seat.is_one_of(call.avoid)] or idle
+            seat = next((seat for seat in idle if seat in allowed), None)
+            if seat is not None:
+                del self._pending[place]
+                return seat, call, future
+        return None
+
     def _ended(self, seat: _Seat, future: Future[Reply], inner: Future[Reply]) -> None:
         """Called by a thread of the pool."""
         with self._lock:
             seat.future = None
         error = None if inner.cancelled() else inner.exception()
         if inner.cancelled() or isinstance(error, BrokenExecutor) or self._closed:
-            future.set_exception(WorkerLost(_reason(error)))
+            future.set_exception(WorkerLost(_reason(error), seat.place))
         elif error is not None:
-            future.set_exception(error)
+            future.set_exception(FailedOn(seat.info, error))
         else:
             future.set_result(inner.result())
         self._serve()
@@ -126,17 +164,49 @@ class LocalWorkers(Workers):
 class _Seat:
     """The place of a process: when one has ended, the next task gets a new one."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, place: str) -> None:
+        self.place = place
         self.future: Future[Reply] | None = None  # of the task that it does
+        self.info: WorkerInfo | None = None  # of its process
+        self.replace = False  # its process, before it gets its next task
+        self.faulty = 0  # processes that were replaced
         self._pool: Any = None
+        self._answer: Future[Reply]
         self._environment = {f"{library}_NUM_THREADS": str(threads) for library in ("OMP", "OPENBLAS", "MKL")}
+
+    def is_one_of(self, keys: Collection[str]) -> bool:
+        """Whether the process that gets the next task is one of these."""
+        return self.info is not None and self.info.key in keys and not self.replace
+
+    def greet(self) -> None:
+        """Start a process, and do not wait for it."""
+        self._answer = self.submit(worker.hello)
+
+    def hear(self, deadline: float) -> WorkerInfo:
+        """What the process is. One that ends before it has said that is replaced."""
+        for left in reversed(range(STARTS)):
+            try:
+                info = WorkerInfo.of(self._answer.result(max(0.0, deadline - time.monotonic())))
+                return replace(info, place=self.place)
+            except (WorkerLost, BrokenExecutor):
+                if not left:
+                    raise
+                self.close()
+                self.greet()
+        raise AssertionError("STARTS is 1 or more")
 
     def submit(self, function: Any, *arguments: Any) -> Future[Reply]:
         reason = ""
+        if self.replace:
+            self.close(wait=False)
+            self.replace = False
         for _ in range(2):
             try:
                 with _without_interrupts():
-                    future: Future[Reply] = self._open().submit(function, *arguments)
+                    pool = self._open()
+                    future: Future[Reply] = pool.submit(function, *arguments)
+                if self.info is not None:
+                    self.info = replace(self.info, pid=next(iter(pool._processes), 0))
                 return future
             except BrokenExecutor:  # it has ended, now or while it had nothing to do
                 self.close(wait=False)

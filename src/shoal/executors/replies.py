@@ -10,18 +10,21 @@ from dataclasses import dataclass
 from shoal.executors.interface import Call, Reply, WorkerInfo
 from shoal.validate import shown
 
-DONE, MISSING, REFUSED, FAILED, MEMORY = STATUSES = ("done", "missing", "refused", "failed", "memory")
+STATUSES = ("done", "missing", "refused", "avoided", "failed", "environment", "memory")
+DONE, MISSING, REFUSED, AVOIDED, FAILED, ENVIRONMENT, MEMORY = STATUSES
 
 
 @dataclass(frozen=True, eq=False)
 class Checked:
     """A reply that is what it says.
 
-    done     the content is what the task gave
-    missing  the worker has not got the job: send the call again, with the content of the job
-    refused  the worker cannot give the same bits; the content says why
-    failed   the task has raised an exception; the content is the traceback
-    memory   the task has run out of memory; the content is the traceback
+    done         the content is what the task gave
+    missing      the worker has not got the job: send the call again, with the content of the job
+    refused      the worker cannot give the same bits; the content says why
+    avoided      the call says that this worker must not do it: send it again, for another one to take it
+    failed       the task has raised an exception; the content is the traceback
+    environment  the same, of a kind that does not come from the task: files, network, libraries
+    memory       the task has run out of memory; the content is the traceback
     """
 
     status: str

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from shoal.errors import UserError
 from shoal.executors import replies
-from shoal.executors.interface import Call, Done, Reply, SetAside, Task, WorkerLost
+from shoal.executors.blame import Failure
+from shoal.executors.interface import Call, Done, FailedOn, Reply, SetAside, Task, WorkerInfo, WorkerLost
 from shoal.executors.team import REMEDY, who
 from shoal.machine import size_text
 
@@ -25,10 +26,13 @@ SETTLING = 0.2  # seconds in which the other tasks of a broken pool fail too
 ENDED = 3  # workers in a row that a task may end
 SURELY = 2  # of these, while nothing else could have ended them
 TRIES = 2  # times that a task may raise an exception
+WORKERS = 2  # that a task must fail on, if there are so many, to be at fault itself
+WORKERS_OUTSIDE = 5  # the same where the reason is none of the task's: several disks may be full
 HANGS = 3
 ABSENT = 10.0  # seconds without any worker: worth a word
-REFUSALS = 20  # of one task
+REFUSALS = 20  # of one task, or failures
 RESTARTS = 5  # in a row, with nothing done in between
+AVOIDED = 300.0  # seconds at most in which a task comes back from the worker that must not do it, and nothing is done
 ALIKE = 3  # tasks that fail before anything was done: then all will
 WORTH_CUTTING = 4.0  # seconds of work, at the end, when workers would have nothing to do
 
@@ -47,7 +51,10 @@ class Entry:
     with_content: bool = False  # the worker lacked the job
     losses: int = 0  # of workers while it was in flight, in a row
     ended: int = 0  # of these, those that it ended for sure
-    failures: int = 0
+    lost_at: set[str] = field(default_factory=set)  # places of workers that were lost with it
+    failures: dict[str, Failure] = field(default_factory=dict)  # by worker
+    failed: int = 0  # times
+    anywhere: bool = False  # also where it has failed, since nobody else takes it
     hangs: int = 0
     refusals: int = 0
     finished: bool = False
@@ -97,6 +104,7 @@ class Round:
         self.restarts = 0
         self.nobody_since: float | None = None
         self.looked = 0.0  # for tasks that hang
+        self.done_at = time.monotonic()  # when a task was done last
         for task in tasks:
             self.waiting.push(Entry(task))
 
@@ -107,7 +115,9 @@ class Round:
             self._fill()
             yield from self._collect()
             yield from self._hanging()
-        yield from self._decided()
+        if any(one.environment for one in self.undecided) and not self.stop():
+            self._stop_search()
+        yield from (one for one in self.undecided if not one.environment)
 
     def abandon(self) -> None:
         """Nobody wants the rest any more."""
@@ -187,7 +197,8 @@ class Round:
         return False
 
     def _submit(self, entry: Entry) -> bool:
-        call = self.owner.call(entry.task, entry.with_content)
+        avoid = () if entry.anywhere else {*entry.failures, *self.owner.blame.at(entry.lost_at)}
+        call = self.owner.call(entry.task, entry.with_content, avoid)
         try:
             future = self.workers.submit(call)
         except LOST as error:
@@ -221,6 +232,7 @@ class Round:
                 if error is not None and _is_loss(error):
                     if not flight.given_up:
                         lost.append((flight, _words(error)))
+                        flight.entry.lost_at |= {place for place in [getattr(error, "place", "")] if place}
                 else:
                     yield from self._returned(flight, error)
             wait = SETTLING if lost else 0.0
@@ -228,17 +240,20 @@ class Round:
             yield from self._lost(lost)
 
     def _returned(self, flight: Flight, error: BaseException | None) -> Iterator[Done | SetAside]:
-        entry = flight.entry
+        entry, worker = flight.entry, None
+        if isinstance(error, FailedOn):
+            worker, error = error.worker, error.error
         if isinstance(error, MemoryError):
-            yield from self._no_memory(entry, "MemoryError")
+            yield from self._no_memory(entry, "MemoryError", worker)
             return
         if error is not None:
-            yield from self._failed(entry, _words(error))
+            outside = isinstance(error, (OSError, ImportError))
+            yield from self._failed(entry, _words(error), worker, environment=outside)
             return
         try:
             reply = replies.check(flight.call, flight.future.result())
         except ValueError as wrong:
-            yield from self._failed(entry, str(wrong), may_cut=False)
+            yield from self._failed(entry, str(wrong), None, may_cut=False)
             return
         if reply.status == replies.DONE:
             yield from self._done(entry, reply)
@@ -247,15 +262,19 @@ class Round:
             self.waiting.push(entry)
         elif reply.status == replies.REFUSED:
             self._refused(entry, reply)
+        elif reply.status == replies.AVOIDED:
+            self._avoided(entry, reply)
         elif reply.status == replies.MEMORY:
-            yield from self._no_memory(entry, _last_line(reply.text))
+            yield from self._no_memory(entry, _last_line(reply.text), reply.worker)
         else:
-            yield from self._failed(entry, reply.text)
+            outside = reply.status == replies.ENVIRONMENT
+            yield from self._failed(entry, reply.text, reply.worker, environment=outside)
 
     def _done(self, entry: Entry, reply: replies.Checked) -> Iterator[Done | SetAside]:
         entry.finished = True
-        self.restarts = 0
+        self.restarts, self.done_at = 0, time.monotonic()
         self.status.done += 1
+        self.owner.blame.completed(entry.task.name, reply.worker, entry.failures.values())
         self.pace.saw(entry.task.cost, reply.seconds, reply.loading)
         if entry.hangs:
             self._forget_copies(entry)
@@ -271,6 +290,20 @@ class Round:
             raise UserError(f"{self.workers.name}: {text}")
         self.owner.note(text)
         self._again(entry)
+
+    def _avoided(self, entry: Entry, reply: replies.Checked) -> None:
+        """Executors that choose the worker themselves may give a task to the very one that must not have it."""
+        costs = [flight.entry.task.cost for flight in self._flying()]
+        if time.monotonic() - self.done_at > min(self.pace.limit(max([entry.task.cost, *costs])), AVOIDED):
+            if reply.worker.key in self.owner.blame.excluded:
+                raise UserError(
+                    f"{self.workers.name}: {who(reply.worker)} fails tasks which others complete, and this executor "
+                    f"gives them to nobody else. The first failure: {self.owner.blame.first}; end that worker, and run "
+                    "the same command again"
+                )
+            entry.anywhere = True
+        entry.urgent = True
+        self.waiting.push(entry)
 
     def _again(self, entry: Entry) -> None:
         self.status.repeated += 1
@@ -294,12 +327,16 @@ class Round:
                 self._again(entry)
             elif self._cut(entry, suspect=True):
                 self.status.repeated += 1
-            elif entry.losses < ENDED or entry.ended < SURELY:
+            elif entry.losses < ENDED or entry.ended < SURELY or self._only_here(entry):
                 entry.suspect = True
                 self._again(entry)
             else:
                 yield from self._set_aside(entry, f"it ended {entry.losses} workers in a row ({reason})")
         self._restart(lost[0][1], suspected=all(flight.entry.suspect for flight, _ in lost))
+
+    def _only_here(self, entry: Entry) -> bool:
+        """Whether all workers that a task has ended were in one place, and there are others: it may be the place."""
+        return len(entry.lost_at) == 1 and self.owner.blame.elsewhere(entry.lost_at)
 
     def _restart(self, reason: str, suspected: bool = False) -> None:
         """New workers. Those that a suspect ends, while it is found out which part of it is guilty, do not count."""
@@ -312,9 +349,11 @@ class Round:
         for flight in [flight for flight in self.flights.values() if flight.given_up]:
             self._forget(flight)
 
-    def _no_memory(self, entry: Entry, reason: str) -> Iterator[SetAside]:
+    def _no_memory(self, entry: Entry, reason: str, worker: WorkerInfo | None) -> Iterator[SetAside]:
         self.owner.note("a worker had too little memory for a task: it is cut into smaller ones where it can be")
-        if self._cut(entry):
+        if self._elsewhere(entry, reason, worker, WORKERS):
+            self._again(entry)
+        elif self._cut(entry):
             self.status.repeated += 1
         elif not entry.alone:
             entry.alone = True
@@ -322,27 +361,61 @@ class Round:
         else:
             yield from self._set_aside(entry, f"there was too little memory for it ({reason})")
 
-    def _failed(self, entry: Entry, text: str, may_cut: bool = True) -> Iterator[SetAside]:
+    def _elsewhere(self, entry: Entry, reason: str, worker: WorkerInfo | None, workers: int) -> bool:
+        """After a failure: whether another worker should try, as it may be the fault of this one."""
+        entry.failed += 1
+        failure = self.owner.blame.failure(worker, reason)
+        entry.failures[f"unknown {entry.failed}" if worker is None else worker.key] = failure
+        trusted = entry.failures.keys() - self.owner.blame.excluded
+        if entry.anywhere or entry.failed >= REFUSALS:
+            return False
+        return len(trusted) < workers and self.owner.blame.others(entry.failures)
+
+    def _failed(
+        self, entry: Entry, text: str, worker: WorkerInfo | None = None, may_cut: bool = True, environment: bool = False
+    ) -> Iterator[SetAside]:
         if self.stop():
             self.waiting.push(entry)
             return
-        entry.failures += 1
-        if entry.failures < TRIES and not entry.suspect:
+        if self._elsewhere(entry, _last_line(text), worker, WORKERS_OUTSIDE if environment else WORKERS):
             self._again(entry)
-        elif may_cut and self._cut(entry, suspect=True):
+            return
+        tries = entry.failed - len(entry.failures.keys() & self.owner.blame.excluded)
+        if tries < TRIES and not entry.suspect:
+            self._again(entry)
+        elif may_cut and not environment and self._cut(entry, suspect=True):
             self.status.repeated += 1
-        elif entry.failures < TRIES:
+        elif tries < TRIES:
             self._again(entry)
         else:
-            yield from self._set_aside(entry, _last_line(text), text)
+            what = "a reason outside of it" if environment else "an error of its own"
+            reason = f"it failed on {_workers(len(entry.failures))}, for {what} ({_last_line(text)})"
+            yield from self._set_aside(entry, reason, text, environment)
 
-    def _set_aside(self, entry: Entry, reason: str, text: str = "") -> Iterator[SetAside]:
+    def _set_aside(self, entry: Entry, reason: str, text: str = "", environment: bool = False) -> Iterator[SetAside]:
         entry.finished = True
-        self.undecided.append(SetAside(entry.task, reason))
-        if self.status.done:
+        environment = environment and not self.owner.blame.works(entry.failures.values())
+        self.undecided.append(SetAside(entry.task, reason, environment))
+        outside = sum(one.environment for one in self.undecided)
+        if outside >= ALIKE:
+            self._stop_search()
+        elif (self.status.done or self.status.found) and not outside:
             yield from self._decided()
-        elif len(self.undecided) >= ALIKE:
-            raise RuntimeError(f"{self.workers.name}: every task has failed so far. The last one: {text or reason}")
+        elif len(self.undecided) >= ALIKE and not self.status.done:
+            first = self.owner.blame.first
+            where = "" if first is None else f" The first failure: {first}."
+            raise RuntimeError(
+                f"{self.workers.name}: every task has failed so far.{where} The last one: {text or reason}"
+            )
+
+    def _stop_search(self) -> None:
+        """Workers fail whatever they get, for a reason that is none of the recipes': to skip these would be wrong."""
+        first = self.owner.blame.first
+        assert first is not None
+        raise UserError(
+            f"{self.workers.name}: workers fail every task, for a reason outside of the recipes. The first failure: "
+            f"{first}; {first.remedy}, and run the same command again"
+        )
 
     def _decided(self) -> Iterator[SetAside]:
         yield from self.undecided
@@ -379,6 +452,10 @@ class Round:
             self.workers.give_up(flight.future)
             if entry.finished:  # cut or set aside: nobody waits for its copies, which may never end
                 self._forget_copies(entry)
+
+
+def _workers(count: int) -> str:
+    return "the only worker" if count == 1 else f"{count} workers"
 
 
 def _error(future: Future[Reply]) -> BaseException | None:

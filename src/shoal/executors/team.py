@@ -72,7 +72,9 @@ def different(info: WorkerInfo, wanted: str | None) -> str:
     return ""
 
 
-def who(info: WorkerInfo) -> str:
+def who(info: WorkerInfo | None) -> str:
+    if info is None:
+        return "a worker"
     return f"worker {info.name or info.pid} on {info.host}"
 
 

@@ -19,11 +19,12 @@ from typing import Any
 
 from shoal import _native
 from shoal.executors import replies
-from shoal.executors.interface import Call, Reply
+from shoal.executors.interface import Call, Reply, process_key
 from shoal.machine import available_memory, using_instruction_set
 from shoal.runs import versions as libraries
 
 KEPT = 2  # jobs that a process keeps
+AVOIDING = 0.2  # seconds that a worker waits before it sends back what it must not do: others take it meanwhile
 
 
 def hello(pause: float = 0.0) -> Reply:
@@ -43,6 +44,9 @@ def run(call: Call) -> Reply:
     """Do a task. Whatever happens in it comes back as a reply, with the reason in words."""
     began = time.perf_counter()
     seconds = loading = 0.0
+    if process_key(_host(), os.getpid()) in call.avoid:
+        time.sleep(AVOIDING)
+        return _reply(call, replies.AVOIDED, b"")
     try:
         reason = _unable(call)
         if reason:
@@ -60,7 +64,9 @@ def run(call: Call) -> Reply:
         return _reply(call, replies.MISSING, b"")
     except MemoryError:
         return _reply(call, replies.MEMORY, traceback.format_exc().encode())
-    except Exception:
+    except (OSError, ImportError):
+        return _reply(call, replies.ENVIRONMENT, traceback.format_exc().encode())
+    except (Exception, SystemExit):
         return _reply(call, replies.FAILED, traceback.format_exc().encode())
 
 

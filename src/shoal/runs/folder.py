@@ -20,8 +20,20 @@ from typing import Any
 from shoal import atomic
 from shoal.errors import UserError
 from shoal.runs.changes import differences
-from shoal.runs.journal import TEMPORARY, Journal
-from shoal.runs.kinds import FORMAT, JOURNAL, PROGRESS, RUN, SETTINGS, VERSION, Kind, Run, read_run
+from shoal.runs.journal import EVENTS, TEMPORARY, Journal
+from shoal.runs.kinds import (
+    FORMAT,
+    JOURNAL,
+    PROGRESS,
+    RUN,
+    SETTINGS,
+    VERSION,
+    Kind,
+    Run,
+    check_of,
+    read_about,
+    read_run,
+)
 from shoal.runs.lock import FolderLock, InUse, LostFolder, is_lock_file, take
 from shoal.runs.versions import versions
 
@@ -82,11 +94,16 @@ class RunFolder:
             return
         if isinstance(error, LostFolder):  # it is another's, with all that is in it
             self._made = []
-        elif self._discarded or not (self.resumes or self.kind.has_work(self.path)):
+        elif self._discarded or not self.has_work:
             remove_files(self.path, self.kind.files)
         else:
             self._made = []
         self._leave()
+        if isinstance(error, Exception) and not isinstance(error, LostFolder):
+            if self.kind.has_work(self.path):  # as seen now: nothing else says what is kept
+                error.add_note(f"What was finished is kept in {self.path}; run the same command again to continue.")
+            elif isinstance(error, OSError):
+                error.add_note("Nothing was finished before that.")
 
     # ---- while a run works ----
 
@@ -97,7 +114,10 @@ class RunFolder:
 
     def journal(self, warn: Say) -> Journal:
         """The finished work of this run. Nothing is written to it once the folder is another's."""
-        return _OwnJournal(self.check, self.path / JOURNAL, warn)
+        journal = _OwnJournal(self.check, self.path / JOURNAL, warn)
+        if not any(name == RUN for name, _ in journal.events()):
+            journal.note(RUN, read_about(self.path))
+        return journal
 
     def progress(self, share: float, **facts: Any) -> None:
         """Say how far the run is, for `shoal runs`; now and then, however often this is called."""
@@ -210,7 +230,7 @@ class RunFolder:
         for file in self.path.iterdir():
             if TEMPORARY.fullmatch(file.name):  # a killed process was writing it
                 remove_files(self.path, (file.name,))
-        if self.resumes and (self.path / RUN).exists():
+        if self.resumes and read_about(self.path):
             return
         if not self.resumes:
             self.begun = now()
@@ -219,6 +239,7 @@ class RunFolder:
             "shoal": versions()["shoal"], "host": platform.node(), "command": sys.argv, "file": self.file,
             "fingerprint": self.fingerprint,
         }  # fmt: skip
+        content["sha256"] = check_of(content)
         atomic.write_text(self.path / RUN, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     def _leave(self) -> None:
@@ -292,6 +313,11 @@ def refuse_taken(out: Path) -> None:
         return
     if (out / SETTINGS).exists():
         raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")
+    if (out / JOURNAL).is_dir():
+        raise UserError(
+            f"{out} holds a run, but {RUN} and its copy in {JOURNAL}/{EVENTS} cannot be read: give another name with "
+            "--out, or remove that folder"
+        )
     if out.exists():
         what = "is not empty" if out.is_dir() else "is a file"
         raise UserError(f"--out must be a new folder; {out} {what}: give another name")

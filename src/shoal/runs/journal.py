@@ -70,7 +70,7 @@ class Journal:
         self._places: dict[tuple[str, str], tuple[Path, int]] = {}
         self._also: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # more files with the same part: rare
         self._events_end, self._last_check = 0, ""
-        with _writing(folder):
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             atomic.sync_folder(folder.parent)
             self._sweep()
@@ -101,7 +101,7 @@ class Journal:
         path = self.folder / head.file_name
         pieces = journal_file.pieces(head, arrays, _json(about))
         size = sum(len(piece) for piece in pieces)
-        with _writing(self.folder, size), atomic.new_file(path) as partial, open(partial, "xb", buffering=0) as file:
+        with writing(self.folder, size), atomic.new_file(path) as partial, open(partial, "xb", buffering=0) as file:
             for piece in pieces:
                 _write_all(file.fileno(), piece)
         with self._lock:
@@ -140,14 +140,14 @@ class Journal:
     def remove(self, path: Path) -> None:
         """Remove a file that is not needed any more."""
         self._forget(path)
-        with _writing(self.folder):
+        with writing(self.folder):
             path.unlink(missing_ok=True)
 
     def note(self, name: str, value: Any) -> None:
         """Add an event. It is on the disk when this returns."""
         with self._lock:
             check, line = _event_line(self._last_check, self._prefix + name, value)
-            with _writing(self.folder, len(line)):
+            with writing(self.folder, len(line)):
                 _append(self.folder / EVENTS, self._events_end, line)
             self._last_check = check
             self._events_end += len(line)
@@ -214,7 +214,7 @@ class Journal:
         rest = content[self._events_end :]
         if not rest:
             return
-        with _writing(self.folder):
+        with writing(self.folder):
             if b"\n" in rest:
                 shutil.copyfile(path, _free_name(self.folder / DAMAGED, EVENTS))
                 self.warn(
@@ -308,7 +308,7 @@ def _json(value: Any) -> str:
 
 
 @contextmanager
-def _writing(folder: Path, size: int = 0) -> Iterator[None]:
+def writing(folder: Path, size: int = 0, what: str = "the journal") -> Iterator[None]:
     """Errors in writing to a folder as one sentence. `size`: bytes that are to be written."""
     try:
         yield
@@ -318,8 +318,8 @@ def _writing(folder: Path, size: int = 0) -> Iterator[None]:
         needed = f"; {_bytes(size)} are needed" if size else ""
         remedy = REMEDIES.get(error.errno or 0, "mend that")
         raise CannotWrite(
-            f"the journal cannot be written to {folder}: {error.strerror or error}{needed}. "
-            f"Everything finished so far is kept: {remedy}, and run the same command again to go on"
+            f"{what} cannot be written to {folder}: {error.strerror or error}{needed}; {remedy}, and run the same "
+            "command again"
         ) from error
 
 

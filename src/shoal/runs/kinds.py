@@ -5,11 +5,15 @@ A folder of an older version has no run.json; its settings.json says the same.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from shoal.runs.journal import read_events
 
 RUN, SETTINGS, MODEL, REPORT = "run.json", "settings.json", "model", "report.html"
 JOURNAL, PROGRESS, BOARD = "journal", "progress.json", "leaderboard.csv"
@@ -48,8 +52,8 @@ class Run:
 
 
 def read_run(path: Path) -> Run | None:
-    """The run of a folder; None if it holds none."""
-    about = read_json(path / RUN)
+    """The run of a folder; None if it holds none. The journal has a copy of run.json."""
+    about = read_about(path) or _noted_about(path)
     if about.get("format") == FORMAT and about.get("version") == VERSION and about.get("kind") in KINDS:
         kind, marks, begun = KINDS[about["kind"]], about.get("fingerprint"), str(about.get("begun", ""))
     else:
@@ -59,6 +63,27 @@ def read_run(path: Path) -> Run | None:
             return None
         kind, marks, begun = found, found.old_marks(settings), str(settings.get("created", ""))
     return Run(path, kind, marks, begun, kind.is_finished(path), about) if isinstance(marks, dict) else None
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """What run.json says; empty where it is missing or damaged."""
+    about = read_json(path / RUN)
+    return about if about.get("sha256", check_of(about)) == check_of(about) else {}
+
+
+def check_of(about: Mapping[str, Any]) -> str:
+    """The checksum of a run.json, which stands in it."""
+    rest = {name: value for name, value in about.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _noted_about(path: Path) -> dict[str, Any]:
+    """What the journal says that run.json was; empty where it does not."""
+    try:
+        noted = [value for name, value in read_events(path / JOURNAL) if name == RUN]
+    except (OSError, ValueError):
+        return {}
+    return noted[0] if noted and isinstance(noted[0], dict) else {}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -80,7 +105,16 @@ def _search_is_finished(path: Path) -> bool:
 
 
 def _search_has_work(path: Path) -> bool:
-    return (path / SETTINGS).exists() or any((path / JOURNAL).glob("[!.]*.safetensors"))
+    """Also where the disk does not let us see it: nothing is removed then."""
+    try:
+        names = os.listdir(path / JOURNAL)
+    except FileNotFoundError:
+        names = []
+    except OSError:
+        return True
+    return (path / SETTINGS).exists() or any(
+        name.endswith(".safetensors") and not name.startswith(".") for name in names
+    )
 
 
 def _search_marks(settings: dict[str, Any]) -> dict[str, Any] | None:

@@ -188,8 +188,12 @@ def _take_lease(folder: Path, supported: bool, kernel: BaseFileLock | None, say:
         handle = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
         return None
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(_text(owner))
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(_text(owner))
+    except OSError:  # the disk is full: an empty lease would keep the next one waiting
+        mine.unlink(missing_ok=True)
+        raise
     if set(_leases(folder)) - {mine, *seen}:  # somebody has made one since we looked
         mine.unlink(missing_ok=True)
         return None

@@ -141,6 +141,8 @@ class Journaled(Trainer):
                     sources = [networks[order.candidate.number] for order, _ in some]
                     population = Population.gather([one for each in sources for one in each])
                 self.recalled += len(some)
+                if self.status is not None:
+                    self.status.found += len(some)
                 yield Batch(
                     some[0][0].candidate.recipe.encoding, [order for order, _ in some], population,
                     {k: assessments[place] for k, (_, place) in enumerate(some)},

@@ -245,7 +245,7 @@ class Search:
         seeds = self._seeds_of([candidate.recipe for candidate in few])
         found: dict[Recipe, Candidate] = {}
         for candidate in few:
-            if sum(one.finished for one in seeds[candidate.key]) < self.limits.seeds:
+            if sum(one.finished or bool(one.set_aside) for one in seeds[candidate.key]) < self.limits.seeds:
                 found.setdefault(candidate.key, candidate)
         return list(found.values())
 
@@ -344,6 +344,7 @@ class Search:
                 self._recalling &= batch.found
                 if self.ended or (self._time_is_up() and not must):
                     break
+        self._say_notes()
         self.costs.measured(work, self.clock.now() - begun + recalled / self.trainer.slots())
         return sorted(done, key=lambda candidate: candidate.number)
 
@@ -351,7 +352,7 @@ class Search:
         """Say so where nobody could train candidates."""
         if batch.set_aside:
             named = "; ".join(f"{one.number}: {one.recipe}" for one in batch.candidates)
-            self.say(f"set aside, since {batch.set_aside}: recipe {named}")
+            self.say(f"skipped, because {batch.set_aside}: recipe {named}")
 
     def _say_notes(self) -> None:
         """What the user should know of the workers, once each."""

@@ -17,6 +17,7 @@ from shoal.executors.dispatch import Dispatcher
 from shoal.executors.interface import Done, Job, SetAside, Status, Task, Workers
 from shoal.executors.worker import Stopped, stopping
 from shoal.population import Population
+from shoal.runs.journal import writing
 from shoal.search import payloads
 from shoal.search.candidates import networks_of
 from shoal.search.payloads import Setting
@@ -81,7 +82,8 @@ class OnWorkers(Trainer):
         self.setting, self.matrices = setting, setting.matrices
         content = payloads.pack_setting(setting)
         if file is not None:
-            atomic.write_bytes(file, content)
+            with writing(file.parent, len(content)):
+                atomic.write_bytes(file, content)
         self.dispatcher = Dispatcher(workers, Job.of(content, LOAD, WORK, file), seconds_per_cost=SLOW)
         self.status: Status = self.dispatcher.status
         self.measured = Measured()

@@ -103,7 +103,13 @@ def _search(estimator: Any, context: Context) -> dict[str, Any]:
         "space": result.space,
         "interrupted": result.ended == "interrupted",
         "effort": result.effort.as_dict(),
+        "skipped": skipped(result),
     }
+
+
+def skipped(result: SearchResult) -> list[dict[str, Any]]:
+    """Recipes that nobody could train, and why."""
+    return [{"recipe": one.number, "label": str(one.recipe), "reason": one.set_aside} for one in result.skipped]
 
 
 # ---- scores ----

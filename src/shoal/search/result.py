@@ -77,6 +77,11 @@ class SearchResult:
         return self.search.candidates
 
     @property
+    def skipped(self) -> list[Candidate]:
+        """Those that nobody could train as far as they should have been; `set_aside` of each says why."""
+        return [candidate for candidate in self.candidates if candidate.set_aside]
+
+    @property
     def best(self) -> Candidate:
         """The best seed of the best recipe."""
         return self.outcome.best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from shoal.executors.interface import Status
@@ -16,6 +17,7 @@ LINE_EVERY = 5.0  # seconds, where there is no terminal
 QUIET_AFTER = 1.5  # seconds without news from training: something else is going on
 TOP = 10
 COLUMNS, GROUPS = 8, 3  # that matter, at the end
+SKIPPED = 5  # recipes that are named
 
 
 class SearchScreen:
@@ -113,6 +115,20 @@ def clock(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02} min"
     return f"{whole // 3600}:{whole % 3600 // 60:02} h"
+
+
+def skipped_words(skipped: Sequence[dict[str, Any]]) -> list[str]:
+    """Recipes that nobody could train, as lines of text.
+
+    >>> skipped_words([{"recipe": 5, "label": "", "reason": "it failed on 2 workers"}])[1]
+    'skipped 1 recipe, so the result may differ from that of the whole search (--fresh searches anew):'
+    """
+    if not skipped:
+        return []
+    count = f"{len(skipped):,} recipe{'s' * (len(skipped) > 1)}"
+    lines = ["", f"skipped {count}, so the result may differ from that of the whole search (--fresh searches anew):"]
+    lines += [f"  recipe {one['recipe']}: {one['reason']}" for one in skipped[:SKIPPED]]
+    return [*lines, f"  and {len(skipped) - SKIPPED:,} more: see the report"] if len(skipped) > SKIPPED else lines
 
 
 def matter_words(explanation: Explanation | None, target: str) -> list[str]:

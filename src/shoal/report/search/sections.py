@@ -23,6 +23,7 @@ from shoal.report.shell.markup import (
 
 COLUMNS_SHOWN = 25
 COLUMNS_WRITTEN = 1000
+SKIPPED_SHOWN = 100
 
 
 def headline(score: dict[str, Any], target: str) -> Html:
@@ -160,6 +161,21 @@ def search_summary(data: dict[str, Any]) -> Html:
     return paragraph(text)
 
 
+def skipped(recipes: list[dict[str, Any]]) -> list[Html]:
+    """Recipes that nobody could train: without them, the result is not that of the whole search."""
+    if not recipes:
+        return []
+    text = paragraph(
+        strong(f"{words.count(len(recipes), 'recipe')} skipped."),
+        " No worker could complete the training. The result may differ from that of the whole search; --fresh searches "
+        "anew.",
+    )
+    head = [column_head(name) for name in ("Recipe", "Settings", "Reason")]
+    shown = recipes[:SKIPPED_SHOWN]
+    rows = [tag("tr", row_head(str(one["recipe"])), cell(one["label"]), cell(one["reason"])) for one in shown]
+    return [text, table("Skipped recipes", head, rows, id="skipped", class_="text")]
+
+
 def searched(data: dict[str, Any]) -> Section | None:
     search = data.get("search")
     if not search:
@@ -167,6 +183,7 @@ def searched(data: dict[str, Any]) -> Section | None:
     parts = [search_summary(data)]
     if search.get("interrupted"):
         parts.append(paragraph(strong("The search was interrupted."), " The page shows what was known by then."))
+    parts += skipped(search.get("skipped") or [])
     space = search.get("space") or {}
     if space:
         head = [column_head("Setting"), column_head("Values tried")]
