@@ -98,7 +98,7 @@ def test_encodings_and_gzip(tmp_path, encoding, zipped):
 
 
 def test_markers_of_missing_values(tmp_path):
-    markers = ["", "NA", "N/A", "nan", "NaN", "null", "NULL", "None", "?", "-", " "]
+    markers = ["", "NA", "N/A", "nan", "NaN", "null", "NULL", "?", " "]
     text = "n,s\n1,x\n" + "".join(f"{marker},{marker}\n" for marker in markers if marker.strip()) + ",\n2,y\n"
     table, understood = read_table(written(tmp_path, text))
     assert table.columns[0].dtype == np.float64

@@ -41,13 +41,13 @@ def export(
     that are stored in the file. Dates and texts cannot be exported.
     """
     from shoal.models.export.writing import default_place, export_model
+    from shoal.search.predictions import read_new_rows
     from shoal.search.saving import load, model_folder
-    from shoal.tables.files import read_table
 
     find_exporter(to)
     folder = model_folder(model)
     estimator = load(folder)
-    table = read_table(data)[0] if data is not None else None
+    table = read_new_rows(data, estimator, None) if data is not None else None
     place = out or default_place(folder, to)
     compared = export_model(estimator, to, place, table, compact)
     size = place.stat().st_size / 1e6

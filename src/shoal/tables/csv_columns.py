@@ -62,7 +62,7 @@ def numbers(cells: Sequence[str], markers: frozenset[str], careful: bool = True)
         except ValueError:
             pass
         else:
-            if any(is_code(cells[row]) for row in np.flatnonzero(np.abs(found) > LARGEST_WHOLE)):
+            if any(is_code(cells[row]) for row in np.flatnonzero(np.abs(found) > LARGEST_WHOLE).tolist()):
                 raise ValueError("code")
             return found
     value = _Meanings(lambda cell: _number(cell, markers, careful))
@@ -103,13 +103,18 @@ def begins_with_zero(content: bytes) -> bool:
     >>> begins_with_zero(b"a,b\\n1,01001"), begins_with_zero(b"a,b\\n1.005,100\\n0.5,1e-05")
     (True, False)
     """
-    zero, digit = (np.frombuffer(content, dtype=np.uint8) for _ in range(2))
-    places = np.flatnonzero((zero[:-1] == ord("0")) & (digit[1:] - np.uint8(ord("0")) < 10))
-    before = zero[places - 1][places > 0]
-    inside = np.isin(before, np.frombuffer(b"0123456789.eE", dtype=np.uint8))
-    signed = np.isin(before, np.frombuffer(b"+-", dtype=np.uint8))
-    exponent = np.isin(zero[places[places > 0] - 2], np.frombuffer(b"eE", dtype=np.uint8)) & signed
-    return bool((places == 0).any() or not (inside | exponent).all())
+    found = np.frombuffer(content, dtype=np.uint8)
+    places = np.flatnonzero((found[:-1] == ord("0")) & (found[1:] - np.uint8(ord("0")) < 10))
+    before = np.where(places > 0, found[places - 1], ord(","))
+    earlier = np.where(places > 1, found[places - 2], ord(","))
+    inside = _is_one_of(before, b"0123456789.eE") | (_is_one_of(before, b"+-") & _is_one_of(earlier, b"eE"))
+    return not inside.all()
+
+
+def _is_one_of(found: np.ndarray, characters: bytes) -> np.ndarray:
+    known = np.zeros(256, dtype=bool)
+    known[list(characters)] = True
+    return known[found]
 
 
 def read_columns(

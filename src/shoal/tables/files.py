@@ -8,7 +8,7 @@ import io
 import itertools
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from shoal.validate import nearest
 
 SEPARATOR_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "blanks"}
 MAGIC = {b"\x1f\x8b": "gzip", b"PAR1": "parquet", b"PK\x03\x04": "zip", b"%PDF": "PDF", b"\x89PNG": "PNG image"}
+KEPT_AS_WRITTEN = ("category", "text")  # kinds whose cells are never numbers
 SAMPLE = 1_000_000  # characters that guesses look at
 HEAD = 1_200  # rows from which it is told what the first line is and what each column holds
 
@@ -116,13 +117,22 @@ def _positions(strings: Callable[[list[str]], Iterable[int]] | None, names: list
 
 
 def _with_commas(read: Callable[[set[int]], list[np.ndarray]], kept: set[int], decimal: str) -> list[np.ndarray]:
-    """The columns of a file. Where some numbers have decimal commas, all are kept as written: "1.234" may be a thousand."""
+    """The columns of a file, all as written where some show a decimal comma: then "1.234" is more than a thousand."""
     if decimal != ",":
         columns = read(kept)
         words = (column for j, column in enumerate(columns) if column.dtype == object and j not in kept)
         if not any(parse.decimal_of([column]) == "," for column in words):
             return columns
     return read(set(range(1 << 20)))
+
+
+def strings_of(kinds: Mapping[str, str]) -> Callable[[list[str]], Iterable[int]]:
+    """For `read_table`: the columns, named or numbered, that the user says are categories or texts."""
+
+    def positions(names: list[str]) -> Iterable[int]:
+        return [find_name(names, column) for column, kind in kinds.items() if kind in KEPT_AS_WRITTEN]
+
+    return positions
 
 
 def read_texts(
@@ -361,7 +371,8 @@ def _header(
     width = len(rows[1]) if len(rows) > 1 else len(rows[0])
     others = {len(row) for row in rows[1:]}
     first = [cell.strip() for cell in rows[0]]
-    if len(others) == 1 and len(first) == width - 1 and header is not False and guess_header([["", *first], *rows[1:]], named):
+    nameless = len(others) == 1 and len(first) == width - 1 and header is not False
+    if nameless and guess_header([["", *first], *rows[1:]], named):
         summary.header = True
         summary.notes.append("the first column has no name: it is taken for the names of rows")
         return ["row name", *first], rows[1:]

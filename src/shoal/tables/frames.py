@@ -1,6 +1,7 @@
 """Columns of pandas, polars, pyarrow and numpy to four types of arrays: float64, bool, datetime64[us], str and None.
 
-Whole numbers that float64 does not hold exactly become strings: they are codes. Frames are recognised by their methods, not by their class: none of these libraries but numpy is imported here.
+Whole numbers that float64 does not hold exactly become strings: they are codes. Frames are recognised by their methods,
+not by their class: none of these libraries but numpy is imported here.
 """
 
 from __future__ import annotations

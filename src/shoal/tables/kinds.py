@@ -109,7 +109,7 @@ def _read_category(array: np.ndarray, column: Column) -> np.ndarray:
 
 
 def category_text(value: str | None, exact: bool = False) -> str | None:
-    """A category as its column has it: blanks around are cut, and it has one spelling (see `spelling`) unless `exact`."""
+    """A category as its column has it, without blanks around; in one spelling (see `spelling`), unless `exact`."""
     if value is None or is_missing_word(value):
         return None
     return value.strip() if exact else one_spelling(value.strip())

@@ -1,8 +1,8 @@
 """Strings to numbers, dates and booleans, with the standard library alone.
 
-A table has one decimal sign, found from all its columns (`decimal_of`) and kept in the schema: "1,234" is a thousand in a
-table with "12,345.6", and between one and two in a table with "0,5". Where nothing tells, it is a thousand. A group of
-thousands never begins with 0. A column has one style, found from all its different values.
+A table has one decimal sign, found from all its columns (`decimal_of`) and kept in the schema: "1,234" is more than a
+thousand in a table with "12,345.6", and between one and two in a table with "0,5". Where nothing tells, it is more than
+a thousand. A group of thousands never begins with 0. A column has one style, found from all its different values.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def number(text: str, style: str) -> float | None:
     [1234.5, 12.5, 12.0, None]
     """
     text = text.strip()
-    if style == "comma":
-        bare = text.replace(",", ".", 1) if "." not in text else ""
-    else:
-        bare = text
+    bare = text.replace(",", ".", 1) if style == "comma" and "." not in text else text
     try:
-        return float(bare) if "_" not in text else None
+        if "_" in text:
+            return None
+        if style != "comma" or "." not in text:
+            return float(bare)
     except ValueError:
         pass
     if style == "plain":
@@ -87,10 +87,10 @@ def moment(text: str, style: str) -> datetime.datetime | None:
 def number_style(values: Sequence[str], decimal: str = ".") -> str | None:
     """The style in which every value is a number or a marker of a missing one; the first that fits.
 
-    >>> [number_style(["1,234"], decimal) for decimal in DECIMALS], number_style(["0,995"], "."), number_style(["1"], ",")
-    (['signs', 'comma'], 'comma', 'plain')
+    >>> number_style(["1,234"], "."), number_style(["1,234"], ","), number_style(["0,995"], ".")
+    ('signs', 'comma', 'comma')
     """
-    styles = NUMBER_STYLES if decimal == "." else ("comma", "plain", "signs")
+    styles = ("comma", "plain", "signs") if decimal == "," else NUMBER_STYLES
     style = _first_style(values, styles, number)
     whole = style == "comma" and not any("," in value or "." in value for value in values)
     return "plain" if whole and _first_style(values, ("plain",), number) else style

@@ -167,7 +167,7 @@ class Schema:
         )
 
     def _styles(self, table: Table) -> dict[str, tuple[str, bool]]:
-        """Of columns that hold numbers as strings: how they are read, and whether it is another way than in training."""
+        """Of columns that hold numbers as strings: how they are read, and whether that is new since training."""
         there = {name: j for j, name in enumerate(table.names)}
         strings = [(column, table.factor(there[column.name])[1]) for column in self.used
                    if column.kind in ("number", "boolean") and column.name in there
@@ -346,9 +346,7 @@ def _why_words(values: list[str], code: str | None) -> str:
     return f"words, not numbers: {_short(point)} has a decimal point, {_short(comma)} a decimal comma"
 
 
-def _decide_parsed_numbers(
-    name: str, style: str, codes: np.ndarray, values: list[str | None], decimal: str
-) -> Column:
+def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: list[str | None], decimal: str) -> Column:
     table = np.array([np.nan if v is None or is_marker(v) else parse.number(v, style) for v in values], dtype=float)
     column = table[codes]
     decision = _decide_numbers(name, column, column[~np.isnan(column)])

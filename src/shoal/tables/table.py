@@ -14,6 +14,7 @@ import numpy as np
 from shoal.errors import UserError, WrongType
 from shoal.tables import frames
 from shoal.tables.missing import missing_cells
+from shoal.tables.spelling import LARGEST_WHOLE
 
 
 class Table:
@@ -268,7 +269,8 @@ def nested(rows: Sequence[Any]) -> np.ndarray:
     except ValueError:
         lengths = sorted({len(row) for row in rows if hasattr(row, "__len__")})
         raise UserError(f"rows must be equally long; got lengths {', '.join(map(str, lengths))}") from None
-    return np.array(rows, dtype=object) if array.dtype.kind in "USOMm" else array
+    kept = array.dtype.kind in "USOMm" or (array.dtype.kind == "f" and bool((np.abs(array) > LARGEST_WHOLE).any()))
+    return np.array(rows, dtype=object) if kept else array
 
 
 def unique_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
