@@ -18,6 +18,7 @@ from shoal.tables.missing import is_marker, is_missing_word
 from shoal.tables.spelling import LARGEST_WHOLE, is_code
 
 BLOCK = 500  # rows; few, so that their cells stay in the processor's cache
+LOOK = 1 << 17  # bytes that are looked at together, for the same reason
 RESTARTS = 3  # after cells that are no numbers in columns that began with numbers
 
 
@@ -56,17 +57,24 @@ def numbers(cells: Sequence[str], markers: frozenset[str], careful: bool = True)
 
     `careful`: cells may have underscores or begin with a zero.
     """
+    found = None
     if not markers and not careful:
         try:
             found = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
         except ValueError:
             pass
-        else:
-            if any(is_code(cells[row]) for row in np.flatnonzero(np.abs(found) > LARGEST_WHOLE).tolist()):
-                raise ValueError("code")
-            return found
-    value = _Meanings(lambda cell: _number(cell, markers, careful))
-    return np.fromiter((value[cell] for cell in cells), dtype=np.float64, count=len(cells))
+    if found is None:
+        value = _Meanings(lambda cell: _number(cell, markers, careful))
+        found = np.fromiter((value[cell] for cell in cells), dtype=np.float64, count=len(cells))
+    if _large(found) and any(is_code(cells[row]) for row in np.flatnonzero(np.abs(found) > LARGEST_WHOLE).tolist()):
+        raise ValueError("code")
+    return found
+
+
+def _large(found: np.ndarray) -> bool:
+    """Whether there are numbers among which float64 does not have every whole one."""
+    high, low = np.fmax.reduce(found, axis=None), np.fmin.reduce(found, axis=None)  # NaN is neither
+    return bool(high > LARGEST_WHOLE or low < -LARGEST_WHOLE)
 
 
 class _Meanings(dict[str, Any]):
@@ -87,10 +95,9 @@ def _number(cell: str, markers: frozenset[str], careful: bool) -> float:
         return float("nan")
     if "_" in cell:
         raise ValueError("underscore")
-    value = float(cell)
-    if (careful or abs(value) > LARGEST_WHOLE) and is_code(cell):
+    if careful and is_code(cell):
         raise ValueError("code")
-    return value
+    return float(cell)
 
 
 def _string(cell: str, markers: frozenset[str]) -> str | None:
@@ -103,12 +110,20 @@ def begins_with_zero(content: bytes) -> bool:
     >>> begins_with_zero(b"a,b\\n1,01001"), begins_with_zero(b"a,b\\n1.005,100\\n0.5,1e-05")
     (True, False)
     """
+    parts = ((b",," if at < 3 else b"") + content[max(0, at - 3) : at + LOOK] for at in range(0, len(content), LOOK))
+    return any(map(_begins_with_zero, parts))
+
+
+def _begins_with_zero(content: bytes) -> bool:
+    """The same from the third byte on: what is before a zero, and before that, tells whether it is in an exponent."""
     found = np.frombuffer(content, dtype=np.uint8)
-    places = np.flatnonzero((found[:-1] == ord("0")) & (found[1:] - np.uint8(ord("0")) < 10))
-    before = np.where(places > 0, found[places - 1], ord(","))
-    earlier = np.where(places > 1, found[places - 2], ord(","))
-    inside = _is_one_of(before, b"0123456789.eE") | (_is_one_of(before, b"+-") & _is_one_of(earlier, b"eE"))
-    return not inside.all()
+    after = found[2:-1] == ord("0")
+    after &= found[3:] - np.uint8(ord("0")) < 10
+    after &= found[1:-2] - np.uint8(ord(".")) > ord("9") - ord(".")  # neither a digit nor a point
+    places = np.flatnonzero(after)
+    earlier, before = found[places], found[places + 1]
+    exponent = _is_one_of(before, b"eE") | (_is_one_of(before, b"+-") & _is_one_of(earlier, b"eE"))
+    return not exponent.all()
 
 
 def _is_one_of(found: np.ndarray, characters: bytes) -> np.ndarray:
@@ -187,6 +202,6 @@ def all_numbers(lines: Iterable[str], separator: str, quote: str | None, skip: i
     )
     if found.shape[1] != width:
         raise ValueError("width")
-    if (np.abs(found) > LARGEST_WHOLE).any():
+    if _large(found):
         raise ValueError("code")
     return [np.ascontiguousarray(found[:, j]) for j in range(width)]

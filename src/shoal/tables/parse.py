@@ -96,6 +96,19 @@ def number_style(values: Sequence[str], decimal: str = ".") -> str | None:
     return "plain" if whole and _first_style(values, ("plain",), number) else style
 
 
+def read_in_two_ways(values: Iterable[str | None]) -> str | None:
+    """A value whose commas may be decimal ones or between thousands, where nothing in its column tells which.
+
+    >>> read_in_two_ways(["12", "1,234"]), read_in_two_ways(["0,5", "1,234"]), read_in_two_ways(["1 234"])
+    ('1,234', None, None)
+    """
+    known = [value for value in values if value is not None and not is_marker(value)]
+    pairs = [(number(value, "signs"), number(value, "comma")) for value in known]
+    if any(None in pair for pair in pairs):
+        return None
+    return next((value for value, (one, other) in zip(known, pairs, strict=True) if one != other), None)
+
+
 def decimal_of(columns: Iterable[Iterable[str | None]]) -> str:
     """The decimal sign of most columns that show one, "" where none does; "." where as many show either.
 

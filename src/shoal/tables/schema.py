@@ -357,15 +357,12 @@ def _number_note(values: list[str | None], style: str, decimal: str) -> str:
     """How strings were read as numbers, with an example where that was not certain."""
     if style == "plain":
         return ""
-    note = "with decimal commas" if style == "comma" else f"read from strings such as {_example(values)}"
-    if decimal == "." and style == "comma":
-        return f"{note}, unlike other columns"
-    known = [value for value in values if value is not None and not is_marker(value)]
-    ways = [[parse.number(value, way) for value in known] for way in ("signs", "comma")]
-    if style == "signs" and None not in ways[1] and ways[0] != ways[1]:
-        odd = next(value for value, one, other in zip(known, *ways, strict=True) if one != other)
-        note += f"; {_short(odd)} is {parse.number(odd, style):g}: with commas for thousands, not decimals"
-    return note
+    odd = parse.read_in_two_ways(values)
+    if odd is not None:
+        return f"{_short(odd)} is read as {parse.number(odd, style):g}"
+    if style == "signs":
+        return f"read from strings such as {_example(values)}"
+    return "with decimal commas" + ", unlike other columns" * (decimal == ".")
 
 
 def _decide_words(name: str, known: list[str], rows: int, why: str = "") -> Column:

@@ -96,6 +96,9 @@ def find_target(
         gone = int((~known).sum())
         notes.append(f"{gone:,} row{'s' * (gone != 1)} left out: the target is missing there")
     kind, why, y = _understand(name, column, task, table.decimal)
+    odd = parse.read_in_two_ways(column) if column.dtype == object and kind == REGRESSION else None
+    if odd is not None:
+        notes.append(f"the target {name!r}: {odd!r} is read as {y[list(column).index(odd)]:g}")
     if len(y) < UNCERTAIN_ROWS:
         notes.append(f"only {len(y)} rows: the score will be very uncertain")
     return LabelledTable(name, kind, why, left.take(np.flatnonzero(known)), y, notes, kinds)
