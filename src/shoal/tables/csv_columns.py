@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,8 @@ def numbers(cells: Sequence[str], markers: frozenset[str], careful: bool = True)
     """
     found = None
     if not markers and not careful:
-        try:
+        with suppress(ValueError):
             found = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
-        except ValueError:
-            pass
     if found is None:
         value = _Meanings(lambda cell: _number(cell, markers, careful))
         found = np.fromiter((value[cell] for cell in cells), dtype=np.float64, count=len(cells))
