@@ -64,8 +64,7 @@ def read_new_rows(
         print(f"note: {path}: {said}", file=sys.stderr)
     known = {column.name for column in schema.columns}
     table = table.select([j for j, name in enumerate(table.names) if name in known])
-    table.remember("converted", lambda: True)  # it has been said
-    return table
+    return schema.with_numbers(table) if converted else table  # it has been said
 
 
 def _names_by_place(count: int, known: Sequence[str], all_names: Sequence[str], path: Path) -> list[str] | None:

@@ -16,6 +16,7 @@ from shoal.tables.missing import is_marker
 
 SEPARATORS = (",", "\t", ";", "|", " ")
 LINES = 200  # that guesses look at
+MANY_NUMBERED = 5  # so many first cells are 0, 1, 2, ... only where they are names
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -90,17 +91,24 @@ def _numbers_columns(rows: list[list[str]]) -> bool:
     (True, False)
     """
     first = [cell.strip() for cell in rows[0]]
-    places = [j for j, cell in enumerate(first) if cell.isdigit()]
+    places = [j for j, cell in enumerate(first) if cell.isdecimal()]
     if not places or [first[j] for j in places] != [str(k) for k in range(len(places))]:
         return False
     columns = [[row[j].strip() for row in rows[1:1000] if j < len(row)] for j in range(len(first))]
     names = [j for j in range(len(first)) if j not in places]
     if any(_is_number(first[j]) or (first[j] and first[j] in columns[j]) for j in names):
         return False  # a name is neither a number nor a value of its column
-    if first[0] == "" and names == [0]:
-        return all(_all_numbers(columns[j]) for j in (0, 1)) or len(places) > 2  # the index of a frame
-    whole = all(cell.isdigit() for j in places for cell in columns[j] if not is_marker(cell))
-    return len(places) > 2 or not whole or any(first[j] and _all_numbers(columns[j]) for j in names)
+    if 0 in names and first[0] == "" and _all_numbers(columns[0]):
+        return True  # the index of a frame
+    if len(places) >= MANY_NUMBERED or any(_vote(first[j], columns[j]) > 0 for j in names):
+        return True
+    return len(places) > 2 and any(not _is_between(first[j], columns[j]) for j in places)
+
+
+def _is_between(first: str, others: list[str]) -> bool:
+    """Whether a whole number is one of a column of whole numbers, by its size."""
+    whole = [int(cell) for cell in others if cell.isdecimal()]
+    return len(whole) == len(others) and min(whole) <= int(first) <= max(whole)
 
 
 def _vote(first: str, others: list[str]) -> int:

@@ -104,9 +104,9 @@ def new_table(estimator: Any, X: Any) -> Table:
 
 
 def warn_of_conversion(schema: Schema, table: Table, stacklevel: int) -> None:
-    """Say where numbers in strings have another decimal sign than in training; files have been told of already."""
+    """Say where numbers in strings have another decimal sign than in training."""
     said = schema.conversion(table)
-    if said is not None and not table.remember("converted", lambda: False):
+    if said is not None:
         warnings.warn(said, UserWarning, stacklevel=stacklevel)
 
 

@@ -166,6 +166,12 @@ class Schema:
             f"data, in the column{'s' * (len(names) > 1)} {listed(names)}"
         )
 
+    def with_numbers(self, table: Table) -> Table:
+        """The table with numbers in place of strings where the schema has numbers."""
+        read = {column.name for column in self.used if column.kind == "number"}
+        checked = self.check(table)
+        return table.with_columns([checked[name] if name in read else table[name] for name in table.names])
+
     def _styles(self, table: Table) -> dict[str, tuple[str, bool]]:
         """Of columns that hold numbers as strings: how they are read, and whether that is new since training."""
         there = {name: j for j, name in enumerate(table.names)}
