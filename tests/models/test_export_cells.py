@@ -21,7 +21,8 @@ FLAGS = ("True", "False", "maybe")
 NAMES = ("zip", "grade", "both", "flag")
 ODD = (  # cells of new files: unseen, missing, and spelled in another way
     ("1001.0", "1", "1.0", "true"), ("001001", "2.00", "01", "TRUE"), ("12345678901234567168", "+1", "1.00", "False"),
-    ("NA", "n/a", "?", "gone"), ("None", "-", "X", "maybe"), ("1e4", "1e0", "", "NULL"), ("never seen", "4.0", "0x1", "1"),
+    ("NA", "n/a", "?", "gone"), ("None", "-", "X", "maybe"), ("1e4", "1e0", "", "NULL"),
+    ("never seen", "4.0", "0x1", "1"),
 )  # fmt: skip
 
 

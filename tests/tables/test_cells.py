@@ -94,7 +94,8 @@ def test_numbers_of_both_conventions_are_the_numbers_that_were_written(tmp_path_
     first, second, whole = (np.array(cells) for cells in zip(*[(0.5, 0.25, 0), *rows], strict=True))
     plain = [str(cell).replace(".", decimal) for cell in first.tolist()]
     large = [grouped(cell, decimal) for cell in second.tolist()]
-    by_hand(path, ["a", "b", "n"], [plain, large, whole.tolist()], ";")
+    thousands = [grouped(1_000 + cell, decimal)[:-4] for cell in whole]  # 1,234 or 1.234, which alone may be either
+    by_hand(path, ["a", "b", "n", "t"], [plain, large, whole.tolist(), thousands], ";")
     table, _ = read_table(path)
     schema = Schema.of(table, kinds=dict.fromkeys(table.names, "number"))
     assert schema.decimal == decimal
@@ -102,6 +103,7 @@ def test_numbers_of_both_conventions_are_the_numbers_that_were_written(tmp_path_
     assert read["a"].tolist() == first.tolist()
     np.testing.assert_allclose(read["b"], second, rtol=1e-12)
     assert read["n"].tolist() == whole.tolist()
+    assert read["t"].tolist() == (1_000 + whole).tolist(), "one convention for all columns"
     frame = Schema.of(Table.of(pd.DataFrame({"a": plain, "b": large})), kinds={"a": "number", "b": "number"})
     assert frame.decimal == decimal, "strings in frames follow the same rule"
 
