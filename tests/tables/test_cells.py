@@ -13,7 +13,7 @@ import shoal
 from shoal.models.saving import describe_model
 from shoal.tables.files import read_table, strings_of
 from shoal.tables.inputs import new_table
-from shoal.tables.missing import MISSING_WORDS, is_missing_word
+from shoal.tables.missing import MISSING_WORDS, is_marker, is_missing_word
 from shoal.tables.schema import Schema
 from shoal.tables.spelling import EXACT, category_style, one_spelling, spellings
 from shoal.tables.table import Table
@@ -78,7 +78,8 @@ def test_random_tables_are_read_back_unchanged(tmp_path_factory, rows, writer, n
     plain, _ = read_table(path)
     assert plain.names[-4:] == names, "also where nobody says what the target is called"
     if plain[names[0]].dtype == np.float64:
-        assert all(float(cell) == number for cell, number in zip(codes, plain[names[0]], strict=True))
+        expected = [np.nan if is_marker(cell) else float(cell) for cell in codes]
+        assert np.array_equal(plain[names[0]], expected, equal_nan=True)
         assert not any(cell.lstrip("+-").startswith("0") and cell.isdigit() and len(cell) > 1 for cell in codes)
         assert all(not cell.isdigit() or int(cell) == int(float(cell)) for cell in codes), "no digit is lost"
     else:
@@ -123,6 +124,26 @@ def test_a_group_of_thousands_never_begins_with_zero(tmp_path):
     assert column.note == "'1,234' is read as 1234", "where nothing tells, it is said"
     path.write_text("a,n\n" + "".join(f"{1 + i % 3}.{234 + i},{i}\n" for i in range(30)))
     assert read_table(path)[0]["a"][0] == 1.234
+
+
+def test_two_decimal_signs_in_one_column_are_refused_and_in_two_columns_said():
+    both = {"a": ["1.5", "2.5", "0,995", None] * 9, "n": [0.5, 1.5] * 18}
+    with pytest.raises(
+        ValueError, match=r"column 'a' has numbers with .*; row 3 \(the first .* has '0,995'.* kind category"
+    ):
+        Schema.of(Table.of(both))
+    with pytest.raises(ValueError, match="column 'a' has numbers with decimal points and with decimal commas"):
+        find_target(Table.of(both), "a")
+    assert Schema.of(Table.of(both), kinds={"a": "category"}).columns[0].kind == "category"
+    columns = {
+        "a": [f"{k},5" for k in range(36)],
+        "b": [f"{k}.25" for k in range(36)],
+        "c": [f"1,{200 + k}" for k in range(36)],
+    }
+    with pytest.warns(UserWarning, match="column 'a': with decimal commas, unlike other columns"):
+        model = shoal.ShoalRegressor(**QUICK).fit(columns, np.arange(36.0))
+    read = model.schema_.check(Table.of(columns))
+    assert [read[name][1] for name in "abc"] == [1.5, 1.25, 1201.0]
 
 
 # ---- new data with another convention ----

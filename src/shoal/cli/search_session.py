@@ -73,7 +73,7 @@ def _read(request: Request) -> Source:
     reading = request.reading
     assert reading.target is not None
     table, found = read_table(
-        request.file, sep=reading.sep, header=reading.header, missing=reading.missing, named=[reading.target],
+        request.file, sep=reading.sep, header=reading.header, missing=reading.missing, named=reading.named(),
         strings=strings_of(reading.kind_of_columns()),
     )  # fmt: skip
     stem = request.file.name.split(".")[0] or "run"

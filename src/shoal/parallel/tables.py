@@ -167,7 +167,7 @@ def load_table(
     assert options.target is not None
     kinds = options.kind_of_columns() or None
     table, found = read_table(
-        file, sep=options.sep, header=options.header, missing=options.missing, named=[options.target],
+        file, sep=options.sep, header=options.header, missing=options.missing, named=options.named(),
         strings=strings_of(kinds or {}),
     )  # fmt: skip
     question = find_target(table, options.target, options.task, options.drop, found.ambiguous(table), kinds)

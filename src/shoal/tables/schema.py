@@ -29,6 +29,7 @@ FEW_SHARE = 0.05
 MOSTLY_DIFFERENT = 0.5  # share of different strings from which words make a text
 ALL_DIFFERENT = 0.95  # share of different strings from which one word makes an identifier
 TEXT_WORDS, NAME_WORDS = 5.0, 2.0  # mean words of a text; of a name or title, where most of them differ
+UNLIKE = ", unlike other columns"  # ends the note on a column whose decimal sign is not that of its table
 IDENTIFIER_ROWS = 50
 IDENTIFIER_DENSITY = 0.5  # whole numbers, all different, that fill half of their range: a numbering, or a part of one
 IDENTIFIER_NAMES = ("id", "index", "uuid", "guid", "key", "rownames", "rowid", "unnamed: 0", "column 0", "")
@@ -84,10 +85,11 @@ class Schema:
         schema drops need not be there; columns that it does not know are ignored.
         """
         done = table._cache.get("checked")
-        if done is not None and done[0] == self.columns:
+        mine = (self.columns, self.decimal)
+        if done is not None and done[0] == mine:
             return done[1]
         checked = self._convert(table)
-        checked._cache["checked"] = table._cache["checked"] = (self.columns, checked)
+        checked._cache["checked"] = table._cache["checked"] = (mine, checked)
         return checked
 
     def describe(self) -> list[str]:
@@ -155,6 +157,11 @@ class Schema:
         ]
         return Table([column.name for column in self.used], columns)
 
+    @property
+    def unlike(self) -> list[str]:
+        """Columns whose numbers have another decimal sign than most, in words."""
+        return [f"column {column.name!r}: {column.note}" for column in self.columns if column.note.endswith(UNLIKE)]
+
     def conversion(self, table: Table) -> str | None:
         """A sentence that names columns whose numbers have another decimal sign than in the training data."""
         names = [name for name, (_, other) in self._styles(table).items() if other]
@@ -212,12 +219,12 @@ def _schema(table: Table, plain: bool, kinds: Mapping[str, Any]) -> Schema:
         asked = {name: kind if isinstance(kind, str) else kind.kind for name, kind in kinds.items()}
         strings = [j for j, name in enumerate(table.names) if asked.get(name, "number") == "number"
                    and name not in table.declared and table.columns[j].dtype == object]  # fmt: skip
-        table.decimal = parse.decimal_of(table.factor(j)[1] for j in strings) or "."
+        table.decimal = parse.decimal_of(table.factor(j)[1] for j in strings)
     columns = [_decide(table, j, plain, kinds.get(name)) for j, name in enumerate(table.names)]
     if not any(column.kind in KINDS for column in columns):
         reasons = "; ".join(f"{column.name!r} is dropped, {column.note}" for column in columns[:5])
         raise UserError(f"at least one column must hold something to learn from; {reasons}")
-    return Schema(tuple(columns), table.decimal)
+    return Schema(tuple(columns), table.decimal or ".")
 
 
 def _number_style(column: Column, values: list[str | None], shown: str, usual: str) -> tuple[str, bool]:
@@ -337,19 +344,28 @@ def _decide_strings(name: str, codes: np.ndarray, values: list[str | None], decl
         return _decide_parsed_numbers(name, style, codes, values, decimal)
     if style := parse.date_style(known):
         return Column(name, "date", _date_note(known, style), style)
-    return _decide_words(name, known, rows, _why_words(numbers, code))
+    if code is None:
+        refuse_two_signs(name, [values[k] for k in codes], decimal)
+        return _decide_words(name, known, rows)
+    begins = "begins with 0" if code.lstrip("+-")[0] == "0" else "has more digits than a number can hold"
+    return _decide_words(name, known, rows, f"codes: {_short(code)} {begins}; ask for the kind number if it is one")
 
 
-def _why_words(values: list[str], code: str | None) -> str:
-    """Why strings that look like numbers are not taken for numbers; "" for other strings."""
-    if code is not None:
-        begins = "begins with 0" if code.lstrip("+-")[0] == "0" else "has more digits than a number can hold"
-        return f"codes, not numbers: {_short(code)} {begins}"
-    pairs = ((parse.number(value, "signs"), parse.number(value, "comma")) for value in values)
-    if not values or any(one is None and other is None for one, other in pairs):
-        return ""
-    point, comma = (next((v for v in values if parse.number(v, s) is None), "") for s in ("comma", "signs"))
-    return f"words, not numbers: {_short(point)} has a decimal point, {_short(comma)} a decimal comma"
+def refuse_two_signs(name: str, cells: Sequence[str | None], decimal: str) -> None:
+    """Refuse a column of numbers of which some have a decimal point and others a decimal comma."""
+    numbers = {cell for cell in cells if cell is not None and not is_marker(cell)}
+    if not numbers or any(
+        parse.number(cell, "signs") is None and parse.number(cell, "comma") is None for cell in numbers
+    ):
+        return
+    style, sign, wrong = ("comma", "comma", "point") if decimal == "," else ("signs", "point", "comma")
+    unfit = {cell for cell in numbers if parse.number(cell, style) is None}
+    row, cell = next((row, cell) for row, cell in enumerate(cells) if cell in unfit)
+    raise UserError(
+        f"column {name!r} has numbers with decimal points and with decimal commas; row {row + 1} (the first row of "
+        f"data is 1) has {cell!r}, with a decimal {wrong} where others have a decimal {sign}: write all numbers in one "
+        "way, or ask for the kind category if they are no numbers"
+    )
 
 
 def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: list[str | None], decimal: str) -> Column:
@@ -361,14 +377,14 @@ def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: lis
 
 def _number_note(values: list[str | None], style: str, decimal: str) -> str:
     """How strings were read as numbers, with an example where that was not certain."""
-    if style == "plain":
-        return ""
-    odd = parse.read_in_two_ways(values)
+    odd = parse.read_in_two_ways(values) if style != "plain" else None
     if odd is not None:
         return f"{_short(odd)} is read as {parse.number(odd, style):g}"
-    if style == "signs":
-        return f"read from strings such as {_example(values)}"
-    return "with decimal commas" + ", unlike other columns" * (decimal == ".")
+    if decimal == "," and style != "comma" and any(value is not None and "." in value for value in values):
+        return f"with decimal points{UNLIKE}"
+    if style == "comma":
+        return "with decimal commas" + ("" if decimal == "," else UNLIKE)
+    return "" if style == "plain" else f"read from strings such as {_example(values)}"
 
 
 def _decide_words(name: str, known: list[str], rows: int, why: str = "") -> Column:

@@ -15,7 +15,7 @@ from shoal.tables.files import find_column
 from shoal.tables.frames import cell_text
 from shoal.tables.labels import refuse_extreme
 from shoal.tables.missing import is_marker, missing_cells
-from shoal.tables.schema import Schema
+from shoal.tables.schema import Schema, refuse_two_signs
 from shoal.tables.spelling import example_of_codes
 from shoal.tables.table import Table
 from shoal.validate import one_of
@@ -139,7 +139,7 @@ def _understand(name: str, column: np.ndarray, task: str | None, decimal: str) -
     """Kind, why, and the values in the form of that kind."""
     if column.dtype.kind == "M":
         raise UserError(f"the target {name!r} holds dates, which cannot be predicted; choose another --target")
-    numbers = _numbers(column, decimal, codes=task == REGRESSION)
+    numbers = _numbers(name, column, decimal, codes=task == REGRESSION)
     kind, why = (task, "as asked") if task is not None else _guess(name, column, numbers)
     if kind == REGRESSION:
         if numbers is None:
@@ -157,7 +157,7 @@ def _understand(name: str, column: np.ndarray, task: str | None, decimal: str) -
     return kind, why, classes
 
 
-def _numbers(column: np.ndarray, decimal: str, codes: bool) -> np.ndarray | None:
+def _numbers(name: str, column: np.ndarray, decimal: str, codes: bool) -> np.ndarray | None:
     """As numbers, also from strings such as "$1,200"; None if they are not. `codes`: strings such as "01001", too."""
     if column.dtype == bool:
         return column.astype(np.float64)
@@ -165,7 +165,10 @@ def _numbers(column: np.ndarray, decimal: str, codes: bool) -> np.ndarray | None
         return np.asarray(column, dtype=np.float64)
     values = sorted(set(column))
     style = parse.number_style(values, decimal or parse.decimal_of([values]))
-    if style is None or (not codes and example_of_codes(values) is not None):
+    if style is None:
+        refuse_two_signs(name, column.tolist(), decimal)
+        return None
+    if not codes and example_of_codes(values) is not None:
         return None
     number = {value: parse.number(value, style) for value in values}
     return np.array([number[cell] for cell in column], dtype=np.float64)
