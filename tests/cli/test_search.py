@@ -475,6 +475,28 @@ def test_one_rule_says_how_few_rows_are_too_few(tmp_path, call):
         assert f"at least 20 rows with a target are needed, to train and to score on; got {count}" in result.stderr
 
 
+def test_the_file_of_a_frame_with_numbers_as_names_has_a_header(tmp_path, call):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame([[i / 3, -i / 7] for i in range(40)])
+    frame["target"] = ["no", "yes"] * 20
+    for index in (True, False):
+        frame.to_csv(tmp_path / "frame.csv", index=index)
+        for target in ("target", "-1"):
+            result = call(tmp_path, "search", "frame.csv", "--target", target, "--dry-run")
+            assert "target: target, 2 classes: no (50%), yes (50%)" in result.stdout
+            assert "40 rows" in result.stdout
+
+
+def test_codes_are_not_numbers_and_no_digit_is_lost(tmp_path, call):
+    rows = "".join(f"0100{i % 3},1234567890123456789{i % 2},{i / 3}\n" for i in range(60))
+    (tmp_path / "codes.csv").write_text("zip,acct,y\n" + rows)
+    for kinds in ((), ("--kind", "zip=category", "--kind", "1=category")):
+        result = call(tmp_path, "search", "codes.csv", "--target", "y", *kinds, "--dry-run")
+        assert "columns: 2 categories" in result.stdout
+        said = "zip: category, codes: '01000' begins with 0; ask for the kind number if it is one"
+        assert (said in result.stdout) != bool(kinds)
+
+
 def test_an_empty_column_is_ignored_and_said_so(tmp_path, call):
     rows = "".join(f"{i / 3},,{'no' if i % 2 else 'yes'}\n" for i in range(40))
     (tmp_path / "empty.csv").write_text("a,b,y\n" + rows)
