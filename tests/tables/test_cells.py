@@ -216,6 +216,15 @@ def test_eighteen_digits_are_as_good_as_letters(make):
         assert "has more digits than a number can hold" in column.note
 
 
+def test_arrays_of_numbers_lose_neither_a_digit_nor_a_column():
+    """As in frames, few different codes are categories; but no column of an array is dropped."""
+    X = np.column_stack([2**53 + 1 + np.arange(40) % 4, 2**60 + np.arange(40)])
+    for given_ in (X, X.tolist(), X.astype(object), np.ma.masked_array(X)):
+        model = shoal.ShoalRegressor(**QUICK).fit(given_, np.arange(40.0))
+        assert [column.kind for column in model.schema_.columns] == ["category", "number"]
+        assert set(new_table(model, given_).columns[0]) == {str(2**53 + 1 + k) for k in range(4)}
+
+
 def test_both_spellings_of_a_value_stay_apart_where_a_column_has_both():
     both, one = Table.of({"c": ["1", "1.0", "True", "true"] * 9}), Table.of({"c": ["1.0", "2.0", "True", "x"] * 9})
     kinds = {"c": "category"}

@@ -37,8 +37,8 @@ def export(
     """Write a model for other programs, preprocessing included, and check it against Shoal's own prediction.
 
     The file takes numbers as float64 with NaN where a value is missing, in the order of the training table's columns;
-    their names are stored in it. Categories are strings for ONNX, spelled as in the training file; PyTorch has none, and
-    takes their numbers, which are stored in the file. Dates and texts cannot be exported.
+    their names are stored in it. Categories are strings for ONNX, spelled as in the training file; PyTorch has none,
+    and takes their numbers, which are stored in the file. Dates and texts cannot be exported.
     """
     from shoal.models.export.writing import default_place, export_model
     from shoal.search.predictions import read_new_rows

@@ -265,7 +265,8 @@ def _decide(table: Table, j: int, plain: bool, wish: Any) -> Column:
     if plain and column.dtype != object and column.dtype.kind != "M":
         return Column(name, "number" if column.dtype == np.float64 else "boolean")
     if column.dtype == object:
-        return _decide_strings(name, *table.factor(j), name in table.declared, table.decimal)
+        decided = _decide_strings(name, *table.factor(j), name in table.declared, table.decimal)
+        return Column(name, "number") if plain and decided.kind in DROPPED else decided  # whole numbers of many digits
     known = column[~missing_cells(column)]
     if not len(known):
         return Column(name, "empty", "all values are missing")
