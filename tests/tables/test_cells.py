@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import warnings
 
 import numpy as np
@@ -181,6 +182,44 @@ def test_python_warns_of_a_conversion():
     with pytest.warns(UserWarning, match="numbers are read with decimal commas, .* in the column 'x'"):
         got = model.predict(pd.DataFrame({"x": ["0,995", "-0,5"]}))
     assert got.tolist() == model.predict(pd.DataFrame({"x": [0.995, -0.5]})).tolist()
+
+
+odd = st.sampled_from(
+    ["1", "01", "1.0", "1.5", "0,5", "1,234", "1.234", "NA", "None", "-", "x", "True", "1e5", "1" * 20, "$1,200", "a b"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(odd, min_size=3, max_size=3), min_size=3, max_size=8))
+@example([["None", "1.234", "1,5"], ["1.5", "0,5", "x"], ["1.0", "1.234", "x"]])  # a decimal sign unlike the others
+def test_files_are_read_as_frames_of_strings_and_rows_alone_as_among_others(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("cells") / "t.csv"
+
+    def of_file(rows, **how):
+        by_hand(path, ["a", "b", "c"], zip(*rows, strict=True), ";")
+        return read_table(path, sep=";", header=True, **how)[0]
+
+    def of_frame(rows):
+        return Table.of(pd.DataFrame(rows, columns=["a", "b", "c"]))
+
+    try:
+        schema = Schema.of(of_file(rows))
+    except ValueError as error:
+        with pytest.raises(ValueError, match=re.escape(str(error))):
+            Schema.of(of_frame(rows))
+        return
+    assert Schema.of(of_frame(rows)).as_dict() == schema.as_dict()
+    whole = schema.check(of_file(rows))
+    for j, row in enumerate(rows):
+        new = of_file(
+            [row],
+            decimal=schema.decimal,
+            strings=lambda names: [j for j, n in enumerate(names) if n in schema.as_written],
+        )
+        for one in (new, of_frame([row])):
+            if schema.conversion(one) is None:
+                read = schema.check(one)
+                assert all(the_same([whole[name][j]], [read[name][0]]) for name in whole.names)
 
 
 # ---- spellings ----

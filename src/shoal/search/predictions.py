@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal import atomic
 from shoal.errors import UserError
-from shoal.tables.files import KEPT_AS_WRITTEN, read_table
+from shoal.tables.files import read_table
 from shoal.tables.inputs import ignored
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
@@ -45,8 +45,7 @@ def read_new_rows(
         return found if header is not False else _names_by_place(len(found), known, reading.columns, path) or found
 
     def strings(found: list[str]) -> Iterable[int]:
-        kinds = {column.name: column.kind for column in schema.columns}
-        return [j for j, name in enumerate(names_of(found)) if kinds.get(name) in KEPT_AS_WRITTEN]
+        return [j for j, name in enumerate(names_of(found)) if name in schema.as_written]
 
     def read(sep: str | None) -> Table:
         return read_table(path, sep=sep, header=header, missing=marks, strings=strings, decimal=schema.decimal)[0]

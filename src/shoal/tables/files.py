@@ -21,6 +21,7 @@ from shoal.tables import parse
 from shoal.tables.csv_columns import UnexpectedRows, all_numbers, as_written, begins_with_zero, read_columns, typed
 from shoal.tables.dialect import decode, guess_header, guess_quote, guess_separator
 from shoal.tables.frames import refuse_infinite
+from shoal.tables.kinds import KEPT_AS_WRITTEN
 from shoal.tables.missing import is_missing, missing_cells
 from shoal.tables.reading import Reading
 from shoal.tables.table import Table, unique_names, without_infinities
@@ -28,7 +29,6 @@ from shoal.validate import nearest
 
 SEPARATOR_NAMES = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "blanks"}
 MAGIC = {b"\x1f\x8b": "gzip", b"PAR1": "parquet", b"PK\x03\x04": "zip", b"%PDF": "PDF", b"\x89PNG": "PNG image"}
-KEPT_AS_WRITTEN = ("category", "text")  # kinds whose cells are never numbers
 SAMPLE = 1_000_000  # characters that guesses look at
 HEAD = 1_200  # rows from which it is told what the first line is and what each column holds
 

@@ -130,3 +130,4 @@ KINDS: dict[str, Callable[[np.ndarray, Column], np.ndarray]] = {
     "date": _read_date,
     "text": _read_text,
 }
+KEPT_AS_WRITTEN = ("category", "text")  # kinds whose cells are never numbers

@@ -16,7 +16,7 @@ import numpy as np
 from shoal.errors import UserError
 from shoal.tables import parse
 from shoal.tables.frames import cell_text
-from shoal.tables.kinds import KINDS, Column, UnfitCell
+from shoal.tables.kinds import KEPT_AS_WRITTEN, KINDS, Column, UnfitCell
 from shoal.tables.missing import is_marker, is_missing_word, missing_cells
 from shoal.tables.spelling import category_style, example_of_codes
 from shoal.tables.table import Table
@@ -157,6 +157,11 @@ class Schema:
         ]
         return Table([column.name for column in self.used], columns)
 
+    @cached_property
+    def as_written(self) -> frozenset[str]:
+        """Columns whose cells must not be read as plain numbers: categories, texts, and numbers with decimal commas."""
+        return frozenset(c.name for c in self.used if c.kind in KEPT_AS_WRITTEN or c.style == "comma")
+
     @property
     def unlike(self) -> list[str]:
         """Columns whose numbers have another decimal sign than most, in words."""
@@ -185,7 +190,8 @@ class Schema:
         strings = [(column, table.factor(there[column.name])[1]) for column in self.used
                    if column.kind in ("number", "boolean") and column.name in there
                    and table.columns[there[column.name]].dtype == object]  # fmt: skip
-        shown = table.decimal or parse.decimal_of(values for _, values in strings)
+        usual = [values for column, values in strings if self.decimal == "," or column.style != "comma"]
+        shown = table.decimal or parse.decimal_of(usual)  # columns that were unlike the others tell nothing
         return {column.name: _number_style(column, values, shown, self.decimal) for column, values in strings}
 
 
@@ -332,9 +338,8 @@ def _decide_strings(name: str, codes: np.ndarray, values: list[str | None], decl
     rows = int(np.bincount(codes, minlength=len(values))[np.array(there, dtype=bool)].sum())
     if not known:
         return Column(name, "empty", "all values are missing")
-    if len(known) == 1 and rows == len(codes):
-        return Column(name, "constant", f"always {_short(known[0])}")
-    if declared:
+    constant = len(known) == 1 and rows == len(codes)
+    if declared and not constant:
         return Column(name, "category", style=category_style(known))
     if parse.is_boolean(known):
         return Column(name, "boolean")
@@ -343,6 +348,8 @@ def _decide_strings(name: str, codes: np.ndarray, values: list[str | None], decl
     style = parse.number_style(known, decimal)
     if style and code is None:
         return _decide_parsed_numbers(name, style, codes, values, decimal)
+    if constant:
+        return Column(name, "constant", f"always {_short(known[0])}")
     if style := parse.date_style(known):
         return Column(name, "date", _date_note(known, style), style)
     if code is None:
@@ -372,6 +379,8 @@ def refuse_two_signs(name: str, cells: Sequence[str | None], decimal: str) -> No
 def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: list[str | None], decimal: str) -> Column:
     table = np.array([np.nan if v is None or is_marker(v) else parse.number(v, style) for v in values], dtype=float)
     column = table[codes]
+    if (column == column[0]).all():
+        return Column(name, "constant", f"always {cell_text(column[0])}")
     decision = _decide_numbers(name, column, column[~np.isnan(column)])
     return Column(name, decision.kind, decision.note or _number_note(values, style, decimal), _kept(style))
 
