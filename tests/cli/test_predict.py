@@ -59,7 +59,7 @@ def test_classes_have_a_set(place):
 def test_strange_rows_are_named_on_the_screen_and_written_if_asked(place, capsys):
     assert list(answers(place, "numbers", "odd.csv")[0]) == ["prediction"], "scripts that read it go on working"
     said = capsys.readouterr().err
-    assert re.search(r"odd.csv: 2 of 20 rows are unlike the training data .*: row 3 \(size\); row 7 \(colour\); ", said)
+    assert re.search(r"odd.csv: 2 of 20 rows are unlike the training data .*: row 4 \(size\); row 8 \(colour\); ", said)
     rows = answers(place, "numbers", "odd.csv", strange=True)
     assert list(rows[0]) == ["prediction", "strangeness p-value", "strange in"]
     assert [row["strange in"] for row in rows if row["strange in"]] == ["size", "colour"]

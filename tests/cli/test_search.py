@@ -431,12 +431,12 @@ BAD = {
     "one class": (SMALL.replace("no", "yes"), (), "at least 2 classes"),
     "no such column": (SMALL, ("--target", "yy"), "did you mean 'y'?"),
     "a position beyond": (SMALL, ("--target", "7"), "from -3 to 2"),
-    "a target without values": ("a,y\n" + "1,\n2,\n" * 9, (), "all 18 are missing"),
-    "a target named twice": ("y,a,y\n" + "1,2,3\n4,5,6\n" * 9, (), "--target 0 or --target 2"),
-    "only empty columns": ("a,y\n" + ",no\n,yes\n" * 9, (), "all values are missing"),
-    "few rows": ("a,y\n1,no\n2,yes\n3,no\n", (), "at least 8 rows"),
-    "no other column": ("y\n" + "no\nyes\n" * 9, (), "beside the target"),
-    "a target of one number": ("a,y\n" + "1,3.5\n2,3.5\n" * 9, (), "always 3.5"),
+    "a target without values": ("a,y\n" + "1,\n2,\n" * 10, (), "all 20 are missing"),
+    "a target named twice": ("y,a,y\n" + "1,2,3\n4,5,6\n" * 10, (), "--target 0 or --target 2"),
+    "only empty columns": ("a,y\n" + ",no\n,yes\n" * 10, (), "all values are missing"),
+    "few rows": ("a,y\n1,no\n2,yes\n3,no\n", (), "at least 20 rows"),
+    "no other column": ("y\n" + "no\nyes\n" * 10, (), "beside the target"),
+    "a target of one number": ("a,y\n" + "1,3.5\n2,3.5\n" * 10, (), "always 3.5"),
     "binary junk": (bytes(range(256)) * 20, (), "not a text file"),
     "no time": (SMALL, ("--budget", "0"), "above zero"),
     "time in words": (SMALL, ("--budget", "long"), "--budget"),
@@ -468,16 +468,42 @@ def test_a_folder_is_not_a_table(tmp_path):
     assert "is a folder" in run(tmp_path, "search", ".", "--target", "y", code=2).stderr
 
 
-def test_ten_rows_or_an_empty_column_are_refused_with_a_remedy(tmp_path, call):
-    rows = "".join(f"{i / 3},{'no' if i < 5 else 'yes'}\n" for i in range(10))
-    (tmp_path / "ten.csv").write_text("a,y\n" + rows)
-    result = call(tmp_path, "search", "ten.csv", "--target", "y", code=2)
-    assert "at least 20 rows" in result.stderr
+def test_one_rule_says_how_few_rows_are_too_few(tmp_path, call):
+    for count in (7, 10, 19):
+        rows = "".join(f"{i / 3},{'no' if i < 5 else 'yes'}\n" for i in range(count))
+        (tmp_path / "few.csv").write_text("a,y\n" + rows)
+        result = call(tmp_path, "search", "few.csv", "--target", "y", code=2)
+        assert f"at least 20 rows with a target are needed, to train and to score on; got {count}" in result.stderr
+
+
+def test_the_file_of_a_frame_with_numbers_as_names_has_a_header(tmp_path, call):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame([[i / 3, -i / 7] for i in range(40)])
+    frame["target"] = ["no", "yes"] * 20
+    for index in (True, False):
+        frame.to_csv(tmp_path / "frame.csv", index=index)
+        for target in ("target", "-1"):
+            result = call(tmp_path, "search", "frame.csv", "--target", target, "--dry-run")
+            assert "target: target, 2 classes: no (50%), yes (50%)" in result.stdout
+            assert "40 rows" in result.stdout
+
+
+def test_codes_are_not_numbers_and_no_digit_is_lost(tmp_path, call):
+    rows = "".join(f"0100{i % 3},1234567890123456789{i % 2},{i / 3}\n" for i in range(60))
+    (tmp_path / "codes.csv").write_text("zip,acct,y\n" + rows)
+    for kinds in ((), ("--kind", "zip=category", "--kind", "1=category")):
+        result = call(tmp_path, "search", "codes.csv", "--target", "y", *kinds, "--dry-run")
+        assert "columns: 2 categories" in result.stdout
+        said = "zip: category, codes: '01000' begins with 0; ask for the kind number if it is one"
+        assert (said in result.stdout) != bool(kinds)
+
+
+def test_an_empty_column_is_ignored_and_said_so(tmp_path, call):
     rows = "".join(f"{i / 3},,{'no' if i % 2 else 'yes'}\n" for i in range(40))
     (tmp_path / "empty.csv").write_text("a,b,y\n" + rows)
-    result = call(tmp_path, "search", "empty.csv", "--target", "y", code=2)
-    assert "--drop 'b'" in result.stderr
-    call(tmp_path, "search", "empty.csv", "--target", "y", "--drop", "b", "--recipes", 2, "--seeds", 1)
+    result = call(tmp_path, "search", "empty.csv", "--target", "y", "--dry-run")
+    assert "b: empty, all values are missing" in result.stdout
+    assert "columns: 1 number" in result.stdout
 
 
 def test_a_run_with_a_budget_and_repeated_folds_repeats_to_the_bit(tmp_path, call):

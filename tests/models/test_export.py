@@ -350,7 +350,7 @@ def test_a_prediction_that_is_not_a_number_is_a_difference(every_activation):
 
 def test_made_up_rows_reach_what_matters(iris):
     estimator, X = iris
-    table = made_up_rows(estimator.model_)
+    table = made_up_rows(estimator.model_, make_plan(estimator.model_))
     for j, name in enumerate(table.names):
         column = table[name]
         known = column[~np.isnan(column)]

@@ -54,10 +54,12 @@ def test_categories_alone(tmp_path):
     export_model(estimator, "torch", tmp_path / "m.pt2", table)
     extra = {"shoal.json": ""}
     module = torch.export.load(tmp_path / "m.pt2", extra_files=extra).module()
-    codes = json.loads(extra["shoal.json"])["category_codes"]
+    described = json.loads(extra["shoal.json"])
+    codes, unseen = described["category_codes"], described["unseen_codes"]
     assert list(codes) == ["colour", "side"]
-    rows = {"colour": [codes["colour"][1], "never seen", None], "side": [codes["side"][0]] * 3}
-    given = torch.tensor([[1, 0], [len(codes["colour"]), 0], [len(codes["colour"]) + 1, 0]])
+    rows = {"colour": ["green", "never seen", None], "side": ["left"] * 3}
+    left = codes["side"]["left"]
+    given = torch.tensor([[codes["colour"]["green"], left], [unseen["colour"], left], [codes["colour"][""], left]])
     got = module(torch.empty(3, 0, dtype=torch.float64), given).detach().numpy()
     np.testing.assert_allclose(got, estimator.predict_proba(rows), atol=CLOSE)
 

@@ -203,3 +203,48 @@ def test_kinds_say_what_a_column_is():
     assert kinds == [{"code": "number", "size": "number"}, {"code": "category", "size": "number"}]
     with pytest.raises(ValueError, match="did you mean 'code'"):
         ShoalClassifier(recipes=1, kinds={"cod": "category"}).fit(X, y)
+
+
+# ---- cells as they are written ----
+
+
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory):
+    """A model of zips, which a file without names has beside numbers, and a place for files."""
+    from shoal.tables.files import read_table, strings_of
+
+    folder = tmp_path_factory.mktemp("codes")
+    rows = [f"{j % 7}.5,{zip_},{j}" for j, zip_ in enumerate(["01001", "1001", "10010"] * 20)]
+    (folder / "t.csv").write_text("\n".join(rows) + "\n")
+    kinds = {"column 2": "category"}
+    table, found = read_table(folder / "t.csv", header=False, strings=strings_of(kinds))
+    model = ShoalRegressor(MEMBERS, **QUICK, kinds=kinds)
+    data = model.training_data(table.select([0, 1]), table.columns[2], "column 3")
+    return model.fit_data(data, reading=Reading((), tuple(table.names), found.header, found.separator)), folder
+
+
+@pytest.mark.parametrize("rows", ["1.5,1001,7\n1.5,01001,7\n", "1.5,1001\n1.5,01001\n"])
+def test_categories_of_files_without_names_are_read_as_written(codes, rows):
+    model, folder = codes
+    (folder / "new.csv").write_text(rows)
+    table = read_new_rows(folder / "new.csv", model, None)
+    assert table["column 2"].tolist() == ["1001", "01001"]
+    one, other = model.predict(table)
+    assert one != other
+
+
+def test_a_file_with_decimal_commas_is_converted_and_said_so(place, capsys, tmp_path):
+    model = shoal.load(place / "run")
+    frame = houses(5)[["size", "colour", "door"]]
+    frame.to_csv(tmp_path / "points.csv", index=False)
+    frame.to_csv(tmp_path / "commas.csv", index=False, sep=";", decimal=",")
+    expected = model.predict(read_new_rows(tmp_path / "points.csv", model, None))
+    assert capsys.readouterr().err == ""
+    table = read_new_rows(tmp_path / "commas.csv", model, None)
+    assert "numbers are read with decimal commas, unlike those of the training data" in capsys.readouterr().err
+    assert model.predict(table).tolist() == expected.tolist(), "and it is said once"
+    (tmp_path / "both.csv").write_text("size;colour;door\n1,5;red;0,5\n2,5;red;0.25\n")
+    with pytest.raises(
+        ValueError, match=r"column 'door'.* row 2 \(the first row of data is 1\) has '0.25'.*in one way"
+    ):
+        model.predict(read_new_rows(tmp_path / "both.csv", model, None))

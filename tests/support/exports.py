@@ -28,7 +28,7 @@ def agrees(estimator, to, path, X):
     """Export, with the check on rows of the table; then the check on made-up rows, which reach further."""
     given = export_model(estimator, to, path, X)
     model = estimator.model_
-    made_up = compare(model, make_plan(model), EXPORTERS[to], path, made_up_rows(model), True)
+    made_up = compare(model, make_plan(model), EXPORTERS[to], path, made_up_rows(model, make_plan(model)), True)
     assert (given.rows, given.made_up, made_up.rows, made_up.made_up) == (len(X), False, 1000, True)
     assert given.relative < CLOSE
     assert made_up.relative < CLOSE
@@ -37,14 +37,19 @@ def agrees(estimator, to, path, X):
 
 def module_agrees(model, X):
     """The PyTorch module itself, without the seconds that writing and reading a file take."""
-    for table in (Table.of(X), made_up_rows(model)):
-        plan = make_plan(model)
+    plan = make_plan(model)
+    for table in (Table.of(X), made_up_rows(model, plan)):
         with torch.no_grad():
             inputs = runtime_inputs(model, plan, table)
             given = [torch.from_numpy(inputs["numbers"])]
             if "categories" in inputs:
-                lists = [category.known for category in plan.categories]
-                given.append(torch.from_numpy(export_torch.codes_of(inputs["categories"], lists)))
+                metadata = {
+                    "category_codes": {
+                        category.name: category.numbered(category.known) for category in plan.categories
+                    },
+                    "unseen_codes": {category.name: len(category.known) for category in plan.categories},
+                }
+                given.append(torch.from_numpy(export_torch.codes_of(inputs["categories"], metadata)))
             got = export_torch.ExportedModel(plan)(*given).numpy()
         expected = model.predict(table)
         spread = plan.target["scale"].max(axis=0)

@@ -11,9 +11,9 @@ from shoal.tables.target import find_target
     ("cells", "kind"),
     [
         ([0, 1] * 30, "classification"),
-        ([0, 1] * 5, "classification"),
+        ([0, 1] * 10, "classification"),
         ([1, 2, 3] * 40, "classification"),
-        ([1, 2, 3] * 4, "regression"),  # three values in twelve rows may be anything
+        ([1, 2, 3] * 7, "regression"),  # three values in 21 rows may be anything
         ([0.5, 1.5] * 50, "regression"),
         (list(range(30)) * 30, "regression"),
         (["good", "bad"] * 20, "classification"),
@@ -28,10 +28,10 @@ def test_the_task_is_guessed_from_the_target(cells, kind):
 
 
 def test_rows_without_a_target_are_left_out_and_said_so():
-    table = Table.of({"x": list(range(20)), "y": ["a", "b", None, "a"] * 5})
+    table = Table.of({"x": list(range(40)), "y": ["a", "b", None, "a"] * 10})
     question = find_target(table, "y")
-    assert len(question.y) == len(question.X) == 15
-    assert "5 rows left out: the target is missing there" in question.notes
+    assert len(question.y) == len(question.X) == 30
+    assert "10 rows left out: the target is missing there" in question.notes
     assert 2.0 not in question.X["x"]
 
 

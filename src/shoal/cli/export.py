@@ -37,17 +37,17 @@ def export(
     """Write a model for other programs, preprocessing included, and check it against Shoal's own prediction.
 
     The file takes numbers as float64 with NaN where a value is missing, in the order of the training table's columns;
-    their names are stored in it. Categories are strings for ONNX; PyTorch has none, and takes their places in lists
-    that are stored in the file. Dates and texts cannot be exported.
+    their names are stored in it. Categories are strings for ONNX, spelled as in the training file; PyTorch has none,
+    and takes their numbers, which are stored in the file. Dates and texts cannot be exported.
     """
     from shoal.models.export.writing import default_place, export_model
+    from shoal.search.predictions import read_new_rows
     from shoal.search.saving import load, model_folder
-    from shoal.tables.files import read_table
 
     find_exporter(to)
     folder = model_folder(model)
     estimator = load(folder)
-    table = read_table(data)[0] if data is not None else None
+    table = read_new_rows(data, estimator, None) if data is not None else None
     place = out or default_place(folder, to)
     compared = export_model(estimator, to, place, table, compact)
     size = place.stat().st_size / 1e6

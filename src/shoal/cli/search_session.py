@@ -35,7 +35,6 @@ READING_SHARE = 0.5  # of the budget that reading may take
 LEAST_SHARE = 0.35  # of the budget that is left to the search, however long reading took
 NOTES_SHOWN = 20
 INTERRUPTED = 130  # exit code
-FEWEST_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -66,14 +65,17 @@ class Source:
 def _read(request: Request) -> Source:
     """The table that the request names."""
     from shoal.runs.versions import file_hash
-    from shoal.tables.files import read_table
+    from shoal.tables.files import read_table, strings_of
 
     if request.demo:
         return _demo()
     assert request.file is not None
     reading = request.reading
     assert reading.target is not None
-    table, found = read_table(request.file, sep=reading.sep, header=reading.header, missing=reading.missing)
+    table, found = read_table(
+        request.file, sep=reading.sep, header=reading.header, missing=reading.missing, named=reading.named(),
+        strings=strings_of(reading.kind_of_columns()),
+    )  # fmt: skip
     stem = request.file.name.split(".")[0] or "run"
     return Source(
         request.file.name, stem, table, reading.target, file_hash(request.file), found.describe(), found.header,
@@ -233,7 +235,6 @@ class Session:
             source.table, source.target, request.search.task, request.reading.drop, ambiguous, kinds
         )
         self.schema = self.question.schema
-        self._refuse_hopeless()
         self.notes = [*source.described, *self.question.notes]
         print(f"{source.name}: {source.described[0]}")
         for line in [*source.described[1:], *self.question.notes]:
@@ -247,18 +248,6 @@ class Session:
         other = "regression" if self.question.kind == "classification" else "classification"
         print(f"  target: {self.question.describe()}")
         print(f"  task: {self.question.kind} ({self.question.why}; --task {other} to change)")
-
-    def _refuse_hopeless(self) -> None:
-        """Tables on which a search would say nothing, or that hold what is surely a mistake."""
-        rows = len(self.question.y)
-        if rows < FEWEST_ROWS:
-            raise UserError(
-                f"a search needs at least {FEWEST_ROWS} rows to be scored on; {self.source.name} has {rows}"
-            )
-        empty = [column.name for column in self.schema.columns if column.kind == "empty"]
-        if empty:
-            flags = " ".join(f"--drop '{name}'" for name in empty)
-            raise UserError(f"column {empty[0]!r} is missing in every row; leave it out: {flags}")
 
     def _plan(self) -> None:
         """Say what will be done, and what it will take."""

@@ -12,6 +12,7 @@ from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.model import Model
 from shoal.tables.kinds import KINDS
+from shoal.tables.parse import DECIMALS
 from shoal.tables.schema import DROPPED
 from shoal.tables.table import Table
 from shoal.validate import instance, number, one_of, shown, whole
@@ -57,6 +58,7 @@ def _check_schema(body: Mapping[str, Any]) -> None:
         kind = instance(f"schema.columns.{j}", column, dict).get("kind")
         one_of(f"schema.columns.{j}.kind", kind, (*KINDS, *DROPPED))
         instance(f"schema.columns.{j}.name", column.get("name"), str)
+    one_of("schema.decimal", body["schema"].get("decimal", "."), DECIMALS)
     count = whole(
         "results.n_features_in_", instance("results", body["results"], dict).get("n_features_in_"), 1, LARGEST
     )

@@ -30,7 +30,7 @@ from shoal.parallel.datasets import Data
 from shoal.parallel.networks import make_model
 from shoal.parallel.options import TableOptions
 from shoal.search.predictions import read_new_rows
-from shoal.tables.files import read_table
+from shoal.tables.files import read_table, strings_of
 from shoal.tables.inputs import new_table
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
@@ -165,8 +165,11 @@ def load_table(
     """The table as tensors for training, validation and test; its encoding; and how it was read, line by line."""
     number("the share kept for validation", valid, above=0, below=1, what="a share")
     assert options.target is not None
-    table, found = read_table(file, sep=options.sep, header=options.header, missing=options.missing)
     kinds = options.kind_of_columns() or None
+    table, found = read_table(
+        file, sep=options.sep, header=options.header, missing=options.missing, named=options.named(),
+        strings=strings_of(kinds or {}),
+    )  # fmt: skip
     question = find_target(table, options.target, options.task, options.drop, found.ambiguous(table), kinds)
     parts = _split(question, valid, options.test, rows, seed)
     learned = question.X.take(parts[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -197,7 +198,10 @@ class _ShoalEstimator(BaseEstimator):
         task, target = self._encode_target(y, len(table))
         weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)
         self._check_rows(task, target, weight)
-        schema = schema or Schema.of(table, plain=plain, kinds=self.kinds)
+        if schema is None:
+            schema = Schema.of(table, plain=plain, kinds=self.kinds)
+            for note in schema.unlike:
+                warnings.warn(note, UserWarning, stacklevel=5)
         return TrainingData(
             task, schema, schema.check(table), target, weight, groups, getattr(self, "classes_", None),
             getattr(self, "class_weight", None), X, table,

@@ -39,31 +39,43 @@ def read_new_rows(
     reading: Reading = getattr(estimator, "reading_", None) or Reading.of(data)
     header = reading.header if header is None else header
     marks = [*reading.missing, *missing]
-    table, _ = read_table(path, sep=sep, header=header, missing=marks)
+
+    def names_of(found: list[str]) -> list[str]:
+        known = [column.name for column in schema.columns]
+        return found if header is not False else _names_by_place(len(found), known, reading.columns, path) or found
+
+    def strings(found: list[str]) -> Iterable[int]:
+        return [j for j, name in enumerate(names_of(found)) if name in schema.as_written]
+
+    def read(sep: str | None) -> Table:
+        return read_table(path, sep=sep, header=header, missing=marks, strings=strings, decimal=schema.decimal)[0]
+
+    table = read(sep)
     if header is False:
-        table = _named(table, [column.name for column in schema.columns], reading.columns, path)
+        table = Table.of(table, names_of(table.names))
     elif sep is None and reading.sep is not None and schema.missing(table):  # the separator was guessed wrongly
-        again, _ = read_table(path, sep=reading.sep, header=header, missing=marks)
+        again = read(reading.sep)
         table = table if schema.missing(again) else again
     schema.refuse_missing(table)
     extra = schema.unknown(table, {*reading.columns, getattr(estimator, "target_name_", None)})
-    if extra:
-        print(f"note: {path}: {ignored(extra)}", file=sys.stderr)
+    converted = schema.conversion(table)
+    for said in ([ignored(extra)] if extra else []) + ([converted] if converted else []):
+        print(f"note: {path}: {said}", file=sys.stderr)
     known = {column.name for column in schema.columns}
-    return table.select([j for j, name in enumerate(table.names) if name in known])
+    table = table.select([j for j, name in enumerate(table.names) if name in known])
+    return schema.with_numbers(table) if converted else table  # it has been said
 
 
-def _named(table: Table, known: Sequence[str], all_names: Sequence[str], path: Path) -> Table:
+def _names_by_place(count: int, known: Sequence[str], all_names: Sequence[str], path: Path) -> list[str] | None:
     """Columns without names are known by their place: with the target and all others, or with the model's alone."""
-    count = len(table.names)
     if all_names and count not in (len(known), len(all_names)):
         raise UserError(
             f"a file without names must have the {len(all_names)} columns of the training file, or the {len(known)} "
             f"that the model knows; {path} has {count}: give it the same columns, or names"
         )
     if count == len(known) != len(all_names):
-        return Table(known, table.columns)
-    return Table(all_names, table.columns) if all_names else table
+        return list(known)
+    return list(all_names) or None
 
 
 def answer(
@@ -121,12 +133,12 @@ def note_strange(estimator: Any, table: Table, source: Path) -> None:
     if not len(rows):
         return
     worst = rows[np.argsort(found.p_values[rows], kind="stable")][:ROWS_NAMED]
-    named = "; ".join(f"row {row} ({', '.join(found.columns[row])})" for row in sorted(worst.tolist()))
+    named = "; ".join(f"row {row + 1} ({', '.join(found.columns[row])})" for row in sorted(worst.tolist()))
     more = f" and {len(rows) - len(worst):,} more" if len(rows) > len(worst) else ""
     print(
         f"note: {source}: {len(rows):,} of {len(table):,} row{'s' if len(table) > 1 else ''} "
         f"{'are' if len(rows) > 1 else 'is'} unlike the training data ({found.share:.0%} of rows like it would be): "
-        f"{named}{more}; rows are counted from 0, and --strange writes it for each",
+        f"{named}{more}; the first row of data is row 1, and --strange writes it for each",
         file=sys.stderr,
     )
 

@@ -13,10 +13,9 @@ from shoal.models.checks import LARGEST
 from shoal.search.options import SearchOptions
 from shoal.search.timing import Effort, present_names
 from shoal.tables.options import DataOptions
-from shoal.tables.target import TASKS
+from shoal.tables.target import FEWEST_ROWS, TASKS
 from shoal.validate import instance, one_of, whole
 
-FEWEST_ROWS = 20  # of a search
 REMEDY = "repeat from an unchanged copy"
 
 

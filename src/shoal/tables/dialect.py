@@ -8,6 +8,7 @@ import io
 import itertools
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from shoal.errors import UserError
 from shoal.tables import parse
@@ -15,6 +16,7 @@ from shoal.tables.missing import is_marker
 
 SEPARATORS = (",", "\t", ";", "|", " ")
 LINES = 200  # that guesses look at
+MANY_NUMBERED = 5  # so many first cells are 0, 1, 2, ... only where they are names
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -62,15 +64,51 @@ def guess_separator(text: str, quote: str) -> str:
     return best
 
 
-def guess_header(rows: list[list[str]]) -> bool:
-    """Whether the first row names the columns: each column votes by whether its first cell is unlike the others."""
+def guess_header(rows: list[list[str]], named: Sequence[str] = ()) -> bool:
+    """Whether the first row names the columns: each column votes by whether its first cell is unlike the others.
+
+    `named`: names that the user gave of columns. A row with one of them is a header, unless it is a number; so is one
+    that numbers the columns.
+    """
+    first = {cell.strip() for cell in rows[0]}
+    if any(name.strip() in first and not _is_number(name) for name in named):
+        return True
     if len(rows) < 2:
         return not any(parse.number(cell, "plain") is not None for cell in rows[0])
+    if _numbers_columns(rows):
+        return True
     votes = [_vote(rows[0][j].strip(), [row[j] for row in rows[1:1000] if j < len(row)]) for j in range(len(rows[0]))]
     if sum(votes) != 0:
         return sum(votes) > 0
     names = [cell.strip() for cell in rows[0]]
     return len(set(names)) == len(names) and all(re.match(r"^[^\W\d][\w .()/-]{0,39}$", name) for name in names)
+
+
+def _numbers_columns(rows: list[list[str]]) -> bool:
+    """Whether the first row holds 0, 1, 2 and so on, as pandas names columns, perhaps beside names of other columns.
+
+    >>> _numbers_columns([["0", "1", "target"], ["5", "6", "7"]]), _numbers_columns([["0", "1"], ["1", "0"]])
+    (True, False)
+    """
+    first = [cell.strip() for cell in rows[0]]
+    places = [j for j, cell in enumerate(first) if cell.isdecimal()]
+    if not places or [first[j] for j in places] != [str(k) for k in range(len(places))]:
+        return False
+    columns = [[row[j].strip() for row in rows[1:1000] if j < len(row)] for j in range(len(first))]
+    names = [j for j in range(len(first)) if j not in places]
+    if any(_is_number(first[j]) or (first[j] and first[j] in columns[j]) for j in names):
+        return False  # a name is neither a number nor a value of its column
+    if 0 in names and first[0] == "" and _all_numbers(columns[0]):
+        return True  # the index of a frame
+    if len(places) >= MANY_NUMBERED or any(_vote(first[j], columns[j]) > 0 for j in names):
+        return True
+    return len(places) > 2 and any(not _is_between(first[j], columns[j]) for j in places)
+
+
+def _is_between(first: str, others: list[str]) -> bool:
+    """Whether a whole number is one of a column of whole numbers, by its size."""
+    whole = [int(cell) for cell in others if cell.isdecimal()]
+    return len(whole) == len(others) and min(whole) <= int(first) <= max(whole)
 
 
 def _vote(first: str, others: list[str]) -> int:

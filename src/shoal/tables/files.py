@@ -8,7 +8,7 @@ import io
 import itertools
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import MissingFile, MissingPackage, NotAFile, UserError
-from shoal.tables.csv_columns import UnexpectedRows, all_numbers, read_columns, typed
+from shoal.tables import parse
+from shoal.tables.csv_columns import UnexpectedRows, all_numbers, as_written, begins_with_zero, read_columns, typed
 from shoal.tables.dialect import decode, guess_header, guess_quote, guess_separator
 from shoal.tables.frames import refuse_infinite
+from shoal.tables.kinds import KEPT_AS_WRITTEN
 from shoal.tables.missing import is_missing, missing_cells
 from shoal.tables.reading import Reading
 from shoal.tables.table import Table, unique_names, without_infinities
@@ -70,26 +72,67 @@ def read_table(
     header: bool | None = None,
     missing: Sequence[str] = (),
     quote: str | None = None,
+    named: Sequence[str] = (),
+    strings: Callable[[list[str]], Iterable[int]] | None = None,
+    decimal: str = "",
 ) -> tuple[Table, FileSummary]:
-    """A file as a table of numbers and strings, and how it was read. None means: guess."""
+    """A file as a table of numbers and strings, and how it was read. None means: guess.
+
+    named    names that the user gave of columns: a first line with one of them is a header
+    strings  of the names of all columns, the positions of those whose cells are kept as they are written
+    decimal  the decimal sign to expect, "." or ","
+    """
     path = Path(path)
     content = _content(path)
     if _is_parquet(content, path):
         return _read_parquet(path, missing)
     markers = frozenset(marker.strip() for marker in missing)
     content, text, summary = _begin(content, path, sep, quote)
-    quick = _read_columns(content, "_" in text, summary, header, markers)
+    plain = content if summary.encoding in ("utf-8", "utf-8-sig", "cp1252", "latin-1") else text.encode()
+    careful = "_" in text or begins_with_zero(plain)
+    quick = _read_columns(content, careful, summary, header, markers, named, strings, decimal)
     if quick is not None:
         del text
         names, columns, summary = quick
     else:  # rows of different lengths, or nearly so: what is wrong with them is said where all are at hand
-        names, rows = _read_rows(text, header, summary)
-        columns = [typed(cells, markers) for cells in zip(*rows, strict=True)]
+        names, rows = _read_rows(text, header, summary, named)
+        cells = list(zip(*rows, strict=True))
+
+        def read(kept: set[int]) -> list[np.ndarray]:
+            return [as_written(c, markers) if j in kept else typed(c, markers) for j, c in enumerate(cells)]
+
+        columns = _with_commas(read, _positions(strings, names), decimal)
     names, columns = _drop_nameless(names, columns, summary)
-    table = without_infinities(Table.of(Table(_unique(names, summary), columns)), missing)
+    kept = _positions(strings, names)
+    words = (column for j, column in enumerate(columns) if column.dtype == object and j not in kept)
+    table = Table(_unique(names, summary), columns, decimal=parse.decimal_of(words))
+    table = without_infinities(table, missing)
     summary.rows, summary.columns = len(table), len(table.names)
     summary.missing = sum(int(missing_cells(column).sum()) for column in table.columns)
     return _finite(table), summary
+
+
+def _positions(strings: Callable[[list[str]], Iterable[int]] | None, names: list[str]) -> set[int]:
+    return set() if strings is None else set(strings(unique_names(names)[0]))
+
+
+def _with_commas(read: Callable[[set[int]], list[np.ndarray]], kept: set[int], decimal: str) -> list[np.ndarray]:
+    """The columns of a file, all as written where some show a decimal comma: then "1.234" is more than a thousand."""
+    if decimal != ",":
+        columns = read(kept)
+        words = (column for j, column in enumerate(columns) if column.dtype == object and j not in kept)
+        if not any(parse.decimal_of([column]) == "," for column in words):
+            return columns
+    return read(set(range(1 << 20)))
+
+
+def strings_of(kinds: Mapping[str, str]) -> Callable[[list[str]], Iterable[int]]:
+    """For `read_table`: the columns, named or numbered, that the user says are categories or texts."""
+
+    def positions(names: list[str]) -> Iterable[int]:
+        return [find_name(names, column) for column, kind in kinds.items() if kind in KEPT_AS_WRITTEN]
+
+    return positions
 
 
 def read_texts(
@@ -213,7 +256,14 @@ def _begin(content: bytes, path: Path, sep: str | None, quote: str | None) -> tu
 
 
 def _read_columns(
-    content: bytes, underscores: bool, summary: FileSummary, header: bool | None, markers: frozenset[str]
+    content: bytes,
+    careful: bool,
+    summary: FileSummary,
+    header: bool | None,
+    markers: frozenset[str],
+    named: Sequence[str] = (),
+    strings: Callable[[list[str]], Iterable[int]] | None = None,
+    decimal: str = "",
 ) -> tuple[list[str], list[np.ndarray], FileSummary] | None:
     """Names and columns of a file whose rows are all alike, read block by block; None if they are not."""
     summary = replace(summary, notes=list(summary.notes))
@@ -227,17 +277,15 @@ def _read_columns(
             head, numbers = _real_rows(itertools.islice(reader, HEAD), reader)
             if len(set(map(len, head[1:]))) != 1:
                 return None
-            names, body = _header(head, numbers, header, summary)
+            names, body = _header(head, numbers, header, summary, named)
             skip = numbers[len(numbers) - len(body) - 1] if len(body) < len(numbers) else 0
             if not body or len(body[0]) != len(names):
                 return None
-            if not markers and not underscores and summary.separator not in (None, " "):
+            kept = _positions(strings, names)
+            if not (markers or careful or kept or decimal == "," or summary.separator in (None, " ")):
                 try:
-                    return (
-                        names,
-                        all_numbers(lines(), summary.separator or ",", summary.quote, skip, len(names)),
-                        summary,
-                    )
+                    columns = all_numbers(lines(), summary.separator or ",", summary.quote, skip, len(names))
+                    return names, columns, summary
                 except ValueError:
                     pass
 
@@ -247,15 +295,20 @@ def _read_columns(
                     pass
                 return filter(_is_row, again)
 
-            return names, read_columns(body, rest, markers, underscores), summary
+            def read(kept: set[int]) -> list[np.ndarray]:
+                return read_columns(body, rest, markers, careful, kept)
+
+            return names, _with_commas(read, kept, decimal), summary
     except (csv.Error, UnexpectedRows):
         return None
 
 
-def _read_rows(text: str, header: bool | None, summary: FileSummary) -> tuple[list[str], list[list[str]]]:
+def _read_rows(
+    text: str, header: bool | None, summary: FileSummary, named: Sequence[str] = ()
+) -> tuple[list[str], list[list[str]]]:
     """Names and rows of a text file."""
     rows, lines = _rows(text, summary)
-    names, rows = _header(rows, lines, header, summary)
+    names, rows = _header(rows, lines, header, summary, named)
     _refuse_ragged(rows, lines[len(lines) - len(rows) :], len(names), summary.path)
     if not rows:
         raise UserError(f"{summary.path} has a header line and no rows: give a file with data")
@@ -312,20 +365,21 @@ def _long_fields() -> Iterator[None]:
 
 
 def _header(
-    rows: list[list[str]], lines: list[int], header: bool | None, summary: FileSummary
+    rows: list[list[str]], lines: list[int], header: bool | None, summary: FileSummary, named: Sequence[str] = ()
 ) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and the rows of data. A first line of its own, such as a title or sizes, is left out."""
     width = len(rows[1]) if len(rows) > 1 else len(rows[0])
     others = {len(row) for row in rows[1:]}
     first = [cell.strip() for cell in rows[0]]
-    if len(others) == 1 and len(first) == width - 1 and header is not False and guess_header([["", *first], *rows[1:]]):
+    nameless = len(others) == 1 and len(first) == width - 1 and header is not False
+    if nameless and guess_header([["", *first], *rows[1:]], named):
         summary.header = True
         summary.notes.append("the first column has no name: it is taken for the names of rows")
         return ["row name", *first], rows[1:]
     if len(others) == 1 and len(first) < width - 1 and header is None:
         summary.notes.append(f"line {lines[0]} is left out: it has {len(first)} cells, all others {width}")
         rows, first = rows[1:], [cell.strip() for cell in rows[1]]
-    summary.header = guess_header(rows) if header is None else bool(header)
+    summary.header = guess_header(rows, named) if header is None else bool(header)
     if summary.header:
         return first, rows[1:]
     return [f"column {j + 1}" for j in range(len(first))], rows

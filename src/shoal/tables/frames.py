@@ -1,6 +1,7 @@
 """Columns of pandas, polars, pyarrow and numpy to four types of arrays: float64, bool, datetime64[us], str and None.
 
-Frames are recognised by their methods, not by their class: none of these libraries but numpy is imported here.
+Whole numbers that float64 does not hold exactly become strings: they are codes. Frames are recognised by their methods,
+not by their class: none of these libraries but numpy is imported here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from shoal.errors import UserError, WrongType
 from shoal.tables.missing import MISSING_TYPES, is_missing
+from shoal.tables.spelling import LARGEST_WHOLE, one_spelling
 
 DATE_TYPES = (datetime.date, np.datetime64)  # datetime.datetime and pandas.Timestamp are dates, too
 
@@ -29,13 +31,10 @@ def from_array(values: Any, name: str) -> np.ndarray:
     array = values if isinstance(values, np.ndarray) else _array(values)
     if array.ndim != 1:
         raise UserError(f"a column must have one dimension; {name!r} has {array.ndim}: give each its own column")
-    if isinstance(array, np.ma.MaskedArray):
-        cells = np.array(array.data, dtype=object)
-        cells[np.ma.getmaskarray(array)] = None
-        array = cells
+    array = unmasked(array)
     kind = array.dtype.kind
     if kind in "iuf":
-        return array.astype(np.float64, copy=False)
+        return _texts(array.tolist()) if beyond(array) else array.astype(np.float64, copy=False)
     if kind == "b":
         return array
     if kind == "M":
@@ -57,7 +56,8 @@ def from_pandas(series: Any, name: str) -> tuple[np.ndarray, bool]:
         return _take_or_none(texts, series.cat.codes.to_numpy()), True
     kind = getattr(dtype, "kind", "O")
     if kind in "iuf":
-        return series.to_numpy(dtype=np.float64, na_value=np.nan), False
+        found = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return (found if kind == "f" else _exact(found, series)), False
     if kind == "M":
         if getattr(series.dt, "tz", None) is not None:
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
@@ -79,7 +79,9 @@ def from_polars(series: Any, name: str) -> tuple[np.ndarray, bool]:
     declared = kind in ("Categorical", "Enum")
     missing = series.null_count() > 0
     plain = kind.startswith(("Int", "UInt", "Float", "Date", "Duration")) or (kind == "Boolean" and not missing)
-    if plain and not (missing and kind == "Int128"):
+    if kind.startswith(("Int", "UInt")) and missing:
+        return _exact(series.cast(float).to_numpy(), series), False  # a type of Python means Float64
+    if plain:
         return from_array(series.to_numpy(), name), False
     return from_array(_objects(series.to_list()), name), declared
 
@@ -88,6 +90,8 @@ def from_arrow(chunks: Any, name: str) -> tuple[np.ndarray, bool]:
     """A pyarrow column, and whether it was declared to be a category (a dictionary, in Arrow's words)."""
     kind = str(chunks.type)
     declared = kind.startswith("dictionary")
+    if kind.startswith(("int", "uint")) and chunks.null_count:
+        return _exact(chunks.to_numpy().astype(np.float64), chunks), False
     if kind.startswith(("int", "uint", "float", "double", "halffloat")):
         return from_array(chunks.to_numpy(), name), False
     if kind.startswith(("timestamp", "date", "duration")):
@@ -96,7 +100,7 @@ def from_arrow(chunks: Any, name: str) -> tuple[np.ndarray, bool]:
 
 
 def cell_text(value: Any) -> str | None:
-    """A cell as a string. Whole numbers have no decimal point: a missing cell in its column makes 3 into 3.0."""
+    """A cell as a string, spelled as files have it; whole numbers have no decimal point (see `spelling`)."""
     if isinstance(value, str):
         return value
     if is_missing(value):
@@ -108,9 +112,36 @@ def cell_text(value: Any) -> str | None:
     if isinstance(value, numbers.Integral):
         return str(int(value))
     if isinstance(value, (numbers.Real, np.floating)):
-        number = float(value)
-        return str(int(number)) if number.is_integer() else repr(number)
+        return one_spelling(repr(float(value)))
     return str(value)
+
+
+def unmasked(X: Any) -> Any:
+    """A masked array of numpy with missing values where it is masked; all else as it is."""
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    if X.dtype.kind == "f" or (X.dtype.kind in "iu" and not beyond(X.compressed())):
+        return np.ma.filled(X.astype(np.float64), np.nan)
+    cells = np.array(X.data, dtype=object)
+    cells[np.ma.getmaskarray(X)] = None
+    return cells
+
+
+def beyond(array: np.ndarray) -> bool:
+    """Whether there are whole numbers that float64 does not hold exactly."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 8 or not array.size:
+        return False
+    return int(array.max()) > LARGEST_WHOLE or int(array.min()) < -LARGEST_WHOLE
+
+
+def _exact(found: np.ndarray, column: Any) -> np.ndarray:
+    """A column of whole numbers as float64 where that is exact, else its cells as strings."""
+    if not (np.abs(found) >= LARGEST_WHOLE).any():  # NaN is not
+        return found
+    listed = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
+    cells = [None if is_missing(cell) else int(cell) for cell in listed]
+    large = any(cell is not None and abs(cell) > LARGEST_WHOLE for cell in cells)
+    return _texts(cells) if large else found
 
 
 def refuse_infinite(column: np.ndarray, name: str) -> None:
@@ -138,6 +169,10 @@ def _from_objects(values: Iterable[Any], name: str) -> np.ndarray:
     _refuse_cells(cells, known, name)
     if known <= {bool, np.bool_}:
         return cells.astype(bool) if known == types else _texts(cells)
+    if all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in known) and any(
+        not is_missing(cell) and abs(int(cell)) > LARGEST_WHOLE for cell in cells
+    ):
+        return _texts(cells)
     if all(issubclass(kind, (numbers.Number, np.number)) and kind not in (bool, np.bool_) for kind in known) or all(
         kind.__name__ == "Decimal" for kind in known
     ):
@@ -163,7 +198,7 @@ def _refuse_cells(cells: np.ndarray, known: set[type], name: str) -> None:
             row = next(i for i, cell in enumerate(cells) if type(cell) is kind)
             raise WrongType(
                 f"a cell argument must be a string, a number, a boolean, a date or missing; "
-                f"column {name!r} has a {kind.__name__} in row {row}: spread it over columns of its own"
+                f"column {name!r} has a {kind.__name__} in row {row + 1}: spread it over columns of its own"
             )
 
 

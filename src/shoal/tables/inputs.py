@@ -10,19 +10,25 @@ scikit-learn is imported where it is used: rows of a file do not need it, and it
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from shoal.errors import UserError
+from shoal.tables.frames import beyond, unmasked
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema, listed
+from shoal.tables.spelling import LARGEST_WHOLE
 from shoal.tables.table import Table, nested, rows_as_columns, with_unique_names
 
 
 def named_columns(X: Any) -> Any:
-    """A list of dicts as a dict of columns, and a frame with different names for all columns; all else as it is."""
-    return with_unique_names(rows_as_columns(X))
+    """A list of dicts as a dict of columns, a frame with different names for all columns, an array without masks.
+
+    All else stays as it is.
+    """
+    return with_unique_names(rows_as_columns(unmasked(X)))
 
 
 def has_names(X: Any) -> bool:
@@ -40,6 +46,17 @@ def has_strings(X: Any) -> bool:
     )  # fmt: skip
 
 
+def has_codes(X: Any) -> bool:
+    """Whether there are whole numbers in an array or a list of rows that float64 does not hold exactly."""
+    if isinstance(X, (list, tuple)):
+        cells: Iterable[Any] = (cell for row in X if isinstance(row, (list, tuple)) for cell in row)
+    elif isinstance(X, np.ndarray) and X.dtype == object:
+        cells = X.ravel()
+    else:
+        return isinstance(X, np.ndarray) and X.ndim == 2 and beyond(X)
+    return any(isinstance(cell, int) and abs(cell) > LARGEST_WHOLE for cell in cells)
+
+
 def training_table(estimator: Any, X: Any) -> tuple[Table, bool]:
     """The table that an estimator is fitted on, and whether it was an array of numbers.
 
@@ -54,9 +71,9 @@ def training_table(estimator: Any, X: Any) -> tuple[Table, bool]:
         estimator.n_features_in_ = len(table.names)
         estimator.feature_names_in_ = np.array(table.names, dtype=object)
         return table, False
-    if has_names(X) or has_strings(X):
+    if has_names(X) or has_strings(X) or has_codes(X):
         validate_data(estimator, X, reset=True, skip_check_array=True)
-        return Table.of(X), False
+        return Table.of(X), not (has_names(X) or has_strings(X))
     array = validate_data(estimator, X, reset=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
     return Table.of(array), True
 
@@ -67,7 +84,9 @@ def new_table(estimator: Any, X: Any) -> Table:
     reading: Reading = getattr(estimator, "reading_", None) or Reading()
     X = named_columns(X)
     if not has_names(X):
-        return reading.without_marks(_by_place(estimator, X, reading))
+        table = reading.without_marks(_by_place(estimator, X, reading))
+        warn_of_conversion(schema, table, stacklevel=5)
+        return table
     table = Table.of(X, missing=reading.missing)
     if len(table) == 0:
         raise UserError("the table has no rows: found array with 0 sample(s); at least 1 is needed")
@@ -80,7 +99,15 @@ def new_table(estimator: Any, X: Any) -> Table:
     extra = schema.unknown(table, {*reading.columns, getattr(estimator, "target_name_", None)})
     if extra:
         warnings.warn(f"{ignored(extra)}", UserWarning, stacklevel=4)
+    warn_of_conversion(schema, table, stacklevel=5)
     return reading.without_marks(table)
+
+
+def warn_of_conversion(schema: Schema, table: Table, stacklevel: int) -> None:
+    """Say where numbers in strings have another decimal sign than in training."""
+    said = schema.conversion(table)
+    if said is not None:
+        warnings.warn(said, UserWarning, stacklevel=stacklevel)
 
 
 def ignored(extra: list[str]) -> str:
@@ -92,7 +119,7 @@ def _by_place(estimator: Any, X: Any, reading: Reading) -> Table:
     from sklearn.utils.validation import check_array
 
     names = [column.name for column in estimator.schema_.columns]
-    if not has_strings(X):
+    if not has_strings(X) and not has_codes(X):
         X = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
     elif isinstance(X, (list, tuple)):
         X = nested(X)

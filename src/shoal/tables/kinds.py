@@ -13,13 +13,14 @@ import numpy as np
 
 from shoal.tables import parse
 from shoal.tables.frames import cell_text, refuse_infinite
-from shoal.tables.missing import is_marker, missing_cells
+from shoal.tables.missing import is_marker, is_missing_word, missing_cells
+from shoal.tables.spelling import EXACT, one_spelling
 from shoal.tables.table import factorise
 
 
 @dataclass(frozen=True)
 class Column:
-    """The decision about one column. `style` says how its strings are read (see `parse`)."""
+    """The decision about one column. `style` says how its strings are read (see `parse` and `spelling`)."""
 
     name: str
     kind: str
@@ -59,14 +60,14 @@ def _read_number(array: np.ndarray, column: Column) -> np.ndarray:
         raise UnfitCell(0, cell_text(array[0]))
     if array.dtype != object:
         return array.astype(np.float64, copy=False)
-    styles = dict.fromkeys((column.style or "plain", "plain", "signs"))
+    style = "comma" if column.style == "comma" else "signs"
 
     def convert(value: str | None) -> Any:
         if value is None or is_marker(value):
             return np.nan
-        found = (parse.number(value, style) for style in styles)
-        flag = parse.boolean(value)
-        return next((f for f in found if f is not None), NotImplemented if flag is None else flag)
+        found = parse.number(value, style)
+        found = parse.boolean(value) if found is None else found
+        return NotImplemented if found is None else found
 
     numbers = _through_values(array, convert, np.float64)
     refuse_infinite(numbers, column.name)
@@ -103,22 +104,21 @@ def _read_date(array: np.ndarray, column: Column) -> np.ndarray:
 def _read_category(array: np.ndarray, column: Column) -> np.ndarray:
     if array.dtype != object:
         array = np.array([cell_text(cell) for cell in array.tolist()], dtype=object)
-    return _through_values(array, category_text, object)
+    exact = column.style == EXACT
+    return _through_values(array, lambda value: category_text(value, exact), object)
 
 
-def category_text(value: str | None) -> str | None:
-    """One spelling per category: a file's "3.0" and "03" are the frame's 3, "True" is true, blanks around are cut."""
-    if value is None or not value.strip():
+def category_text(value: str | None, exact: bool = False) -> str | None:
+    """A category as its column has it, without blanks around; in one spelling (see `spelling`), unless `exact`."""
+    if value is None or is_missing_word(value):
         return None
-    value = value.strip()
-    number = parse.number(value, "plain")
-    if number is not None and np.isfinite(number):
-        return cell_text(number)
-    return value.lower() if value.lower() in ("true", "false") else value
+    return value.strip() if exact else one_spelling(value.strip())
 
 
 def _read_text(array: np.ndarray, column: Column) -> np.ndarray:
-    return array if array.dtype == object else np.array([cell_text(cell) for cell in array.tolist()], dtype=object)
+    if array.dtype != object:
+        return np.array([cell_text(cell) for cell in array.tolist()], dtype=object)
+    return _through_values(array, lambda value: category_text(value, exact=True), object)
 
 
 # What a column may be, in the order in which users are told, and the function that reads its cells: it takes a column
@@ -130,3 +130,4 @@ KINDS: dict[str, Callable[[np.ndarray, Column], np.ndarray]] = {
     "date": _read_date,
     "text": _read_text,
 }
+KEPT_AS_WRITTEN = ("category", "text")  # kinds whose cells are never numbers

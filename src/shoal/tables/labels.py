@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError
+from shoal.tables.frames import unmasked
 from shoal.tables.missing import is_missing, missing_cells
 
 LARGEST_TARGET = 1e37  # predictions are kept in single precision, which ends at 3e38
@@ -19,7 +20,7 @@ def target_array(y: Any, n: int, name: str) -> np.ndarray:
 
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
-    array = np.asarray(y)
+    array = np.asarray(unmasked(y))
     if array.ndim == 0 or len(array) != n:
         raise UserError(f"X and y must have as many rows: inconsistent numbers of samples, {n} and {np.size(array)}")
     _refuse_missing(array, name)

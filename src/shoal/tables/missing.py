@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-# Cells of text files that stand for a missing value, lower case. The blank cell is one of them.
-MISSING_MARKERS = frozenset(
-    {"", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "-nan", "null", "none", "?", "-", "--", ".", "missing", "nil"}
-)
+# Strings that stand for a missing value among words, spelled exactly so. "None" is not one of them: it may be a class.
+MISSING_WORDS = frozenset({"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NULL", "null", "?"})
+# Strings that stand for a missing value among numbers and dates, lower case.
+MISSING_MARKERS = frozenset(word.lower() for word in MISSING_WORDS) | {"n.a.", "none", "-", "--", ".", "missing", "nil"}
 MISSING_TYPES = {"NoneType", "NAType", "NaTType", "MaskedConstant"}  # by name: pandas need not be installed
 
 
@@ -39,6 +39,16 @@ def missing_cells(column: np.ndarray) -> np.ndarray:
 
 
 def is_marker(text: str, others: frozenset[str] = frozenset()) -> bool:
-    """Whether a cell of a text file says that its value is missing; `others`: words that the user named."""
+    """Whether a cell among numbers or dates says that its value is missing; `others`: words that the user named."""
     bare = text.strip()
     return bare.lower() in MISSING_MARKERS or bare in others
+
+
+def is_missing_word(text: str, others: frozenset[str] = frozenset()) -> bool:
+    """The same for a cell among words, where "None" and "-" are values.
+
+    >>> [is_missing_word(cell) for cell in ("NA", " ", "None", "-", "Na")]
+    [True, True, False, False, False]
+    """
+    bare = text.strip()
+    return bare in MISSING_WORDS or bare in others

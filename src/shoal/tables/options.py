@@ -53,3 +53,7 @@ class DataOptions(ReadingOptions):
         """
         pairs = (pair.rpartition("=") for pair in self.kinds)
         return {column: kind for column, _, kind in pairs}
+
+    def named(self) -> list[str]:
+        """Columns that the user named or numbered."""
+        return [*([] if self.target is None else [self.target]), *self.drop, *self.kind_of_columns()]

@@ -1,20 +1,25 @@
 """Strings to numbers, dates and booleans, with the standard library alone.
 
-A column has one style, found from all its different values and kept in the schema, so that new data are read the same
-way: "1,234" is a thousand in a column with "12,345.6", and between one and two in a column with "0,5".
+A table has one decimal sign, found from all its columns (`decimal_of`) and kept in the schema: "1,234" is more than a
+thousand in a table with "12,345.6", and between one and two in a table with "0,5". Where nothing tells, it is more than
+a thousand. A group of thousands never begins with 0. A column has one style, found from all its different values.
 """
 
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from shoal.tables.missing import is_marker
 
 NUMBER_STYLES = ("plain", "signs", "comma")
-SIGNS = re.compile(r"^[-+]?\s*[$€£¥]?\s*[-+]?(\d{1,3}([,' ]\d{3})+|\d+)?(\.\d*)?\s*[%$€£¥]?$")
-COMMA = re.compile(r"^[-+]?\s*[$€£¥]?\s*[-+]?(\d{1,3}([.' ]\d{3})+|\d+)?(,\d*)?\s*[%$€£¥]?$")
+DECIMALS = (".", ",")
+_MONEY = r"^[-+]?\s*[$€£¥]?\s*[-+]?([1-9]\d{0,2}(?:([SEPARATORS])\d{3})(?:\2\d{3})*|\d+)?(POINT\d*)?\s*[%$€£¥]?$"
+SIGNS = re.compile(_MONEY.replace("SEPARATORS", ",' ").replace("POINT", r"\."))
+COMMA = re.compile(_MONEY.replace("SEPARATORS", ".' ").replace("POINT", ","))
 BOOLEANS = {"true": 1.0, "false": 0.0, "t": 1.0, "f": 0.0, "yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0}
 TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 DAYS = (
@@ -33,17 +38,25 @@ def number(text: str, style: str) -> float | None:
     >>> [number("$1,234.50", "signs"), number("12,5", "comma"), number("12%", "signs"), number("1_000", "plain")]
     [1234.5, 12.5, 12.0, None]
     """
-    if style != "plain":
-        text = text.strip()
-        bracketed = text.startswith("(") and text.endswith(")")  # how bookkeepers write a loss
-        if bracketed:
-            text = "-" + text[1:-1]
-        pattern, thousands, point = (SIGNS, ",", ".") if style == "signs" else (COMMA, ".", ",")
-        if not pattern.match(text) or not any(c.isdigit() for c in text):
-            return None
-        text = re.sub(r"[\s$€£¥%']", "", text).replace(thousands, "").replace(point, ".")
+    text = text.strip()
+    bare = text.replace(",", ".", 1) if style == "comma" and "." not in text else text
     try:
-        return float(text) if "_" not in text else None
+        if "_" in text:
+            return None
+        if style != "comma" or "." not in text:
+            return float(bare)
+    except ValueError:
+        pass
+    if style == "plain":
+        return None
+    if text.startswith("(") and text.endswith(")"):  # how bookkeepers write a loss
+        text = "-" + text[1:-1]
+    pattern, thousands, point = (SIGNS, ",", ".") if style == "signs" else (COMMA, ".", ",")
+    if not pattern.match(text) or not any(c.isdigit() for c in text):
+        return None
+    text = re.sub(r"[\s$€£¥%']", "", text).replace(thousands, "").replace(point, ".")
+    try:
+        return float(text)
     except ValueError:
         return None
 
@@ -71,9 +84,55 @@ def moment(text: str, style: str) -> datetime.datetime | None:
     return found.astimezone(datetime.timezone.utc).replace(tzinfo=None) if found.tzinfo is not None else found
 
 
-def number_style(values: Sequence[str]) -> str | None:
-    """The style in which every value is a number or a marker of a missing one."""
-    return _first_style(values, NUMBER_STYLES, number)
+def number_style(values: Sequence[str], decimal: str = ".") -> str | None:
+    """The style in which every value is a number or a marker of a missing one; the first that fits.
+
+    >>> number_style(["1,234"], "."), number_style(["1,234"], ","), number_style(["0,995"], ".")
+    ('signs', 'comma', 'comma')
+    """
+    styles = ("comma", "plain", "signs") if decimal == "," else NUMBER_STYLES
+    style = _first_style(values, styles, number)
+    whole = style == "comma" and not any("," in value or "." in value for value in values)
+    return "plain" if whole and _first_style(values, ("plain",), number) else style
+
+
+def read_in_two_ways(values: Iterable[str | None]) -> str | None:
+    """A value whose commas may be decimal ones or between thousands, where nothing in its column tells which.
+
+    >>> read_in_two_ways(["12", "1,234"]), read_in_two_ways(["0,5", "1,234"]), read_in_two_ways(["1 234"])
+    ('1,234', None, None)
+    """
+    known = [value for value in values if value is not None and not is_marker(value)]
+    pairs = [(number(value, "signs"), number(value, "comma")) for value in known]
+    if any(None in pair for pair in pairs):
+        return None
+    return next((value for value, (one, other) in zip(known, pairs, strict=True) if one != other), None)
+
+
+def decimal_of(columns: Iterable[Iterable[str | None]]) -> str:
+    """The decimal sign of most columns that show one, "" where none does; "." where as many show either.
+
+    A column shows it by a number that the other sign does not explain: "0,5" or "1.234,5", "2.5" or "1,234.5".
+
+    >>> decimal_of([["1,234"], ["0,5", "12,25"]]), decimal_of([["1,234"]]), decimal_of([["1.5"], ["0,5"]])
+    (',', '', '.')
+    """
+    shown = Counter(map(_shown_decimal, columns))
+    return "" if not shown["."] + shown[","] else "," if shown[","] > shown["."] else "."
+
+
+def _shown_decimal(column: Iterable[str | None]) -> str:
+    real = (value for value in column if value is not None and not is_marker(value))
+    known: Iterable[str] = list(itertools.islice(real, 20))
+    fits = dict.fromkeys(("signs", "comma"), bool(known))
+    while any(fits.values()) and known:
+        for value in known:
+            for style, fitted in fits.items():
+                fits[style] = fitted and number(value, style) is not None
+            if not any(fits.values()):
+                return ""
+        known = set(real)
+    return "" if fits["signs"] == fits["comma"] else "." if fits["signs"] else ","
 
 
 def date_style(values: Sequence[str]) -> str | None:

@@ -42,9 +42,7 @@ class Reading:
             return table
         marks = {mark.strip() for mark in self.missing}
         numbers = [number for mark in marks if (number := parse.number(mark, "plain")) is not None]
-        return Table(
-            table.names, [_cleared(column, marks, numbers) for column in table.columns], declared=table.declared
-        )
+        return table.with_columns([_cleared(column, marks, numbers) for column in table.columns])
 
 
 def _cleared(column: np.ndarray, marks: set[str], numbers: Sequence[float]) -> np.ndarray:

@@ -7,7 +7,7 @@ way. Every decision carries a note in words: it is shown to the user, who can ov
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,8 +16,9 @@ import numpy as np
 from shoal.errors import UserError
 from shoal.tables import parse
 from shoal.tables.frames import cell_text
-from shoal.tables.kinds import KINDS, Column, UnfitCell
-from shoal.tables.missing import is_marker, missing_cells
+from shoal.tables.kinds import KEPT_AS_WRITTEN, KINDS, Column, UnfitCell
+from shoal.tables.missing import is_marker, is_missing_word, missing_cells
+from shoal.tables.spelling import category_style, example_of_codes
 from shoal.tables.table import Table
 from shoal.validate import nearest
 
@@ -28,6 +29,7 @@ FEW_SHARE = 0.05
 MOSTLY_DIFFERENT = 0.5  # share of different strings from which words make a text
 ALL_DIFFERENT = 0.95  # share of different strings from which one word makes an identifier
 TEXT_WORDS, NAME_WORDS = 5.0, 2.0  # mean words of a text; of a name or title, where most of them differ
+UNLIKE = ", unlike other columns"  # ends the note on a column whose decimal sign is not that of its table
 IDENTIFIER_ROWS = 50
 IDENTIFIER_DENSITY = 0.5  # whole numbers, all different, that fill half of their range: a numbering, or a part of one
 IDENTIFIER_NAMES = ("id", "index", "uuid", "guid", "key", "rownames", "rowid", "unnamed: 0", "column 0", "")
@@ -53,6 +55,7 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
+    decimal: str = "."  # the decimal sign of numbers in strings; new data with the other one are converted, and said so
 
     @staticmethod
     def of(table: Table, plain: bool = False, kinds: Mapping[str, Any] | None = None) -> Schema:
@@ -82,10 +85,11 @@ class Schema:
         schema drops need not be there; columns that it does not know are ignored.
         """
         done = table._cache.get("checked")
-        if done is not None and done[0] == self.columns:
+        mine = (self.columns, self.decimal)
+        if done is not None and done[0] == mine:
             return done[1]
         checked = self._convert(table)
-        checked._cache["checked"] = table._cache["checked"] = (self.columns, checked)
+        checked._cache["checked"] = table._cache["checked"] = (mine, checked)
         return checked
 
     def describe(self) -> list[str]:
@@ -98,11 +102,12 @@ class Schema:
 
     def as_dict(self) -> dict[str, Any]:
         fields = ("name", "kind", "note", "style")
-        return {"columns": [{name: getattr(column, name) for name in fields} for column in self.columns]}
+        columns = [{name: getattr(column, name) for name in fields} for column in self.columns]
+        return {"columns": columns, "decimal": self.decimal}
 
     @staticmethod
     def from_dict(state: Mapping[str, Any]) -> Schema:
-        return Schema(tuple(Column(**column) for column in state["columns"]))
+        return Schema(tuple(Column(**column) for column in state["columns"]), state.get("decimal", "."))
 
     def missing(self, table: Table) -> list[str]:
         """Columns of the schema that a table does not have."""
@@ -145,8 +150,49 @@ class Schema:
         found = [position[column.name] for column in self.used]
         if table.block is not None and all(column.kind in ("number", "boolean") for column in self.used):
             return table if found == list(range(len(table.names))) else table.select(found)
-        columns = [_read(table.columns[j], column) for column, j in zip(self.used, found, strict=True)]
+        styles = self._styles(table)
+        columns = [
+            _read(table.columns[j], replace(column, style=styles[column.name][0]) if column.name in styles else column)
+            for column, j in zip(self.used, found, strict=True)
+        ]
         return Table([column.name for column in self.used], columns)
+
+    @cached_property
+    def as_written(self) -> frozenset[str]:
+        """Columns whose cells must not be read as plain numbers: categories, texts, and numbers with decimal commas."""
+        return frozenset(c.name for c in self.used if c.kind in KEPT_AS_WRITTEN or c.style == "comma")
+
+    @property
+    def unlike(self) -> list[str]:
+        """Columns whose numbers have another decimal sign than most, in words."""
+        return [f"column {column.name!r}: {column.note}" for column in self.columns if column.note.endswith(UNLIKE)]
+
+    def conversion(self, table: Table) -> str | None:
+        """A sentence that names columns whose numbers have another decimal sign than in the training data."""
+        names = [name for name, (_, other) in self._styles(table).items() if other]
+        if not names:
+            return None
+        words = {".": "points", ",": "commas"}
+        return (
+            f"numbers are read with decimal {words['.' if self.decimal == ',' else ',']}, unlike those of the training "
+            f"data, in the column{'s' * (len(names) > 1)} {listed(names)}"
+        )
+
+    def with_numbers(self, table: Table) -> Table:
+        """The table with numbers in place of strings where the schema has numbers."""
+        read = {column.name for column in self.used if column.kind == "number"}
+        checked = self.check(table)
+        return table.with_columns([checked[name] if name in read else table[name] for name in table.names])
+
+    def _styles(self, table: Table) -> dict[str, tuple[str, bool]]:
+        """Of columns that hold numbers as strings: how they are read, and whether that is new since training."""
+        there = {name: j for j, name in enumerate(table.names)}
+        strings = [(column, table.factor(there[column.name])[1]) for column in self.used
+                   if column.kind in ("number", "boolean") and column.name in there
+                   and table.columns[there[column.name]].dtype == object]  # fmt: skip
+        usual = [values for column, values in strings if self.decimal == "," or column.style != "comma"]
+        shown = table.decimal or parse.decimal_of(usual)  # columns that were unlike the others tell nothing
+        return {column.name: _number_style(column, values, shown, self.decimal) for column, values in strings}
 
 
 def check_kinds(kinds: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -174,11 +220,31 @@ def check_kinds(kinds: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _schema(table: Table, plain: bool, kinds: Mapping[str, Any]) -> Schema:
+    """`table.decimal` becomes what all columns of strings show that are not said to be something else than numbers."""
+    if not table.decimal:
+        asked = {name: kind if isinstance(kind, str) else kind.kind for name, kind in kinds.items()}
+        strings = [j for j, name in enumerate(table.names) if asked.get(name, "number") == "number"
+                   and name not in table.declared and table.columns[j].dtype == object]  # fmt: skip
+        table.decimal = parse.decimal_of(table.factor(j)[1] for j in strings)
     columns = [_decide(table, j, plain, kinds.get(name)) for j, name in enumerate(table.names)]
     if not any(column.kind in KINDS for column in columns):
         reasons = "; ".join(f"{column.name!r} is dropped, {column.note}" for column in columns[:5])
         raise UserError(f"at least one column must hold something to learn from; {reasons}")
-    return Schema(tuple(columns))
+    return Schema(tuple(columns), table.decimal or ".")
+
+
+def _number_style(column: Column, values: list[str | None], shown: str, usual: str) -> tuple[str, bool]:
+    """The style in which a column is read, and whether its decimal sign is not the one that it had in training.
+
+    `shown`: the decimal sign of the table, "" where it does not show; `usual`: that of the training data.
+    """
+    known = [value for value in values if value is not None and not is_marker(value)]
+    own = "," if column.style == "comma" else "." if column.style == "signs" else usual
+    decimal = own if shown in ("", usual) else shown
+    style = parse.number_style(known, decimal)
+    if style is None or not any("." in value or "," in value for value in known):
+        return "comma" if decimal == "," else "signs", False
+    return style, ("," if style == "comma" else ".") not in (own, usual)
 
 
 def _read(cells: np.ndarray, column: Column) -> np.ndarray:
@@ -186,20 +252,27 @@ def _read(cells: np.ndarray, column: Column) -> np.ndarray:
     try:
         return KINDS[column.kind](cells, column)
     except UnfitCell as error:
+        other = {"comma": "signs"}.get(column.style, "comma")
+        if column.kind == "number" and parse.number(str(error.value), other) is not None:
+            sign, wrong = ("comma", "point") if column.style == "comma" else ("point", "comma")
+            remedy = f"it has a decimal {wrong}, other cells have a decimal {sign}: write all numbers in one way"
+        else:
+            remedy = "correct the cell, or leave it empty if the value is not known"
         raise UserError(
-            f"column {column.name!r} must hold a {column.kind}, as in the training data; row {error.row}, counted from "
-            f"0, has {error.value!r}: correct the cell, or leave it empty if the value is not known"
+            f"column {column.name!r} must hold a {column.kind}, as in the training data; row {error.row + 1} (the "
+            f"first row of data is 1) has {error.value!r}: {remedy}"
         ) from None
 
 
 def _decide(table: Table, j: int, plain: bool, wish: Any) -> Column:
     name, column = table.names[j], table.columns[j]
     if wish is not None:
-        return _as_asked(name, wish, column)
+        return _as_asked(table, j, wish)
     if plain and column.dtype != object and column.dtype.kind != "M":
         return Column(name, "number" if column.dtype == np.float64 else "boolean")
     if column.dtype == object:
-        return _decide_strings(name, *table.factor(j), declared=name in table.declared)
+        decided = _decide_strings(name, *table.factor(j), name in table.declared, table.decimal)
+        return Column(name, "number") if plain and decided.kind in DROPPED else decided  # whole numbers of many digits
     known = column[~missing_cells(column)]
     if not len(known):
         return Column(name, "empty", "all values are missing")
@@ -210,12 +283,13 @@ def _decide(table: Table, j: int, plain: bool, wish: Any) -> Column:
     return _decide_numbers(name, column, known)
 
 
-def _as_asked(name: str, wish: Any, column: np.ndarray) -> Column:
+def _as_asked(table: Table, j: int, wish: Any) -> Column:
     """What the user says that a column is, if its cells can be read so."""
+    name, column = table.names[j], table.columns[j]
     if wish == DROP:
         return Column(name, "dropped", "as asked")
     kind, encoder = (wish, None) if isinstance(wish, str) else (wish.kind, wish)
-    style = _style(column, kind)
+    style = _style(table.factor(j)[1], kind, table.decimal) if column.dtype == object else ""
     note = "as asked" if encoder is None else f"encoded by {type(encoder).__name__}, as asked"
     decided = Column(name, kind, note, style, encoder)
     try:
@@ -223,18 +297,25 @@ def _as_asked(name: str, wish: Any, column: np.ndarray) -> Column:
     except UnfitCell as error:
         others = "number or category" if kind in ("boolean", "date") and column.dtype == np.float64 else "category"
         raise UserError(
-            f"column {name!r} cannot be a {kind}, as asked; row {error.row}, counted from 0, has {error.value!r}: "
-            f"correct the cell, or ask for another kind, such as {others}"
+            f"column {name!r} cannot be a {kind}, as asked; row {error.row + 1} (the first row of data is 1) has "
+            f"{error.value!r}: correct the cell, or ask for another kind, such as {others}"
         ) from None
     return decided
 
 
-def _style(column: np.ndarray, kind: str) -> str:
+def _style(values: list[str | None], kind: str, decimal: str) -> str:
     """How strings are read as this kind; "" where one style does not fit all, or none is needed."""
-    if column.dtype != object or kind not in ("number", "date"):
-        return ""
-    values = sorted(value for value in set(column) if value is not None)
-    return (parse.number_style(values) if kind == "number" else parse.date_style(values)) or ""
+    known = [value.strip() for value in values if value is not None and not is_missing_word(value)]
+    if kind == "category":
+        return category_style(known)
+    if kind == "number":
+        return _kept(parse.number_style(known, decimal))
+    return (parse.date_style(known) or "") if kind == "date" else ""
+
+
+def _kept(style: str | None) -> str:
+    """The style that a schema keeps: plain numbers need none, as the numbers of frames and arrays."""
+    return "" if style in (None, "plain") else str(style)
 
 
 def _decide_numbers(name: str, column: np.ndarray, known: np.ndarray) -> Column:
@@ -251,37 +332,72 @@ def _named_like_identifier(name: str) -> bool:
     return lower in IDENTIFIER_NAMES or lower.endswith(("_id", " id", "-id", ".id")) or name.endswith("Id")
 
 
-def _decide_strings(name: str, codes: np.ndarray, values: list[str | None], declared: bool) -> Column:
-    known = [value for value in values if value is not None and value.strip()]
-    counts = np.bincount(codes, minlength=len(values))
-    rows = int(sum(count for value, count in zip(values, counts, strict=True) if value is not None and value.strip()))
+def _decide_strings(name: str, codes: np.ndarray, values: list[str | None], declared: bool, decimal: str) -> Column:
+    there = [value is not None and not is_missing_word(value) for value in values]
+    known = sorted({str(value).strip() for value, real in zip(values, there, strict=True) if real})
+    rows = int(np.bincount(codes, minlength=len(values))[np.array(there, dtype=bool)].sum())
     if not known:
         return Column(name, "empty", "all values are missing")
-    if len(known) == 1 and rows == len(codes):
-        return Column(name, "constant", f"always {_short(known[0])}")
-    if declared:
-        return Column(name, "category")
+    constant = len(known) == 1 and rows == len(codes)
+    if declared and not constant:
+        return Column(name, "category", style=category_style(known))
     if parse.is_boolean(known):
         return Column(name, "boolean")
-    if style := parse.number_style(known):
-        return _decide_parsed_numbers(name, style, codes, values)
+    numbers = [value for value in known if not is_marker(value)]
+    code = example_of_codes(numbers)
+    style = parse.number_style(known, decimal)
+    if style and code is None:
+        return _decide_parsed_numbers(name, style, codes, values, decimal)
+    if constant:
+        return Column(name, "constant", f"always {_short(known[0])}")
     if style := parse.date_style(known):
         return Column(name, "date", _date_note(known, style), style)
-    return _decide_words(name, known, rows)
+    if code is None:
+        refuse_two_signs(name, [values[k] for k in codes], decimal)
+        return _decide_words(name, known, rows)
+    begins = "begins with 0" if code.lstrip("+-")[0] == "0" else "has more digits than a number can hold"
+    return _decide_words(name, known, rows, f"codes: {_short(code)} {begins}; ask for the kind number if it is one")
 
 
-def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: list[str | None]) -> Column:
+def refuse_two_signs(name: str, cells: Sequence[str | None], decimal: str) -> None:
+    """Refuse a column of numbers of which some have a decimal point and others a decimal comma."""
+    numbers = {cell for cell in cells if cell is not None and not is_marker(cell)}
+    if not numbers or any(
+        parse.number(cell, "signs") is None and parse.number(cell, "comma") is None for cell in numbers
+    ):
+        return
+    style, sign, wrong = ("comma", "comma", "point") if decimal == "," else ("signs", "point", "comma")
+    unfit = {cell for cell in numbers if parse.number(cell, style) is None}
+    row, cell = next((row, cell) for row, cell in enumerate(cells) if cell in unfit)
+    raise UserError(
+        f"column {name!r} has numbers with decimal points and with decimal commas; row {row + 1} (the first row of "
+        f"data is 1) has {cell!r}, with a decimal {wrong} where others have a decimal {sign}: write all numbers in one "
+        "way, or ask for the kind category if they are no numbers"
+    )
+
+
+def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: list[str | None], decimal: str) -> Column:
     table = np.array([np.nan if v is None or is_marker(v) else parse.number(v, style) for v in values], dtype=float)
     column = table[codes]
+    if (column == column[0]).all():
+        return Column(name, "constant", f"always {cell_text(column[0])}")
     decision = _decide_numbers(name, column, column[~np.isnan(column)])
-    note = decision.note or {
-        "signs": f"read from strings such as {_example(values)}",
-        "comma": "with decimal commas",
-    }.get(style, "")
-    return Column(name, decision.kind, note, style)
+    return Column(name, decision.kind, decision.note or _number_note(values, style, decimal), _kept(style))
 
 
-def _decide_words(name: str, known: list[str], rows: int) -> Column:
+def _number_note(values: list[str | None], style: str, decimal: str) -> str:
+    """How strings were read as numbers, with an example where that was not certain."""
+    odd = parse.read_in_two_ways(values) if style != "plain" else None
+    if odd is not None:
+        return f"{_short(odd)} is read as {parse.number(odd, style):g}"
+    if decimal == "," and style != "comma" and any(value is not None and "." in value for value in values):
+        return f"with decimal points{UNLIKE}"
+    if style == "comma":
+        return "with decimal commas" + ("" if decimal == "," else UNLIKE)
+    return "" if style == "plain" else f"read from strings such as {_example(values)}"
+
+
+def _decide_words(name: str, known: list[str], rows: int, why: str = "") -> Column:
     """Few different values are a category; many are a text if they have several words, else identifiers."""
     share = len(known) / rows
     sample = known[:: max(1, len(known) // 2000)]
@@ -290,8 +406,10 @@ def _decide_words(name: str, known: list[str], rows: int) -> Column:
     if not few and (words >= TEXT_WORDS or (words >= NAME_WORDS and share >= MOSTLY_DIFFERENT)):
         return Column(name, "text", f"{words:.0f} words on average")
     if share >= ALL_DIFFERENT and rows > FEW_VALUES:
-        return Column(name, "identifier", f"a different string in nearly every row, such as {_short(known[0])}")
-    return Column(name, "category", "" if few else f"{len(known)} different values")
+        note = f"a different string in nearly every row, such as {_short(known[0])}"
+        return Column(name, "identifier", "; ".join(filter(None, (note, why))))
+    note = why or ("" if few else f"{len(known)} different values")
+    return Column(name, "category", note, category_style(known))
 
 
 def _date_note(known: list[str], style: str) -> str:

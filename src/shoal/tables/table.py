@@ -14,6 +14,7 @@ import numpy as np
 from shoal.errors import UserError, WrongType
 from shoal.tables import frames
 from shoal.tables.missing import missing_cells
+from shoal.tables.spelling import LARGEST_WHOLE
 
 
 class Table:
@@ -31,11 +32,16 @@ class Table:
         *,
         block: np.ndarray | None = None,
         declared: Iterable[str] = (),
+        decimal: str = "",
     ) -> None:
-        """`block` (n, d) float64 in place of columns; `declared`: names of columns that were given as categories."""
+        """`block` (n, d) float64 in place of columns; `declared`: names of columns that were given as categories.
+
+        `decimal`: the decimal sign of its strings, "." or ","; "" where it is not known.
+        """
         self.names = list(names)
         self.block = block
         self.declared = frozenset(declared)
+        self.decimal = decimal
         self._columns = None if columns is None else list(columns)
         self._length = len(block) if block is not None else len(self.columns[0]) if self._columns else 0
         self._cache: dict[Any, Any] = {}  # what is worked out once and used by every fold
@@ -48,7 +54,7 @@ class Table:
         missing: words for missing values; "inf" and "-inf" are looked for among numbers, too.
         """
         if isinstance(X, Table):
-            return X if names is None else Table(names, X._columns, block=X.block)
+            return X if names is None else Table(names, X._columns, block=X.block, decimal=X.decimal)
         table = _convert(X, names)
         shape = (len(table), len(table.names))
         if 0 in shape:
@@ -85,7 +91,11 @@ class Table:
         """The rows with these numbers, or where a mask is true."""
         if self.block is not None:
             return Table(self.names, block=self.block[rows], declared=self.declared)
-        return Table(self.names, [column[rows] for column in self.columns], declared=self.declared)
+        return self.with_columns([column[rows] for column in self.columns])
+
+    def with_columns(self, columns: Sequence[np.ndarray]) -> Table:
+        """The same table with other cells."""
+        return Table(self.names, columns, declared=self.declared, decimal=self.decimal)
 
     def select(self, positions: Sequence[int]) -> Table:
         """The columns at these positions."""
@@ -95,7 +105,7 @@ class Table:
             return Table(names, block=self.block[:, list(positions)], declared=declared)
         if not positions:
             return Table([], block=np.empty((len(self), 0)))
-        return Table(names, [self.columns[j] for j in positions], declared=declared)
+        return Table(names, [self.columns[j] for j in positions], declared=declared, decimal=self.decimal)
 
     def remember(self, key: Any, work: Any) -> Any:
         """The result of `work()`, done once per table: folds share it."""
@@ -215,7 +225,9 @@ def _from_pandas(frame: Any, names: Sequence[str] | None) -> Table:
     found = _warned([str(name) for name in frame.columns]) if names is None else list(names)
     dtypes = list(frame.dtypes)
     if dtypes and all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in dtypes):
-        return Table(found, block=np.ascontiguousarray(frame.to_numpy(dtype=np.float64)))
+        long = [j for j, dtype in enumerate(dtypes) if dtype.kind in "iu" and dtype.itemsize == 8]
+        if not any(frames.beyond(frame.iloc[:, j].to_numpy()) for j in long):
+            return Table(found, block=np.ascontiguousarray(frame.to_numpy(dtype=np.float64)))
     parts = [(name, *frames.from_pandas(frame.iloc[:, j], name)) for j, name in enumerate(found)]
     return _from_columns(parts, found)
 
@@ -233,7 +245,7 @@ def _from_columns(parts: list[tuple[str, np.ndarray, bool]], names: Sequence[str
 
 
 def _from_array(X: Any, names: Sequence[str] | None) -> Table:
-    array = nested(X) if isinstance(X, (list, tuple)) else np.asanyarray(X)
+    array = nested(X) if isinstance(X, (list, tuple)) else frames.unmasked(np.asanyarray(X))
     if isinstance(array, np.matrix):
         array = np.asarray(array)
     if array.ndim != 2:
@@ -244,9 +256,7 @@ def _from_array(X: Any, names: Sequence[str] | None) -> Table:
     found = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
     if len(found) != array.shape[1]:
         raise UserError(f"names must be as many as columns; got {len(found)} names for {array.shape[1]} columns")
-    if array.dtype.kind in "iuf":
-        if isinstance(array, np.ma.MaskedArray):
-            array = np.ma.filled(array.astype(np.float64), np.nan)
+    if array.dtype.kind in "iuf" and not frames.beyond(array):
         return Table(found, block=np.asarray(array, dtype=np.float64))
     columns = [frames.from_array(array[:, j], name) for j, name in enumerate(found)]
     return _from_columns([(name, column, False) for name, column in zip(found, columns, strict=True)], found)
@@ -259,7 +269,8 @@ def nested(rows: Sequence[Any]) -> np.ndarray:
     except ValueError:
         lengths = sorted({len(row) for row in rows if hasattr(row, "__len__")})
         raise UserError(f"rows must be equally long; got lengths {', '.join(map(str, lengths))}") from None
-    return np.array(rows, dtype=object) if array.dtype.kind in "USOMm" else array
+    kept = array.dtype.kind in "USOMm" or (array.dtype.kind == "f" and bool((np.abs(array) > LARGEST_WHOLE).any()))
+    return np.array(rows, dtype=object) if kept else array
 
 
 def unique_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -307,7 +318,7 @@ def without_infinities(table: Table, missing: Iterable[str]) -> Table:
     if not named:
         return table
     columns = [np.where(np.isin(c, named), np.nan, c) if c.dtype == np.float64 else c for c in table.columns]
-    return Table(table.names, columns, declared=table.declared)
+    return table.with_columns(columns)
 
 
 def _refuse_infinities(table: Table) -> None:

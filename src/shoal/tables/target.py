@@ -14,8 +14,9 @@ from shoal.tables import parse
 from shoal.tables.files import find_column
 from shoal.tables.frames import cell_text
 from shoal.tables.labels import refuse_extreme
-from shoal.tables.missing import missing_cells
-from shoal.tables.schema import Schema
+from shoal.tables.missing import is_marker, missing_cells
+from shoal.tables.schema import Schema, refuse_two_signs
+from shoal.tables.spelling import example_of_codes
 from shoal.tables.table import Table
 from shoal.validate import one_of
 
@@ -24,7 +25,7 @@ FEW_VALUES = 20  # whole numbers with more different values than this are quanti
 FEW_SHARE = 0.05  # of the rows: so many different values may be classes
 ALWAYS_FEW = 2  # so many are classes, however few rows there are
 TEXT_SHARE = 0.5  # strings of which more than so many differ are no classes
-FEWEST_LABELLED_ROWS = 8  # with a known target
+FEWEST_ROWS = 20  # with a known target
 UNCERTAIN_ROWS = 50
 CLASSES_SHOWN = 8
 
@@ -69,11 +70,12 @@ def find_target(
     drop: Sequence[str] = (),
     ambiguous: Sequence[str] = (),
     kinds: Mapping[str, Any] | None = None,
+    fewest: int = FEWEST_ROWS,
 ) -> LabelledTable:
     """The target, and whether it holds classes or numbers.
 
     `ambiguous`: names that several columns of the file have. `kinds`: see `Schema.of`; of columns beside
-    the target, which are named or numbered as the target is.
+    the target, which are named or numbered as the target is. `fewest`: rows with a target that must be there.
     """
     if task is not None:
         one_of("--task", task, TASKS)
@@ -87,13 +89,16 @@ def find_target(
     kinds = {table.names[find_column(table, column)]: kind for column, kind in kinds.items()} if kinds else None
     if kinds and name in kinds:
         raise UserError(f"a kind is for a column to learn from; {name!r} is the target: --task says what it is")
-    known = ~missing_cells(column)
-    _check_count(name, known)
+    known = _known(column, table.decimal)
+    _check_count(name, known, fewest)
     column, notes = column[known], []
     if not known.all():
         gone = int((~known).sum())
         notes.append(f"{gone:,} row{'s' * (gone != 1)} left out: the target is missing there")
-    kind, why, y = _understand(name, column, task)
+    kind, why, y = _understand(name, column, task, table.decimal)
+    odd = parse.read_in_two_ways(column) if column.dtype == object and kind == REGRESSION else None
+    if odd is not None:
+        notes.append(f"the target {name!r}: {odd!r} is read as {y[list(column).index(odd)]:g}")
     if len(y) < UNCERTAIN_ROWS:
         notes.append(f"only {len(y)} rows: the score will be very uncertain")
     return LabelledTable(name, kind, why, left.take(np.flatnonzero(known)), y, notes, kinds)
@@ -112,18 +117,29 @@ def _without(table: Table, target: int, drop: Sequence[str]) -> Table:
     return table.select(kept)
 
 
-def _check_count(name: str, known: np.ndarray) -> None:
+def _known(column: np.ndarray, decimal: str) -> np.ndarray:
+    """Where the target is known. Among numbers in strings, "-" and "None" are missing; among words they are classes."""
+    known = ~missing_cells(column)
+    if column.dtype != object or parse.number_style(list(set(column[known])), decimal) is None:
+        return known
+    return np.array([cell is not None and not is_marker(cell) for cell in column])
+
+
+def _check_count(name: str, known: np.ndarray, fewest: int) -> None:
     if not known.any():
         raise UserError(f"the target {name!r} has no values: all {len(known):,} are missing; choose another --target")
-    if known.sum() < FEWEST_LABELLED_ROWS:
-        raise UserError(f"at least {FEWEST_LABELLED_ROWS} rows with a target are needed; got {int(known.sum())}")
+    if known.sum() < fewest:
+        raise UserError(
+            f"at least {fewest} rows with a target are needed, to train and to score on; got {int(known.sum())}: give "
+            "a table with more rows"
+        )
 
 
-def _understand(name: str, column: np.ndarray, task: str | None) -> tuple[str, str, np.ndarray]:
+def _understand(name: str, column: np.ndarray, task: str | None, decimal: str) -> tuple[str, str, np.ndarray]:
     """Kind, why, and the values in the form of that kind."""
     if column.dtype.kind == "M":
         raise UserError(f"the target {name!r} holds dates, which cannot be predicted; choose another --target")
-    numbers = _numbers(column)
+    numbers = _numbers(name, column, decimal, codes=task == REGRESSION)
     kind, why = (task, "as asked") if task is not None else _guess(name, column, numbers)
     if kind == REGRESSION:
         if numbers is None:
@@ -141,19 +157,20 @@ def _understand(name: str, column: np.ndarray, task: str | None) -> tuple[str, s
     return kind, why, classes
 
 
-def _numbers(column: np.ndarray) -> np.ndarray | None:
-    """As numbers, also from strings such as "$1,200"; None if they are not."""
+def _numbers(name: str, column: np.ndarray, decimal: str, codes: bool) -> np.ndarray | None:
+    """As numbers, also from strings such as "$1,200"; None if they are not. `codes`: strings such as "01001", too."""
     if column.dtype == bool:
         return column.astype(np.float64)
     if column.dtype != object:
         return np.asarray(column, dtype=np.float64)
     values = sorted(set(column))
-    style = parse.number_style(values)
+    style = parse.number_style(values, decimal or parse.decimal_of([values]))
     if style is None:
+        refuse_two_signs(name, column.tolist(), decimal)
+        return None
+    if not codes and example_of_codes(values) is not None:
         return None
     number = {value: parse.number(value, style) for value in values}
-    if any(found is None for found in number.values()):
-        return None
     return np.array([number[cell] for cell in column], dtype=np.float64)
 
 

@@ -64,8 +64,9 @@ def load(table: str, target: str | None) -> Question:
     if not path.is_file():
         hint = nearest(table, BUNDLED)
         raise UserError(f"--table must be a file or one of {', '.join(BUNDLED)}; got {table!r}{hint}")
-    read, summary = read_table(path)
-    found = find_target(read, target if target is not None else read.names[-1], None, (), summary.ambiguous(read), None)
+    read, summary = read_table(path, named=[] if target is None else [target])
+    name = read.names[-1] if target is None else target
+    found = find_target(read, name, ambiguous=summary.ambiguous(read), fewest=FEWEST)
     if found.kind != CLASSIFICATION:
         raise UserError(f"a landscape shows accuracies, but {found.target} has {found.why}: give a table with classes")
     return _divided(path.name.split(".")[0], found.X, np.unique(found.y, return_inverse=True)[1])

@@ -10,9 +10,10 @@ import numpy as np
 from shoal.activations import TABLE
 from shoal.errors import UserError
 from shoal.metrics.tasks import REGRESSION
-from shoal.models.export.plan import NUMERIC, ExportPlan, category_encoders
+from shoal.models.export.plan import NUMERIC, Category, ExportPlan
 from shoal.models.export.registry import Exporter
 from shoal.models.model import Model
+from shoal.tables.frames import cell_text
 from shoal.tables.table import Table
 
 TOLERANCE = 1e-4  # of a probability, or of the spread of the target
@@ -43,7 +44,7 @@ class Comparison:
 
 def compare(model: Model, plan: ExportPlan, exporter: Exporter, path: Path, table: Table, made_up: bool) -> Comparison:
     """Predict the rows with Shoal and with the exported file; an error if they differ too much."""
-    expected = model.predict(table)
+    expected = model.predict(_without_marks(plan, table))
     inputs = runtime_inputs(model, plan, table)
     got = exporter.run(path, inputs)
     if got.shape != expected.shape:
@@ -62,19 +63,44 @@ def compare(model: Model, plan: ExportPlan, exporter: Exporter, path: Path, tabl
 
 
 def runtime_inputs(model: Model, plan: ExportPlan, table: Table) -> dict[str, np.ndarray]:
-    """A table as the arrays that an exported file takes: numbers (n, d) and, if there are any, categories (n, c)."""
-    table = model.schema.check(table)
-    numbers = [table[name] for name in plan.numbers]
+    """A table as the arrays that an exported file takes: numbers (n, d) and, if there are any, categories (n, c).
+
+    Categories are the cells as the table has them, apart from blanks around: the exported file alone must understand
+    every spelling.
+    """
+    read = model.schema.check(table)
+    numbers = [read[name] for name in plan.numbers]
     inputs = {"numbers": np.stack(numbers, axis=1) if numbers else np.empty((len(table), 0))}
     if plan.categories:
-        strings = [table[category.name] for category in plan.categories]
-        cells = np.stack(strings, axis=1)
-        inputs["categories"] = np.where(cells == None, "", cells)  # noqa: E711, which compares cell by cell
+        inputs["categories"] = np.stack([_raw_cells(table[category.name]) for category in plan.categories], axis=1)
     return inputs
 
 
-def made_up_rows(model: Model, count: int = MADE_UP_ROWS) -> Table:
-    """Rows for the check: numbers inside bins, at their edges and far outside, missing cells, unseen strings."""
+def _without_marks(plan: ExportPlan, table: Table) -> Table:
+    """The table as Shoal reads it from a file, where cells that mean a missing category are missing."""
+    gone = {category.name: frozenset(category.missing) for category in plan.categories}
+    columns = list(table.columns)
+    for j, name in enumerate(table.names):
+        if name in gone and columns[j].dtype == object:
+            columns[j] = np.array(
+                [None if c is None or c.strip() in gone[name] else c for c in columns[j]], dtype=object
+            )
+    return table.with_columns(columns)
+
+
+def _raw_cells(column: np.ndarray) -> np.ndarray:
+    """Strings as they are, "" for missing; other cells in the spelling of files."""
+    cells = np.empty(len(column), dtype=object)
+    cells[:] = [(cell_text(cell) or "").strip() for cell in column.tolist()]
+    return cells
+
+
+def made_up_rows(model: Model, plan: ExportPlan, count: int = MADE_UP_ROWS) -> Table:
+    """Rows for the check: numbers inside bins, at their edges and far outside, missing cells, unseen strings.
+
+    Categories come in every spelling that files may have, and nearly so.
+    """
+    categories = {category.name: category for category in plan.categories}
     generator = np.random.default_rng(0)
     encoders = [fold.encoder for fold in model.folds]
     names = [column.name for column in model.schema.used if column.kind in NUMERIC]
@@ -86,13 +112,21 @@ def made_up_rows(model: Model, count: int = MADE_UP_ROWS) -> Table:
         elif column.kind == "boolean":
             cells = generator.choice([0.0, 1.0, np.nan], size=count, p=[0.45, 0.45, 0.1])
         else:
-            parts = [category_encoders(encoder)[column.name] for encoder in encoders]
-            known = sorted({value for part in parts for value in part.values if value is not None})
-            frequent = sorted({value for part in parts for value in part.frequent or ()})[:MADE_UP_ROWS]
-            options = np.array([*known, *frequent, "a value never seen", None], dtype=object)
-            cells = options[generator.integers(len(options), size=count)]
+            cells = _made_up_cells(categories[column.name], count, generator)
         columns.append(cells)
     return Table([column.name for column in model.schema.used], columns)
+
+
+def _made_up_cells(category: Category, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Half of the cells are values that the model knows, the others missing, unseen, or spelled nearly like a value."""
+    known = [*category.numbered(category.known)]
+    values = [*category.values, *category.frequent]
+    shapes = ("0{}", "+{}", "{}0", "{}.0", "{}.00", "{} .0", "-{}")
+    odd = [shape.format(value) for shape in shapes for value in values] + [value.upper() for value in values]
+    others = ["a value never seen", "None", "-", "TRUE", "1e5", *odd]
+    pool = (np.array(known, dtype=object), np.array([None, *others], dtype=object))
+    drawn = [cells[generator.integers(len(cells), size=count)] for cells in pool]
+    return np.where(generator.random(count) < 0.5, *drawn)
 
 
 def _made_up_numbers(edges: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:

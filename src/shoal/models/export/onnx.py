@@ -65,13 +65,14 @@ def _values(graph: Graph, plan: ExportPlan) -> str | None:
 
 
 def _index(graph: Graph, plan: ExportPlan, category: Category, known: tuple[str, ...]) -> str:
-    """(n,) the number of each string: its place among the known ones, then unseen, then missing, which is ""."""
+    """(n,) the number of each cell: its place among the known values, then unseen, then missing."""
     position = graph.constant(plan.categories.index(category), np.int64)
     column = graph.add("Gather", "categories", position, axis=1)
-    numbers = [*range(len(known)), len(known) + 1]
+    cells = category.numbered(known)
     return graph.add(
-        "LabelEncoder", column, domain=ML, keys_strings=[*known, ""], values_int64s=numbers, default_int64=len(known)
-    )
+        "LabelEncoder", column, domain=ML, keys_strings=list(cells), values_int64s=list(cells.values()),
+        default_int64=len(known),
+    )  # fmt: skip
 
 
 def _plain(graph: Graph, plan: ExportPlan, values: str) -> str:

@@ -7,7 +7,7 @@ here they share one layout of inputs, and the rows of their first weights are mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from shoal.encoders.numbers import NumberEncoder
 from shoal.errors import UserError
 from shoal.metrics.tasks import Task
 from shoal.models.model import Model
+from shoal.tables.missing import MISSING_WORDS
+from shoal.tables.spelling import spellings
 
 NUMERIC = ("number", "boolean")
 
@@ -26,6 +28,8 @@ NUMERIC = ("number", "boolean")
 @dataclass(frozen=True, eq=False)
 class Category:
     """A column of strings. Number len(values) is for unseen strings, len(values) + 1 for the missing value.
+
+    Cells are spelled as in files: `numbered` has every spelling of a value, and `missing` every cell that means none.
 
     `frequent` are the strings with a known frequency; `logs` (folds, len(frequent) + 2) is what the frequency column
     holds for each, numbered in the same way. A column without frequencies has no `frequent`.
@@ -35,6 +39,8 @@ class Category:
     values: tuple[str, ...]
     frequent: tuple[str, ...]
     logs: np.ndarray
+    style: str = ""  # see shoal.tables.spelling
+    missing: tuple[str, ...] = ("",)
 
     @property
     def width(self) -> int:
@@ -44,6 +50,11 @@ class Category:
     def known(self) -> tuple[str, ...]:
         """All strings that have a number where there are no strings: their places here, then unseen, then missing."""
         return tuple(sorted({*self.values, *self.frequent}))
+
+    def numbered(self, known: Sequence[str]) -> dict[str, int]:
+        """The number of every cell that is one of the known values, or missing; any other cell has len(known)."""
+        numbers = {cell: j for j, value in enumerate(known) for cell in spellings(value, self.style)}
+        return numbers | dict.fromkeys(self.missing, len(known) + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,14 +118,19 @@ class ExportPlan:
         return tuple(dict.fromkeys(network.encoding for network in self.networks))
 
 
-def make_plan(model: Model) -> ExportPlan:
-    """The plan of a model whose columns are numbers, booleans and categories; others are refused by name."""
+def make_plan(model: Model, marks: Sequence[str] = ()) -> ExportPlan:
+    """The plan of a model whose columns are numbers, booleans and categories; others are refused by name.
+
+    `marks`: cells that mean "not known" in the training file, beside the usual ones.
+    """
     refuse_columns(model, ("text",), "texts are cut into words by a rule that ONNX and PyTorch have no operator for")
     refuse_columns(model, ("date",), "dates are prepared by Shoal alone")
     model.schema.refuse_own_encoders("exported", "their code is not part of the file")
     encoders = [fold.encoder for fold in model.folds]
     numbers = tuple(column.name for column in model.schema.used if column.kind in NUMERIC)
-    categories = tuple(_category(name, encoders) for name in category_encoders(encoders[0]))
+    absent = tuple(sorted({*MISSING_WORDS, *(mark.strip() for mark in marks)}))
+    styles = {column.name: column.style for column in model.schema.used}
+    categories = tuple(_category(name, encoders, styles[name], absent) for name in category_encoders(encoders[0]))
     counted = [category.name for category in categories if category.frequent]
     columns = [_number_places(encoder, len(numbers), counted) for encoder in encoders]
     width = len(numbers) + len(counted)
@@ -161,7 +177,7 @@ def _with_indicator(encoder: Encoder) -> list[str]:
     return [name for name, part in encoder.columns.items() if isinstance(part, NumberEncoder) and part.missing]
 
 
-def _category(name: str, encoders: list[Encoder]) -> Category:
+def _category(name: str, encoders: list[Encoder], style: str, missing: tuple[str, ...]) -> Category:
     parts = [category_encoders(encoder)[name] for encoder in encoders]
     values = sorted({value for part in parts for value in part.values if value is not None})
     frequent = sorted({value for part in parts for value in part.frequent or ()})
@@ -169,7 +185,7 @@ def _category(name: str, encoders: list[Encoder]) -> Category:
     for k, part in enumerate(parts):
         if part.frequent is not None:
             logs[k] = part.frequencies([*frequent, UNSEEN, None])
-    return Category(name, tuple(values), tuple(frequent), logs)
+    return Category(name, tuple(values), tuple(frequent), logs, style, missing)
 
 
 def _one_hot(category: Category, part: CategoryEncoder) -> np.ndarray:

@@ -1,13 +1,13 @@
 """A model as a PyTorch module of plain operations, and as a .pt2 file of `torch.export`, which runs without Shoal.
 
-PyTorch has no strings, so a category is a number: its place in the list `category_codes` of shoal.json, the length of
-that list for a string that is not in it, and one more for a missing value.
+PyTorch has no strings, so a category is a number: `category_codes` of shoal.json has the number of every cell that is
+known or means a missing value, `unseen_codes` that of any other cell.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +149,11 @@ def _code_tables(category: Category) -> tuple[np.ndarray, np.ndarray]:
     return numbers, category.logs[:, [*places, len(frequent), len(frequent) + 1]]
 
 
-def codes_of(strings: np.ndarray, lists: Sequence[Sequence[str]]) -> np.ndarray:
-    """(n, c) int64: the codes of categories, given as strings (n, c) with "" for missing."""
+def codes_of(strings: np.ndarray, metadata: Mapping[str, Any]) -> np.ndarray:
+    """(n, c) int64: the codes of categories, given as the cells of a file (n, c)."""
     codes = np.empty(strings.shape, dtype=np.int64)
-    for j, known in enumerate(lists):
-        number = {name: place for place, name in enumerate(known)} | {"": len(known) + 1}
-        codes[:, j] = [number.get(cell, len(known)) for cell in strings[:, j]]
+    for j, (name, known) in enumerate(metadata["category_codes"].items()):
+        codes[:, j] = [known.get(cell, metadata["unseen_codes"][name]) for cell in strings[:, j]]
     return codes
 
 
@@ -178,6 +177,5 @@ def run(path: Path, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         module = torch.export.load(path, extra_files=extra).module()
         given = [torch.from_numpy(inputs["numbers"])]
         if "categories" in inputs:
-            lists = json.loads(extra[METADATA])["category_codes"].values()
-            given.append(torch.from_numpy(codes_of(inputs["categories"], list(lists))))
+            given.append(torch.from_numpy(codes_of(inputs["categories"], json.loads(extra[METADATA]))))
         return np.asarray(module(*given).numpy())

@@ -16,6 +16,7 @@ from shoal.models.export.comparison import MOST_ROWS, Comparison, compare, made_
 from shoal.models.export.plan import ExportPlan, make_plan, refuse_columns
 from shoal.models.export.registry import Exporter, find_exporter, require_packages
 from shoal.models.model import Model
+from shoal.tables.reading import Reading
 from shoal.tables.table import Table
 
 
@@ -35,8 +36,9 @@ def export_model(
     require_packages(exporter)
     for kind, reason in exporter.refused.items():
         refuse_columns(model, (kind,), reason)
-    plan = make_plan(model)
-    table = made_up_rows(model) if data is None else Table.of(data).take(slice(MOST_ROWS))
+    reading: Reading | None = getattr(estimator, "reading_", None)
+    plan = make_plan(model, () if reading is None else reading.missing)
+    table = made_up_rows(model, plan) if data is None else Table.of(data).take(slice(MOST_ROWS))
     _make_folder(place)
     try:
         with atomic.new_file(place) as partial:
@@ -85,8 +87,9 @@ def metadata(estimator: Any, plan: ExportPlan) -> dict[str, Any]:
     }
     if plan.categories:
         described["categories"] = {category.name: list(category.values) for category in plan.categories}
-        described["missing_category"] = ""
-        described["category_codes"] = {category.name: list(category.known) for category in plan.categories}
+        described["missing_cells"] = list(plan.categories[0].missing)
+        described["category_codes"] = {category.name: category.numbered(category.known) for category in plan.categories}
+        described["unseen_codes"] = {category.name: len(category.known) for category in plan.categories}
     if classes is not None:
         described["classes"] = classes.tolist()
     return described
