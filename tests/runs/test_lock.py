@@ -233,18 +233,3 @@ def test_a_process_of_the_same_number_is_not_the_owner(tmp_path: Path) -> None:
     (tmp_path / "lease-7.json").write_text(json.dumps(dead))
     lock.take(tmp_path).release()
     assert names(tmp_path) == set()
-
-
-def test_locks_of_older_versions_count(tmp_path: Path) -> None:
-    from filelock import FileLock
-
-    old = tmp_path / f"running-{platform.node()}.lock"
-    with FileLock(old), pytest.raises(lock.InUse, match="in use by an older Shoal"):
-        lock.take(tmp_path)
-    old.touch()
-    lock.take(tmp_path).release()
-    assert names(tmp_path) == set(), "its owner is dead"
-    (tmp_path / "running-another.lock").touch()
-    with pytest.raises(lock.InUse, match=r"running-another\.lock; if that runs no more, remove the file"):
-        lock.take(tmp_path)
-    assert names(tmp_path) == {"running-another.lock"}

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
-import shutil
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from shoal import atomic
+from shoal import atomic, terminal
 from shoal.errors import UserError
+from shoal.plain_files import Removal, remove
 from shoal.runs.changes import differences
-from shoal.runs.journal import TEMPORARY, Journal
-from shoal.runs.kinds import FORMAT, JOURNAL, PROGRESS, RUN, SETTINGS, VERSION, Kind, Run, read_run
+from shoal.runs.journal import Journal
+from shoal.runs.kinds import FORMAT, JOURNAL, OWN_FILES, PROGRESS, RUN, SETTINGS, VERSION, Kind, Run, read_run
 from shoal.runs.lock import FolderLock, InUse, LostFolder, is_lock_file, take
 from shoal.runs.versions import versions
 
 RUNS = "shoal-runs"  # folder of runs that were given no name
 PROGRESS_EVERY = 2.0  # seconds
+PRIVATE = 0o700  # mode of a new folder: journals, models and pages hold rows of the data
 
 Say = Callable[[str], None]
 
@@ -50,7 +54,7 @@ class RunFolder:
 
     def __init__(
         self, kind: Kind, out: Path | None, stem: str, fingerprint: Mapping[str, Any], *, fresh: bool = False,
-        again: bool = False, file: str = "", say: Say = print,
+        again: bool = False, file: str = "", say: Say = terminal.say,
     ) -> None:  # fmt: skip
         self.kind, self.out, self.stem, self.fingerprint = kind, out, stem, json.loads(json.dumps(fingerprint))
         self.fresh, self.again, self.file, self.say = fresh, again, file, say
@@ -200,7 +204,7 @@ class RunFolder:
         """Make a folder ours. FileExistsError: somebody else has made it first."""
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(exist_ok=not new)
+        path.mkdir(mode=PRIVATE, exist_ok=not new)
         self._made = made
         self._lock = take(path, self.say)
         self.path = path
@@ -208,8 +212,8 @@ class RunFolder:
     def _begin(self) -> None:
         """Say what is computed here, before anything else is written."""
         for file in self.path.iterdir():
-            if TEMPORARY.fullmatch(file.name):  # a killed process was writing it
-                remove_files(self.path, (file.name,))
+            if atomic.is_left_over(file):  # a killed process was writing it
+                remove(file)
         if self.resumes and (self.path / RUN).exists():
             return
         if not self.resumes:
@@ -257,14 +261,18 @@ def now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def remove_files(path: Path, names: tuple[str, ...]) -> None:
-    """Remove what a run has written, and nothing else."""
+def remove_files(path: Path, names: tuple[str, ...], act: bool = True) -> Removal:
+    """Remove what a run has written, and nothing else; without `act` only find out what that would be."""
+    found = Removal()
     for name in names:
-        found = path / name
-        if found.is_dir() and not found.is_symlink():
-            shutil.rmtree(found, ignore_errors=True)
-        else:
-            found.unlink(missing_ok=True)
+        if os.path.lexists(path / name):
+            known = OWN_FILES.get(name)
+            remove(path / name, ours=partial(_is_of_a_run, path / name, known), act=act, into=found)
+    return found
+
+
+def _is_of_a_run(top: Path, known: re.Pattern[str] | None, path: Path) -> bool:
+    return path == top or known is None or known.fullmatch(path.name) is not None or atomic.is_left_over(path)
 
 
 def _runs_of(stem: str, kind: Kind) -> Iterator[Run]:
@@ -288,7 +296,7 @@ def numbered(path: Path) -> Path:
 
 def refuse_taken(out: Path) -> None:
     """Refuse a folder that holds anything but the files of a lock, and what was killed while it began."""
-    if out.is_dir() and all(is_lock_file(file.name) or TEMPORARY.fullmatch(file.name) for file in out.iterdir()):
+    if out.is_dir() and all(is_lock_file(file.name) or atomic.is_left_over(file) for file in out.iterdir()):
         return
     if (out / SETTINGS).exists():
         raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from shoal.tables.inputs import ignored
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
+from shoal.terminal import data_stream, say
 
 BETWEEN = " | "  # names in one cell
 ROWS_NAMED = 3  # strange ones, on the screen
@@ -48,7 +48,7 @@ def read_new_rows(
     schema.refuse_missing(table)
     extra = schema.unknown(table, {*reading.columns, getattr(estimator, "target_name_", None)})
     if extra:
-        print(f"note: {path}: {ignored(extra)}", file=sys.stderr)
+        say(f"note: {path}: {ignored(extra)}", error=True)
     known = {column.name for column in schema.columns}
     return table.select([j for j, name in enumerate(table.names) if name in known])
 
@@ -123,18 +123,18 @@ def note_strange(estimator: Any, table: Table, source: Path) -> None:
     worst = rows[np.argsort(found.p_values[rows], kind="stable")][:ROWS_NAMED]
     named = "; ".join(f"row {row} ({', '.join(found.columns[row])})" for row in sorted(worst.tolist()))
     more = f" and {len(rows) - len(worst):,} more" if len(rows) > len(worst) else ""
-    print(
+    say(
         f"note: {source}: {len(rows):,} of {len(table):,} row{'s' if len(table) > 1 else ''} "
         f"{'are' if len(rows) > 1 else 'is'} unlike the training data ({found.share:.0%} of rows like it would be): "
         f"{named}{more}; rows are counted from 0, and --strange writes it for each",
-        file=sys.stderr,
+        error=True,
     )
 
 
 def write_answers(head: Sequence[str], rows: Iterable[Sequence[Any]], out: Path | None, source: Path) -> None:
     """To the screen, or to a file that is there whole or not at all."""
     if out is None:
-        _write(sys.stdout, head, rows)
+        _write(data_stream(), head, rows)
         return
     check_out(out, source)
     try:
