@@ -95,6 +95,16 @@ def remove(
     return found
 
 
+def is_mount_point(folder: Path) -> bool:
+    """Also of a folder that is mounted inside its own disk, where Linux says so."""
+    handles = [_open_folder(place, None, follow=True) for place in (folder, folder / os.pardir)]
+    try:
+        return _mount(folder, handles[0]) != _mount(folder / os.pardir, handles[1])
+    finally:
+        for handle in handles:
+            _close(handle)
+
+
 def _remove(
     path: Path, parent: int | None, mount: tuple[int, str], ours: Callable[[Path], bool], act: bool, found: Removal
 ) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shoal import atomic
 from shoal.runs import lock
 from shoal.runs.folder import RunFolder
 from shoal.runs.kinds import FINETUNE, SEARCH, read_run
@@ -59,8 +60,10 @@ def test_the_same_run_goes_on_and_when_it_is_finished_it_is_found(out: Path | No
     with opened(out) as folder:
         work(folder)
     place, begun = folder.path, folder.begun
-    (place / ".report.html.12-1.part.html").touch()  # a killed process was writing these
-    (place / ".model.12-2.part").mkdir()
+    (place / ".report.html.shoal-12-1.part.html").touch()  # a killed process was writing these
+    (place / ".model.shoal-12-2.part").mkdir()
+    (place / ".model.shoal-12-2.part" / atomic.MARKER).write_text(atomic.MARKER_TEXT)
+    (place / ".model.shoal-12-2.part" / "weights").touch()
     with opened(out) as folder:
         assert (folder.path, folder.resumes, folder.begun) == (place, True, begun)
         assert not [name for name in os.listdir(place) if name.startswith(".")]
@@ -80,10 +83,10 @@ def test_a_run_that_was_killed_while_it_began_is_no_obstacle() -> None:
     """It had not said yet what it was."""
     out = Path("out")
     out.mkdir()
-    (out / ".run.json.12-1.part").write_text("{")
+    (out / ".run.json.shoal-12-1.part").write_text("{")
     with opened(out) as folder:
         assert (folder.path, folder.resumes) == (out, False)
-        assert not (out / ".run.json.12-1.part").exists()
+        assert not (out / ".run.json.shoal-12-1.part").exists()
         work(folder)
     with opened(out) as folder:
         assert folder.resumes

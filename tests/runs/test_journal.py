@@ -280,10 +280,11 @@ def test_a_file_that_is_gone_is_computed_again(journal: Journal, warned: list[st
 
 def test_what_a_crash_left_half_written_is_removed(journal: Journal, warned: list[str]) -> None:
     path = journal.write("shard", ["aa"], ARRAYS)
-    (journal.folder / f".{path.stem}.4711-3.part.safetensors").write_bytes(b"half")
-    (journal.folder / ".events.4711-4.part.jsonl").write_bytes(b"half")
+    (journal.folder / f".{path.stem}.shoal-4711-3.part.safetensors").write_bytes(b"half")
+    (journal.folder / ".events.shoal-4711-4.part.jsonl").write_bytes(b"half")
+    (journal.folder / ".mine.4711-4.part.jsonl").touch()
     (journal.folder / ".of-somebody-else").touch()
-    assert names(reopened(journal).folder) == {path.name, ".of-somebody-else"}
+    assert names(reopened(journal).folder) == {path.name, ".of-somebody-else", ".mine.4711-4.part.jsonl"}
     assert not warned
 
 

@@ -35,6 +35,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 120},
     rich_markup_mode=None,
 )
 app.command(epilog=SEARCH_EXAMPLES)(search)

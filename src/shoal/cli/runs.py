@@ -92,7 +92,10 @@ def clean(
     if kept:
         what = "1 run" if kept == 1 else f"{kept} runs"
         say(f"{what} could go on and stayed; --unfinished removes {'it' if kept == 1 else 'them'}, too")
-    if dry_run or not size:
+    if not any(found.gone for found in planned.values()):
+        say("there is nothing to remove")
+        return
+    if dry_run:
         say(f"{size_text(size)} would be freed")
         return
     if not yes:

@@ -272,7 +272,9 @@ def remove_files(path: Path, names: tuple[str, ...], act: bool = True) -> Remova
 
 
 def _is_of_a_run(top: Path, known: re.Pattern[str] | None, path: Path) -> bool:
-    return path == top or known is None or known.fullmatch(path.name) is not None or atomic.is_left_over(path)
+    if path == top or known is None or atomic.is_left_over(path):
+        return True
+    return known.fullmatch(path.relative_to(top).as_posix()) is not None
 
 
 def _runs_of(stem: str, kind: Kind) -> Iterator[Run]:

@@ -235,7 +235,7 @@ def _warn(text: str) -> None:
 
 def _content(path: Path) -> bytes:
     try:
-        return read_bytes(path, None)
+        return read_bytes(path)
     except FileNotFoundError:
         return b""
 

@@ -24,10 +24,12 @@ START = "start"  # the tiny model as it was made
 FORMAT, VERSION = "shoal-run-folder", 1  # of run.json
 SEARCH_FORMAT, FINETUNE_FORMAT, SETTINGS_VERSION = "shoal-run", "shoal-finetune", 1  # of settings.json
 INTERRUPTED = "interrupted"
-# Files in these folders that a run may have written. Others are somebody else's, and stay when a run is removed.
+# What a run writes into its folders. Anything else there is somebody else's, and stays when a run is removed.
 OWN_FILES = {
-    JOURNAL: re.compile(r"(events(-\d+)?\.jsonl|.+\.safetensors|damaged)"),
+    JOURNAL: re.compile(r"damaged|(damaged/)?(events(-\d+)?\.jsonl|[^/]+\.safetensors)"),
     MODEL: re.compile(r"(model|timings|explanation)\.json|weights\.safetensors"),
+    CHECKPOINTS: re.compile(r"checkpoint-\d+(/.+)?"),
+    EVENTS: re.compile(r"events\.out\.[^/]+"),
 }
 # In the settings of a search, but nothing that decides its model.
 NO_OPTIONS = {"file", "path", "sha256", "demo", "columns", "repeats", "effort", "explain_seconds"}

@@ -13,7 +13,7 @@ from typing import Any
 
 from shoal.atomic import is_left_over
 from shoal.errors import MissingFile
-from shoal.plain_files import Removal, read_text, remove
+from shoal.plain_files import Removal, is_mount_point, read_text, remove
 from shoal.runs.folder import RUNS, Say, remove_files
 from shoal.runs.kinds import KINDS, METRICS, PROGRESS, SEARCH, SETTINGS, Run, problem_of, read_json, read_run
 from shoal.runs.lock import InUse, Owner, is_lock_file, living, owner_of, take
@@ -66,6 +66,8 @@ def cleanable(run: Listed, unfinished: bool) -> Removal:
         return Removal()
     if run.path.is_symlink():
         return Removal(stays={run.path: "a symbolic link; give the folder itself"})
+    if is_mount_point(run.path):
+        return Removal(stays={run.path: "a mount point"})
     return _sweep(run, act=False)
 
 
@@ -86,7 +88,9 @@ def clean(path: Path, unfinished: bool, say: Say, planned: Removal) -> Removal:
     finally:
         lock.release()
     if found.gone.pop(path, False):
-        remove(path, into=found)
+        with contextlib.suppress(OSError):  # somebody has put something into it meanwhile
+            path.rmdir()
+            found.gone[path] = True
     return found
 
 

@@ -166,8 +166,9 @@ def is_lock_file(name: str) -> bool:
 
 def read_owner(lease: Path) -> Owner | None:
     """None: there is no lease any more, or it says nothing that can be used."""
+    content = _content(lease)
     try:
-        found = Owner(**json.loads(_content(lease) or b""))
+        found = Owner(**json.loads(content or b""))
     except (ValueError, TypeError, RecursionError):
         return None
     texts = (found.host, found.since, found.machine, found.processes, found.token)
