@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -19,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.damage import damage
-from support.in_process import command, working_in
+from support.in_process import Terminal, command, working_in
 
 from shoal import atomic
 from shoal.runs.folder import RunFolder
@@ -206,17 +205,12 @@ def test_the_case_that_lost_somebodys_files(template, outside, tmp_path):
     assert not (tmp_path / "shoal-runs" / "begun-1").exists()
 
 
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(
     ("answer", "goes"), [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False), ("", False)]
 )
 def test_it_asks_before_it_removes(template, tmp_path, answer, goes):
     shutil.copytree(template / "shoal-runs", tmp_path / "shoal-runs")
-    said = command(tmp_path, "runs", "clean", stdin=_Terminal(answer))
+    said = command(tmp_path, "runs", "clean", stdin=Terminal(answer))
     assert "in all? [y/N]" in said.out
     assert (tmp_path / "shoal-runs" / "done-1" / "journal").exists() is not goes
     assert (said.code == 0) is goes

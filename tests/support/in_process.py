@@ -41,9 +41,18 @@ def _built() -> Any:
     return typer.main.get_command(cli.app)
 
 
-def command(folder: Path, *arguments: object, stdin: io.TextIOBase | None = None) -> Said:
+class Terminal(io.StringIO):
+    """A stream that says that it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def command(
+    folder: Path, *arguments: object, stdin: io.TextIOBase | None = None, stream: type[io.StringIO] = io.StringIO
+) -> Said:
     """What `shoal ARGUMENTS` says when it is called in a folder."""
-    streams = io.StringIO(), io.StringIO()
+    streams = stream(), stream()
     before, app = (sys.argv, sys.stdin, signal.getsignal(signal.SIGTERM)), cli.app
     cli.app = _built()
     sys.argv, sys.stdin = ["shoal", *map(str, arguments)], stdin or io.StringIO()  # type: ignore[assignment]

@@ -24,7 +24,7 @@ from shoal.errors import UserError
 from shoal.plain_files import Removal, remove
 from shoal.runs.changes import differences
 from shoal.runs.journal import Journal
-from shoal.runs.kinds import FORMAT, JOURNAL, OWN_FILES, PROGRESS, RUN, SETTINGS, VERSION, Kind, Run, read_run
+from shoal.runs.kinds import FOLDERS, FORMAT, JOURNAL, OWN_FILES, PROGRESS, RUN, SETTINGS, VERSION, Kind, Run, read_run
 from shoal.runs.lock import FolderLock, InUse, LostFolder, is_lock_file, take
 from shoal.runs.versions import versions
 
@@ -272,7 +272,9 @@ def remove_files(path: Path, names: tuple[str, ...], act: bool = True) -> Remova
 
 
 def _is_of_a_run(top: Path, known: re.Pattern[str] | None, path: Path) -> bool:
-    if path == top or known is None or atomic.is_left_over(path):
+    if path == top:
+        return path.is_dir() == (path.name in FOLDERS)
+    if known is None or atomic.is_left_over(path):
         return True
     return known.fullmatch(path.relative_to(top).as_posix()) is not None
 

@@ -25,6 +25,7 @@ FORMAT, VERSION = "shoal-run-folder", 1  # of run.json
 SEARCH_FORMAT, FINETUNE_FORMAT, SETTINGS_VERSION = "shoal-run", "shoal-finetune", 1  # of settings.json
 INTERRUPTED = "interrupted"
 # What a run writes into its folders. Anything else there is somebody else's, and stays when a run is removed.
+FOLDERS = {JOURNAL, MODEL, CHECKPOINTS, EVENTS, START}
 OWN_FILES = {
     JOURNAL: re.compile(r"damaged|(damaged/)?(events(-\d+)?\.jsonl|[^/]+\.safetensors)"),
     MODEL: re.compile(r"(model|timings|explanation)\.json|weights\.safetensors"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from shoal.tables.inputs import ignored
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
-from shoal.terminal import data_stream, say
+from shoal.terminal import data_stream, say, visible
 
 BETWEEN = " | "  # names in one cell
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # how formulas begin
 ROWS_NAMED = 3  # strange ones, on the screen
 
 
@@ -131,9 +133,15 @@ def note_strange(estimator: Any, table: Table, source: Path) -> None:
     )
 
 
-def write_answers(head: Sequence[str], rows: Iterable[Sequence[Any]], out: Path | None, source: Path) -> None:
-    """To the screen, or to a file that is there whole or not at all."""
+def write_answers(
+    head: Sequence[str], rows: Iterable[Sequence[Any]], out: Path | None, source: Path, safe_cells: bool = False
+) -> None:
+    """To the screen, or to a file that is there whole or not at all. `safe_cells`: see `safe_cell`."""
+    if safe_cells:
+        head, rows = list(map(safe_cell, head)), ([safe_cell(cell) for cell in row] for row in rows)
     if out is None:
+        if sys.stdout.isatty():
+            head, rows = list(map(visible, head)), ([_on_screen(cell) for cell in row] for row in rows)
         _write(data_stream(), head, rows)
         return
     check_out(out, source)
@@ -149,6 +157,25 @@ def check_out(out: Path, source: Path) -> None:
     if out.exists() and (out.is_dir() or (source.exists() and out.samefile(source))):
         what = "a folder" if out.is_dir() else "the file with the new rows"
         raise UserError(f"--out must be a file for the answers; {out} is {what}: give another name")
+
+
+def safe_cell(cell: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula: text that begins like one gets a ' in front. Numbers stay.
+
+    >>> [safe_cell(cell) for cell in ("=1+1", "@x", "-1.5", -1.5, "red", "-red")]
+    ["'=1+1", "'@x", '-1.5', -1.5, 'red', "'-red"]
+    """
+    if not isinstance(cell, str) or not cell.startswith(FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
+def _on_screen(cell: Any) -> Any:
+    return visible(cell) if isinstance(cell, str) else cell
 
 
 def _write(file: Any, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
