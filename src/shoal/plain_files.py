@@ -14,6 +14,7 @@ from pathlib import Path
 
 from shoal.errors import NotAFile
 
+PRIVATE = 0o700  # mode of a new folder that holds rows of the data: journals, models and pages do
 LARGEST = 256 * 2**20  # bytes of a file of JSON
 KINDS = {
     stat.S_IFDIR: "a folder",

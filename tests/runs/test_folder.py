@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from shoal import atomic
+from shoal.cli.train import _own_place
 from shoal.runs import lock
 from shoal.runs.folder import RunFolder
 from shoal.runs.kinds import FINETUNE, SEARCH, read_run
@@ -233,3 +235,23 @@ def test_a_search_of_shoal_0_1_is_known_by_its_settings() -> None:
     assert (run.kind, run.fingerprint, run.finished, run.begun) == (SEARCH, MARKS, True, "2026-11-16 10:00")
     with opened(Path("mine")) as folder:
         assert folder.found is not None
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize("out", [None, Path("a/mine")])
+def test_a_new_folder_is_for_its_owner_only_and_an_old_one_keeps_its_mode(out: Path | None, umask: int) -> None:
+    """It holds rows of the data."""
+    before = os.umask(umask)
+    try:
+        with opened(out) as folder:
+            work(folder)
+        Path("shared").mkdir(mode=0o750)
+        Path("shared").chmod(0o751)
+        with opened(Path("shared")) as shared:
+            work(shared)
+        with _own_place(Path("trained"), first=True):
+            pass
+    finally:
+        os.umask(before)
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder.path, shared.path, Path("trained"))}
+    assert modes == {folder.path: 0o700, shared.path: 0o751, Path("trained"): 0o700}

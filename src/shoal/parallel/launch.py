@@ -176,7 +176,7 @@ class Attempt:
         }  # fmt: skip
         program = [sys.executable, "-m", self.program, str(self.folder)]
         if job.backend == "mpi":
-            self._run([mpi_launcher(), "-n", str(job.ranks), *program], own)
+            self._run([local_mpi_launcher(), "-n", str(job.ranks), *program], own)
             return
         for rank in range(job.ranks):
             self._run(program, {**own, "SHOAL_RANK": str(rank)})
@@ -286,11 +286,16 @@ def local_store() -> torch.distributed.TCPStore:
 
 
 def loopback_only() -> dict[str, str]:
-    """Environment in which gloo, too, listens on the loopback interface only, unless the user chose another one."""
+    """Environment in which gloo and MPICH, too, listen on the loopback interface at most, unless the user chose one.
+
+    MPICH moves data by UCX or libfabric. UCX needs no network between ranks of one machine; libfabric wants one.
+    """
     import psutil
 
     names = [name for name, found in psutil.net_if_addrs().items() if any(one.address == "127.0.0.1" for one in found)]
-    return {"GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME") or names[0]} if names else {}
+    networks = dict.fromkeys(("GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "FI_SOCKETS_IFACE"), names[0]) if names else {}
+    wanted = networks | {"UCX_TLS": "self,sm"}
+    return {name: os.environ.get(name) or value for name, value in wanted.items()}
 
 
 def _exit_reason(code: int) -> str:
@@ -303,6 +308,15 @@ def _exit_reason(code: int) -> str:
         return f"ended with exit code {code}"
     names = {int(number): number.name for number in signal.Signals}
     return f"was killed by {names.get(-code, f'signal {-code}')}"
+
+
+def local_mpi_launcher() -> str:
+    """As `mpi_launcher`, for ranks on this machine. MPICH has a program for that which listens on no network; its
+    mpiexec listens on all of them."""
+    found = Path(mpi_launcher())
+    beside = found.resolve().with_name("mpiexec.gforker")
+    is_mpich = found.resolve().name in ("mpiexec", "mpiexec.hydra", "mpiexec.mpich")
+    return str(beside) if is_mpich and os.access(beside, os.X_OK) else str(found)
 
 
 def mpi_launcher() -> str:

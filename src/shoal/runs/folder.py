@@ -21,7 +21,7 @@ from typing import Any
 
 from shoal import atomic, terminal
 from shoal.errors import UserError
-from shoal.plain_files import Removal, remove
+from shoal.plain_files import PRIVATE, Removal, remove
 from shoal.runs.changes import differences
 from shoal.runs.journal import Journal
 from shoal.runs.kinds import FOLDERS, FORMAT, JOURNAL, OWN_FILES, PROGRESS, RUN, SETTINGS, VERSION, Kind, Run, read_run
@@ -30,7 +30,6 @@ from shoal.runs.versions import versions
 
 RUNS = "shoal-runs"  # folder of runs that were given no name
 PROGRESS_EVERY = 2.0  # seconds
-PRIVATE = 0o700  # mode of a new folder: journals, models and pages hold rows of the data
 
 Say = Callable[[str], None]
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from shoal import atomic
 from shoal.errors import CannotWrite
-from shoal.plain_files import read_bytes, remove
+from shoal.plain_files import PRIVATE, read_bytes, remove
 from shoal.runs import journal_file
 from shoal.runs.journal_file import ENDING, Damaged, Head
 
@@ -71,7 +71,7 @@ class Journal:
         self._also: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # more files with the same part: rare
         self._events_end, self._last_check = 0, ""
         with _writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             atomic.sync_folder(folder.parent)
             self._sweep()
         for path in sorted(folder.glob(f"*{ENDING}")):
