@@ -194,7 +194,7 @@ def test_in_a_container_of_the_same_machine_the_kernels_lock_decides_at_once(
 ) -> None:
     """Its process numbers mean nothing here. One that was stopped has the lock, one that was killed has not."""
     monkeypatch.setattr(lock, "PATIENCE", 0.1)
-    first = "lock._processes = lambda: 'a container'\n"
+    first = "lock.process_numbers = lambda: 'a container'\n"
     with holder(tmp_path, first) as process:
         process.send_signal(signal.SIGSTOP)
         with pytest.raises(lock.InUse):

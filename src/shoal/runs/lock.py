@@ -63,7 +63,7 @@ class Owner:
 
     def lives(self) -> bool | None:
         """Whether the process is there; None where that cannot be known from here."""
-        if (self.machine, self.processes) != (_machine(), _processes()):
+        if (self.machine, self.processes) != (_machine(), process_numbers()):
             return None
         try:
             process = psutil.Process(self.pid)
@@ -333,7 +333,7 @@ def _release(lock: BaseFileLock | None) -> None:
 
 def _ourselves() -> Owner:
     return Owner(
-        platform.node(), os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S"), _machine(), _processes(),
+        platform.node(), os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S"), _machine(), process_numbers(),
         psutil.Process().create_time(), secrets.token_hex(8),
     )  # fmt: skip
 
@@ -348,7 +348,7 @@ def _machine() -> str:
 
 
 @cache
-def _processes() -> str:
+def process_numbers() -> str:
     """Containers may have process numbers of their own."""
     try:
         return os.readlink("/proc/self/ns/pid")
