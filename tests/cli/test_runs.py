@@ -18,7 +18,7 @@ ELSEWHERE = """
 import sys
 from pathlib import Path
 from shoal.runs import lock
-lock._machine = lambda: "another"
+lock.machine = lambda: "another"
 lock.platform.node = lambda: "elsewhere"
 lock.BEAT = 0.05
 lock.take(Path(sys.argv[1]))

@@ -45,7 +45,7 @@ def refused(*_):
 fcntl.flock = refused
 """
 QUICK = "lock.BEAT, lock.PATIENCE = 0.05, {patience}\n"
-ELSEWHERE = "lock._machine = lambda: 'another'\nlock.platform.node = lambda: 'elsewhere'\n"
+ELSEWHERE = "lock.machine = lambda: 'another'\nlock.platform.node = lambda: 'elsewhere'\n"
 
 
 def started(folder: Path, first: str = "") -> subprocess.Popen[str]:

@@ -63,7 +63,7 @@ class Owner:
 
     def lives(self) -> bool | None:
         """Whether the process is there; None where that cannot be known from here."""
-        if (self.machine, self.processes) != (_machine(), process_numbers()):
+        if (self.machine, self.processes) != (machine(), process_numbers()):
             return None
         try:
             process = psutil.Process(self.pid)
@@ -210,7 +210,7 @@ def _is_gone(lease: Path, locked: bool, say: Say | None) -> bool:
     lives = None if owner is None else owner.lives()
     if lives is not None or not lease.exists():
         return not lives
-    if locked and owner is not None and owner.machine == _machine():
+    if locked and owner is not None and owner.machine == machine():
         return True
     if say is not None:
         who = "another process" if owner is None else f"process {owner.pid} on {owner.host}"
@@ -333,13 +333,13 @@ def _release(lock: BaseFileLock | None) -> None:
 
 def _ourselves() -> Owner:
     return Owner(
-        platform.node(), os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S"), _machine(), process_numbers(),
+        platform.node(), os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S"), machine(), process_numbers(),
         psutil.Process().create_time(), secrets.token_hex(8),
     )  # fmt: skip
 
 
 @cache
-def _machine() -> str:
+def machine() -> str:
     """A name that no other machine has, nor this one after it was started again; the host's where there is none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
