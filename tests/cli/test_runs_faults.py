@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from support.damage import damage
 from support.in_process import Terminal, command, working_in
 
 from shoal import atomic
+from shoal.runs import lock
 from shoal.runs.folder import RunFolder
 from shoal.runs.kinds import FINETUNE, SEARCH
 
@@ -64,8 +66,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder.path / "settings.json").write_text(json.dumps(about))
             (folder.path / "checkpoints" / "checkpoint-30").mkdir(parents=True)
             (folder.path / "checkpoints" / "checkpoint-30" / "weights").write_bytes(bytes(70))
+    killed = asdict(lock._ourselves()) | {"pid": 2**22 + 7}
     for run in RUNS:
-        (place / "shoal-runs" / run / "lease-3.json").write_text("")  # of a process that was killed
+        (place / "shoal-runs" / run / "lease-3.json").write_text(json.dumps(killed))
     return place
 
 
@@ -225,8 +228,6 @@ def test_what_is_mounted_there_stays(template, outside, tmp_path):
     shutil.copytree(template / "shoal-runs", tmp_path / "shoal-runs")
     mounted = tmp_path / "shoal-runs" / "done-1" / "journal" / "damaged"
     mounted.mkdir()
-    for lease in tmp_path.glob("shoal-runs/*/lease-3.json"):
-        lease.unlink()
     mount = f"mount --bind {outside}/folder {mounted} && mount --bind {outside}/run {tmp_path}/shoal-runs/begun-1"
     clean = "python -m shoal runs clean --unfinished --yes"
     script = f"{mount} && cd {tmp_path} && {clean.replace('python', sys.executable)}"
@@ -287,3 +288,15 @@ def test_what_is_wrong_is_said(template, tmp_path, file, content, words):
     said = command(tmp_path, "runs").out
     assert f"shoal-runs/paused-1 is malformed: {file if words.startswith(('is', 'must', 'does')) else ''}" in said
     assert words in said
+
+
+def test_a_lease_that_says_nonsense_is_nobodys(template, tmp_path):
+    shutil.copytree(template / "shoal-runs", tmp_path / "shoal-runs")
+    lease = tmp_path / "shoal-runs" / "begun-1" / "lease-3.json"
+    whole = json.loads(lease.read_text())
+    for wrong in ({"pid": "x"}, {"pid": -1}, {"pid": 10**30}, {"pid": [1]}, {"host": None}, {"started": "long ago"}):
+        lease.write_text(json.dumps({**whole, **wrong}))
+        said = command(tmp_path, "runs")
+        assert said.code == 0, said.err
+        assert "shoal-runs/begun-1  " in said.out
+        assert "running" not in said.out
