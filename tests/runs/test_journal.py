@@ -375,3 +375,16 @@ def test_a_second_writer_is_noticed(journal: Journal) -> None:
     with pytest.raises(CannotWrite, match="was changed by another process"):
         journal.note("b", 2)
     assert reopened(journal).events() == [("a", 1)]
+
+
+def test_what_is_no_file_is_set_aside_and_nobody_waits_for_it(journal: Journal, warned: list[str]) -> None:
+    path = journal.write("shard", ["aa"], ARRAYS)
+    path.unlink()
+    os.mkfifo(path)
+    again = reopened(journal)
+    assert again.find("shard", "aa") is None
+    assert "is a FIFO, not a file" in warned[0]
+    os.mkfifo(journal.folder / "fifo.jsonl")
+    os.replace(journal.folder / "fifo.jsonl", journal.folder / "events.jsonl")
+    with pytest.raises(ValueError, match="is a FIFO, not a file"):
+        reopened(journal)
