@@ -94,3 +94,30 @@ def test_a_finished_run_is_never_written_over(tmp_path: Path) -> None:
         atomic.rename(tmp_path / "new", tmp_path / "taken")
     atomic.rename(tmp_path / "new", tmp_path / "free")
     assert names(tmp_path) == ["free", "taken"]
+
+
+def test_what_a_killed_process_left_is_known_by_its_marker(tmp_path: Path) -> None:
+    with atomic.new_folder(tmp_path / "model") as folder, atomic.new_file(tmp_path / "page.html") as file:
+        file.touch()
+        assert atomic.is_left_over(folder)
+        assert atomic.is_left_over(file)
+        (tmp_path / ".link.shoal-1-1.part").symlink_to(folder)
+        (tmp_path / ".mine.shoal-1-1.part").mkdir()
+        (tmp_path / ".other.1-1.part").touch()
+        for name in (".link.shoal-1-1.part", ".mine.shoal-1-1.part", ".other.1-1.part"):
+            assert not atomic.is_left_over(tmp_path / name)
+    assert names(tmp_path / "model") == []
+
+
+def test_a_folder_takes_the_mode_of_the_one_it_replaces_and_no_link_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model").chmod(0o750)
+    with atomic.new_folder(tmp_path / "model"):
+        pass
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o750
+    (tmp_path / "model" / "precious").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    with pytest.raises(ValueError, match="is a symbolic link"), atomic.new_folder(tmp_path / "link"):
+        pass
+    assert names(tmp_path) == ["link", "model"]
+    assert names(tmp_path / "model") == ["precious"]

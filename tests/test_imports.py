@@ -41,8 +41,8 @@ LAYERS = [
     {"engines"},
     {"torch", "layout", "rows", "datasets", "progress"},
     {"members", "machine", "early", "version", "options", "atomic", "json_values", "interrupts", "tensors"},
-    {"validate"},
-    {"activations", "allocator", "errors", "_native"},
+    {"validate", "plain_files"},
+    {"activations", "allocator", "errors", "terminal", "_native"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 # The package's top level offers `save`, `load` and the estimators of `search`, and loads them at first use.

@@ -9,10 +9,19 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from shoal.errors import NotAFile
+from shoal.plain_files import read_bytes
+
+LEFT_OVER = re.compile(r"\..+\.shoal-\d+-\d+\.part(\..*)?")  # what is half written is named like this
+MARKER = ".shoal-unfinished"  # in a folder that is half written
+MARKER_TEXT = "Shoal is writing this folder, and renames it when it is complete.\n"
 
 _numbers = itertools.count(1)  # two threads may write the same file
 
@@ -39,13 +48,18 @@ def new_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """An empty folder to write into, which becomes `target` at the end, in place of an older one."""
+    """A folder to write into, which becomes `target` at the end, in place of an older one. Replaces no link."""
+    if target.is_symlink():
+        raise NotAFile(f"{target} is a symbolic link, which is not replaced by a folder: give the folder itself")
     partial, old = _beside(target, ""), _beside(target, ".old")
     partial.mkdir()
     try:
+        (partial / MARKER).write_text(MARKER_TEXT, encoding="utf-8")
         yield partial
+        (partial / MARKER).unlink()
         sync_tree(partial)
         if target.exists():
+            shutil.copymode(target, partial)
             os.replace(target, old)
         try:
             os.replace(partial, target)
@@ -57,6 +71,20 @@ def new_folder(target: Path) -> Iterator[Path]:
     finally:
         for folder in (partial, old):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_left_over(path: Path) -> bool:
+    """Whether this was half written by a process that was killed: a file with such a name, or a folder with the marker
+    in it. A link never is."""
+    if not LEFT_OVER.fullmatch(path.name):
+        return False
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            return not (path / MARKER).is_symlink() and read_bytes(path / MARKER) == MARKER_TEXT.encode()
+    except OSError:
+        return False
+    return stat.S_ISREG(mode)
 
 
 def write_bytes(target: Path, content: bytes) -> None:
@@ -86,7 +114,7 @@ def sync_tree(folder: Path) -> None:
 
 def _beside(target: Path, ending: str) -> Path:
     stem = target.name.removesuffix(ending)
-    return target.with_name(f".{stem}.{os.getpid()}-{next(_numbers)}.part{ending}")
+    return target.with_name(f".{stem}.shoal-{os.getpid()}-{next(_numbers)}.part{ending}")
 
 
 def _sync(path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
+
+from shoal import terminal
 
 
 def started() -> float:
@@ -40,7 +41,7 @@ _age: Callable[[], float] | None = None
 
 def steady_output() -> None:
     """Lines appear at once, also in a file that progress goes to as well; and no terminal is too old for a sign."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True, errors="replace")
 
 
@@ -71,7 +72,7 @@ class Bar:
             "left": rich.TimeRemainingColumn(elapsed_when_finished=True), "elapsed": rich.TimeElapsedColumn(),
         }  # fmt: skip
         parts = [columns[name] for name in ("title" if title else "", "bar", amount, "words", clock) if name]
-        self._bar = rich.Progress(*parts, console=console, transient=transient)
+        self._bar = rich.Progress(*parts, console=console or terminal.console(), transient=transient)
         self._task = self._bar.add_task("", total=total, words=words)
 
     def start(self) -> None:
@@ -85,7 +86,7 @@ class Bar:
     def update(self, done: float, words: str | None = None, total: float | None = None) -> None:
         """How much is done now, of a new total if given; words stay unless others are given."""
         if self._bar is not None:
-            changed = {} if words is None else {"words": words}
+            changed = {} if words is None else {"words": terminal.visible(words)}
             self._bar.update(self._task, completed=done, total=total, **changed)
 
 
@@ -125,11 +126,9 @@ class Screen:
 
     def __init__(self, line: Callable[[dict[str, Any]], str | None], quiet: bool = False) -> None:
         """`line` says a record in words; None where it is not worth a line."""
-        from rich.console import Console
-
         steady_output()
         self.line, self.quiet = line, quiet
-        self.console = Console(soft_wrap=True, highlight=False, quiet=quiet)
+        self.console = terminal.console(soft_wrap=True, quiet=quiet)
         self.bar = Bar(
             1.0, amount="percent", words="starting", clock="left", console=self.console,
             show=not quiet and self.console.is_terminal,
@@ -143,7 +142,7 @@ class Screen:
         self.bar.stop()
 
     def say(self, text: str) -> None:
-        self.console.print(text, markup=False, emoji=False)
+        self.console.print(terminal.visible(text))
 
     def tell(self, content: dict[str, Any]) -> None:
         if "note" in content:

@@ -21,7 +21,7 @@ def shoal(*arguments, **environment):
 def test_help_names_the_commands():
     result = shoal("--help")
     assert result.returncode == 0
-    named = {words[1] for line in result.stdout.splitlines() if len(words := line.split()) > 2}
+    named = {words[0] for line in result.stdout.splitlines() if len(words := line.split()) > 2}
     assert {"search", "predict", "export", "train", "finetune", "generate", "bench", "info"} <= named
 
 

@@ -18,7 +18,7 @@ ELSEWHERE = """
 import sys
 from pathlib import Path
 from shoal.runs import lock
-lock._machine = lambda: "another"
+lock.machine = lambda: "another"
 lock.platform.node = lambda: "elsewhere"
 lock.BEAT = 0.05
 lock.take(Path(sys.argv[1]))
@@ -61,12 +61,8 @@ def runs(tmp_path, monkeypatch):
         )
         settings = {"format": "shoal-finetune", "version": 1, "fingerprint": {}, "run": {"steps_planned": 120}}
         (folder.path / "settings.json").write_text(json.dumps(settings))
-        (folder.path / "checkpoints").mkdir()
-        (folder.path / "checkpoints" / "weights").write_bytes(bytes(7000))
-    left = Path("shoal-runs/.iris.1234567.part")
-    left.mkdir()
-    (left / "weights").write_bytes(bytes(1000))
-    (left / f"running-{platform.node()}.lock").touch()
+        (folder.path / "checkpoints" / "checkpoint-30").mkdir(parents=True)
+        (folder.path / "checkpoints" / "checkpoint-30" / "weights").write_bytes(bytes(7000))
     with begin(4) as folder:
         work(folder, 0.0712)
         yield tmp_path
@@ -82,7 +78,6 @@ def test_runs_are_listed_with_their_state_score_and_size(runs, call):
         "iris-3": rf"search +interrupted at 43% +accuracy 0\.91 so far +{day} +20\d kB",
         "iris-4": rf"search +running at 7%: {me} +accuracy 0\.91 so far +{day} .*",
         "texts-tiny-1": rf"finetune +interrupted at 25% +test loss 3\.5 +{day} +[\d.]+ kB",
-        ".iris.1234567.part": r"search +left over +1\.0 kB",
     }
     assert lines.keys() == {str(Path("shoal-runs") / name) for name in expected}
     for name, words in expected.items():
@@ -92,7 +87,7 @@ def test_runs_are_listed_with_their_state_score_and_size(runs, call):
     assert listed["iris-4"]["owner"]["pid"] == os.getpid()
     assert {name: run["state"] for name, run in listed.items()} == {
         "iris-1": "finished", "iris-2": "interrupted", "iris-3": "interrupted", "iris-4": "running",
-        "texts-tiny-1": "interrupted", ".iris.1234567.part": "left over",
+        "texts-tiny-1": "interrupted",
     }  # fmt: skip
     one = call(runs, "runs", "shoal-runs/iris-3", "shoal-runs/iris-1").stdout
     assert [line.split()[0] for line in one.splitlines()[1:]] == ["shoal-runs/iris-1", "shoal-runs/iris-3"]
@@ -113,28 +108,27 @@ def test_clean_removes_what_only_going_on_needs_and_never_of_a_running_one(runs,
     before = files()
     shown = call(runs, "runs", "clean", "--dry-run").stdout
     assert files() == before
-    said = call(runs, "runs", "clean").stdout
-    assert said == shown.replace("would remove", "removed").replace("would be freed", "were freed")
-    assert re.search(r"removed 20\d kB: shoal-runs/iris-2, interrupted at 25%", said)
-    assert "removed 1.0 kB: all of shoal-runs/.iris.1234567.part, left over" in said
-    assert said.splitlines()[-1] == "2 runs could go on and stayed; --unfinished removes them, too"
-    gone = {path for path in before if path.startswith((".iris", "iris-2/journal", "iris-2/progress"))}
+    said = call(runs, "runs", "clean", "--yes").stdout
+    assert said == shown.replace("would be freed", "were freed")
+    assert re.search(r"20\d kB of shoal-runs/iris-2, interrupted at 25%:\n  remove shoal-runs/iris-2/journal/\n", said)
+    assert "2 runs could go on and stayed; --unfinished removes them, too" in said
+    gone = {path for path in before if path.startswith(("iris-2/journal", "iris-2/progress"))}
     assert gone
     assert before - files() == gone
     assert "iris-2/settings.json" in files()
     freed = int(re.search(r"(\d+) kB would be freed", shown)[1])
     assert 200 <= freed <= 202
-    said = call(runs, "runs", "clean", "--unfinished").stdout
-    assert "all of shoal-runs/iris-3, interrupted at 43%" in said
+    said = call(runs, "runs", "clean", "--unfinished", "--yes").stdout
+    assert "shoal-runs/iris-3, interrupted at 43%:\n  remove shoal-runs/iris-3/\n" in said
     assert {path.split("/")[0] for path in files()} == {"iris-1", "iris-2", "iris-4"}
     assert not Path("shoal-runs/texts-tiny-1").exists()
     assert any(path.startswith("iris-4/journal") for path in files())
     Path("shoal-runs/iris-1/notes.txt").write_text("my own")
-    assert call(runs, "runs", "clean", "--unfinished").stdout == "0 B were freed\n"
+    assert call(runs, "runs", "clean", "--unfinished").stdout == "there is nothing to remove\n"
 
 
 def test_after_clean_the_same_command_begins_in_the_folder_that_has_results(runs, call):
-    call(runs, "runs", "clean")
+    call(runs, "runs", "clean", "--yes")
     with begin(2) as folder:
         assert (folder.path.name, folder.resumes) == ("iris-2", True)
         assert folder.journal(print).files == 0
@@ -146,13 +140,13 @@ def test_a_run_of_another_machine_is_seen_by_its_signs_of_life(runs, call, monke
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "taken\n"
         assert f"running at 43%: process {process.pid} on elsewhere" in call(runs, "runs").stdout
-        call(runs, "runs", "clean", "--unfinished")
+        call(runs, "runs", "clean", "--unfinished", "--yes")
         assert Path("shoal-runs/iris-3/run.json").exists()
         process.kill()
         process.wait()
     monkeypatch.setattr("shoal.runs.lock.BEAT", 0.1)
     monkeypatch.setattr("shoal.runs.lock.PATIENCE", 0.3)
     assert re.search(r"iris-3 +search +interrupted at 43%  ", call(runs, "runs").stdout)
-    said = call(runs, "runs", "clean", "--unfinished", "shoal-runs/iris-3").stdout
+    said = call(runs, "runs", "clean", "--unfinished", "--yes", "shoal-runs/iris-3").stdout
     assert f"belongs to process {process.pid} on elsewhere; waiting up to 0.3 s" in said
     assert not Path("shoal-runs/iris-3").exists()

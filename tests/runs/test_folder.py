@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from shoal import atomic
+from shoal.cli.train import _own_place
 from shoal.runs import lock
 from shoal.runs.folder import RunFolder
 from shoal.runs.kinds import FINETUNE, SEARCH, read_run
@@ -59,8 +62,10 @@ def test_the_same_run_goes_on_and_when_it_is_finished_it_is_found(out: Path | No
     with opened(out) as folder:
         work(folder)
     place, begun = folder.path, folder.begun
-    (place / ".report.html.12-1.part.html").touch()  # a killed process was writing these
-    (place / ".model.12-2.part").mkdir()
+    (place / ".report.html.shoal-12-1.part.html").touch()  # a killed process was writing these
+    (place / ".model.shoal-12-2.part").mkdir()
+    (place / ".model.shoal-12-2.part" / atomic.MARKER).write_text(atomic.MARKER_TEXT)
+    (place / ".model.shoal-12-2.part" / "weights").touch()
     with opened(out) as folder:
         assert (folder.path, folder.resumes, folder.begun) == (place, True, begun)
         assert not [name for name in os.listdir(place) if name.startswith(".")]
@@ -80,10 +85,10 @@ def test_a_run_that_was_killed_while_it_began_is_no_obstacle() -> None:
     """It had not said yet what it was."""
     out = Path("out")
     out.mkdir()
-    (out / ".run.json.12-1.part").write_text("{")
+    (out / ".run.json.shoal-12-1.part").write_text("{")
     with opened(out) as folder:
         assert (folder.path, folder.resumes) == (out, False)
-        assert not (out / ".run.json.12-1.part").exists()
+        assert not (out / ".run.json.shoal-12-1.part").exists()
         work(folder)
     with opened(out) as folder:
         assert folder.resumes
@@ -230,3 +235,23 @@ def test_a_search_of_shoal_0_1_is_known_by_its_settings() -> None:
     assert (run.kind, run.fingerprint, run.finished, run.begun) == (SEARCH, MARKS, True, "2026-11-16 10:00")
     with opened(Path("mine")) as folder:
         assert folder.found is not None
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize("out", [None, Path("a/mine")])
+def test_a_new_folder_is_for_its_owner_only_and_an_old_one_keeps_its_mode(out: Path | None, umask: int) -> None:
+    """It holds rows of the data."""
+    before = os.umask(umask)
+    try:
+        with opened(out) as folder:
+            work(folder)
+        Path("shared").mkdir(mode=0o750)
+        Path("shared").chmod(0o751)
+        with opened(Path("shared")) as shared:
+            work(shared)
+        with _own_place(Path("trained"), first=True):
+            pass
+    finally:
+        os.umask(before)
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder.path, shared.path, Path("trained"))}
+    assert modes == {folder.path: 0o700, shared.path: 0o751, Path("trained"): 0o700}

@@ -280,10 +280,11 @@ def test_a_file_that_is_gone_is_computed_again(journal: Journal, warned: list[st
 
 def test_what_a_crash_left_half_written_is_removed(journal: Journal, warned: list[str]) -> None:
     path = journal.write("shard", ["aa"], ARRAYS)
-    (journal.folder / f".{path.stem}.4711-3.part.safetensors").write_bytes(b"half")
-    (journal.folder / ".events.4711-4.part.jsonl").write_bytes(b"half")
+    (journal.folder / f".{path.stem}.shoal-4711-3.part.safetensors").write_bytes(b"half")
+    (journal.folder / ".events.shoal-4711-4.part.jsonl").write_bytes(b"half")
+    (journal.folder / ".mine.4711-4.part.jsonl").touch()
     (journal.folder / ".of-somebody-else").touch()
-    assert names(reopened(journal).folder) == {path.name, ".of-somebody-else"}
+    assert names(reopened(journal).folder) == {path.name, ".of-somebody-else", ".mine.4711-4.part.jsonl"}
     assert not warned
 
 
@@ -374,3 +375,16 @@ def test_a_second_writer_is_noticed(journal: Journal) -> None:
     with pytest.raises(CannotWrite, match="was changed by another process"):
         journal.note("b", 2)
     assert reopened(journal).events() == [("a", 1)]
+
+
+def test_what_is_no_file_is_set_aside_and_nobody_waits_for_it(journal: Journal, warned: list[str]) -> None:
+    path = journal.write("shard", ["aa"], ARRAYS)
+    path.unlink()
+    os.mkfifo(path)
+    again = reopened(journal)
+    assert again.find("shard", "aa") is None
+    assert "is a FIFO, not a file" in warned[0]
+    os.mkfifo(journal.folder / "fifo.jsonl")
+    os.replace(journal.folder / "fifo.jsonl", journal.folder / "events.jsonl")
+    with pytest.raises(ValueError, match="is a FIFO, not a file"):
+        reopened(journal)

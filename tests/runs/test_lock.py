@@ -45,7 +45,7 @@ def refused(*_):
 fcntl.flock = refused
 """
 QUICK = "lock.BEAT, lock.PATIENCE = 0.05, {patience}\n"
-ELSEWHERE = "lock._machine = lambda: 'another'\nlock.platform.node = lambda: 'elsewhere'\n"
+ELSEWHERE = "lock.machine = lambda: 'another'\nlock.platform.node = lambda: 'elsewhere'\n"
 
 
 def started(folder: Path, first: str = "") -> subprocess.Popen[str]:
@@ -194,7 +194,7 @@ def test_in_a_container_of_the_same_machine_the_kernels_lock_decides_at_once(
 ) -> None:
     """Its process numbers mean nothing here. One that was stopped has the lock, one that was killed has not."""
     monkeypatch.setattr(lock, "PATIENCE", 0.1)
-    first = "lock._processes = lambda: 'a container'\n"
+    first = "lock.process_numbers = lambda: 'a container'\n"
     with holder(tmp_path, first) as process:
         process.send_signal(signal.SIGSTOP)
         with pytest.raises(lock.InUse):
@@ -233,18 +233,3 @@ def test_a_process_of_the_same_number_is_not_the_owner(tmp_path: Path) -> None:
     (tmp_path / "lease-7.json").write_text(json.dumps(dead))
     lock.take(tmp_path).release()
     assert names(tmp_path) == set()
-
-
-def test_locks_of_older_versions_count(tmp_path: Path) -> None:
-    from filelock import FileLock
-
-    old = tmp_path / f"running-{platform.node()}.lock"
-    with FileLock(old), pytest.raises(lock.InUse, match="in use by an older Shoal"):
-        lock.take(tmp_path)
-    old.touch()
-    lock.take(tmp_path).release()
-    assert names(tmp_path) == set(), "its owner is dead"
-    (tmp_path / "running-another.lock").touch()
-    with pytest.raises(lock.InUse, match=r"running-another\.lock; if that runs no more, remove the file"):
-        lock.take(tmp_path)
-    assert names(tmp_path) == {"running-another.lock"}

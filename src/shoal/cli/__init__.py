@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from typing import Annotated, NoReturn
@@ -25,6 +26,7 @@ from shoal.cli.train import TRAIN_EXAMPLES, train
 from shoal.errors import UserError
 from shoal.interrupts import sigterm_is_interrupt
 from shoal.progress import count_from_process_start
+from shoal.terminal import guarded, say
 
 WRONG, BUG, INTERRUPTED = 2, 70, 130  # exit codes
 
@@ -33,6 +35,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 120},
+    rich_markup_mode=None,
 )
 app.command(epilog=SEARCH_EXAMPLES)(search)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
@@ -51,7 +55,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from shoal.version import __version__
 
-        print(__version__)
+        say(__version__)
         raise typer.Exit
 
 
@@ -73,12 +77,12 @@ def main() -> None:
     if early.is_command():
         count_from_process_start()
     try:
-        with sigterm_is_interrupt():
+        with sigterm_is_interrupt(), guarded():
             code = app(standalone_mode=False)
         if code == INTERRUPTED:  # typer has turned Ctrl-C into it, without a word
             raise KeyboardInterrupt
     except (KeyboardInterrupt, typer.Abort):
-        print("interrupted", file=sys.stderr)
+        say("interrupted", error=True)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # somebody reads only the first lines of what we print
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -101,9 +105,10 @@ def _explain(error: Exception) -> NoReturn:
         _fail(f"{message} (--help tells more)", code)
     place = bugs.own_code(error)
     if place is None:
-        print(f"error: {bugs.report(error)}", file=sys.stderr)
+        say(f"error: {bugs.report(error)}", error=True)
         sys.exit(BUG)
-    traceback.print_exception(error)
+    with guarded():
+        traceback.print_exception(error)
     _fail(f"code of your own failed: {bugs.describe(error)} ({place})", WRONG)
 
 
@@ -112,7 +117,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
     if world()[0] != 0:  # one of many processes of torchrun or mpiexec: the first one says it
         sys.exit(code)
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    say("error: " + re.sub(r"\s*\n\s*", " ", message.strip()), error=True)
     sys.exit(code)
 
 

@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 
 import shoal
+from shoal.terminal import visible_lines
 
 VARIABLE = "SHOAL_TRACEBACK"
 INSTALLED = {"site-packages", "dist-packages"}  # folders of libraries that are not Python's own
@@ -41,7 +42,7 @@ def report(error: BaseException) -> str:
     """One line: that this is a bug, where its traceback was written, and how to report it."""
     trace = "".join(traceback.format_exception(error))
     if os.environ.get(VARIABLE, "0") not in ("", "0"):
-        print(trace.rstrip(), file=sys.stderr)
+        print(visible_lines(trace.rstrip()), file=sys.stderr)
     try:
         place = f"the traceback is in {_write(trace)}"
         remedy = "please report it to the developers of Shoal with that file"

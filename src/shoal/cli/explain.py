@@ -15,6 +15,7 @@ from shoal.cli.parameters import with_options
 from shoal.explain.options import explain_seconds_option
 from shoal.options import Options
 from shoal.tables.options import ReadingOptions
+from shoal.terminal import say
 
 EXPLAIN_EXAMPLES = """Examples:
 
@@ -61,7 +62,7 @@ def explain(
     table = read_new_rows(file, estimator, settings, *how)
     others = None if background is None else read_new_rows(background, estimator, settings, *how)
     if len(table) > ROWS_SHOWN:
-        print(f"note: the first {ROWS_SHOWN} of {len(table):,} rows are explained; give a file with those you want")
+        say(f"note: the first {ROWS_SHOWN} of {len(table):,} rows are explained; give a file with those you want")
         table = table.take(slice(0, ROWS_SHOWN))
     found = estimator.explain(
         table, background=others, seconds=USUAL_SECONDS if options.explain_seconds is None else options.explain_seconds
@@ -69,5 +70,6 @@ def explain(
     data = why_data(estimator, table, found, file.name)
     write_why_page(data, out)
     for line in why_lines(data):
-        print(line)
-    print(f"\nwrote {out}")
+        say(line)
+    say()
+    say(f"wrote {out}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from shoal.models.export.registry import describe_exporters, find_exporter
+from shoal.terminal import say
 
 EPILOG = """Examples:
 
@@ -53,7 +54,7 @@ def export(
     size = place.stat().st_size / 1e6
     few = estimator.model_.compact if compact else None
     networks = len(estimator.model_) if few is None else few.networks
-    print(f"wrote {place}: {networks} network{'s' * (networks != 1)}, {size:.1f} MB")
+    say(f"wrote {place}: {networks} network{'s' * (networks != 1)}, {size:.1f} MB")
     if few is not None:
-        print(few.describe())
-    print(compared.describe())
+        say(few.describe())
+    say(compared.describe())

@@ -5,7 +5,6 @@ Libraries are imported inside the functions, so that `shoal --help` does not wai
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -18,6 +17,7 @@ from shoal.errors import MissingPackage, UserError
 from shoal.finetune.options import FinetuneOptions
 from shoal.interrupts import interruptible
 from shoal.progress import Screen
+from shoal.terminal import quoted
 
 if TYPE_CHECKING:
     from shoal.finetune.session import Ready
@@ -222,8 +222,8 @@ class Session:
         if scores["loss_lowest"] < after - 0.01:
             advice = "fewer epochs would have done" if scores["step_lowest"] else "try a smaller --learning-rate"
             say(f"  it was lowest, {scores['loss_lowest']:.3f}, at step {scores['step_lowest']:,}: {advice}")
-        phrase = shlex.quote(DEMO_PHRASE) if self.demo else '"..."'
-        say(f"the model is in {run / 'model'}; try it: shoal generate {shlex.quote(str(run))} {phrase}")
+        phrase = quoted(DEMO_PHRASE) if self.demo else '"..."'
+        say(f"the model is in {run / 'model'}; try it: shoal generate {quoted(run)} {phrase}")
         if self.demo:
             say("  so small a model learns what a solution looks like, not how to solve a problem")
         say(f"report: {run / REPORT}")

@@ -15,6 +15,7 @@ from shoal.cli.finetune import DEMO_PHRASE, need_libraries
 from shoal.cli.parameters import with_options
 from shoal.finetune.options import WritingOptions
 from shoal.progress import steady_output
+from shoal.terminal import say, say_data
 
 GENERATE_EXAMPLES = f"""Examples:
 
@@ -39,8 +40,8 @@ def generate(
     steady_output()
     read = [sys.stdin.read().rstrip("\n") if part == "-" else part for part in text]
     begun = [part.encode("utf-8", "replace").decode("utf-8") for part in read]  # without halves of signs
-    writer = Writer(run, options.device, lambda message: print(message, file=sys.stderr))
+    writer = Writer(run, options.device, lambda message: say(message, error=True))
     for number in range(options.samples):
         if number:
-            print("---")
-        print(writer.write(begun, options.tokens, options.temperature, options.top_p, options.seed + number))
+            say("---")
+        say_data(writer.write(begun, options.tokens, options.temperature, options.top_p, options.seed + number))

@@ -7,17 +7,15 @@ import os
 import platform
 
 from shoal.machine import available_memory, instruction_set, processor, size_text, thread_count
+from shoal.terminal import say
 
 
 def info() -> None:
     """Print version, engines, instruction set, threads and memory of this machine."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in describe().items():
-        table.add_row(f"[bold]{name}[/bold]", value)
-    Console(soft_wrap=True).print(table)
+    found = describe()
+    width = max(map(len, found))
+    for name, value in found.items():
+        say(f"{name.ljust(width)}  {value}")
 
 
 def describe() -> dict[str, str]:

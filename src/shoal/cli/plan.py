@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shoal import terminal
 from shoal.atomic import write_text
 from shoal.cli.parameters import given, with_options
 from shoal.cli.subjects import (
@@ -31,6 +32,7 @@ from shoal.machine import size_text
 from shoal.parallel.options import TableOptions
 from shoal.planner.options import PlanOptions
 from shoal.progress import Bar, steady_output
+from shoal.terminal import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,20 +113,18 @@ def _plan(
     files: tuple[Path | None, Path | None, Path],
     command: str,
 ) -> None:
-    from rich.console import Console
-
     from shoal.planner.planning import make_plan
     from shoal.report import write_plan_page
 
     steady_output()
-    console = Console(soft_wrap=True, highlight=False)
+    console = terminal.console(soft_wrap=True)
     for line in subject.words:
-        console.print(f"  {line}", markup=False)
+        console.print(visible(f"  {line}"))
     model, sets = model_of(subject, network), subject.sets
     what = f"{subject.net} on {subject.name}"
     parameters = sum(p.numel() for p in model.parameters())
     sizes = f"{parameters:,} parameters, {len(sets.train):,} rows to train on, {len(sets.test):,} to test"
-    console.print(f"{what}: {sizes}", markup=False)
+    console.print(visible(f"{what}: {sizes}"))
     bar = Bar(1.0, amount="percent", words="measuring", clock="left", console=console, show=console.is_terminal,
               transient=True)  # fmt: skip
     bar.start()
@@ -135,7 +135,7 @@ def _plan(
         )  # fmt: skip
     except KeyboardInterrupt:
         bar.stop()
-        console.print("Interrupted while this machine was measured: nothing is known yet.", markup=False)
+        console.print("Interrupted while this machine was measured: nothing is known yet.")
         raise
     finally:
         bar.stop()
@@ -148,7 +148,7 @@ def _plan(
         write_text(trace, json.dumps(found.trace()) + "\n")
     write_plan_page(page, content)
     names = [str(path) for path in (page, json_file, trace) if path is not None]
-    console.print(f"wrote {', '.join(names)}", markup=False)
+    console.print(visible(f"wrote {', '.join(names)}"))
     if found.interrupted:
         raise KeyboardInterrupt
 
@@ -159,7 +159,7 @@ def _show(found: Plan, console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    wide = console if console.is_terminal else type(console)(width=WIDE)
+    wide = console if console.is_terminal else terminal.console(width=WIDE)
     every = _columns(found)
     columns = fitting(every, found.rows, wide.width)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -170,7 +170,7 @@ def _show(found: Plan, console: Console) -> None:
         if last not in (None, row.strategy):
             table.add_section()
         last = row.strategy
-        table.add_row(*(Text(cell(row)) for _, cell in columns))
+        table.add_row(*(Text(visible(cell(row))) for _, cell in columns))
     wide.print(table)
     if len(columns) < len(every):
         console.print(f"(the page also has: {', '.join(name for name, _ in every if name not in dict(columns))})")
@@ -179,14 +179,14 @@ def _show(found: Plan, console: Console) -> None:
     if machine["own_machines"]:
         each = "a machine by itself" if found.options.node or found.options.node_speed else "a machine like this one"
         where = f"each node {each}, {machine['link']['name']}"
-    console.print(f"{machine['cpu']}, {machine['cores']} cores; {where}", markup=False)
+    console.print(f"{machine['cpu']}, {machine['cores']} cores; {where}")
     if machine["check"] is not None:
-        console.print(f"check on this machine: {machine['check']['text']}", markup=False)
+        console.print(visible(f"check on this machine: {machine['check']['text']}"))
     if found.noise is not None:
-        console.print(found.noise.text, markup=False)
+        console.print(visible(found.noise.text))
     for note in found.notes:
-        console.print(note, markup=False)
-    console.print(found.verdict.text, style="bold", markup=False)
+        console.print(visible(note))
+    console.print(visible(found.verdict.text), style="bold")
 
 
 def fitting(columns: list[tuple[str, Any]], rows: list[Row], width: int) -> list[tuple[str, Any]]:

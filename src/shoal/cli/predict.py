@@ -35,6 +35,10 @@ def predict(
     strange: Annotated[
         bool, typer.Option("--strange", help="Also how unlike the training data each row is, and in which columns.")
     ] = False,
+    safe_cells: Annotated[
+        bool,
+        typer.Option("--safe-cells", help="Put a ' before text that a spreadsheet would take for a formula (= + - @)."),
+    ] = False,
     *,
     reading: ReadingOptions,
 ) -> None:
@@ -54,5 +58,5 @@ def predict(
     estimator = ServedModel.load(folder)
     table = read_new_rows(file, estimator, settings, reading.sep, reading.header, reading.missing)
     head, rows = answer(estimator, table, proba, coverage, strange)
-    write_answers(head, rows, out, file)
+    write_answers(head, rows, out, file, safe_cells)
     note_strange(estimator, table, file)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from shoal.errors import UserError
+from shoal.terminal import say, say_data, visible
+
 if TYPE_CHECKING:
+    from shoal.plain_files import Removal
     from shoal.runs.list import Listed
 
 LIST = "list"
@@ -36,7 +41,7 @@ class _ListsByDefault(TyperGroup):
         return super().parse_args(ctx, args if args and args[0] in known else [LIST, *args])
 
 
-app = typer.Typer(cls=_ListsByDefault, add_completion=False, epilog=RUNS_EXAMPLES)
+app = typer.Typer(cls=_ListsByDefault, add_completion=False, epilog=RUNS_EXAMPLES, rich_markup_mode=None)
 
 
 @app.command(name=LIST)
@@ -44,15 +49,18 @@ def list_them(
     folders: Folders = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
-    """List runs: running, interrupted (the same command goes on), or finished, with their scores. The default."""
+    """List runs: running, interrupted (the same command goes on), or finished, with their scores. The default.
+
+    A folder whose files cannot be used is named with what is wrong with it; the others are listed all the same.
+    """
     from shoal.runs.folder import RUNS
     from shoal.runs.list import list_runs
 
     runs = list_runs(folders or [])
     if as_json:
-        print(json.dumps([run.as_dict() for run in runs], indent=1))
+        say_data(json.dumps([run.as_dict() for run in runs], indent=1))
     elif not runs:
-        print(f"no runs in {', '.join(map(str, folders or [Path(RUNS)]))}")
+        say(f"no runs in {', '.join(map(str, folders or [Path(RUNS)]))}")
     else:
         _print_table(runs)
 
@@ -64,37 +72,80 @@ def clean(
         bool, typer.Option("--unfinished", help="Also runs that could go on. What runs now always stays.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, then stop.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
 ) -> None:
-    """Remove what only going on needs: journals of runs with results, and what killed runs of older versions left."""
+    """Remove what only going on needs: the journals and checkpoints of runs with results.
+
+    Shows what goes and asks first. Removes only what a run has written into its own folder: never a symbolic link or
+    what it leads to, another file system, or a file of yours.
+    """
     from shoal.machine import size_text
     from shoal.runs.list import clean as remove
-    from shoal.runs.list import list_runs, removable
+    from shoal.runs.list import cleanable, list_runs
 
-    freed, kept = 0, 0
-    for run in list_runs(folders or []):
-        size = removable(run, unfinished)
-        if size and not dry_run:
-            size = remove(run.path, unfinished, print)
-        freed += size
-        if size:
-            what = "" if run.has_results else "all of "
-            print(f"{'would remove' if dry_run else 'removed'} {size_text(size)}: {what}{run.path}, {_state(run)}")
-        elif run.state == "interrupted" and run.removable:
-            kept += 1
-    print(f"{size_text(freed)} {'would be' if dry_run else 'were'} freed")
+    runs = list_runs(folders or [])
+    planned = {run.path: cleanable(run, unfinished) for run in runs}
+    size = sum(found.size for found in planned.values())
+    for run in runs:
+        _say_planned(run, planned[run.path])
+    kept = sum(run.state == "interrupted" and not run.has_results for run in runs) if not unfinished else 0
     if kept:
         what = "1 run" if kept == 1 else f"{kept} runs"
-        print(f"{what} could go on and stayed; --unfinished removes {'it' if kept == 1 else 'them'}, too")
+        say(f"{what} could go on and stayed; --unfinished removes {'it' if kept == 1 else 'them'}, too")
+    if not any(found.gone for found in planned.values()):
+        say("there is nothing to remove")
+        return
+    if dry_run:
+        say(f"{size_text(size)} would be freed")
+        return
+    if not yes:
+        _ask(f"Remove this, {size_text(size)} in all?")
+    freed = 0
+    for path, expected in planned.items():
+        if expected.gone:
+            found = remove(path, unfinished, say, expected)
+            freed += found.size
+            for file in found.stays.keys() - expected.stays.keys():
+                say(f"{file} stays: {found.stays[file]}")
+    say(f"{size_text(freed)} were freed")
+
+
+def _say_planned(run: Listed, planned: Removal) -> None:
+    """What of a run goes: a line for each file, and one for a folder that goes with all that is in it."""
+    from shoal.machine import size_text
+
+    if planned.gone:
+        say(f"{size_text(planned.size)} of {run.path}, {_state(run)}:")
+    for path, is_folder in planned.gone.items():
+        if path.parent not in planned.gone:
+            say(f"  remove {path}{'/' if is_folder else ''}")
+    for path, reason in planned.stays.items():
+        say(f"  {path} stays: {reason}")
+
+
+def _ask(question: str) -> None:
+    """End the command unless the answer is yes."""
+    if not sys.stdin.isatty():
+        raise UserError("nothing was removed, since nobody can be asked here: give --yes, or --dry-run to only look")
+    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+        say("nothing was removed")
+        raise typer.Exit(1)
 
 
 def _print_table(runs: list[Listed]) -> None:
     from shoal.machine import size_text
 
-    rows = [("run", "kind", "state", "score", "begun", "size")]
-    rows += [(str(r.path), r.kind, _state(r), _score(r), r.begun[:16], size_text(r.size)) for r in runs]
+    rows: list[tuple[str, ...]] = [("run", "kind", "state", "score", "begun", "size")]
+    for run in runs:
+        if not run.problem:
+            cells = (str(run.path), run.kind, _state(run), _score(run), run.begun[:16], size_text(run.size))
+            rows.append(tuple(map(visible, cells)))
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for run in runs:
+        if run.problem:
+            say(f"{run.path} is malformed: {run.problem}")
 
 
 def _state(run: Listed) -> str:

@@ -5,7 +5,6 @@ Libraries are imported inside the functions, so that `shoal --help` does not wai
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +17,7 @@ from shoal.errors import UserError
 from shoal.executors.find import find_workers
 from shoal.search.options import SearchOptions
 from shoal.tables.options import DataOptions
+from shoal.terminal import say
 
 BUDGET, DEMO_BUDGET = 60.0, 20.0  # seconds
 SKIPPED = 3  # exit code
@@ -119,7 +119,7 @@ def _repeated(typed: dict[str, str], request: Request, path: Path) -> tuple[Requ
     earlier = read_settings(path)
     reading, options = repeatable(earlier, settings_file(path))
     for change in different_versions(earlier.get("versions", {})):
-        print(f"note: {change}, so the last digits may differ", file=sys.stderr)
+        say(f"note: {change}, so the last digits may differ", error=True)
     demo = earlier["data"]["demo"]
     file = request.file or (None if demo else Path(earlier["data"]["path"]))
     reading = replace(reading, target=None) if demo else reading

@@ -5,7 +5,6 @@ Libraries are imported inside the functions, so that `shoal --help` does not wai
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from shoal.cli.search_watching import Watching
 from shoal.errors import MissingFile, UserError
 from shoal.interrupts import Interrupt, interruptible, sigterm_is_interrupt
 from shoal.progress import started, steady_output
+from shoal.terminal import quoted, say
 
 if TYPE_CHECKING:
     from shoal.cli.search_plan import Plan
@@ -149,7 +149,7 @@ class Session:
             self._prepare()
             self._plan()
             for line in [] if self.plan is None else self.plan.looked():
-                print(line)
+                say(line)
             return True
         again = self.earlier is not None  # a repetition is done, also where there is one
         with RunFolder(
@@ -159,7 +159,7 @@ class Session:
                 self._show_finished(folder.found)
                 return True
             if folder.resumes:
-                print(f"going on with {folder.path}, begun {folder.begun} (--fresh begins anew)")
+                say(f"going on with {folder.path}, begun {folder.begun} (--fresh begins anew)")
             self._prepare()
             self._plan()
             self._search(folder, keep=out is not None or not self.check)
@@ -190,7 +190,7 @@ class Session:
             return
         self.budget = max(budget, took + LEAST_SHARE * budget)
         self.advised = max(4 * took, budget)
-        print(
+        say(
             f"note: starting and reading took {took:.1f} s, more than half of the budget of {budget:g} s; this will "
             f"end after about {self.budget:.0f} s; --budget {self.advised:.0f} would leave enough for a search"
         )
@@ -202,7 +202,8 @@ class Session:
         file = self.request.file
         if self.earlier is None or file is None:
             return
-        remedy = f"name its place: shoal search PLACE --repeat {self.settings}"
+        assert self.settings is not None
+        remedy = f"name its place: shoal search PLACE --repeat {quoted(self.settings)}"
         if not file.exists():
             raise MissingFile(
                 f"--repeat needs the data of the earlier run, and there is no file {file}; if it was moved, {remedy}"
@@ -236,29 +237,29 @@ class Session:
         )
         self.schema = self.question.schema
         self.notes = [*source.described, *self.question.notes]
-        print(f"{source.name}: {source.described[0]}")
+        say(f"{source.name}: {source.described[0]}")
         for line in [*source.described[1:], *self.question.notes]:
-            print(f"  {line}")
+            say(f"  {line}")
         counts, *noted = self.schema.describe()
-        print(f"  columns: {counts}")
+        say(f"  columns: {counts}")
         for line in noted[:NOTES_SHOWN]:
-            print(f"    {line}")
+            say(f"    {line}")
         if len(noted) > NOTES_SHOWN:
-            print(f"    and {len(noted) - NOTES_SHOWN} more")
+            say(f"    and {len(noted) - NOTES_SHOWN} more")
         other = "regression" if self.question.kind == "classification" else "classification"
-        print(f"  target: {self.question.describe()}")
-        print(f"  task: {self.question.kind} ({self.question.why}; --task {other} to change)")
+        say(f"  target: {self.question.describe()}")
+        say(f"  task: {self.question.kind} ({self.question.why}; --task {other} to change)")
 
     def _plan(self) -> None:
         """Say what will be done, and what it will take."""
         from shoal.cli.search_plan import Plan
 
         if self.earlier is not None:
-            print(f"plan: the earlier run again, {self._logged():,} recipes and seeds")
+            say(f"plan: the earlier run again, {self._logged():,} recipes and seeds")
             return
         self.plan = Plan.of(self.data, self.request.search, self.budget)
         for line in self.plan.words():
-            print(line)
+            say(line)
 
     def _search(self, folder: RunFolder, keep: bool = True) -> None:
         """Fit in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
@@ -294,12 +295,12 @@ class Session:
                 folder.finish() if keep else folder.discard()
         except KeyboardInterrupt:
             kept = f"the same command goes on with {folder.path}" if folder.has_work else "nothing was saved"
-            print(f"interrupted: {kept}", file=sys.stderr, flush=True)
+            say(f"interrupted: {kept}", error=True)
             raise SystemExit(INTERRUPTED) from None
         if keep:
             self._conclude(folder.path, estimator, data)
         if self.model is not None:
-            print(self.different or f"the same: every byte of {self.model} (its timings are not compared)")
+            say(self.different or f"the same: every byte of {self.model} (its timings are not compared)")
 
     def _compare(self, path: Path) -> None:
         from shoal.runs.kinds import MODEL
@@ -416,22 +417,25 @@ class Session:
 
         search, score = data["search"], data["score"]
         early = f", ended early by {self.stop.requested}" if search["interrupted"] else ""
-        print(f"\n{search['recipes']:,} recipes, {search['networks']:,} networks in {search['seconds']:.1f} s{early}\n")
+        say()
+        say(f"{search['recipes']:,} recipes, {search['networks']:,} networks in {search['seconds']:.1f} s{early}")
+        say()
         for line in top_table(estimator.result_.outcome.board, score["metric"]):
-            print(line)
-        print()
+            say(line)
+        say()
         compact, model = self.request.search.compact, estimator.model_
         folds = f"{len(model.folds)} fold{'s' * (len(model.folds) > 1)}" if compact else "all folds"
         for line in honest_words(
             estimator.honest_score_, score["chance"], self.question.target, search["recipes"], folds
         ):
-            print(line)
+            say(line)
         if compact:
-            print(estimator.result_.outcome.compact.describe())
+            say(estimator.result_.outcome.compact.describe())
         for line in matter_words(estimator.explanation_, self.question.target):
-            print(line)
+            say(line)
         if search["interrupted"] and self.earlier is None:
-            print("\nThe same command goes on to the full search.")
+            say()
+            say("The same command goes on to the full search.")
         self._say_skipped(search["skipped"])
         _say_files(place)
 
@@ -443,12 +447,15 @@ class Session:
 
         estimator = shoal.load(run.path / MODEL)
         score = estimator.honest_score_
-        print(f"\nThis search was done before, begun {run.begun} (--fresh computes it anew)\n")
+        say()
+        say(f"This search was done before, begun {run.begun} (--fresh computes it anew)")
+        say()
         for line in top_table(estimator.board_, score.metric):
-            print(line)
-        print(f"\nhonest score: {score}")
+            say(line)
+        say()
+        say(f"honest score: {score}")
         for line in matter_words(estimator.explanation_, self.question.target):
-            print(line)
+            say(line)
         result = read_json(run.path / SETTINGS).get("result", {})
         self._say_skipped(result.get("skipped") or [])
         _say_files(run.path)
@@ -458,20 +465,22 @@ class Session:
 
         self.skipped = bool(skipped)
         for line in skipped_words(skipped):
-            print(line)
+            say(line)
 
 
 def _say_files(place: Path) -> None:
     """Where everything is. The last line is the report's path."""
     from shoal.runs import kinds
 
-    print(f"\nsaved in {place}")
-    print(f"  {kinds.MODEL}/           predict with: shoal predict {place} new.csv")
-    print(f"                   explain with: shoal explain {place} new.csv --out why.html")
-    print(f"  {kinds.BOARD}  every recipe")
-    print(f"  {kinds.SETTINGS}    repeat with: shoal search --repeat {place / kinds.SETTINGS}")
-    print(f"  {kinds.REPORT}      open it in a browser:")
-    print(place / kinds.REPORT)
+    run, settings = quoted(place), quoted(place / kinds.SETTINGS)
+    say()
+    say(f"saved in {place}")
+    say(f"  {kinds.MODEL}/           predict with: shoal predict {run} new.csv")
+    say(f"                   explain with: shoal explain {run} new.csv --out why.html")
+    say(f"  {kinds.BOARD}  every recipe")
+    say(f"  {kinds.SETTINGS}    repeat with: shoal search --repeat {settings}")
+    say(f"  {kinds.REPORT}      open it in a browser:")
+    say(str(place / kinds.REPORT))
 
 
 def _default_score(question: LabelledTable) -> str:

@@ -31,6 +31,7 @@ from shoal.cli.subjects import (
 from shoal.json_values import plain
 from shoal.parallel.job import Job
 from shoal.parallel.options import TableOptions
+from shoal.plain_files import PRIVATE
 from shoal.progress import Screen
 from shoal.runs.folder import refuse_taken
 from shoal.runs.lock import take
@@ -117,7 +118,7 @@ def _own_place(out: Path | None, first: bool) -> Iterator[None]:
     if out is None:
         yield
         return
-    out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     if not first:  # one of many processes of torchrun or mpiexec: it writes nothing
         yield
         return
@@ -235,7 +236,6 @@ def _conclude(screen: Screen, result: Result, subject: Subject, job: Job) -> Non
 def _save(out: Path, result: Result, job: Job, network: dict[str, Any], sets: Data) -> None:
     from safetensors.torch import save_file
 
-    out.mkdir(parents=True, exist_ok=True)
     state = {name: value.contiguous().cpu() for name, value in result.model.state_dict().items()}
     with new_file(out / "model.safetensors") as partial:
         save_file(state, partial)

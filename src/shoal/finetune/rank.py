@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES
 from shoal.finetune.plan import Plan, job_of
 from shoal.parallel.rank import join_group, limited, main
+from shoal.runs.folder import remove_files
 
 TEXTS, RESULT = "texts.json", "result.json"  # files from the launcher to its workers, and back
 WRITTEN = 120  # tokens of a sample
@@ -159,7 +159,7 @@ def _save(plan: Plan, trainer: Any, tokenizer: Any) -> None:
             tokenizer.save_pretrained(partial)
     except Exception as error:
         raise cannot_write(run, error) from None
-    shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
+    remove_files(run, (CHECKPOINTS,))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +25,8 @@ from shoal.finetune.place import CHECKPOINTS, EVENTS, METRICS
 from shoal.finetune.plan import Plan
 from shoal.finetune.tokens import IGNORED, Tokens, batch
 from shoal.json_values import plain
+from shoal.plain_files import remove
+from shoal.runs.folder import remove_files
 
 SAVE_AFTER = 60.0  # seconds between two checkpoints, at least
 SAVE_SHARE = 20  # and at least this many times the seconds that saving takes
@@ -220,7 +221,7 @@ class FineTuner(Trainer):
         """Start the log with the records up to the checkpoint; later steps are trained and logged again."""
         run = Path(self.plan.run)
         (run / METRICS).unlink(missing_ok=True)
-        shutil.rmtree(run / EVENTS, ignore_errors=True)
+        remove_files(run, (EVENTS,))
         if self.plan.settings.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -248,7 +249,7 @@ class FineTuner(Trainer):
         if self.batches.rank == 0:
             for other in checkpoints(place.parent):
                 if other != place:
-                    shutil.rmtree(other, ignore_errors=True)
+                    remove(other)
         self.saved = time.monotonic()
         self.saving = self.saved - begun
 

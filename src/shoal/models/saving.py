@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal import atomic
+from shoal import atomic, plain_files
 from shoal.encoders.encoder import Encoder, arrays_under
 from shoal.encoders.target import TargetScaling
-from shoal.errors import MissingFile, UserError
+from shoal.errors import MissingFile, NotAFile, UserError
 from shoal.json_values import pieces
 from shoal.layout import Layout
 from shoal.members import Member
@@ -73,9 +73,11 @@ def read_folder(folder: Path, parameters: tuple[str, ...] | None) -> tuple[dict[
 
     body = _read_description(folder)
     try:
-        weights = (folder / WEIGHTS).read_bytes()
+        weights = plain_files.read_bytes(folder / WEIGHTS, most=None)
     except FileNotFoundError:
         raise MissingFile(f"{folder} has no {WEIGHTS}: copy the whole folder") from None
+    except MemoryError:
+        raise UserError(f"{folder / WEIGHTS} does not fit into memory; {REMEDY}") from None
     if hashlib.sha256(weights).hexdigest() != body.get("weights_sha256"):
         raise UserError(f"{folder / WEIGHTS} is truncated or was altered: its checksum is not that of {DESCRIPTION}")
     with naming(folder / DESCRIPTION):
@@ -150,7 +152,9 @@ def _read_description(folder: Path) -> dict[str, Any]:
 def read_json(file: Path) -> Any:
     """What a file of JSON holds; errors name the file."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(plain_files.read_text(file))
+    except NotAFile as error:
+        raise UserError(f"{error}; {REMEDY}") from None
     except RecursionError:
         raise UserError(f"{file} is no file of Shoal: its brackets are nested too deeply; {REMEDY}") from None
     except (ValueError, UnicodeDecodeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import socket
@@ -12,12 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from shoal.parallel.environment import launcher, world
 from shoal.parallel.failures import describe, is_peer_lost
 from shoal.parallel.groups import Group, Mpi
 from shoal.parallel.groups.connect import connect
 from shoal.parallel.heartbeat import Event, Heartbeat, Monitor, end_process, end_worker
+from shoal.parallel.launch import local_store
 from shoal.parallel.randomness import torch_as_it_was
+from shoal.runs.lock import machine
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -73,10 +78,11 @@ class ExternalRank:
             self.across_restarts = dist.PrefixStore(f"shoal/verdict/run-{run}", store)
             self._refuse_diverged()
             return dist.PrefixStore(f"shoal/attempt-{attempt}/run-{run}", store)
-        server = None
+        server, ranks = None, Mpi(START)
+        here = _all_here(ranks)
         if self.rank == 0:
-            server = dist.TCPStore(_own_address(self.size), 0, is_master=True, wait_for_workers=False)
-        host, port = Mpi(START).first_object((server.host, server.port) if server else None)
+            server = local_store() if here else _open_store()
+        host, port = ranks.first_object((server.host, server.port) if server else None)
         return server or dist.TCPStore(host, port, is_master=False)
 
     def _refuse_diverged(self) -> None:
@@ -92,8 +98,9 @@ class ExternalRank:
 
     def join(self, group: Group) -> None:
         """Connect to the monitor, which runs in rank 0."""
+        here = _all_here(group)
         if self.rank == 0:
-            self.monitor = Monitor(_own_address(self.size))
+            self.monitor = Monitor("127.0.0.1" if here else _own_address())
             threading.Thread(target=self._watch, args=(self.monitor,), name="shoal-rank-0", daemon=True).start()
         address = group.first_object(self.monitor.address if self.monitor else None)
         self.heartbeat = Heartbeat(address, self.rank, self._on_lost)
@@ -174,11 +181,25 @@ class ExternalRank:
             self.monitor.close()
 
 
-def _own_address(size: int) -> str:
+def _all_here(group: Group) -> bool:
+    """Whether all ranks reach each other by the loopback interface: then nothing has to listen on a network."""
+    try:
+        network = os.readlink("/proc/self/ns/net")  # containers may have networks of their own
+    except OSError:
+        network = ""
+    name = hashlib.sha256(f"{machine()} {network}".encode()).digest()
+    places = group.all_gather(torch.tensor([int.from_bytes(name[:7], "big")], dtype=torch.int64))
+    return bool((places == places[0]).all())
+
+
+def _open_store() -> Any:
+    import torch.distributed as dist
+
+    return dist.TCPStore(_own_address(), 0, is_master=True, wait_for_workers=False)
+
+
+def _own_address() -> str:
     """The address of rank 0's machine, as the others see it."""
-    local = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("MPI_LOCALNRANKS")
-    if local and int(local) == size:
-        return "127.0.0.1"
     if "MASTER_ADDR" in os.environ:  # torchrun: the machine of rank 0
         return os.environ["MASTER_ADDR"]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

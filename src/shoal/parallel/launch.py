@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 import queue
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -33,6 +35,8 @@ from shoal.parallel.heartbeat import STOPPED, Event, Monitor
 from shoal.parallel.rank import PEER_LOST
 from shoal.parallel.threads import threads_per_worker
 from shoal.parallel.worker import Result, Tell
+from shoal.plain_files import read_bytes, remove
+from shoal.runs.lock import process_numbers
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -41,6 +45,7 @@ START = 120.0  # seconds for all workers to connect
 GRACE = 1.5  # seconds to wait for the reason why a worker ended
 END = 5.0  # seconds for workers to end after they were told to
 AGAIN = 1.0  # seconds after which workers are asked to pause again: some may have connected since
+MARKER = ".shoal-launcher"  # in the folder of a launcher
 PROGRAM = "shoal.parallel.rank"  # what a worker runs, with the folder of its payload
 
 
@@ -82,6 +87,7 @@ def own_folder() -> Iterator[Path]:
     """A temporary folder for the files that a launcher and its workers exchange."""
     _remove_stale_folders()
     folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{os.getpid()}-"))
+    (folder / MARKER).write_text(_marker(), encoding="utf-8")
     try:
         yield folder
     finally:
@@ -117,7 +123,7 @@ def supervise(
 
 
 def _remove_stale_folders() -> None:
-    """Remove folders of launchers that were killed: the process in the name is gone."""
+    """Remove folders of launchers that were killed: they have the marker, and the process in the name is gone."""
     import psutil
 
     if os.name != "posix":  # others have no user numbers, which tell whose folder it is
@@ -125,8 +131,20 @@ def _remove_stale_folders() -> None:
     for place in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}[0-9]*-*"):
         number = place.name.removeprefix(TEMPORARY).split("-")[0]
         with suppress(OSError):  # another launcher may remove it at the same time
-            if number.isdecimal() and not psutil.pid_exists(int(number)) and place.stat().st_uid == os.getuid():
-                shutil.rmtree(place, ignore_errors=True)
+            if number.isdecimal() and not psutil.pid_exists(int(number)) and _is_of_a_launcher(place):
+                remove(place)
+
+
+def _marker() -> str:
+    """With the place where the process number in the name means something: containers may share a temporary folder."""
+    return f"Files of a launcher of Shoal on {platform.node()}, processes {process_numbers()}\n"
+
+
+def _is_of_a_launcher(place: Path) -> bool:
+    status = place.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        return False
+    return read_bytes(place / MARKER) == _marker().encode()
 
 
 def _result(folder: Path, model: nn.Module) -> Result:
@@ -176,7 +194,7 @@ class Attempt:
         }  # fmt: skip
         program = [sys.executable, "-m", self.program, str(self.folder)]
         if job.backend == "mpi":
-            self._run([mpi_launcher(), "-n", str(job.ranks), *program], own)
+            self._run([local_mpi_launcher(), "-n", str(job.ranks), *program], own)
             return
         for rank in range(job.ranks):
             self._run(program, {**own, "SHOAL_RANK": str(rank)})
@@ -286,11 +304,16 @@ def local_store() -> torch.distributed.TCPStore:
 
 
 def loopback_only() -> dict[str, str]:
-    """Environment in which gloo, too, listens on the loopback interface only, unless the user chose another one."""
+    """Environment in which gloo and MPICH, too, listen on the loopback interface at most, unless the user chose one.
+
+    MPICH moves data by UCX or libfabric. UCX needs no network between ranks of one machine; libfabric wants one.
+    """
     import psutil
 
     names = [name for name, found in psutil.net_if_addrs().items() if any(one.address == "127.0.0.1" for one in found)]
-    return {"GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME") or names[0]} if names else {}
+    networks = dict.fromkeys(("GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "FI_SOCKETS_IFACE"), names[0]) if names else {}
+    wanted = networks | {"UCX_TLS": "self,sm"}
+    return {name: os.environ.get(name) or value for name, value in wanted.items()}
 
 
 def _exit_reason(code: int) -> str:
@@ -303,6 +326,15 @@ def _exit_reason(code: int) -> str:
         return f"ended with exit code {code}"
     names = {int(number): number.name for number in signal.Signals}
     return f"was killed by {names.get(-code, f'signal {-code}')}"
+
+
+def local_mpi_launcher() -> str:
+    """As `mpi_launcher`, for ranks on this machine. MPICH has a program for that which listens on no network; its
+    mpiexec listens on all of them."""
+    found = Path(mpi_launcher())
+    beside = found.resolve().with_name("mpiexec.gforker")
+    is_mpich = found.resolve().name in ("mpiexec", "mpiexec.hydra", "mpiexec.mpich")
+    return str(beside) if is_mpich and os.access(beside, os.X_OK) else str(found)
 
 
 def mpi_launcher() -> str:

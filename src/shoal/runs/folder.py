@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
-import shutil
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from shoal import atomic
+from shoal import atomic, terminal
 from shoal.errors import UserError
+from shoal.plain_files import PRIVATE, Removal, remove
 from shoal.runs.changes import differences
-from shoal.runs.journal import EVENTS, TEMPORARY, Journal
+from shoal.runs.journal import EVENTS, Journal
 from shoal.runs.kinds import (
+    FOLDERS,
     FORMAT,
     JOURNAL,
+    OWN_FILES,
     PROGRESS,
     RUN,
     SETTINGS,
@@ -62,7 +67,7 @@ class RunFolder:
 
     def __init__(
         self, kind: Kind, out: Path | None, stem: str, fingerprint: Mapping[str, Any], *, fresh: bool = False,
-        again: bool = False, file: str = "", say: Say = print,
+        again: bool = False, file: str = "", say: Say = terminal.say,
     ) -> None:  # fmt: skip
         self.kind, self.out, self.stem, self.fingerprint = kind, out, stem, json.loads(json.dumps(fingerprint))
         self.fresh, self.again, self.file, self.say = fresh, again, file, say
@@ -220,7 +225,7 @@ class RunFolder:
         """Make a folder ours. FileExistsError: somebody else has made it first."""
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(exist_ok=not new)
+        path.mkdir(mode=PRIVATE, exist_ok=not new)
         self._made = made
         self._lock = take(path, self.say)
         self.path = path
@@ -228,8 +233,8 @@ class RunFolder:
     def _begin(self) -> None:
         """Say what is computed here, before anything else is written."""
         for file in self.path.iterdir():
-            if TEMPORARY.fullmatch(file.name):  # a killed process was writing it
-                remove_files(self.path, (file.name,))
+            if atomic.is_left_over(file):  # a killed process was writing it
+                remove(file)
         if self.resumes and read_about(self.path):
             return
         if not self.resumes:
@@ -278,14 +283,22 @@ def now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def remove_files(path: Path, names: tuple[str, ...]) -> None:
-    """Remove what a run has written, and nothing else."""
+def remove_files(path: Path, names: tuple[str, ...], act: bool = True) -> Removal:
+    """Remove what a run has written, and nothing else; without `act` only find out what that would be."""
+    found = Removal()
     for name in names:
-        found = path / name
-        if found.is_dir() and not found.is_symlink():
-            shutil.rmtree(found, ignore_errors=True)
-        else:
-            found.unlink(missing_ok=True)
+        if os.path.lexists(path / name):
+            known = OWN_FILES.get(name)
+            remove(path / name, ours=partial(_is_of_a_run, path / name, known), act=act, into=found)
+    return found
+
+
+def _is_of_a_run(top: Path, known: re.Pattern[str] | None, path: Path) -> bool:
+    if path == top:
+        return path.is_dir() == (path.name in FOLDERS)
+    if known is None or atomic.is_left_over(path):
+        return True
+    return known.fullmatch(path.relative_to(top).as_posix()) is not None
 
 
 def _runs_of(stem: str, kind: Kind) -> Iterator[Run]:
@@ -309,7 +322,7 @@ def numbered(path: Path) -> Path:
 
 def refuse_taken(out: Path) -> None:
     """Refuse a folder that holds anything but the files of a lock, and what was killed while it began."""
-    if out.is_dir() and all(is_lock_file(file.name) or TEMPORARY.fullmatch(file.name) for file in out.iterdir()):
+    if out.is_dir() and all(is_lock_file(file.name) or atomic.is_left_over(file) for file in out.iterdir()):
         return
     if (out / SETTINGS).exists():
         raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")

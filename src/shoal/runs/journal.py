@@ -25,13 +25,13 @@ import numpy as np
 
 from shoal import atomic
 from shoal.errors import CannotWrite
+from shoal.plain_files import PRIVATE, read_bytes, remove
 from shoal.runs import journal_file
 from shoal.runs.journal_file import ENDING, Damaged, Head
 
 EVENTS, DAMAGED = "events.jsonl", "damaged"
 KIND = re.compile(r"[a-z][a-z0-9_]*")
 KEY = re.compile(r"[0-9a-f]+")
-TEMPORARY = re.compile(r"\..+\.\d+-\d+\.part(\..*)?")
 AGAIN = "its work is computed again"
 REMEDIES = {
     errno.ENOSPC: "make room there",
@@ -71,7 +71,7 @@ class Journal:
         self._also: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # more files with the same part: rare
         self._events_end, self._last_check = 0, ""
         with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             atomic.sync_folder(folder.parent)
             self._sweep()
         for path in sorted(folder.glob(f"*{ENDING}")):
@@ -130,7 +130,7 @@ class Journal:
             self._forget(path)
             self.warn(f"{path} is gone; {AGAIN}")
         except OSError as error:
-            self._set_aside(path, f"cannot be read ({error.strerror})")
+            self._set_aside(path, f"cannot be read ({error.strerror or error})")
         except Damaged as error:
             self._set_aside(path, str(error))
         except (ValueError, RecursionError):
@@ -161,14 +161,14 @@ class Journal:
     def _sweep(self) -> None:
         """Remove what a crash has left half written."""
         for path in self.folder.iterdir():
-            if TEMPORARY.fullmatch(path.name):
-                path.unlink(missing_ok=True)
+            if atomic.is_left_over(path):
+                remove(path)
 
     def _take_up(self, path: Path) -> None:
         try:
             head = journal_file.read_head(path)
         except OSError as error:
-            self._set_aside(path, f"cannot be read ({error.strerror})")
+            self._set_aside(path, f"cannot be read ({error.strerror or error})")
         except Damaged as error:
             self._set_aside(path, str(error))
         else:
@@ -235,7 +235,7 @@ def _warn(text: str) -> None:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except FileNotFoundError:
         return b""
 

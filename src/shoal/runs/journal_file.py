@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from shoal import tensors
+from shoal.plain_files import open_file
 from shoal.tensors import METADATA
 
 FORMAT, VERSION, ENDING = "shoal-journal", "1", ".safetensors"
@@ -55,7 +56,7 @@ def pieces(head: Head, arrays: Mapping[str, np.ndarray], about: str) -> list[byt
 
 def read_head(path: Path) -> Head:
     """What the beginning of a file says, without its arrays. The name and the length are checked."""
-    with open(path, "rb") as file:
+    with open(open_file(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         begin = file.read(FIRST)
         length = 8 + int.from_bytes(begin[:8], "little")
@@ -70,7 +71,7 @@ def read_head(path: Path) -> Head:
 
 def read(path: Path) -> np.ndarray:
     """The bytes of a file, read once."""
-    with open(path, "rb", buffering=0) as file:
+    with open(open_file(path), "rb", buffering=0) as file:
         content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
         rest = content.data
         while rest:

@@ -8,20 +8,32 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shoal.errors import UserError
+from shoal.plain_files import read_text
 from shoal.runs.journal import read_events
 
 RUN, SETTINGS, MODEL, REPORT = "run.json", "settings.json", "model", "report.html"
 JOURNAL, PROGRESS, BOARD = "journal", "progress.json", "leaderboard.csv"
+EVENTS_FILE = "events.jsonl"  # of the journal
 METRICS, SAMPLES, EVENTS, CHECKPOINTS = "metrics.jsonl", "samples.json", "events", "checkpoints"
 START = "start"  # the tiny model as it was made
 FORMAT, VERSION = "shoal-run-folder", 1  # of run.json
 SEARCH_FORMAT, FINETUNE_FORMAT, SETTINGS_VERSION = "shoal-run", "shoal-finetune", 1  # of settings.json
 INTERRUPTED = "interrupted"
+# What a run writes into its folders. Anything else there is somebody else's, and stays when a run is removed.
+FOLDERS = {JOURNAL, MODEL, CHECKPOINTS, EVENTS, START}
+OWN_FILES = {
+    JOURNAL: re.compile(r"damaged|(damaged/)?(events(-\d+)?\.jsonl|[^/]+\.safetensors)"),
+    MODEL: re.compile(r"(model|timings|explanation)\.json|weights\.safetensors"),
+    CHECKPOINTS: re.compile(r"checkpoint-\d+(/.+)?"),
+    EVENTS: re.compile(r"events\.out\.[^/]+"),
+}
 # In the settings of a search, but nothing that decides its model.
 NO_OPTIONS = {"file", "path", "sha256", "demo", "columns", "repeats", "effort", "explain_seconds"}
 
@@ -51,14 +63,18 @@ class Run:
     about: dict[str, Any] = field(default_factory=dict)  # all of run.json
 
 
+class Malformed(UserError):
+    """A file of a run that is there and cannot be used; the text is the end of a sentence that begins with its name."""
+
+
 def read_run(path: Path) -> Run | None:
     """The run of a folder; None if it holds none. The journal has a copy of run.json."""
     about = read_about(path) or _noted_about(path)
-    if about.get("format") == FORMAT and about.get("version") == VERSION and about.get("kind") in KINDS:
+    if _is_about_a_run(about):
         kind, marks, begun = KINDS[about["kind"]], about.get("fingerprint"), str(about.get("begun", ""))
     else:
         about, settings = {}, read_json(path / SETTINGS)
-        found = OLD_FORMATS.get(settings.get("format", ""))
+        found = OLD_FORMATS.get(str(settings.get("format", "")))
         if found is None or settings.get("version") != SETTINGS_VERSION:
             return None
         kind, marks, begun = found, found.old_marks(settings), str(settings.get("created", ""))
@@ -86,13 +102,51 @@ def _noted_about(path: Path) -> dict[str, Any]:
     return noted[0] if noted and isinstance(noted[0], dict) else {}
 
 
+def problem_of(path: Path) -> str:
+    """What is wrong with the run in a folder; empty if nothing is, or if there is no sign of a run."""
+    try:
+        if not os.path.lexists(path / RUN):
+            return f"{RUN} is missing" if os.path.lexists(path / JOURNAL / EVENTS_FILE) and not read_run(path) else ""
+        about = _noted_about(path) or read_object(path / RUN)  # a search resumes with the journal's copy as well
+        if not _is_about_a_run(about) or not isinstance(about.get("fingerprint"), dict):
+            raise Malformed(f"{RUN} does not describe a run that this Shoal knows")
+        if os.path.lexists(path / SETTINGS):
+            read_object(path / SETTINGS)
+    except Malformed as error:
+        return str(error)
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    return ""
+
+
+def _is_about_a_run(about: Mapping[str, Any]) -> bool:
+    known = about.get("format") == FORMAT and about.get("version") == VERSION
+    return known and isinstance(about.get("kind"), str) and about["kind"] in KINDS
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        content = json.loads(read_text(path))
+    except OSError as error:
+        raise Malformed(f"{path.name} cannot be read ({_without_path(error, path)})") from None
+    except (ValueError, RecursionError):
+        raise Malformed(f"{path.name} is truncated or is no JSON") from None
+    if not isinstance(content, dict):
+        raise Malformed(f"{path.name} must hold an object; got {type(content).__name__}")
+    return content
+
+
+def _without_path(error: OSError, path: Path) -> str:
+    return error.strerror or str(error).removeprefix(f"{path} ")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """An object; empty where there is none that can be read."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_object(path)
+    except Malformed:
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 # ---- searches ----
@@ -121,7 +175,7 @@ def _search_marks(settings: dict[str, Any]) -> dict[str, Any] | None:
     try:
         data, search, versions = settings["data"], settings["search"], settings["versions"]
         return search_marks(data["sha256"], {**data, **search}, versions)
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError):
         return None
 
 

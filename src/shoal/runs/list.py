@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-import re
-import shutil
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shoal.atomic import is_left_over
 from shoal.errors import MissingFile
+from shoal.plain_files import Removal, is_mount_point, read_text, remove
 from shoal.runs.folder import RUNS, Say, remove_files
-from shoal.runs.kinds import METRICS, PROGRESS, SEARCH, SETTINGS, Run, read_json, read_run
-from shoal.runs.lock import InUse, Owner, is_lock_file, living, take
+from shoal.runs.kinds import KINDS, METRICS, PROGRESS, SEARCH, SETTINGS, Run, problem_of, read_json, read_run
+from shoal.runs.lock import InUse, Owner, is_lock_file, living, owner_of, take
 
-RUNNING, INTERRUPTED, FINISHED, LEFT_OVER = "running", "interrupted", "finished", "left over"
-LEFT = re.compile(r"\..+\.\d+(-\d+)?\.part")  # folders of searches of older versions that were killed
+RUNNING, INTERRUPTED, FINISHED, MALFORMED = "running", "interrupted", "finished", "malformed"
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Listed:
     has_results: bool
     begun: str
     size: int  # bytes
-    removable: int  # bytes that only going on needs
     owner: Owner | None
+    problem: str = ""  # what is wrong with its files
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -43,82 +44,110 @@ class Listed:
 
 
 def list_runs(folders: Iterable[Path]) -> list[Listed]:
-    """The runs in some folders, which may be runs themselves; by default those in shoal-runs. The latest last."""
-    paths = list(_run_folders(folders))
-    runs = {path: read_run(path) for path in paths}
-    owners = living(paths)
-    found = [
-        _left_over(path, owners.get(path)) if run is None else _listed(run, owners.get(path))
-        for path, run in runs.items()
-    ]
+    """The runs in some folders, which may be runs themselves; by default those in shoal-runs. The latest last.
+
+    A folder with files that cannot be used is listed with what is wrong with it.
+    """
+    problems = {path: problem_of(path) or _lease_problem(path) for path in _run_folders(folders)}
+    owners = living([path for path, problem in problems.items() if not problem])
+    found = []
+    for path, problem in problems.items():
+        run = None if problem else read_run(path)
+        if run is not None:
+            found.append(_listed(run, owners.get(path)))
+        elif problem:
+            found.append(Listed(path, "", MALFORMED, None, None, "", False, "", _size(path), None, problem))
     return sorted(found, key=lambda run: (run.begun, run.path))
 
 
-def clean(path: Path, unfinished: bool, say: Say) -> int:
-    """Remove what only going on needs; the bytes freed. A folder in use stays as it is, and `say` is told by whom."""
+def cleanable(run: Listed, unfinished: bool) -> Removal:
+    """What `clean` would remove of a run: what only resuming needs; of one without results, with `unfinished`, all."""
+    if run.state in (RUNNING, MALFORMED) or (run.state == INTERRUPTED and not run.has_results and not unfinished):
+        return Removal()
+    if run.path.is_symlink():
+        return Removal(stays={run.path: "a symbolic link; give the folder itself"})
+    if is_mount_point(run.path):
+        return Removal(stays={run.path: "a mount point"})
+    return _sweep(run, act=False)
+
+
+def clean(path: Path, unfinished: bool, say: Say, planned: Removal) -> Removal:
+    """Remove of a run what `planned` has. A folder in use stays as it is, and `say` is told by whom."""
     try:
         lock = take(path, say)
     except InUse as error:
         say(str(error))
-        return 0
+        return Removal()
     try:
         run = read_run(path)
-        now = _left_over(path, None) if run is None else _listed(run, None)
-        freed = removable(now, unfinished)
-        if run is None:
-            _remove_all(path)
-        elif freed:
-            remove_files(path, run.kind.resuming if now.has_results else run.kind.files)
+        now = None if run is None else _listed(run, None)
+        if now is None or not cleanable(now, unfinished).gone.keys() <= planned.gone.keys():
+            say(f"{path} has changed meanwhile and stays as it is")
+            return Removal()
+        found = _sweep(now, act=True)
     finally:
         lock.release()
-    if not any(path.iterdir()):
-        path.rmdir()
-    return freed
+    if found.gone.pop(path, False):
+        with contextlib.suppress(OSError):  # somebody has put something into it meanwhile
+            path.rmdir()
+            found.gone[path] = True
+    return found
 
 
-def removable(run: Listed, unfinished: bool) -> int:
-    """Bytes that `clean` would free."""
-    if run.state == RUNNING or (run.state == INTERRUPTED and not run.has_results and not unfinished):
-        return 0
-    return run.removable
+def _sweep(run: Listed, act: bool) -> Removal:
+    """Remove the files of a run; or find out which would go, and whether its folder would be empty then."""
+    kind, path = KINDS[run.kind], run.path
+    found = remove_files(path, kind.resuming if run.has_results else kind.files, act)
+    for file in sorted(path.iterdir()):
+        if is_left_over(file) and file not in found.gone:
+            remove(file, act=act, into=found)
+    if not [file for file in path.iterdir() if file not in found.gone and not is_lock_file(file.name)]:
+        found.gone[path] = True
+    return found
 
 
 def _run_folders(folders: Iterable[Path]) -> Iterator[Path]:
-    """A folder that is a run, else those in it that are one or were left by one."""
+    """A folder that is a run, else those in it that are one, or have a file of one."""
     given = list(dict.fromkeys(folders))
     for folder in given:
         if not folder.is_dir():
             raise MissingFile(f"there is no folder {folder}; give a run, or a folder that holds some")
     for folder in given or [Path(RUNS)] * Path(RUNS).is_dir():
-        if read_run(folder) is not None:
+        if _is_run(folder):
             yield folder
-            continue
-        for path in sorted(folder.iterdir()):
-            if path.is_dir() and (read_run(path) is not None or LEFT.fullmatch(path.name)):
-                yield path
+        else:
+            yield from (path for path in sorted(folder.iterdir()) if _is_run(path))
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        return path.is_dir() and bool(problem_of(path) or read_run(path))
+    except OSError:  # no permission to look
+        return False
+
+
+def _lease_problem(path: Path) -> str:
+    try:
+        owner_of(path)
+    except OSError as error:
+        return f"its lease cannot be read ({error.strerror or error})"
+    return ""
 
 
 def _listed(run: Run, owner: Owner | None) -> Listed:
     score, metric = (_search_score if run.kind is SEARCH else _test_loss)(run.path)
     state = RUNNING if owner is not None else FINISHED if run.finished else INTERRUPTED
     has_results = run.finished or (run.kind is SEARCH and (run.path / SETTINGS).is_file())
-    whole = state != FINISHED and not has_results
-    size = _size(run.path)
-    rest = size if whole else sum(_size(run.path / name) for name in run.kind.resuming)
     share = 1.0 if state == FINISHED else _share(run)
-    return Listed(run.path, run.kind.name, state, share, score, metric, has_results, run.begun, size, rest, owner)
-
-
-def _left_over(path: Path, owner: Owner | None) -> Listed:
-    size = _size(path)
-    return Listed(path, SEARCH.name, LEFT_OVER, None, None, "", False, "", size, size, owner)
+    return Listed(run.path, run.kind.name, state, share, score, metric, has_results, run.begun, _size(run.path), owner)
 
 
 def _share(run: Run) -> float | None:
     if run.kind is SEARCH:
         return _number(read_json(run.path / PROGRESS).get("share"))
-    planned = read_json(run.path / SETTINGS).get("run", {}).get("steps_planned")
-    steps = [record.get("step", 0) for record in _records(run.path)]
+    about = read_json(run.path / SETTINGS).get("run")
+    planned = _number(about.get("steps_planned")) if isinstance(about, dict) else None
+    steps = [_number(record.get("step")) or 0.0 for record in _records(run.path)]
     return max(steps) / planned if planned and steps else None
 
 
@@ -140,32 +169,27 @@ def _test_loss(path: Path) -> tuple[float | None, str]:
 def _records(path: Path) -> list[dict[str, Any]]:
     found = []
     try:
-        for line in (path / METRICS).read_text(encoding="utf-8").splitlines():
+        for line in read_text(path / METRICS).splitlines():
             found.append(json.loads(line))
-    except (OSError, ValueError):  # none yet, or the last one is being written
+    except (OSError, ValueError, RecursionError):  # none yet, or the last one is being written
         pass
     return [record for record in found if isinstance(record, dict)]
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    """None where it is not one, or too large for one."""
+    try:
+        number = float(value) if isinstance(value, (int, float)) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder. Locks and what goes meanwhile do not count."""
+    """Bytes of all files in a folder. Locks, and what goes meanwhile, do not count."""
     total = 0
-    for file in path.rglob("*") if path.is_dir() else [path]:
-        try:
-            total += 0 if file.is_dir() or is_lock_file(file.name) else file.lstat().st_size
-        except OSError:
-            continue
+    for place, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += 0 if is_lock_file(name) else os.lstat(os.path.join(place, name)).st_size
     return total
-
-
-def _remove_all(path: Path) -> None:
-    """All but the lock, which is ours."""
-    for file in path.iterdir():
-        if file.is_dir() and not file.is_symlink():
-            shutil.rmtree(file, ignore_errors=True)
-        elif not is_lock_file(file.name):
-            file.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ import os
 import platform
 import re
 import secrets
+import stat
 import threading
 import time
 import warnings
@@ -28,12 +29,13 @@ import psutil
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from shoal.errors import UserError
+from shoal.plain_files import kind_of, open_file, read_bytes
 
 LOCK = "run.lock"
 LEASE = re.compile(r"lease-(\d+)\.json")
-OLD = "running-*.lock"  # of older versions
 BEAT = 2.0  # seconds between two signs of life
 PATIENCE = 15.0  # seconds without one until the owner counts as gone
+LARGEST_LEASE, LARGEST_PID = 65_536, 2**31 - 1  # bytes; psutil takes no larger process number
 POLL, LONGEST_STEP = 0.1, 1.0  # seconds; one who looks may have been stopped, too
 TRIES = 5
 FEW_BEATS = 3
@@ -61,7 +63,7 @@ class Owner:
 
     def lives(self) -> bool | None:
         """Whether the process is there; None where that cannot be known from here."""
-        if (self.machine, self.processes) != (_machine(), _processes()):
+        if (self.machine, self.processes) != (machine(), process_numbers()):
             return None
         try:
             process = psutil.Process(self.pid)
@@ -124,7 +126,6 @@ class FolderLock:
 def take(folder: Path, say: Say | None = None) -> FolderLock:
     """Make a folder ours. `InUse`: another process has it. `say` is told if it takes time to find out."""
     for attempt in range(TRIES):
-        _refuse_old(folder)
         supported, kernel = _kernel_lock(folder / LOCK)
         try:
             taken = _take_lease(folder, supported, kernel, say)
@@ -160,14 +161,19 @@ def living(folders: Iterable[Path]) -> dict[Path, Owner]:
 
 
 def is_lock_file(name: str) -> bool:
-    return name == LOCK or LEASE.fullmatch(name) is not None or Path(name).match(OLD)
+    return name == LOCK or LEASE.fullmatch(name) is not None
 
 
 def read_owner(lease: Path) -> Owner | None:
+    """None: there is no lease any more, or it says nothing that can be used."""
+    content = _content(lease)
     try:
-        return Owner(**json.loads(lease.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
+        found = Owner(**json.loads(content or b""))
+    except (ValueError, TypeError, RecursionError):
         return None
+    texts = (found.host, found.since, found.machine, found.processes, found.token)
+    usable = all(isinstance(text, str) for text in texts) and type(found.pid) is int and 0 < found.pid <= LARGEST_PID
+    return found if usable and type(found.started) is float and type(found.beat) is int else None
 
 
 # ---- leases ----
@@ -208,7 +214,7 @@ def _is_gone(lease: Path, locked: bool, say: Say | None) -> bool:
     lives = None if owner is None else owner.lives()
     if lives is not None or not lease.exists():
         return not lives
-    if locked and owner is not None and owner.machine == _machine():
+    if locked and owner is not None and owner.machine == machine():
         return True
     if say is not None:
         who = "another process" if owner is None else f"process {owner.pid} on {owner.host}"
@@ -239,6 +245,7 @@ def _gives_sign(lease: Path) -> bool:
 def _renew(lease: Path, owner: Owner, beat: int) -> bool:
     """Change our lease where it is, and never make it anew. False: it is not ours any more."""
     try:
+        os.close(open_file(lease))
         with open(lease, "r+", encoding="utf-8") as file:
             if owner.token not in file.read():
                 return False
@@ -254,8 +261,9 @@ def _text(owner: Owner, beat: int = 0) -> str:
 
 
 def _content(path: Path) -> bytes | None:
+    """None: there is no such file. `NotAFile`: a FIFO, say, which nobody must wait for."""
     try:
-        return path.read_bytes()
+        return read_bytes(path, LARGEST_LEASE)
     except FileNotFoundError:
         return None
 
@@ -284,7 +292,12 @@ def _kernel_lock(file: Path) -> tuple[bool, BaseFileLock | None]:
     """Whether the disk has locks, and that of the file if it was free.
 
     filelock falls back to the mere existence of a file where there are none, which a dead process would hold forever.
+    It empties the file that it opens, so that must be a file, and no link to somebody's.
     """
+    with contextlib.suppress(FileNotFoundError):
+        status = os.lstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise UserError(f"{file} is {kind_of(status)}, not the lock of a run: remove it")
     try:
         lock: BaseFileLock = FileLock(file, timeout=0, thread_local=False, fallback_to_soft=False)
     except TypeError:  # an older filelock
@@ -319,29 +332,18 @@ def _release(lock: BaseFileLock | None) -> None:
         file.unlink(missing_ok=True)
 
 
-def _refuse_old(folder: Path) -> None:
-    """Locks of older versions: one file for each machine, without a sign of life. Ours goes if nobody has it."""
-    for file in folder.glob(OLD):
-        if file.name == f"running-{platform.node()}.lock":
-            _, lock = _kernel_lock(file)
-            _release(lock)
-            if lock is not None or not file.exists():
-                continue
-        raise InUse(f"{folder} is in use by an older Shoal, says {file.name}; if that runs no more, remove the file")
-
-
 # ---- this process ----
 
 
 def _ourselves() -> Owner:
     return Owner(
-        platform.node(), os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S"), _machine(), _processes(),
+        platform.node(), os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S"), machine(), process_numbers(),
         psutil.Process().create_time(), secrets.token_hex(8),
     )  # fmt: skip
 
 
 @cache
-def _machine() -> str:
+def machine() -> str:
     """A name that no other machine has, nor this one after it was started again; the host's where there is none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -350,7 +352,7 @@ def _machine() -> str:
 
 
 @cache
-def _processes() -> str:
+def process_numbers() -> str:
     """Containers may have process numbers of their own."""
     try:
         return os.readlink("/proc/self/ns/pid")

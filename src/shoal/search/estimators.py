@@ -19,6 +19,7 @@ from shoal.explain.results import Importances
 from shoal.explain.rows import RowExplanations
 from shoal.metrics.tasks import MULTILABEL, Task
 from shoal.models.certainty import predict_interval, predict_set, strange
+from shoal.plain_files import PRIVATE
 from shoal.runs.journal import Journal
 from shoal.runs.lock import take
 from shoal.search.callbacks import Callbacks, Progress, Started
@@ -352,7 +353,7 @@ def _journal(
         yield opened
         return
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder).mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         lock = take(Path(folder))
     except OSError as error:
         raise UserError(f"journal={str(folder)!r} cannot be used ({error.strerror}); give another folder") from None

@@ -17,8 +17,10 @@ from shoal.tables.inputs import ignored
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
+from shoal.terminal import data_stream, say, visible
 
 BETWEEN = " | "  # names in one cell
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # how formulas begin
 ROWS_NAMED = 3  # strange ones, on the screen
 
 
@@ -60,7 +62,7 @@ def read_new_rows(
     extra = schema.unknown(table, {*reading.columns, getattr(estimator, "target_name_", None)})
     converted = schema.conversion(table)
     for said in ([ignored(extra)] if extra else []) + ([converted] if converted else []):
-        print(f"note: {path}: {said}", file=sys.stderr)
+        say(f"note: {path}: {said}", error=True)
     known = {column.name for column in schema.columns}
     table = table.select([j for j, name in enumerate(table.names) if name in known])
     return schema.with_numbers(table) if converted else table  # it has been said
@@ -135,18 +137,24 @@ def note_strange(estimator: Any, table: Table, source: Path) -> None:
     worst = rows[np.argsort(found.p_values[rows], kind="stable")][:ROWS_NAMED]
     named = "; ".join(f"row {row + 1} ({', '.join(found.columns[row])})" for row in sorted(worst.tolist()))
     more = f" and {len(rows) - len(worst):,} more" if len(rows) > len(worst) else ""
-    print(
+    say(
         f"note: {source}: {len(rows):,} of {len(table):,} row{'s' if len(table) > 1 else ''} "
         f"{'are' if len(rows) > 1 else 'is'} unlike the training data ({found.share:.0%} of rows like it would be): "
         f"{named}{more}; the first row of data is row 1, and --strange writes it for each",
-        file=sys.stderr,
+        error=True,
     )
 
 
-def write_answers(head: Sequence[str], rows: Iterable[Sequence[Any]], out: Path | None, source: Path) -> None:
-    """To the screen, or to a file that is there whole or not at all."""
+def write_answers(
+    head: Sequence[str], rows: Iterable[Sequence[Any]], out: Path | None, source: Path, safe_cells: bool = False
+) -> None:
+    """To the screen, or to a file that is there whole or not at all. `safe_cells`: see `safe_cell`."""
+    if safe_cells:
+        head, rows = list(map(safe_cell, head)), ([safe_cell(cell) for cell in row] for row in rows)
     if out is None:
-        _write(sys.stdout, head, rows)
+        if sys.stdout.isatty():
+            head, rows = list(map(visible, head)), ([_on_screen(cell) for cell in row] for row in rows)
+        _write(data_stream(), head, rows)
         return
     check_out(out, source)
     try:
@@ -161,6 +169,25 @@ def check_out(out: Path, source: Path) -> None:
     if out.exists() and (out.is_dir() or (source.exists() and out.samefile(source))):
         what = "a folder" if out.is_dir() else "the file with the new rows"
         raise UserError(f"--out must be a file for the answers; {out} is {what}: give another name")
+
+
+def safe_cell(cell: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula: text that begins like one gets a ' in front. Numbers stay.
+
+    >>> [safe_cell(cell) for cell in ("=1+1", "@x", "-1.5", -1.5, "red", "-red")]
+    ["'=1+1", "'@x", '-1.5', -1.5, 'red', "'-red"]
+    """
+    if not isinstance(cell, str) or not cell.startswith(FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
+def _on_screen(cell: Any) -> Any:
+    return visible(cell) if isinstance(cell, str) else cell
 
 
 def _write(file: Any, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from shoal import terminal
 from shoal.executors.interface import Status
 from shoal.explain.results import Explanation, decimals, importance_lines
 from shoal.progress import Bar
@@ -33,9 +34,7 @@ class SearchScreen:
         self.shows = sys.stderr.isatty() if show_bar is None else show_bar
         self._console: Any = None
         if self.shows:
-            from rich.console import Console
-
-            self._console = Console(stderr=True)
+            self._console = terminal.console(stderr=True)
         self._bar = Bar(1.0, words="encoding the table", console=self._console, transient=True, show=self.shows)
 
     def watch(self, progress: Progress) -> None:
@@ -80,9 +79,9 @@ class SearchScreen:
     def say(self, text: str) -> None:
         """A line of its own, above the bar."""
         if self.shows:
-            self._console.print(text, markup=False, highlight=False)
+            self._console.print(terminal.visible(text))
         else:
-            print(text, file=sys.stderr, flush=True)
+            terminal.say(text, error=True)
 
     def __enter__(self) -> SearchScreen:
         self._bar.start()

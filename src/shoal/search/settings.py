@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from shoal import atomic
-from shoal.errors import MissingFile, UserError
+from shoal.errors import MissingFile, NotAFile, UserError
 from shoal.models.saving import DESCRIPTION, EXPLANATION, TIMINGS, model_folder, read_json
 from shoal.models.saving import VERSION as MODEL_VERSION
+from shoal.plain_files import read_text
 from shoal.runs.kinds import MODEL, SEARCH_FORMAT, SETTINGS, SETTINGS_VERSION
 from shoal.search.options import SearchOptions
 from shoal.tables.options import DataOptions
@@ -42,7 +43,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise MissingFile(f"there is no file {file}; --repeat takes the {SETTINGS} of an earlier run")
     try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
+        settings = json.loads(read_text(file))
+    except NotAFile as error:
+        raise UserError(f"{error}; --repeat takes the {SETTINGS} of a run") from None
     except (ValueError, UnicodeDecodeError, RecursionError):
         raise UserError(f"{file} is truncated or is no JSON; --repeat takes the {SETTINGS} of a run") from None
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal import terminal
 from shoal.progress import Bar
 
 Tick = Callable[[str], None]  # told what comes next, once for each measurement
@@ -108,9 +109,9 @@ def _best(contenders: Sequence[Contender], raw: list[list[float]], idle: list[li
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Tick]:
     """A bar on the error stream that names what is being measured."""
-    from rich.console import Console
-
-    bar = Bar(total, title=title, amount="count", clock="elapsed", console=Console(stderr=True), transient=True)
+    bar = Bar(
+        total, title=title, amount="count", clock="elapsed", console=terminal.console(stderr=True), transient=True
+    )
     done = -1
 
     def tick(label: str) -> None:

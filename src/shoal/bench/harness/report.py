@@ -16,6 +16,7 @@ from shoal import atomic
 from shoal.bench.harness.tables import ResultTable
 from shoal.bench.harness.verdict import Target, verdict_table
 from shoal.json_values import plain
+from shoal.terminal import visible
 
 
 @dataclass
@@ -58,7 +59,7 @@ def show(result: Result, console: Console) -> None:
     for table in [*result.tables, *([verdict_table(result.targets)] if result.targets else [])]:
         table.show(console)
     for note in result.notes:
-        console.print(f"- {note}", markup=False, highlight=False)
+        console.print(visible(f"- {note}"))
 
 
 def default_folder() -> Path:

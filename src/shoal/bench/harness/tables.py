@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shoal.terminal import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -41,7 +43,7 @@ class ResultTable:
             numbers = k > 0 and all(not row[k] or not row[k][0].isalpha() for row in self.rows)
             table.add_column(name, justify="right" if numbers else "left")
         for row in self.rows:
-            table.add_row(*(Text(cell) for cell in row))
+            table.add_row(*(Text(visible(cell)) for cell in row))
         console.print(table)
 
 

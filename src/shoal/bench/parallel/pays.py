@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from shoal.bench.harness.verdict import Target
 from shoal.bench.parallel import workers
 from shoal.bench.parallel.workers import Way, percent
 from shoal.machine import thread_count
+from shoal.plain_files import remove
 
 if TYPE_CHECKING:
     import torch
@@ -194,7 +194,7 @@ def finish(
         "seconds": sum(record["seconds"] for record in result.history),
         "test_accuracy": workers.accuracy(result.model, problem.test),
     }  # fmt: skip
-    shutil.rmtree(place, ignore_errors=True)
+    remove(place)
 
 
 def table(name: str, numbers: dict[str, Any]) -> ResultTable:

@@ -15,7 +15,7 @@ COMMANDS = (
     parallel.descent, parallel.pays, parallel.averaging, parallel.ranks, parallel.planner, parallel.nodes,
     populations.landscape, populations.heads, populations.stack, populations.tools,
 )  # fmt: skip
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 for command in COMMANDS:
     app.command()(command)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from shoal import terminal
+
 if TYPE_CHECKING:
     from shoal.bench.harness.report import Result
 
@@ -27,13 +29,11 @@ def measure(
 
     `resumes`: its `run` takes the folder of results as well, and goes on from what an earlier run left there.
     """
-    from rich.console import Console
-
     from shoal.bench.harness.report import default_folder, show, write
 
-    console = Console()
+    console = terminal.console()
     if not console.is_terminal:  # a file or a pipe has no width to keep to
-        console = Console(width=150)
+        console = terminal.console(width=150)
     console.rule(f"shoal bench {context.info_name}")
     chosen = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if value}
     settings = replace(bench.QUICK if quick else bench.Settings(), **chosen)
@@ -43,7 +43,7 @@ def measure(
     paths = write(result, folder)
     show(result, console)
     names = ", ".join(path.name for path in paths)
-    console.print(f"{result.seconds:.0f} s; wrote {names} to {folder}", highlight=False, soft_wrap=True)
+    console.print(f"{result.seconds:.0f} s; wrote {names} to {folder}", soft_wrap=True)
 
 
 def command_line(context: typer.Context) -> str:
