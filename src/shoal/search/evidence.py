@@ -22,7 +22,7 @@ class Evidence:
     weight: np.ndarray  # (n,) in scores
     loss_weight: np.ndarray  # (n,) in losses
     scale: np.ndarray | float  # of losses
-    group: np.ndarray | None = None  # (n,) rows of one group are drawn together
+    group: np.ndarray | None = None  # (n,) from 0; rows of one group are drawn together
 
     def counts(self, generator: np.random.Generator) -> np.ndarray:
         """How often each row is in a bootstrap sample."""
@@ -31,3 +31,9 @@ class Evidence:
             return np.bincount(generator.integers(n, size=n), minlength=n)
         groups = int(self.group.max()) + 1
         return np.bincount(generator.integers(groups, size=groups), minlength=groups)[self.group]
+
+    @property
+    def units(self) -> float:
+        """How many independent rows these are worth: groups count once, and uneven weights are worth fewer (Kish)."""
+        weight = self.weight if self.group is None else np.bincount(self.group, self.weight)
+        return float(weight.sum() ** 2 / (weight**2).sum())

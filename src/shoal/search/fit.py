@@ -96,7 +96,8 @@ class _Fit:
         self.metric: Metric = find_metric(options.scoring, data.task, data.classes)
         rows = len(data.target)
         self.folds = default_folds(rows, data.schema)
-        self.repeats = (earlier and earlier.repeats) or default_repeats(rows, clock.budget, data.schema)
+        dealt = 1 if data.time is not None else default_repeats(rows, clock.budget, data.schema)
+        self.repeats = (earlier and earlier.repeats) or dealt
 
     def go_on(self, journal: Journal | None) -> None:
         """Take up a search where earlier attempts have ended. The time that they took counts."""
@@ -135,8 +136,9 @@ class _Fit:
         if effort.folds is not None:
             self.folds, self.repeats = effort.folds, 1
         pairs, cv = make_folds(
-            options.folds, data.task, data.X, data.target, data.groups, seed % (1 << 32), self.folds, self.repeats
-        )
+            options.folds, data.task, data.X, data.target, data.groups, seed % (1 << 32), self.folds, self.repeats,
+            data.time,
+        )  # fmt: skip
         self.metric.check(data.task, data.target, data.weight, [valid for _, valid in pairs])
         encodings = effort.encodings or (ENCODINGS if clock.budget is None else encodings_of(options.space))
         with workers_beside(options.executor) as workers:
@@ -148,7 +150,7 @@ class _Fit:
             trained = clock.elapsed()
             everything = np.arange(len(data.target))
             whole_data = _problem(data, [(everything, everything)], encodings) if refits else None
-            group = group_of_rows(data.groups, problem)
+            group = group_of_rows(data.units, problem)
             outcome, effort = self._conclude(search, effort, data, whole_data, group)
             concluded = clock.elapsed()
             explanation = self._explain(search, outcome, data, group)
