@@ -25,7 +25,7 @@ def test_estimators_have_the_options_as_parameters_with_the_same_defaults(kind, 
 
 def test_what_an_estimator_is_given_arrives_as_options():
     given = {"strategy": "random", "recipes": 7, "budget": 3.0, "cv": 4, "scoring": "f1", "seeds": 2, "epochs": 9,
-             "ensemble": False, "compact": True, "refit": True, "n_jobs": 1, "random_state": 5,
+             "ensemble": False, "compact": True, "refit": True, "group_repeats": False, "n_jobs": 1, "random_state": 5,
              "space": {"hidden": [3]}, "executor": find_workers("serial"), "explain_seconds": 2.5}  # fmt: skip
     assert given.keys() == set(parameter_names().values()), "give the new one a value that is not its default"
     options = options_of_estimator(ShoalRegressor(**given))

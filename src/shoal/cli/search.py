@@ -17,7 +17,7 @@ from shoal.cli.search_session import Request, Session
 from shoal.errors import UserError
 from shoal.executors.find import find_workers
 from shoal.search.options import SearchOptions
-from shoal.tables.options import DataOptions
+from shoal.tables.options import RowOptions
 
 BUDGET, DEMO_BUDGET = 60.0, 20.0  # seconds
 
@@ -45,7 +45,7 @@ def search(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="CSV, TSV (also gzipped) or Parquet file.")] = None,
     *,
-    reading: DataOptions,
+    reading: RowOptions,
     options: SearchOptions,
     out: Annotated[Path | None, typer.Option(help="Folder for the results. (default: ./shoal-runs/<file>-<n>)")] = None,
     fresh: Annotated[

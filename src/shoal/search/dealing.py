@@ -8,6 +8,7 @@ from shoal.errors import UserError
 
 Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
 FORWARD_FOLDS = 5  # by default; each trains on all earlier rows
+FEWEST_BLOCKS = 10
 
 
 def deal_groups(
@@ -69,4 +70,4 @@ def stretches(time: np.ndarray, most: int) -> np.ndarray:
 
 def blocks_in_time(time: np.ndarray) -> np.ndarray:
     """(n,) blocks of neighbours, about as many as there are rows in each: what a bootstrap draws together."""
-    return stretches(time, max(2, int(np.sqrt(len(time)))))
+    return stretches(time, max(FEWEST_BLOCKS, int(np.sqrt(len(time)))))

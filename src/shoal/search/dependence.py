@@ -20,7 +20,10 @@ from shoal.tables.schema import Schema, named_like_identifier
 from shoal.tables.table import Table
 
 FEWEST_COPIED, COPIED_SHARE = 5, 0.01  # sets of copies; share of the rows that have a copy: fewer change no score
-FEWEST_COMPARED, MOST_COPIES = 15, 20  # sets that are compared with the nearest other inputs; and rows of each, on average
+FEWEST_COMPARED, MOST_COPIES = (
+    15,
+    20,
+)  # sets that are compared with the nearest other inputs; and rows of each, on average
 FEWEST_SETS = 10  # of rows with different inputs, to be dealt into folds
 ALIKE, MUCH_MORE_ALIKE = 0.6, 0.6  # 0: as alike as any two rows, 1: equal; and the lead over the nearest others
 MOST_ASKED, MOST_OTHERS = 500, 5_000  # rows that are compared with their nearest neighbours
@@ -87,7 +90,9 @@ class Alikeness:
 
     def between(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Of pairs of rows."""
-        squares = 0.0 if self.values is None else float(((self.values[one] - self.values[other]) ** 2).sum(axis=1).mean())
+        squares = (
+            0.0 if self.values is None else float(((self.values[one] - self.values[other]) ** 2).sum(axis=1).mean())
+        )
         return self._scaled(float((self.label[one] == self.label[other]).mean()), squares)
 
     def _scaled(self, same: float, squares: float) -> np.ndarray:

@@ -31,9 +31,3 @@ class Evidence:
             return np.bincount(generator.integers(n, size=n), minlength=n)
         groups = int(self.group.max()) + 1
         return np.bincount(generator.integers(groups, size=groups), minlength=groups)[self.group]
-
-    @property
-    def units(self) -> float:
-        """How many independent rows these are worth: groups count once, and uneven weights are worth fewer (Kish)."""
-        weight = self.weight if self.group is None else np.bincount(self.group, self.weight)
-        return float(weight.sum() ** 2 / (weight**2).sum())

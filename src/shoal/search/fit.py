@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from shoal.encoders.encoder import ENCODINGS
 from shoal.explain.results import Explanation
 from shoal.metrics.find import find_metric
+from shoal.metrics.forward import forward_metric
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION
 from shoal.runs.journal import Journal
@@ -139,6 +140,8 @@ class _Fit:
             options.folds, data.task, data.X, data.target, data.groups, seed % (1 << 32), self.folds, self.repeats,
             data.time,
         )  # fmt: skip
+        if data.time is not None:
+            self.metric = forward_metric(self.metric, data.target, data.weight, [valid for _, valid in pairs])
         self.metric.check(data.task, data.target, data.weight, [valid for _, valid in pairs])
         encodings = effort.encodings or (ENCODINGS if clock.budget is None else encodings_of(options.space))
         with workers_beside(options.executor) as workers:

@@ -95,7 +95,7 @@ def correct(
     # the delivered model is never set above its measured score.
     before = min(float(np.mean(out_of_sample)), measured)
     corrected = float(np.clip(before + gain, metric.least, metric.most))
-    low, high = _interval(metric, corrected, np.array(in_sample), gain, evidence.units)
+    low, high = _interval(metric, corrected, np.array(in_sample), gain, int((weight > 0).sum()))
     return HonestScore(metric.name, raw, corrected, low, high, CONFIDENCE, len(out_of_sample), corrected - before)
 
 
@@ -144,7 +144,7 @@ def _left_out(evidence: Evidence, counts: np.ndarray) -> np.ndarray:
     return np.flatnonzero((counts == 0) & (evidence.weight > 0))
 
 
-def _interval(metric: Metric, corrected: float, in_sample: np.ndarray, gain: float, n_rows: float) -> tuple[float, float]:
+def _interval(metric: Metric, corrected: float, in_sample: np.ndarray, gain: float, n_rows: int) -> tuple[float, float]:
     """The confidence interval of the corrected score.
 
     It accounts for the choice of rows and for the error of `gain`. Other rows would also have led to the choice of
@@ -166,7 +166,7 @@ def _interval(metric: Metric, corrected: float, in_sample: np.ndarray, gain: flo
     return low, high
 
 
-def wilson(share: float, n: float) -> tuple[float, float]:
+def wilson(share: float, n: int) -> tuple[float, float]:
     """Wilson's interval for a share seen in n rows; it does not shrink to a point at 0 or 1.
 
     >>> [round(bound, 3) for bound in wilson(1.0, 100)]

@@ -50,7 +50,7 @@ class SearchOptions(Options):
         False, "The fewest networks whose loss is within one standard error of all.", flags="--compact", new=True
     )
     group_repeats: bool = option(
-        True, "Repeated rows are independent: they may be in different folds.", flags="--no-group-repeats"
+        True, "Repeated rows are independent: they may be in different folds.", flags="--no-group-repeats", new=True
     )
     seed: int = option(0, "Seed of all that is drawn at random.", least=0, most=LARGEST_SEED)
     explain_seconds: float | None = explain_seconds_option("what is left of the budget; 0: not at all")

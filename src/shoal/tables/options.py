@@ -53,3 +53,18 @@ class DataOptions(ReadingOptions):
         """
         pairs = (pair.rpartition("=") for pair in self.kinds)
         return {column: kind for column, _, kind in pairs}
+
+
+@dataclass(frozen=True)
+class RowOptions(DataOptions):
+    """The same, and the columns that say how rows count and which of them belong together."""
+
+    groups: str | None = option(
+        None, "Column that names groups: rows of a group stay in one fold. It is no input.", metavar="COLUMN",
+        new=True,
+    )  # fmt: skip
+    time: str | None = option(
+        None, "Column of dates or numbers: train on earlier rows, score on later ones. It stays an input unless "
+        "dropped.", metavar="COLUMN", new=True,
+    )  # fmt: skip
+    weight: str | None = option(None, "Column of weights of the rows. It is no input.", metavar="COLUMN", new=True)
