@@ -37,4 +37,4 @@ def test_files_have_the_names_that_runs_on_disk_have():
     assert KEYS["search"] == ("repeats", "task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs",
                               "ensemble", "seed")  # fmt: skip
     assert set(PARAMETERS) == {"strategy", "recipes", "budget", "scoring", "seeds", "epochs", "ensemble", "compact",
-                               "refit", "n_jobs", "random_state", "class_weight"}  # fmt: skip
+                               "refit", "group_repeats", "n_jobs", "random_state", "class_weight"}  # fmt: skip

@@ -3,30 +3,34 @@
 A network that has seen one of two dependent rows knows the other one: scores on such rows say little about new ones.
 
 Equal inputs alone prove nothing. In a table of a few categories, independent people often have the same cells. So the
-targets decide. Rows with (nearly) equal inputs are copies if their targets are alike, and if either hardly any other
-rows differ in one column only, so that the inputs are not equal by coincidence, or their targets are far more alike
-than those of the nearest other inputs.
+targets decide. Rows with (nearly) equal inputs are copies if one of these holds:
+
+- every row is there several times, target included, and always a multiple of the same number of times;
+- targets of equal inputs are alike, and hardly any other rows differ in one column only: no coincidence;
+- targets of equal inputs are far more alike than what other inputs tell of them;
+- targets of equal inputs are often the same number, and hardly ever the next one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from shoal.metrics.tasks import REGRESSION, Task
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.tables.schema import Schema, named_like_identifier
 from shoal.tables.table import Table
 
 FEWEST_COPIED, COPIED_SHARE = 5, 0.01  # sets of copies; share of the rows that have a copy: fewer change no score
-FEWEST_COMPARED, MOST_COPIES = (
-    15,
-    20,
-)  # sets that are compared with the nearest other inputs; and rows of each, on average
+FEWEST_COMPARED = 15  # sets of copies that are compared with other inputs
+MOST_COPIES = 20  # rows of such a set, on average
 FEWEST_SETS = 10  # of rows with different inputs, to be dealt into folds
 ALIKE, MUCH_MORE_ALIKE = 0.6, 0.6  # 0: as alike as any two rows, 1: equal; and the lead over the nearest others
 MOST_ASKED, MOST_OTHERS = 500, 5_000  # rows that are compared with their nearest neighbours
+MOST_INDICATORS = 20  # categories of a column that distances know
+OFTEN, MORE_THAN_NEXT = 0.1, 5  # share of pairs with the same number; and how much rarer the next number is
 NEAR_MISSES = 0.5  # per pair with equal inputs: at most so many, where coincidence is improbable
 NEAR = 0.002, 0.1, 1.0  # tolerance in (spread of a column / rows), with one column of fine numbers, two, and more
 CLOSE_TARGET = 1e-3  # standard deviations between targets that are the same number
@@ -58,67 +62,60 @@ class Note:
 class Alikeness:
     """How alike the targets of rows are. 0: as alike as any two rows, 1: equal.
 
-    In one or two ways: by how many are the same; and, for numbers, by their distance.
+    Classes are indicators, and numbers are ranks, so that outliers do not matter.
     """
 
     def __init__(self, task: Task, target: np.ndarray) -> None:
         y = np.asarray(target, dtype=np.float64).reshape(len(target), -1)
-        self.values: np.ndarray | None = None  # (n, n_outputs) with mean 0, variances sum to 1; of numbers
+        values = np.eye(task.n_outputs)[target] if task.kind == CLASSIFICATION else y
         if task.kind == REGRESSION:
-            scale = y.std(axis=0)
-            self.values = (y - y.mean(axis=0)) / np.where(scale > 0, scale, 1.0) / np.sqrt(y.shape[1])
+            values = np.stack([np.unique(column, return_inverse=True)[1] for column in y.T], axis=1).astype(np.float64)
             y = np.stack([_clusters(column, CLOSE_TARGET * column.std()) for column in y.T], axis=1)
+        values = values - values.mean(axis=0)
+        self.values = values / max(float(np.sqrt((values**2).sum(axis=1).mean())), 1e-300)  # variances sum to 1
         self.label = _hash(y.T)
-        pairs = _pairs(np.array([len(y)])).sum()
-        self.same_by_chance = float(_pairs(_runs(self.label)[2]).sum() / pairs)
+        self.steps = y if task.kind == REGRESSION else None  # numbers of the different values, in their order
 
-    def within(self, key: np.ndarray) -> np.ndarray:
+    def within(self, key: np.ndarray) -> float:
         """Of rows and others with the same key. Each row counts the same, however many have its key."""
         order, first, counts = _runs(key)
-        several = counts > 1
-        pairs, rows = _pairs(counts[several]), counts[several]
-        place = np.repeat(np.arange(len(counts)), counts)
-        inner = _runs(_hash([place.astype(np.float64)]) ^ self.label[order])
-        same = np.bincount(place[inner[0][inner[1]]], _pairs(inner[2]), len(counts))[several]
-        squares = np.zeros(len(rows))
-        if self.values is not None:
-            ranked = self.values[order]
-            totals = np.add.reduceat(ranked, first, axis=0)
-            squares = (counts * np.add.reduceat((ranked**2).sum(axis=1), first) - (totals**2).sum(axis=1))[several]
-        share = rows / max(rows.sum(), 1)
-        return self._scaled(float(share @ (same / pairs)), float(share @ (squares / pairs)))
+        ranked, several = self.values[order], counts > 1
+        totals = np.add.reduceat(ranked, first, axis=0)
+        squares = counts * np.add.reduceat((ranked**2).sum(axis=1), first) - (totals**2).sum(axis=1)
+        rows = counts[several]
+        return 1 - float((rows * squares[several] / _pairs(rows)).sum() / max(rows.sum(), 1)) / 2
 
-    def between(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    def between(self, one: np.ndarray, other: np.ndarray) -> float:
         """Of pairs of rows."""
-        squares = (
-            0.0 if self.values is None else float(((self.values[one] - self.values[other]) ** 2).sum(axis=1).mean())
-        )
-        return self._scaled(float((self.label[one] == self.label[other]).mean()), squares)
+        return 1 - float(((self.values[one] - self.values[other]) ** 2).sum(axis=1).mean()) / 2
 
-    def _scaled(self, same: float, squares: float) -> np.ndarray:
-        found = [(same - self.same_by_chance) / max(1 - self.same_by_chance, 1e-12)]
-        return np.array(found if self.values is None else [*found, 1 - squares / 2])
+    def same_number(self, one: np.ndarray, other: np.ndarray) -> bool:
+        """Whether pairs of rows often have the same number, and hardly ever one that is next to it."""
+        if self.steps is None:
+            return False
+        apart = np.abs(self.steps[one] - self.steps[other]).max(axis=1)
+        same, next_to_it = (apart == 0).mean(), (apart == 1).mean()
+        return bool(same >= OFTEN and same >= MORE_THAN_NEXT * next_to_it)
 
 
 def repeated_rows(table: Table, task: Task, target: np.ndarray) -> tuple[np.ndarray, Note] | None:
     """The set of equal rows that each row belongs to, (n,) from 0, and what to say; None where none are copies."""
     columns = _Columns(table)
     total = columns.total()
-    order, first, counts = _runs(total)
+    order, _, counts = _runs(total)
     repeated = counts > 1
     rows = int(counts[repeated].sum())
     if repeated.sum() < FEWEST_COPIED or rows < COPIED_SHARE * len(total) or len(counts) < FEWEST_SETS:
         return None
     alikeness = Alikeness(task, target)
-    alike = alikeness.within(total)
-    if alike.max() < ALIKE:
+    whole = _runs(total ^ alikeness.label)[2]  # how often each row is there, target included
+    copied = len(whole) >= FEWEST_COMPARED and np.gcd.reduce(whole) > 1
+    if not copied and columns.improbable(total, counts):
+        copied = alikeness.within(total) >= ALIKE
+    elif not copied and repeated.sum() >= FEWEST_COMPARED and rows <= MOST_COPIES * repeated.sum():
+        copied = _more_alike_than_others(table, alikeness, order, counts)
+    if not copied:
         return None
-    if not columns.improbable(total, counts):
-        if repeated.sum() < FEWEST_COMPARED or rows > MOST_COPIES * repeated.sum():
-            return None
-        lead = alike - alikeness.between(*_nearest_others(table, order[first], repeated))
-        if not ((alike >= ALIKE) & (lead >= MUCH_MORE_ALIKE)).any():
-            return None
     group = np.empty(len(total), dtype=np.int64)
     group[order] = np.repeat(np.arange(len(counts)), counts)
     note = Note(
@@ -154,8 +151,8 @@ def _entities(table: Table, schema: Schema, alikeness: Alikeness) -> Iterator[No
         if len(counts) < enough or counts[counts > 1].sum() < REPEATING * len(cells):
             continue
         alike = alikeness.within(_hash([cells]))
-        lead = alike - (alikeness.between(*_next_values(cells)) if column.kind == "number" else 0.0)
-        if ((alike >= SAME_ENTITY) & (lead >= NEXT_ENTITY)).any():
+        next_one = alikeness.between(*_next_values(cells)) if column.kind == "number" else 0.0
+        if alike >= SAME_ENTITY and alike - next_one >= NEXT_ENTITY:
             found.append((len(counts), column.name))
     if found:
         count, name = max(found, key=lambda one: one[0])
@@ -185,7 +182,7 @@ def _times(table: Table, schema: Schema, alikeness: Alikeness, given: Table) -> 
             continue
         order = np.argsort(cells, kind="stable")
         alike = alikeness.between(order[:-1], order[1:])
-        if len(np.unique(cells)) >= FEWEST_MOMENTS and alike.max() >= FOLLOWS:
+        if len(np.unique(cells)) >= FEWEST_MOMENTS and alike >= FOLLOWS:
             yield Note(
                 f"the target follows column {column.name!r}: neighbours in it have nearly the same target, so the "
                 "score holds between the dates of this table, and not after them",
@@ -246,29 +243,51 @@ def _is_fine(column: np.ndarray) -> bool:
     return len(known) > 1 and len(np.unique(known)) >= 0.5 * len(known) and not bool((known == np.floor(known)).all())
 
 
-def _nearest_others(table: Table, different: np.ndarray, repeated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that are repeated, and for each one the row that is nearest to it among those with other inputs.
+def _more_alike_than_others(table: Table, alikeness: Alikeness, order: np.ndarray, counts: np.ndarray) -> bool:
+    """Whether targets of rows with equal inputs are far more alike than what the rows with other inputs tell of them.
 
-    different  a row of each set of equal ones
-    repeated   whether that set has several
+    order, counts  rows one set of equal ones after the other, and how many each set has
     """
     random = np.random.default_rng(0)
-    others = random.permutation(different)[:MOST_OTHERS]
-    asked = random.permutation(different[repeated])[:MOST_ASKED]
-    distance = 1e-6 * random.random((len(asked), len(others)))  # of equally near ones any is taken
+    first = np.cumsum(counts) - counts
+    sets = random.permutation(len(counts))[:MOST_OTHERS]
+    place = np.repeat(np.arange(len(sets)), counts[sets] * (counts[sets] > 1))  # once for each row that has a copy
+    asked = random.permutation(place)[:MOST_ASKED]
+    shift = random.integers(1, counts[sets[asked]])  # to another row of the same set
+    here = random.integers(counts[sets[asked]])
+    one, copy = (order[first[sets[asked]] + (here + step) % counts[sets[asked]]] for step in (0, shift))
+    inputs = _inputs(table, order[first[sets]])
+    distance = ((inputs**2).sum(axis=1) - 2 * inputs[asked] @ inputs.T) + 1e-6 * random.random((len(asked), len(sets)))
+    distance[np.arange(len(asked)), asked] = np.inf
+    other = sets[distance.argmin(axis=1)]
+    near = alikeness.between(one, order[first[other] + random.integers(counts[other])])
+    near = max(near, _explained_by_others(inputs, alikeness.values[order[first[sets]]]), 0.0)
+    return alikeness.between(one, copy) - near >= MUCH_MORE_ALIKE or alikeness.same_number(one, copy)
+
+
+def _inputs(table: Table, rows: np.ndarray) -> np.ndarray:
+    """(rows, d) numbers in standard units, 0 where missing; the usual categories as indicators."""
+    found = []
     for j, column in enumerate(table.columns):
-        cells = table.code(j)
-        here, there = cells[asked][:, None], cells[others][None]
+        cells = table.code(j)[rows]
         if column.dtype == object:
-            distance += here != there
+            values, counts = np.unique(cells, return_counts=True)
+            usual = values[np.argsort(-counts, kind="stable")[:MOST_INDICATORS]]
+            found.append((cells[:, None] == usual) / np.sqrt(2))  # two categories are one apart
             continue
-        known = cells[np.isfinite(cells)]
-        scale = float(known.std()) or 1.0
-        with np.errstate(invalid="ignore"):  # both are missing
-            apart = np.nan_to_num(np.abs(here - there) / scale, nan=0.0, posinf=1.0)
-        distance += apart
-    distance[asked[:, None] == others[None]] = np.inf
-    return asked, others[distance.argmin(axis=1)]
+        known = np.isfinite(cells)
+        centre, scale = (cells[known].mean(), cells[known].std()) if known.any() else (0.0, 0.0)
+        found.append(np.where(known, (np.where(known, cells, 0.0) - centre) / (scale or 1.0), 0.0)[:, None])
+    return np.concatenate(found, axis=1)
+
+
+def _explained_by_others(inputs: np.ndarray, values: np.ndarray) -> float:
+    """The share of the targets' variance that a linear model explains in rows that it was not fitted to."""
+    fitted = np.concatenate([np.ones((len(inputs), 1)), inputs], axis=1)
+    inverse = np.linalg.inv(fitted.T @ fitted + np.eye(fitted.shape[1]))
+    leverage = np.einsum("ij,jk,ik->i", fitted, inverse, fitted)
+    rest = (values - fitted @ (inverse @ (fitted.T @ values))) / np.maximum(1 - leverage, 0.1)[:, None]
+    return 1 - float((rest**2).sum() / max(float(((values - values.mean(axis=0)) ** 2).sum()), 1e-300))
 
 
 def _next_values(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -291,7 +310,7 @@ def _clusters(values: np.ndarray, tolerance: float) -> np.ndarray:
 
 def _hash(columns: Iterable[np.ndarray]) -> np.ndarray:
     """(n,) a well-mixed number for each row of columns."""
-    key = np.uint64(0x9E3779B97F4A7C15)
+    key: Any = np.uint64(0x9E3779B97F4A7C15)
     for column in columns:
         key = (key ^ (np.asarray(column, dtype=np.float64) + 0.0).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
         key = (key ^ (key >> np.uint64(29))) * np.uint64(0x94D049BB133111EB)

@@ -1,0 +1,177 @@
+"""Rows that depend on each other are found, and independent ones are not."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shoal
+from shoal import Member, datasets
+from shoal.search.dependence import notes_on_columns, repeated_rows
+from shoal.search.targets import classes_of, numbers_of
+from shoal.tables.files import read_table
+from shoal.tables.schema import Schema
+from shoal.tables.table import Table
+from shoal.tables.target import find_target
+
+REPEATED = {"segment": 446, "concrete": 57}  # rows of shared tables that really are there twice, with the same target
+
+
+def look(table, y, kind="classification"):
+    """Groups of repeated rows or None, and the notes on columns."""
+    schema = Schema.of(table)
+    task, target = classes_of(np.asarray(y))[:2] if kind == "classification" else numbers_of(np.asarray(y, float), "y")
+    used = schema.check(table)
+    found = repeated_rows(used, task, target)
+    notes = notes_on_columns(used, schema, task, target, table)
+    return None if found is None else found[0], [note.for_command_line() for note in notes]
+
+
+def shared_tables():
+    try:
+        index = datasets.find("tables/index.json")
+    except FileNotFoundError:
+        return []
+    return [(about["name"], index.parent / f"{about['name']}.csv.gz") for about in json.loads(index.read_text())]
+
+
+def test_shared_tables_have_no_false_notes():
+    tables = shared_tables()
+    if not tables:
+        pytest.skip("the shared tables are nowhere to be found")
+    found = {}
+    for name, path in tables:
+        table, _ = read_table(path)
+        question = find_target(table, table.names[-1])
+        groups, notes = look(question.X, question.y, question.kind)
+        assert notes == [], name
+        if groups is not None:
+            found[name] = int((np.bincount(groups)[groups] > 1).sum())
+    assert found == REPEATED
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 30),
+    rows=st.integers(20, 150),
+    columns=st.integers(2, 8),
+    copies=st.integers(2, 6),
+    noise=st.sampled_from([0.0, 1e-12, 1e-9, 1e-6]),
+    kind=st.sampled_from(["classification", "regression"]),
+)
+def test_copies_with_tiny_noise_are_one_group_in_any_order(seed, rows, columns, copies, noise, kind):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(rows, columns)) * 10.0 ** random.integers(-5, 6, size=columns)
+    of_row = random.permutation(np.repeat(np.arange(rows), copies))
+    near = X[of_row] + noise * X.std(axis=0) * random.normal(size=(len(of_row), columns))
+    y = random.permutation(np.arange(rows) % 2)[of_row] if kind == "classification" else random.normal(size=rows)[of_row]
+    groups, _ = look(Table.of(near), y, kind)
+    assert groups is not None
+    assert len({*zip(groups.tolist(), of_row.tolist(), strict=True)}) == rows == len(np.unique(groups))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 30),
+    rows=st.integers(30, 600),
+    columns=st.integers(1, 6),
+    values=st.sampled_from([2, 4, 10, 0]),
+    noise=st.sampled_from([0.3, 1.0]),
+    kind=st.sampled_from(["classification", "regression"]),
+)
+def test_independent_rows_are_no_copies_however_few_different_inputs_they_have(
+    seed, rows, columns, values, noise, kind
+):
+    """Tables of rounded numbers have many rows with equal inputs; their targets follow the inputs, with noise."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(rows, columns))
+    X = np.floor(values * random.random((rows, columns))) if values else X
+    y = (X - X.mean(axis=0)).sum(axis=1) / max(X.std() * columns**0.5, 1e-9) + noise * random.normal(size=rows)
+    y[:2] = -9, 9
+    groups, _ = look(Table.of(X), y > np.median(y) if kind == "classification" else y, kind)
+    assert groups is None
+
+
+def test_copies_in_a_table_of_categories_are_found_by_their_targets():
+    random = np.random.default_rng(0)
+    cells = random.integers(3, size=(100, 5)).astype(str).astype(object)
+    labels = random.integers(2, size=100)
+    of_row = np.repeat(np.arange(100), 5)
+    table = Table([f"c{j}" for j in range(5)], list(cells[of_row].T))
+    assert look(table, labels[of_row])[0] is not None
+    assert look(table, random.integers(2, size=500))[0] is None, "the same inputs with independent targets"
+
+
+def test_shared_tables_with_every_row_three_times_are_copies():
+    """Also those with few categories, in which many rows are equal by coincidence."""
+    tables = shared_tables()
+    if not tables:
+        pytest.skip("the shared tables are nowhere to be found")
+    for name, path in tables:
+        table, _ = read_table(path)
+        question = find_target(table, table.names[-1])
+        rows = np.repeat(np.arange(len(question.y)), 3)
+        assert look(question.X.take(rows), question.y[rows], question.kind)[0] is not None, name
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6])
+def test_random_labels_of_repeated_rows_cannot_be_predicted(noise):
+    random = np.random.default_rng(0)
+    of_row = np.repeat(np.arange(100), 5)
+    X = random.normal(size=(100, 5))[of_row] + noise * random.normal(size=(500, 5))
+    y = random.integers(2, size=100)[of_row]
+    model = shoal.ShoalClassifier([Member(hidden=32, learning_rate=0.03)], epochs=60, seeds=1, explain_seconds=0)
+    with pytest.warns(UserWarning, match=r"500 of 500 rows repeat.*pass group_repeats=False"):
+        honest = model.fit(X, y).honest_score_
+    assert honest.low < 0.5 < honest.high
+    assert honest.high - honest.low > 0.15, "as wide as for 100 rows: of 500 it would be 0.11"
+    assert "repeat" in model.notes_[0]
+    assert model.set_params(group_repeats=False).fit(X, y).honest_score_.low > 0.8
+    assert model.set_params(cv=shoal_folds(), group_repeats=True).fit(X, y).honest_score_.low > 0.8, "as the user says"
+
+
+def shoal_folds():
+    from sklearn.model_selection import KFold
+
+    return KFold(4, shuffle=True, random_state=0)
+
+
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_an_id_that_repeats_is_named(words, kind):
+    random = np.random.default_rng(0)
+    patient = random.permutation(np.repeat(np.arange(60), 5))
+    effect = random.normal(size=60)[patient]
+    ids = np.array([f"p{k}" for k in patient], dtype=object) if words else patient.astype(float)
+    table = Table(["the patient", "dose"], [ids, random.normal(size=300)])
+    y = effect > 0 if kind == "classification" else effect + 0.3 * random.normal(size=300)
+    _, notes = look(table, y, kind)
+    assert len(notes) == 1
+    assert "column 'the patient' repeats" in notes[0]
+    assert "pass --groups 'the patient'" in notes[0]
+    _, notes = look(table, random.permutation(y), kind)
+    assert notes == [], "the target has nothing to do with it"
+
+
+def test_a_quantity_that_predicts_the_target_is_no_id():
+    random = np.random.default_rng(0)
+    age = np.floor(random.uniform(0, 60, size=300))
+    assert look(Table(["age", "dose"], [age, random.normal(size=300)]), age**2, "regression")[1] == []
+
+
+@pytest.mark.parametrize("name", ["day", "when"])
+def test_a_date_that_the_target_follows_is_named(name):
+    random = np.random.default_rng(0)
+    order = random.permutation(400)
+    day = (np.datetime64("2020-01-01") + order).astype("datetime64[us]")
+    walk = np.cumsum(random.normal(size=400))[order]
+    _, notes = look(Table([name, "a"], [day, random.normal(size=400)]), walk, "regression")
+    assert len(notes) == 1
+    assert f"the target follows column '{name}'" in notes[0]
+    assert f"pass --time {name}" in notes[0]
+    _, notes = look(Table([name, "a"], [day, random.normal(size=400)]), random.permutation(walk), "regression")
+    assert notes == []
+    _, notes = look(Table([name, "a"], [order + 0.0, random.normal(size=400)]), walk, "regression")
+    assert bool(notes) == (name == "day"), "numbers are times where their name says so"
