@@ -94,6 +94,29 @@ def test_independent_rows_are_no_copies_however_few_different_inputs_they_have(
     assert groups is None
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 30), rows=st.integers(40, 1500), latent=st.integers(1, 3), columns=st.integers(3, 14),
+    noise=st.sampled_from([0.0, 0.01, 0.1]),
+)  # fmt: skip
+def test_independent_rows_along_a_curve_are_no_copies(seed, rows, latent, columns, noise):
+    """Columns that nearly follow from each other, and a target that follows from them: neighbours are alike."""
+    random = np.random.default_rng(seed)
+    hidden = random.normal(size=(rows, latent))
+    X = np.tanh(hidden @ random.normal(size=(latent, columns))) + noise * random.normal(size=(rows, columns))
+    assert look(Table.of(X), np.sin(2 * hidden[:, 0]) + noise * random.normal(size=rows), "regression")[0] is None
+
+
+def test_copies_with_noise_of_a_hundredth_are_found_in_several_columns():
+    random = np.random.default_rng(0)
+    of_row = np.repeat(np.arange(100), 5)
+    for columns in (5, 20, 80):
+        X = random.normal(size=(100, columns))[of_row] + 0.01 * random.normal(size=(500, columns))
+        groups, _ = look(Table.of(X), random.integers(2, size=100)[of_row])
+        assert 100 <= len(np.unique(groups)) < 120
+        assert len({*zip(groups.tolist(), of_row.tolist(), strict=True)}) == len(np.unique(groups)), "none is mixed"
+
+
 def test_copies_in_a_table_of_categories_are_found_by_their_targets():
     random = np.random.default_rng(0)
     cells = random.integers(3, size=(100, 5)).astype(str).astype(object)

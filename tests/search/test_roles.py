@@ -7,6 +7,7 @@ from sklearn.model_selection import KFold
 import shoal
 from shoal import Member
 from shoal.errors import UserError
+from shoal.metrics.metric import METRICS
 from shoal.search import data as search_data
 
 QUICK = {"space": [Member(hidden=8, learning_rate=0.02)], "epochs": 10, "seeds": 1, "n_jobs": 1}
@@ -87,6 +88,7 @@ def test_a_random_walk_is_scored_on_later_rows(monkeypatch):
     assert leaky.honest_score_.corrected > 0.7
     assert forward.honest_score_.corrected < 0.3
     assert len(forward.model_.folds) == 1, "trained again on all rows"
+    assert forward.result_.search.metric is not METRICS["r2"], "compared with the mean of each stretch"
     widths = [np.ptp(model.predict_interval(X, 0.8), axis=1).mean() for model in (leaky, forward)]
     assert widths[1] > 2 * widths[0], "intervals know how wrong forecasts were"
     rows = X["day"].astype(str).tolist()

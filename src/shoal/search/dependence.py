@@ -27,14 +27,18 @@ FEWEST_COPIED, COPIED_SHARE = 5, 0.01  # sets of copies; share of the rows that 
 FEWEST_COMPARED = 15  # sets of copies that are compared with other inputs
 MOST_COPIES = 20  # rows of such a set, on average
 FEWEST_SETS = 10  # of rows with different inputs, to be dealt into folds
-ALIKE, MUCH_MORE_ALIKE = 0.6, 0.6  # 0: as alike as any two rows, 1: equal; and the lead over the nearest others
+ALIKE, MUCH_MORE_ALIKE = 0.6, 0.65  # 0: as alike as any two rows, 1: equal; and the lead over the nearest others
 MOST_ASKED, MOST_OTHERS = 500, 5_000  # rows that are compared with their nearest neighbours
+MOST_SCREENED = 50  # columns in which rows are compared first
+FEWEST_FINE, WIDEST = 3, 0.1  # columns of fine numbers, and interquartile ranges between rows that are nearly equal
+GRIDS, CELLS_PER_ROW = 10, 10
+NEARER = 0.1  # distance of a copy, as a share of that of the nearest other row
 MOST_INDICATORS = 20  # categories of a column that distances know
 OFTEN, MORE_THAN_NEXT = 0.1, 5  # share of pairs with the same number; and how much rarer the next number is
 NEAR_MISSES = 0.5  # per pair with equal inputs: at most so many, where coincidence is improbable
 NEAR = 0.002, 0.1, 1.0  # tolerance in (spread of a column / rows), with one column of fine numbers, two, and more
 CLOSE_TARGET = 1e-3  # standard deviations between targets that are the same number
-MOST_CELLS = 5_000_000  # of a table in which nearly equal numbers are looked for; in larger ones only equal ones
+MOST_CELLS = 2_000_000  # of a table in which nearly equal numbers are looked for; in larger ones only equal ones
 ENTITY_ROWS, FEWEST_ENTITIES = 10, 20  # an id has at most so many rows on average, and at least so many values
 NAMED_ENTITIES = 10  # values that are enough for a column that is named like an id
 REPEATING = 0.8  # share of rows whose id is there twice
@@ -100,31 +104,50 @@ class Alikeness:
 
 def repeated_rows(table: Table, task: Task, target: np.ndarray) -> tuple[np.ndarray, Note] | None:
     """The set of equal rows that each row belongs to, (n,) from 0, and what to say; None where none are copies."""
-    columns = _Columns(table)
-    total = columns.total()
-    order, _, counts = _runs(total)
-    repeated = counts > 1
-    rows = int(counts[repeated].sum())
-    if repeated.sum() < FEWEST_COPIED or rows < COPIED_SHARE * len(total) or len(counts) < FEWEST_SETS:
-        return None
+    some = _Columns(table.select(np.unique(np.linspace(0, len(table.names) - 1, MOST_SCREENED).astype(int)).tolist()))
     alikeness = Alikeness(task, target)
-    whole = _runs(total ^ alikeness.label)[2]  # how often each row is there, target included
-    copied = len(whole) >= FEWEST_COMPARED and np.gcd.reduce(whole) > 1
-    if not copied and columns.improbable(total, counts):
-        copied = alikeness.within(total) >= ALIKE
-    elif not copied and repeated.sum() >= FEWEST_COMPARED and rows <= MOST_COPIES * repeated.sum():
-        copied = _more_alike_than_others(table, alikeness, order, counts)
-    if not copied:
+    near = some.nearly_equal()
+    order, _, counts = _runs(near)
+    found = near if _enough(counts) and _Comparison(table, alikeness, order, counts).are_copies() else None
+    if _enough(_runs(some.total())[2]):  # rows that differ in some columns are not equal in all
+        columns = some if len(some.table.names) == len(table.names) else _Columns(table)
+        total = columns.total()
+        if _are_copies(columns, total, alikeness):
+            found = _connected(len(near), np.concatenate([_chained(near), _chained(total)], axis=1))
+    if found is None:
         return None
-    group = np.empty(len(total), dtype=np.int64)
+    order, _, counts = _runs(found)
+    group = np.empty(len(found), dtype=np.int64)
     group[order] = np.repeat(np.arange(len(counts)), counts)
+    several = counts > 1
     note = Note(
-        f"{rows:,} of {len(total):,} rows repeat each other: they have only {int(repeated.sum()):,} different inputs, "
-        "and their targets agree. Equal rows stay in one fold",
+        f"{counts[several].sum():,} of {len(found):,} rows repeat each other: they have only {several.sum():,} "
+        "different inputs, and their targets agree. Equal rows stay in one fold",
         "if they are independent of each other, pass group_repeats=False",
         "if they are independent of each other, pass --no-group-repeats",
     )
     return group, note
+
+
+def _enough(counts: np.ndarray) -> bool:
+    """Whether sets of so many equal rows matter to a score, and can be dealt into folds."""
+    several = counts > 1
+    copied = several.sum() >= FEWEST_COPIED and counts[several].sum() >= COPIED_SHARE * counts.sum()
+    return bool(copied and len(counts) >= FEWEST_SETS)
+
+
+def _are_copies(columns: _Columns, total: np.ndarray, alikeness: Alikeness) -> bool:
+    """Whether rows with the same total, thus with equal inputs, depend on each other."""
+    order, _, counts = _runs(total)
+    if not _enough(counts):
+        return False
+    whole = _runs(total ^ alikeness.label)[2]  # how often each row is there, target included
+    if len(whole) >= FEWEST_COMPARED and np.gcd.reduce(whole) > 1:
+        return True
+    compared = _Comparison(columns.table, alikeness, order, counts)
+    if columns.improbable(total, counts):
+        return compared.separate and alikeness.within(total) >= ALIKE
+    return compared.are_copies()
 
 
 def notes_on_columns(table: Table, schema: Schema, task: Task, target: np.ndarray, given: Table) -> list[Note]:
@@ -234,6 +257,55 @@ class _Columns:
                 return False
         return columns > 1
 
+    def nearly_equal(self) -> np.ndarray:
+        """(n,) the same for rows that are closer to each other than independent rows would ever be.
+
+        Rows are looked for in cells of random grids over a few columns, and compared in all columns there.
+        """
+        alone = np.arange(len(self.table), dtype=np.uint64)
+        if len(self.fine) < FEWEST_FINE:
+            return alone
+        random, rows = np.random.default_rng(0), len(alone)
+        values = np.stack([self.table.code(j) for j in self.fine], axis=1)
+        low, high = np.quantile(values, [0.25, 0.75], axis=0)
+        with np.errstate(invalid="ignore"):  # columns in which a quarter is missing
+            values = values / np.where(np.isfinite(high - low) & (high > low), high - low, 1.0)
+        width = min(WIDEST, 0.5 * (0.2 / rows**2) ** (1 / len(self.fine)))  # a coincidence in ten tables
+        others = np.zeros(rows, dtype=np.uint64)
+        for j in set(range(len(self.table.names))) - set(self.fine):
+            others += self.hashed(j)
+        count = int(
+            np.ceil(np.log(CELLS_PER_ROW * rows) / np.log(1 / width))
+        )  # columns of a grid: most cells are empty
+        pairs = []
+        for _ in range(GRIDS):
+            chosen = random.choice(len(self.fine), min(count, len(self.fine)), replace=False)
+            cells = np.floor(values[:, chosen] / width + random.random(len(chosen)))
+            key = others ^ _hash(cells.T)
+            order = np.lexsort((values[:, chosen[0]], key))
+            one, other = order[:-1], order[1:]
+            together = np.flatnonzero(key[one] == key[other])
+            one, other = one[together], other[together]
+            near = (np.abs(values[one] - values[other]) <= width) | (values[one] == values[other])
+            pairs.append(np.stack([one, other])[:, near.all(axis=1)])
+        return _connected(rows, np.concatenate(pairs, axis=1))
+
+
+def _connected(rows: int, pairs: np.ndarray) -> np.ndarray:
+    """(rows,) the number of the set that each row is in, where pairs (2, m) are together."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(pairs.shape[1], dtype=np.int8), (pairs[0], pairs[1])), shape=(rows, rows))
+    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.uint64)
+
+
+def _chained(key: np.ndarray) -> np.ndarray:
+    """(2, m) pairs of rows that connect all rows with the same key."""
+    order = np.argsort(key, kind="stable")
+    same = key[order[1:]] == key[order[:-1]]
+    return np.stack([order[:-1][same], order[1:][same]])
+
 
 def _is_fine(column: np.ndarray) -> bool:
     """Numbers of which most are different and not whole: two that are nearly equal may be one, measured or stored."""
@@ -243,26 +315,38 @@ def _is_fine(column: np.ndarray) -> bool:
     return len(known) > 1 and len(np.unique(known)) >= 0.5 * len(known) and not bool((known == np.floor(known)).all())
 
 
-def _more_alike_than_others(table: Table, alikeness: Alikeness, order: np.ndarray, counts: np.ndarray) -> bool:
-    """Whether targets of rows with equal inputs are far more alike than what the rows with other inputs tell of them.
+class _Comparison:
+    """Rows with equal inputs, each compared with another one of its set, and with the nearest row of another set."""
 
-    order, counts  rows one set of equal ones after the other, and how many each set has
-    """
-    random = np.random.default_rng(0)
-    first = np.cumsum(counts) - counts
-    sets = random.permutation(len(counts))[:MOST_OTHERS]
-    place = np.repeat(np.arange(len(sets)), counts[sets] * (counts[sets] > 1))  # once for each row that has a copy
-    asked = random.permutation(place)[:MOST_ASKED]
-    shift = random.integers(1, counts[sets[asked]])  # to another row of the same set
-    here = random.integers(counts[sets[asked]])
-    one, copy = (order[first[sets[asked]] + (here + step) % counts[sets[asked]]] for step in (0, shift))
-    inputs = _inputs(table, order[first[sets]])
-    distance = ((inputs**2).sum(axis=1) - 2 * inputs[asked] @ inputs.T) + 1e-6 * random.random((len(asked), len(sets)))
-    distance[np.arange(len(asked)), asked] = np.inf
-    other = sets[distance.argmin(axis=1)]
-    near = alikeness.between(one, order[first[other] + random.integers(counts[other])])
-    near = max(near, _explained_by_others(inputs, alikeness.values[order[first[sets]]]), 0.0)
-    return alikeness.between(one, copy) - near >= MUCH_MORE_ALIKE or alikeness.same_number(one, copy)
+    def __init__(self, table: Table, alikeness: Alikeness, order: np.ndarray, counts: np.ndarray) -> None:
+        """`order` has rows one set of equal ones after the other, and `counts` how many each set has."""
+        several = counts > 1
+        self.sets, self.rows = int(several.sum()), int(counts[several].sum())
+        random = np.random.default_rng(0)
+        first = np.cumsum(counts) - counts
+        shuffled = [random.permutation(np.flatnonzero(which)) for which in (several, ~several)]
+        sets = np.concatenate([shuffled[0][: MOST_OTHERS // 2], shuffled[1]])[:MOST_OTHERS]
+        place = np.repeat(np.arange(len(sets)), counts[sets] * several[sets])  # once for each row that has a copy
+        asked = random.permutation(place)[:MOST_ASKED]
+        many, start = counts[sets[asked]], first[sets[asked]]
+        here = random.integers(many)
+        one, copy = order[start + here], order[start + (here + random.integers(1, many)) % many]
+        inputs = _inputs(table, np.concatenate([order[first[sets]], one, copy]))
+        inputs, at_one, at_copy = np.split(inputs, [len(sets), len(sets) + len(asked)])
+        distance = (at_one**2).sum(axis=1)[:, None] + (inputs**2).sum(axis=1) - 2 * at_one @ inputs.T
+        distance += 1e-6 * random.random(distance.shape)  # of equally near ones any is taken
+        distance[np.arange(len(asked)), asked] = np.inf
+        other = sets[distance.argmin(axis=1)]
+        apart, gap = ((at_one - at_copy) ** 2).sum(axis=1), distance.min(axis=1)
+        self.separate = bool(np.median(apart / np.maximum(gap, 1e-300)) <= NEARER**2)
+        self.alike, self.same_number = alikeness.between(one, copy), alikeness.same_number(one, copy)
+        explained = _explained_by_others(inputs, alikeness.values[order[first[sets]]])
+        self.others = max(alikeness.between(one, order[first[other] + random.integers(counts[other])]), explained, 0.0)
+
+    def are_copies(self) -> bool:
+        """Whether targets of rows with equal inputs are far more alike than what other rows tell of them."""
+        few = self.sets >= FEWEST_COMPARED and self.rows <= MOST_COPIES * self.sets
+        return few and self.separate and (self.alike - self.others >= MUCH_MORE_ALIKE or self.same_number)
 
 
 def _inputs(table: Table, rows: np.ndarray) -> np.ndarray:
