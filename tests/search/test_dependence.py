@@ -198,3 +198,25 @@ def test_a_date_that_the_target_follows_is_named(name):
     assert notes == []
     _, notes = look(Table([name, "a"], [order + 0.0, random.normal(size=400)]), walk, "regression")
     assert bool(notes) == (name == "day"), "numbers are times where their name says so"
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_any_table_can_be_looked_at(seed):
+    """Few rows, missing cells, huge numbers, columns of all kinds, several targets."""
+    random = np.random.default_rng(seed)
+    rows = int(random.integers(2, 100))
+    different = int(random.integers(1, rows + 1))
+    of_row = random.integers(different, size=rows)
+    words = np.array([f"w{k}" for k in random.integers(5, size=different)], dtype=object)
+    words[random.random(different) < 0.2] = None
+    numbers = random.normal(size=(3, different)) * np.array([[1.0], [1e-300], [1e300]])
+    numbers[random.random((3, different)) < 0.2] = np.nan
+    dates = (np.datetime64("2020-01-01") + random.integers(500, size=different)).astype("datetime64[us]")
+    columns = [*numbers, words, dates, random.random(different) > 0.5]
+    columns = [*(column[of_row] for column in columns), np.arange(rows) % 2.0]
+    table = Table([f"c{j}" for j in range(len(columns))], columns)
+    labels = np.concatenate([random.integers(3, size=different)[of_row[2:]], [0, 1]])
+    look(table, labels)
+    look(table, np.stack([labels, labels[::-1]], axis=1) % 2)
+    look(table, random.normal(size=(different, 2))[of_row] + labels[:, None], "regression")

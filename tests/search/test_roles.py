@@ -119,6 +119,13 @@ def _folds(X, y):
     return make_folds(None, data.task, None, data.target, data.groups, 0, 8, 1, data.time)[0]
 
 
+@pytest.mark.parametrize("folds", [2, 3])
+def test_few_stretches_are_trained_again_on_all_rows_too(folds):
+    X, y = walk(80)
+    model = shoal.ShoalRegressor(**QUICK, cv=folds, explain_seconds=0).fit(X, y, time="day")
+    assert (len(model.result_.problem.folds), len(model.model_.folds)) == (folds, 1)
+
+
 def test_some_of_the_rows_keep_their_groups_and_times():
     X, y, person = repeated()
     data = shoal.ShoalClassifier()._data(X, y, {"groups": person})

@@ -31,6 +31,8 @@ shoal search german.csv --no-header --target -1 --dry-run
 
 shoal search patients.tsv.gz --target outcome --drop name --missing unknown --recipes 200 --out first-try
 
+shoal search visits.csv --target sick --groups patient
+
 shoal search big.csv --target y --recipes 5000 --out big    (killed? the same command goes on)
 
 shoal search --repeat first-try/settings.json --out again

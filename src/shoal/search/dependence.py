@@ -236,8 +236,7 @@ class _Columns:
     def hashed(self, j: int) -> np.ndarray:
         codes = self.table.code(j)
         if j in self.fine:
-            low, high = np.quantile(np.unique(codes[np.isfinite(codes)]), [0.25, 0.75])
-            codes = _clusters(codes, self.near * (high - low) / len(codes))
+            codes = _clusters(codes, self.near * _spread(codes) / len(codes))
         return _hash([codes, np.full(len(codes), float(j))])
 
     def total(self) -> np.ndarray:
@@ -266,10 +265,8 @@ class _Columns:
         if len(self.fine) < FEWEST_FINE:
             return alone
         random, rows = np.random.default_rng(0), len(alone)
-        values = np.stack([self.table.code(j) for j in self.fine], axis=1)
-        low, high = np.quantile(values, [0.25, 0.75], axis=0)
-        with np.errstate(invalid="ignore"):  # columns in which a quarter is missing
-            values = values / np.where(np.isfinite(high - low) & (high > low), high - low, 1.0)
+        codes = [self.table.code(j) for j in self.fine]
+        values = np.stack([column / _spread(column) for column in codes], axis=1)  # -inf where missing
         width = min(WIDEST, 0.5 * (0.2 / rows**2) ** (1 / len(self.fine)))  # a coincidence in ten tables
         others = np.zeros(rows, dtype=np.uint64)
         for j in set(range(len(self.table.names))) - set(self.fine):
@@ -286,7 +283,8 @@ class _Columns:
             one, other = order[:-1], order[1:]
             together = np.flatnonzero(key[one] == key[other])
             one, other = one[together], other[together]
-            near = (np.abs(values[one] - values[other]) <= width) | (values[one] == values[other])
+            with np.errstate(invalid="ignore"):  # both are missing
+                near = (np.abs(values[one] - values[other]) <= width) | (values[one] == values[other])
             pairs.append(np.stack([one, other])[:, near.all(axis=1)])
         return _connected(rows, np.concatenate(pairs, axis=1))
 
@@ -298,6 +296,12 @@ def _connected(rows: int, pairs: np.ndarray) -> np.ndarray:
 
     graph = coo_array((np.ones(pairs.shape[1], dtype=np.int8), (pairs[0], pairs[1])), shape=(rows, rows))
     return np.asarray(connected_components(graph, directed=False)[1], dtype=np.uint64)
+
+
+def _spread(numbers: np.ndarray) -> float:
+    """The interquartile range of the different numbers."""
+    low, high = np.quantile(np.unique(numbers[np.isfinite(numbers)]), [0.25, 0.75])
+    return float(high - low)
 
 
 def _chained(key: np.ndarray) -> np.ndarray:
@@ -360,6 +364,9 @@ def _inputs(table: Table, rows: np.ndarray) -> np.ndarray:
             found.append((cells[:, None] == usual) / np.sqrt(2))  # two categories are one apart
             continue
         known = np.isfinite(cells)
+        cells = cells / max(
+            float(np.abs(cells[known]).max(initial=0.0)), 1e-300
+        )  # squares of large numbers are infinite
         centre, scale = (cells[known].mean(), cells[known].std()) if known.any() else (0.0, 0.0)
         found.append(np.where(known, (np.where(known, cells, 0.0) - centre) / (scale or 1.0), 0.0)[:, None])
     return np.concatenate(found, axis=1)

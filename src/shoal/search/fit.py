@@ -147,7 +147,7 @@ class _Fit:
         with workers_beside(options.executor) as workers:
             problem = _problem(data, pairs, encodings)
         encoded = clock.elapsed()
-        refits = _wants_refit(options.refit, pairs)
+        refits = _wants_refit(options.refit, pairs, data.time is not None)
         with training_place(problem, self.metric, options, self.journal, clock, workers) as trainer:
             search, space = self._search(problem, refits, trainer)
             trained = clock.elapsed()
@@ -299,9 +299,9 @@ def _problem(data: TrainingData, pairs: list[Pair], encodings: Sequence[str]) ->
     )
 
 
-def _wants_refit(refit: Any, pairs: list[Pair]) -> bool:
+def _wants_refit(refit: Any, pairs: list[Pair], forward: bool) -> bool:
     """By default only where folds train on very different parts of the data, as those of time series do."""
     if refit != "auto":
         return bool(refit)
     sizes = [len(train) for train, _ in pairs]
-    return min(sizes) < 0.5 * max(sizes)
+    return forward or min(sizes) < 0.5 * max(sizes)
