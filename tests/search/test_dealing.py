@@ -24,7 +24,8 @@ def test_no_group_is_on_both_sides_and_every_row_is_scored_once(seed, rows, grou
     pairs = deal_groups(folds, of_row, labels, seed, repeats)
     assert len(pairs) == folds * repeats
     for train, valid in pairs:
-        assert len(valid) and sorted([*train, *valid]) == list(range(rows))
+        assert len(valid)
+        assert sorted([*train, *valid]) == list(range(rows))
         assert not set(of_row[train]) & set(of_row[valid])
     scored = np.concatenate([valid for _, valid in pairs])
     assert (np.bincount(scored, minlength=rows) == repeats).all()
@@ -53,7 +54,7 @@ def test_forward_folds_train_on_earlier_rows_only(times, folds):
     pairs = deal_forward(folds, time)
     assert 1 <= len(pairs) <= folds
     for train, valid in pairs:
-        assert len(train) and len(valid)
+        assert min(len(train), len(valid)) > 0
         assert time[train].max() < time[valid].min()
     scored = np.concatenate([valid for _, valid in pairs])
     assert len(np.unique(scored)) == len(scored)
