@@ -100,7 +100,8 @@ def _groups(table: Table, given: Any) -> np.ndarray:
     called, cells = _cells(table, given, GROUPS)
     if len(np.unique(cells)) < 2:
         raise UserError(
-            f"{called} must name at least 2 different groups, or nothing could be held out; got 1, {cells.tolist()[0]!r}"
+            f"{called} must name at least 2 different groups, or nothing could be held out; got 1, "
+            f"{cells.tolist()[0]!r}: choose another column"
         )
     return cells
 
