@@ -118,6 +118,13 @@ def test_copies_with_noise_of_a_hundredth_are_found_in_several_columns():
         assert len({*zip(groups.tolist(), of_row.tolist(), strict=True)}) == len(np.unique(groups)), "none is mixed"
 
 
+def test_a_target_without_noise_makes_no_copies():
+    random = np.random.default_rng(0)
+    X = random.integers(6, size=(300, 3)).astype(float)
+    assert len(np.unique(X, axis=0)) < 200
+    assert look(Table.of(X), X.sum(axis=1) + 0.1 * X[:, 0] ** 2, "regression")[0] is None
+
+
 def test_copies_in_a_table_of_categories_are_found_by_their_targets():
     random = np.random.default_rng(0)
     cells = random.integers(3, size=(100, 5)).astype(str).astype(object)

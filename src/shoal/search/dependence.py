@@ -8,7 +8,7 @@ targets decide. Rows with (nearly) equal inputs are copies if one of these holds
 - every row is there several times, target included, and always a multiple of the same number of times;
 - targets of equal inputs are alike, and hardly any other rows differ in one column only: no coincidence;
 - targets of equal inputs are far more alike than what other inputs tell of them;
-- targets of equal inputs are often the same number, and hardly ever the next one.
+- targets of equal inputs are often, but not always, the same number, and hardly ever the next one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ MOST_ASKED, MOST_OTHERS = 500, 5_000  # rows that are compared with their neares
 MOST_SCREENED = 50  # columns in which rows are compared first
 FEWEST_FINE, WIDEST = 3, 0.1  # columns of fine numbers, and interquartile ranges between rows that are nearly equal
 GRIDS, CELLS_PER_ROW = 10, 10
-NEARER = 0.1  # distance of a copy, as a share of that of the nearest other row
+NEARER, NEARLY_ALL = (
+    0.1,
+    0.9,
+)  # distance of a copy as a share of that of the nearest other row; copies of which it holds
 MOST_INDICATORS = 20  # categories of a column that distances know
-OFTEN, MORE_THAN_NEXT = 0.1, 5  # share of pairs with the same number; and how much rarer the next number is
+OFTEN, ALWAYS, MORE_THAN_NEXT = 0.1, 0.98, 5  # shares of pairs with the same number; how much rarer the next one is
 NEAR_MISSES = 0.5  # per pair with equal inputs: at most so many, where coincidence is improbable
 NEAR = 0.002, 0.1, 1.0  # tolerance in (spread of a column / rows), with one column of fine numbers, two, and more
 CLOSE_TARGET = 1e-3  # standard deviations between targets that are the same number
@@ -94,12 +97,15 @@ class Alikeness:
         return 1 - float(((self.values[one] - self.values[other]) ** 2).sum(axis=1).mean()) / 2
 
     def same_number(self, one: np.ndarray, other: np.ndarray) -> bool:
-        """Whether pairs of rows often have the same number, and hardly ever one that is next to it."""
+        """Whether pairs of rows often have the same number, and hardly ever one that is next to it.
+
+        If all have the same, it may follow from the inputs without noise.
+        """
         if self.steps is None:
             return False
         apart = np.abs(self.steps[one] - self.steps[other]).max(axis=1)
         same, next_to_it = (apart == 0).mean(), (apart == 1).mean()
-        return bool(same >= OFTEN and same >= MORE_THAN_NEXT * next_to_it)
+        return bool(OFTEN <= same < ALWAYS and same >= MORE_THAN_NEXT * next_to_it)
 
 
 def repeated_rows(table: Table, task: Task, target: np.ndarray) -> tuple[np.ndarray, Note] | None:
@@ -342,7 +348,7 @@ class _Comparison:
         distance[np.arange(len(asked)), asked] = np.inf
         other = sets[distance.argmin(axis=1)]
         apart, gap = ((at_one - at_copy) ** 2).sum(axis=1), distance.min(axis=1)
-        self.separate = bool(np.median(apart / np.maximum(gap, 1e-300)) <= NEARER**2)
+        self.separate = bool(np.quantile(apart / np.maximum(gap, 1e-300), NEARLY_ALL) <= NEARER**2)
         self.alike, self.same_number = alikeness.between(one, copy), alikeness.same_number(one, copy)
         explained = _explained_by_others(inputs, alikeness.values[order[first[sets]]])
         self.others = max(alikeness.between(one, order[first[other] + random.integers(counts[other])]), explained, 0.0)
