@@ -73,7 +73,7 @@ def test_copies_with_tiny_noise_are_one_group_in_any_order(seed, rows, columns, 
     assert len({*zip(groups.tolist(), of_row.tolist(), strict=True)}) == rows == len(np.unique(groups))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, derandomize=True)  # a claim about most tables
 @given(
     seed=st.integers(0, 1 << 30),
     rows=st.integers(30, 600),
@@ -95,7 +95,7 @@ def test_independent_rows_are_no_copies_however_few_different_inputs_they_have(
     assert groups is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 1 << 30), rows=st.integers(40, 1500), latent=st.integers(1, 3), columns=st.integers(3, 14),
     noise=st.sampled_from([0.0, 0.01, 0.1]),
