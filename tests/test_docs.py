@@ -42,3 +42,8 @@ def test_the_code_of_the_page_on_landscapes_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "shoal-bench" / "landscape.html").is_file()
     run("landscape.md")
     assert "'relu': " in capsys.readouterr().out
+
+
+def test_the_code_of_the_page_on_dependent_rows_runs():
+    honest = run("scores.md")["model"].honest_score_
+    assert honest.low < 0.5 < honest.high

@@ -45,11 +45,11 @@ def place(tmp_path_factory):
     from shoal.cli.search import _complete
     from shoal.cli.search_session import Request, Session
     from shoal.search.options import SearchOptions
-    from shoal.tables.options import DataOptions
+    from shoal.tables.options import RowOptions
 
     folder = tmp_path_factory.mktemp("rows")
     houses().to_csv(folder / "houses.csv", sep=";", index=False)
-    reading = DataOptions(missing=("unknown", "-1.0"), target="price", drop=("owner",))
+    reading = RowOptions(missing=("unknown", "-1.0"), target="price", drop=("owner",))
     options = SearchOptions(task="regression", recipes=2, folds=2, seeds=1, epochs=5, threads=1)
     request = Request(folder / "houses.csv", False, reading, options)
     assert Session(_complete(request), None).run(folder / "run", False)

@@ -25,7 +25,7 @@ def test_estimators_have_the_options_as_parameters_with_the_same_defaults(kind, 
 
 def test_what_an_estimator_is_given_arrives_as_options():
     given = {"strategy": "random", "recipes": 7, "budget": 3.0, "cv": 4, "scoring": "f1", "seeds": 2, "epochs": 9,
-             "ensemble": False, "compact": True, "refit": True, "n_jobs": 1, "random_state": 5,
+             "ensemble": False, "compact": True, "refit": True, "group_repeats": False, "n_jobs": 1, "random_state": 5,
              "space": {"hidden": [3]}, "executor": find_workers("serial"), "explain_seconds": 2.5}  # fmt: skip
     assert given.keys() == set(parameter_names().values()), "give the new one a value that is not its default"
     options = options_of_estimator(ShoalRegressor(**given))
@@ -37,4 +37,4 @@ def test_files_have_the_names_that_runs_on_disk_have():
     assert KEYS["search"] == ("repeats", "task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs",
                               "ensemble", "seed")  # fmt: skip
     assert set(PARAMETERS) == {"strategy", "recipes", "budget", "scoring", "seeds", "epochs", "ensemble", "compact",
-                               "refit", "n_jobs", "random_state", "class_weight"}  # fmt: skip
+                               "refit", "group_repeats", "n_jobs", "random_state", "class_weight"}  # fmt: skip

@@ -16,7 +16,7 @@ from shoal.cli.search_session import Request, Session
 from shoal.errors import UserError
 from shoal.executors.find import find_workers
 from shoal.search.options import SearchOptions
-from shoal.tables.options import DataOptions
+from shoal.tables.options import RowOptions
 from shoal.terminal import say
 
 BUDGET, DEMO_BUDGET = 60.0, 20.0  # seconds
@@ -32,6 +32,8 @@ shoal search german.csv --no-header --target -1 --dry-run
 
 shoal search patients.tsv.gz --target outcome --drop name --missing unknown --recipes 200 --out first-try
 
+shoal search visits.csv --target sick --groups patient
+
 shoal search big.csv --target y --recipes 5000 --out big    (killed? the same command goes on)
 
 shoal search --repeat first-try/settings.json --out again
@@ -46,7 +48,7 @@ def search(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="CSV, TSV (also gzipped) or Parquet file.")] = None,
     *,
-    reading: DataOptions,
+    reading: RowOptions,
     options: SearchOptions,
     out: Annotated[Path | None, typer.Option(help="Folder for the results. (default: ./shoal-runs/<file>-<n>)")] = None,
     fresh: Annotated[

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shoal.search.result import Earlier
     from shoal.search.screen import SearchScreen
     from shoal.search.timing import Effort
-    from shoal.tables.options import DataOptions
+    from shoal.tables.options import RowOptions
     from shoal.tables.reading import Reading
     from shoal.tables.table import Table
     from shoal.tables.target import LabelledTable
@@ -43,7 +43,7 @@ class Request:
 
     file: Path | None
     demo: bool
-    reading: DataOptions
+    reading: RowOptions
     search: SearchOptions
 
 
@@ -227,18 +227,19 @@ class Session:
 
     def _understand(self) -> None:
         """Say what the data are taken for."""
+        from shoal.cli.search_rows import RowColumns
         from shoal.tables.target import find_target
 
         request, source = self.request, self.source
         ambiguous = source.ambiguous if self.earlier is None else ()  # then it was settled, and the name is exact
-        kinds = request.reading.kind_of_columns() or None
+        self.rows = rows = RowColumns.of(source.table, source.target, request.reading)
         self.question = find_target(
-            source.table, source.target, request.search.task, request.reading.drop, ambiguous, kinds
+            source.table, source.target, request.search.task, rows.drop, ambiguous, rows.kinds or None
         )
         self.schema = self.question.schema
-        self.notes = [*source.described, *self.question.notes]
+        self.notes = [*source.described, *self.question.notes, *rows.describe()]
         say(f"{source.name}: {source.described[0]}")
-        for line in [*source.described[1:], *self.question.notes]:
+        for line in self.notes[1:]:
             say(f"  {line}")
         counts, *noted = self.schema.describe()
         say(f"  columns: {counts}")
@@ -317,6 +318,7 @@ class Session:
 
     def _prepare(self) -> None:
         """The estimator, and the data as it takes them."""
+        from shoal.cli.search_rows import say_notes
         from shoal.search.estimators import ShoalClassifier, ShoalRegressor
         from shoal.search.parameters import as_parameters
 
@@ -324,7 +326,9 @@ class Session:
         kind = ShoalClassifier if question.kind == "classification" else ShoalRegressor
         parameters = as_parameters(replace(options, recipes=options.recipes or 1))
         self.estimator = kind(**parameters, kinds=question.kinds)
-        self.data = self.estimator.training_data(question.X, question.y, question.target, self.schema)
+        told = self.rows.arguments()
+        self.data = self.estimator.training_data(question.X, question.y, question.target, self.schema, **told)
+        self.notes += say_notes(self.data)
 
     def _fit(self, screen: SearchScreen, folder: RunFolder, journal: Journal) -> Any:
         """A fitted estimator. KeyboardInterrupt: the user ended the search before there was anything to keep."""
@@ -404,7 +408,7 @@ class Session:
         return {
             "file": source.name, "path": path, "sha256": source.sha256, "demo": request.demo,
             **request.reading.as_dict(), "sep": source.separator, "header": source.header,
-            "target": self.question.target, "columns": source.table.names,
+            "target": self.question.target, "columns": source.table.names, **self.rows.names,
         }  # fmt: skip
 
     def _described_search(self) -> dict[str, Any]:

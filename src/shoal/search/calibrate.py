@@ -17,7 +17,7 @@ from shoal.models.model import Model
 from shoal.search.candidates import Candidate
 from shoal.search.data import TrainingData
 from shoal.search.loop import Search
-from shoal.search.problem import Problem, evenly
+from shoal.search.problem import Problem, evenly, group_of_rows
 
 MOST_PAIRS = 1 << 13  # of a row and a fold that held it out
 MOST_JUDGED = 1 << 13  # rows that tell how strange is usual
@@ -121,8 +121,10 @@ def held_out(
     row, fold_of, weight, prediction = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     if task.kind == CLASSIFICATION:
         prediction /= prediction.sum(axis=-1, keepdims=True)
-    # A weight of two is the row twice; weights in a small unit count as one row each.
+    # A weight of two is the row twice; weights in a small unit count as one row each. Rows of a group count once.
     count = max(float(row_weights(problem, data)[rows].sum()), float(len(rows)))
+    group = group_of_rows(data.groups, problem)
+    count = count if group is None else float(len(np.unique(group[rows])))
     return HeldOut(rows, row, fold_of, weight, task.temper(prediction, temperature), out, count)
 
 

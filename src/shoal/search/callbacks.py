@@ -53,7 +53,8 @@ class Callback:
 
     `progress` and `rung_ended` may return True: the search ends, and the best so far is kept. `progress` is called in
     the thread that trains, several times a second, so it should be quick. One that also has a method `note(text)` is
-    told what would be a warning otherwise: what the search leaves out for want of time.
+    told what would be a warning otherwise: rows that depend on each other, and what the search leaves out for want of
+    time.
     """
 
     def started(self, started: Started) -> None:

@@ -237,7 +237,8 @@ def _evidence(search: Search, metric: Metric, effort: Effort, group: np.ndarray 
     in_memory = math.prod(sampled.shape) <= CELLS_IN_MEMORY
     return Evidence(
         problem.task, metric, sampled[:] if in_memory else sampled, problem.y[rows], problem.valid_weight[rows],
-        problem.loss_weight[rows], problem.loss_scale, None if group is None else group[rows],
+        problem.loss_weight[rows], problem.loss_scale,
+        None if group is None else np.unique(group[rows], return_inverse=True)[1],
     )  # fmt: skip
 
 

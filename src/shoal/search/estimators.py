@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,14 @@ from shoal.runs.journal import Journal
 from shoal.runs.lock import take
 from shoal.search.callbacks import Callbacks, Progress, Started
 from shoal.search.cv_results import cv_results
-from shoal.search.data import TrainingData, search_digest
+from shoal.search.data import TrainingData, search_digest, with_dependence
 from shoal.search.explained import background_of, explain_estimator, importance_of
 from shoal.search.fit import fit_search
 from shoal.search.leaderboard import variance_shares
 from shoal.search.options import SearchOptions
 from shoal.search.parameters import options_of_estimator, threads_of
 from shoal.search.result import Earlier, SearchResult
+from shoal.search.roles import Roles
 from shoal.search.targets import classes_of, numbers_of, refuse_one_class
 from shoal.search.timing import Clock
 from shoal.tables.inputs import new_table, training_table
@@ -62,6 +63,7 @@ class _ShoalEstimator(BaseEstimator):
     compact       deliver the fewest networks whose out-of-fold loss is within one standard error of the ensemble's;
                   `result_.outcome.compact` has what that costs and saves
     refit         train what was chosen on all rows again; "auto": only for folds like those of time series
+    group_repeats  keep rows with equal inputs in one fold where they are copies of each other
     n_jobs        threads; None: all cores
     random_state  the same number gives the same bits, unless a budget ends the search
     verbose       show progress
@@ -74,11 +76,15 @@ class _ShoalEstimator(BaseEstimator):
     journal       a folder: what was trained is written there as it is done, and the same fit goes on from it after a
                   crash; with other data or parameters nothing in it is used
 
+    `fit` takes three more arguments about the rows, each an array or the name of a column of X. `sample_weight`: how
+    much rows count. `groups`: rows of a group stay in one fold. `time`: folds are scored on later rows than they were
+    trained on. Columns of weights and groups are no inputs, and new rows need not have them.
+
     After fit: `leaderboard_`, `best_member_`, `best_score_`, `best_index_`, `cv_results_`, `honest_score_`, `luck_`,
     `ensemble_gain_`, `n_networks_`, `schema_`, `model_`; `importance_`, by how much the score falls when a column is
     shuffled; `explanation_`, that and the effects of columns; `background_`, rows that `explain` compares with;
-    `board_`, the leaderboard without pandas; `reading_`, how the file of the training data was read, if it was one; and
-    `result_`, all that was tried (not in files and pickles).
+    `board_`, the leaderboard without pandas; `reading_`, how the file of the training data was read, if it was one;
+    `notes_`, on rows that depend on each other; and `result_`, all that was tried (not in files and pickles).
     """
 
     def __init__(
@@ -95,6 +101,7 @@ class _ShoalEstimator(BaseEstimator):
         ensemble: bool = True,
         compact: bool = False,
         refit: bool | str = "auto",
+        group_repeats: bool = True,
         n_jobs: int | None = None,
         random_state: Any = 0,
         verbose: bool = False,
@@ -115,6 +122,7 @@ class _ShoalEstimator(BaseEstimator):
         self.ensemble = ensemble
         self.compact = compact
         self.refit = refit
+        self.group_repeats = group_repeats
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -130,10 +138,12 @@ class _ShoalEstimator(BaseEstimator):
         """Fit to a table of `shoal.tables`; `how`: see `fit_data`."""
         return self.fit_data(self.training_data(table, y, target_name), **how)
 
-    def training_data(self, table: Table, y: Any, target_name: str, schema: Schema | None = None) -> TrainingData:
-        """A table with its target, checked; `schema`: if it is known already."""
+    def training_data(
+        self, table: Table, y: Any, target_name: str, schema: Schema | None = None, **rows: Any
+    ) -> TrainingData:
+        """A table with its target, checked; `schema`: if it is known already; `rows`: what else `fit` takes."""
         self.target_name_ = target_name
-        return self._data(table, y, None, None, schema)
+        return self._data(table, y, rows, schema)
 
     def fit_data(
         self,
@@ -159,20 +169,28 @@ class _ShoalEstimator(BaseEstimator):
             data, options_of_estimator(self), clock=clock, earlier=earlier, report=report, journal=journal
         )
 
-    def repeat(
-        self, X: Any, y: Any, earlier: SearchResult | Earlier, sample_weight: Any = None, groups: Any = None
-    ) -> Any:
-        """Fit by doing an earlier search on the same data again, to the bit, without looking at the clock."""
+    def repeat(self, X: Any, y: Any, earlier: SearchResult | Earlier, **rows: Any) -> Any:
+        """Fit by doing an earlier search on the same data again, to the bit, without looking at the clock.
+
+        rows  what else `fit` was given: sample_weight, groups, time
+        """
         earlier = earlier.as_earlier() if isinstance(earlier, SearchResult) else earlier
         if not isinstance(earlier, Earlier):
             raise WrongType(f"repeat needs the result of a search, such as model.result_; got {shown(earlier)}")
         options = options_of_estimator(self)
-        return self._search(self._data(X, y, sample_weight, groups), options, Clock(), earlier)
+        return self._search(self._data(X, y, rows), options, Clock(), earlier)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
+    def _fit(self, X: Any, y: Any, **rows: Any) -> Any:
         options = options_of_estimator(self)
         clock = Clock(options.budget)
-        return self._search(self._data(X, y, sample_weight, groups), options, clock, stacklevel=4)
+        data = self._data(X, y, rows)
+        callbacks = Callbacks(self.callbacks)
+        for note in data.notes:
+            if callbacks.hear("note"):
+                callbacks.tell("note", note.for_python())
+            else:
+                warnings.warn(note.for_python(), stacklevel=3)
+        return self._search(data, options, clock, stacklevel=4)
 
     def _search(
         self,
@@ -192,22 +210,26 @@ class _ShoalEstimator(BaseEstimator):
         self._publish(result)
         return self
 
-    def _data(self, X: Any, y: Any, sample_weight: Any, groups: Any, schema: Schema | None = None) -> TrainingData:
-        """What was given, checked."""
+    def _data(self, X: Any, y: Any, rows: Mapping[str, Any], schema: Schema | None = None) -> TrainingData:
+        """What was given, checked; `rows`: sample_weight, groups and time."""
         self.__dict__.pop("reading_", None)  # of the file of an earlier fit
         table, plain = training_table(self, X)
         task, target = self._encode_target(y, len(table))
-        weight = _check_sample_weight(sample_weight, np.empty((len(table), 0)), ensure_non_negative=True)
+        roles = Roles.of(table, self.cv, **rows)
+        weight = _check_sample_weight(roles.weight, np.empty((len(table), 0)), ensure_non_negative=True)
         self._check_rows(task, target, weight)
         if schema is None:
-            schema = Schema.of(table, plain=plain, kinds=self.kinds)
+            schema = Schema.of(table, plain=plain, kinds=roles.kinds(self.kinds))
             for note in schema.unlike:
                 warnings.warn(note, UserWarning, stacklevel=5)
-        return TrainingData(
-            task, schema, schema.check(table), target, weight, groups, getattr(self, "classes_", None),
+        data = TrainingData(
+            task, schema, schema.check(table), target, weight, roles.groups, getattr(self, "classes_", None),
             getattr(self, "class_weight", None), X, table,
-            plain_name(y, getattr(self, "target_name_", None)) or "y",
+            plain_name(y, getattr(self, "target_name_", None)) or "y", roles.time,
         )  # fmt: skip
+        data = with_dependence(data, self.group_repeats) if roles.ours else data
+        self.notes_ = [note.for_python() for note in data.notes]
+        return data
 
     @contextmanager
     def _watching(self, options: SearchOptions) -> Iterator[Callbacks]:
@@ -281,7 +303,7 @@ class _ShoalEstimator(BaseEstimator):
                 "report needs what happened in the search, which files and pickles of a model do not hold; call it "
                 "after fit, before saving (`shoal search` writes report.html beside its model)"
             )
-        context = Context(title or f"{len(result.table):,} rows", result.target, budget=self.budget)
+        context = Context(title or f"{len(result.table):,} rows", result.target, self.notes_, self.budget)
         return write_search_page(report_data(self, result.table, context), Path(path))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -405,6 +427,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         ensemble: bool = True,
         compact: bool = False,
         refit: bool | str = "auto",
+        group_repeats: bool = True,
         class_weight: Any = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
@@ -417,14 +440,14 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
     ) -> None:
         super().__init__(
             space, strategy=strategy, recipes=recipes, budget=budget, cv=cv, scoring=scoring, seeds=seeds,
-            epochs=epochs, ensemble=ensemble, compact=compact, refit=refit, n_jobs=n_jobs, random_state=random_state,
-            verbose=verbose, kinds=kinds, callbacks=callbacks, executor=executor, journal=journal,
-            explain_seconds=explain_seconds,
+            epochs=epochs, ensemble=ensemble, compact=compact, refit=refit, group_repeats=group_repeats, n_jobs=n_jobs,
+            random_state=random_state, verbose=verbose, kinds=kinds, callbacks=callbacks, executor=executor,
+            journal=journal, explain_seconds=explain_seconds,
         )  # fmt: skip
         self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ShoalClassifier:
-        return self._fit(X, y, sample_weight, groups)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None) -> ShoalClassifier:
+        return self._fit(X, y, sample_weight=sample_weight, groups=groups, time=time)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
@@ -455,8 +478,8 @@ class ShoalRegressor(RegressorMixin, _ShoalEstimator):
 
     __doc__ += "\n" + _ShoalEstimator.__doc__.partition("\n")[2]  # type: ignore[union-attr]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> ShoalRegressor:
-        return self._fit(X, y, sample_weight, groups)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None) -> ShoalRegressor:
+        return self._fit(X, y, sample_weight=sample_weight, groups=groups, time=time)
 
     def predict(self, X: Any) -> np.ndarray:
         values = self._raw(X)

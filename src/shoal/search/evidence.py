@@ -22,7 +22,7 @@ class Evidence:
     weight: np.ndarray  # (n,) in scores
     loss_weight: np.ndarray  # (n,) in losses
     scale: np.ndarray | float  # of losses
-    group: np.ndarray | None = None  # (n,) rows of one group are drawn together
+    group: np.ndarray | None = None  # (n,) from 0; rows of one group are drawn together
 
     def counts(self, generator: np.random.Generator) -> np.ndarray:
         """How often each row is in a bootstrap sample."""

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from shoal.encoders.encoder import ENCODINGS
 from shoal.explain.results import Explanation
 from shoal.metrics.find import find_metric
+from shoal.metrics.forward import forward_metric
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION
 from shoal.runs.journal import Journal
@@ -96,7 +97,8 @@ class _Fit:
         self.metric: Metric = find_metric(options.scoring, data.task, data.classes)
         rows = len(data.target)
         self.folds = default_folds(rows, data.schema)
-        self.repeats = (earlier and earlier.repeats) or default_repeats(rows, clock.budget, data.schema)
+        dealt = 1 if data.time is not None else default_repeats(rows, clock.budget, data.schema)
+        self.repeats = (earlier and earlier.repeats) or dealt
 
     def go_on(self, journal: Journal | None) -> None:
         """Take up a search where earlier attempts have ended. The time that they took counts."""
@@ -135,20 +137,23 @@ class _Fit:
         if effort.folds is not None:
             self.folds, self.repeats = effort.folds, 1
         pairs, cv = make_folds(
-            options.folds, data.task, data.X, data.target, data.groups, seed % (1 << 32), self.folds, self.repeats
-        )
+            options.folds, data.task, data.X, data.target, data.groups, seed % (1 << 32), self.folds, self.repeats,
+            data.time,
+        )  # fmt: skip
+        if data.time is not None:
+            self.metric = forward_metric(self.metric, data.target, data.weight, [valid for _, valid in pairs])
         self.metric.check(data.task, data.target, data.weight, [valid for _, valid in pairs])
         encodings = effort.encodings or (ENCODINGS if clock.budget is None else encodings_of(options.space))
         with workers_beside(options.executor) as workers:
             problem = _problem(data, pairs, encodings)
         encoded = clock.elapsed()
-        refits = _wants_refit(options.refit, pairs)
+        refits = _wants_refit(options.refit, pairs, data.time is not None)
         with training_place(problem, self.metric, options, self.journal, clock, workers) as trainer:
             search, space = self._search(problem, refits, trainer)
             trained = clock.elapsed()
             everything = np.arange(len(data.target))
             whole_data = _problem(data, [(everything, everything)], encodings) if refits else None
-            group = group_of_rows(data.groups, problem)
+            group = group_of_rows(data.units, problem)
             outcome, effort = self._conclude(search, effort, data, whole_data, group)
             concluded = clock.elapsed()
             explanation = self._explain(search, outcome, data, group)
@@ -294,9 +299,9 @@ def _problem(data: TrainingData, pairs: list[Pair], encodings: Sequence[str]) ->
     )
 
 
-def _wants_refit(refit: Any, pairs: list[Pair]) -> bool:
+def _wants_refit(refit: Any, pairs: list[Pair], forward: bool) -> bool:
     """By default only where folds train on very different parts of the data, as those of time series do."""
     if refit != "auto":
         return bool(refit)
     sizes = [len(train) for train, _ in pairs]
-    return min(sizes) < 0.5 * max(sizes)
+    return forward or min(sizes) < 0.5 * max(sizes)

@@ -107,8 +107,8 @@ def _folds(data: TrainingData, options: SearchOptions) -> tuple[int, str]:
     if options.folds is not None and options.folds > rows:
         raise UserError(f"--folds must be at most the number of rows, {rows}; got {options.folds}")
     pairs, name = make_folds(
-        options.folds, data.task, np.empty((rows, 0)), data.target, None, options.seed,
-        default_folds(rows, data.schema), default_repeats(rows, options.budget, data.schema),
+        options.folds, data.task, np.empty((rows, 0)), data.target, data.groups, options.seed,
+        default_folds(rows, data.schema), default_repeats(rows, options.budget, data.schema), data.time,
     )  # fmt: skip
     return len(pairs), name
 

@@ -59,7 +59,7 @@ def what_to_leave_out(
     if cheap and rows * len(data.schema.used) * folds[0] < CHEAP_CELLS * clock.time_left():
         return Effort(), ""
     pace = measure_pace(data, metric, limits, report, encodings, clock.now)
-    effort = begin(pace, clock.time_left(), rows, folds, ours and data.groups is None)
+    effort = begin(pace, clock.time_left(), rows, folds, ours)
     words = effort.describe(rows)
     if words:
         budget = max(needed(clock.elapsed(), pace, rows, folds[0]), clock.advised)

@@ -49,6 +49,9 @@ class SearchOptions(Options):
     compact: bool = option(
         False, "The fewest networks whose loss is within one standard error of all.", flags="--compact", new=True
     )
+    group_repeats: bool = option(
+        True, "Repeated rows are independent: they may be in different folds.", flags="--no-group-repeats", new=True
+    )
     seed: int = option(0, "Seed of all that is drawn at random.", least=0, most=LARGEST_SEED)
     explain_seconds: float | None = explain_seconds_option("what is left of the budget; 0: not at all")
     threads: int | None = option(None, "Threads. (default: all cores)", least=1, changes_result=False, in_files=False)

@@ -20,6 +20,7 @@ from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.rows import Split
+from shoal.search.dealing import FORWARD_FOLDS, deal_forward, deal_groups
 from shoal.search.matrices import Fold, Matrices
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
@@ -162,10 +163,12 @@ def make_folds(
     seed: int | None,
     folds: int | None = None,
     repeats: int = 1,
+    time: np.ndarray | None = None,
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
     """Pairs of training and validation rows from a splitter, a number, pairs, or None; and a name for them.
 
     `folds`, and `repeats`, how often rows are dealt out anew, say what to do where that is ours to choose (cv=None).
+    With `time` of each row, folds are scored on rows later than those that they train on.
     """
     from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 
@@ -183,8 +186,12 @@ def make_folds(
         words = f", {repeats} times" if common["n_repeats"] > 1 else ""
         if k < 2:
             raise UserError(f"cv must be at least 2 folds; got {cv!r}")
+        if time is not None:
+            pairs = deal_forward(k if cv is not None else min(k, FORWARD_FOLDS), time)
+            return pairs, f"{len(pairs)}-fold forward in time"
         if groups is not None:
-            return _by_group(k, task, X, y, groups, seed)
+            pairs, name = _by_group(k, task, y, groups, seed, common["n_repeats"])
+            return pairs, name + words
         if task.kind == CLASSIFICATION:
             k = min(k, int(np.bincount(y).max()))
             if k >= 2:
@@ -199,20 +206,16 @@ def make_folds(
 
 
 def _by_group(
-    k: int, task: Task, X: Any, y: np.ndarray, groups: Any, seed: int | None
+    k: int, task: Task, y: np.ndarray, groups: Any, seed: int | None, repeats: int
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
     """Folds that leave no group on both sides."""
-    from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
-
-    k = min(k, len(np.unique(np.asarray(groups))))
+    different, codes = np.unique(np.asarray(groups), return_inverse=True)
+    k = min(k, len(different))
     if k < 2:
         raise UserError("groups must name at least 2 different groups, or nothing could be held out; got 1")
-    if task.kind == CLASSIFICATION and k <= int(np.bincount(y).max()):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            splitter = StratifiedGroupKFold(k, shuffle=True, random_state=seed)
-            return _pairs(splitter, X, y, groups), f"stratified {k}-fold by groups"
-    return _pairs(GroupKFold(k, shuffle=True, random_state=seed), X, y, groups), f"{k}-fold by groups"
+    classes = task.kind == CLASSIFICATION
+    name = f"{'stratified ' * classes}{k}-fold by groups"
+    return deal_groups(k, codes, y if classes else None, seed, repeats), name
 
 
 def evenly(rows: np.ndarray, most: int | None) -> np.ndarray:

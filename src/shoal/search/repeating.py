@@ -12,20 +12,20 @@ from shoal.members import Member
 from shoal.models.checks import LARGEST
 from shoal.search.options import SearchOptions
 from shoal.search.timing import Effort, present_names
-from shoal.tables.options import DataOptions
+from shoal.tables.options import RowOptions
 from shoal.tables.target import FEWEST_ROWS, TASKS
 from shoal.validate import instance, one_of, whole
 
 REMEDY = "repeat from an unchanged copy"
 
 
-def repeatable(settings: Mapping[str, Any], file: Path) -> tuple[DataOptions, SearchOptions]:
+def repeatable(settings: Mapping[str, Any], file: Path) -> tuple[RowOptions, SearchOptions]:
     """The options of an earlier run; settings, as `read_settings` gives them, that no run has written are refused."""
     try:
         data, search = settings["data"], settings["search"]
         instance("data.demo", data["demo"], bool)
         instance("data.sha256", data["sha256"], str)
-        reading, options = DataOptions.part_of(data, "data."), SearchOptions.part_of(search, "search.")
+        reading, options = RowOptions.part_of(data, "data."), SearchOptions.part_of(search, "search.")
         instance("data.target", reading.target, str)
         one_of("search.task", options.task, TASKS)
         if reading.sep is not None and len(reading.sep) != 1:

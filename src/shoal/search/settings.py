@@ -13,11 +13,11 @@ from shoal.models.saving import VERSION as MODEL_VERSION
 from shoal.plain_files import read_text
 from shoal.runs.kinds import MODEL, SEARCH_FORMAT, SETTINGS, SETTINGS_VERSION
 from shoal.search.options import SearchOptions
-from shoal.tables.options import DataOptions
+from shoal.tables.options import RowOptions
 
 FORMAT, VERSION = SEARCH_FORMAT, SETTINGS_VERSION
 KEYS = {  # that all runs have
-    "data": ("path", "sha256", "demo", *DataOptions.names_in_files()),
+    "data": ("path", "sha256", "demo", *RowOptions.names_in_files()),
     "search": ("repeats", *SearchOptions.names_in_files()),
     "result": ("score",),
 }

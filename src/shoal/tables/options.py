@@ -57,3 +57,21 @@ class DataOptions(ReadingOptions):
     def named(self) -> list[str]:
         """Columns that the user named or numbered."""
         return [*([] if self.target is None else [self.target]), *self.drop, *self.kind_of_columns()]
+
+
+@dataclass(frozen=True)
+class RowOptions(DataOptions):
+    """The same, and the columns that say how rows count and which of them belong together."""
+
+    groups: str | None = option(
+        None, "Column that names groups: rows of a group stay in one fold. It is no input.", metavar="COLUMN",
+        new=True,
+    )  # fmt: skip
+    time: str | None = option(
+        None, "Column of dates or numbers: train on earlier rows, score on later ones. It stays an input unless "
+        "dropped.", metavar="COLUMN", new=True,
+    )  # fmt: skip
+    weight: str | None = option(None, "Column of weights of the rows. It is no input.", metavar="COLUMN", new=True)
+
+    def named(self) -> list[str]:
+        return [*super().named(), *(name for name in (self.groups, self.time, self.weight) if name is not None)]

@@ -322,12 +322,12 @@ def _decide_numbers(name: str, column: np.ndarray, known: np.ndarray) -> Column:
     if len(known) == len(column) >= IDENTIFIER_ROWS and (known == np.floor(known)).all():
         low, high = known.min(), known.max()
         numbering = high - low + 1 <= len(known) / IDENTIFIER_DENSITY
-        if (numbering or _named_like_identifier(name)) and len(np.unique(known)) == len(known):
+        if (numbering or named_like_identifier(name)) and len(np.unique(known)) == len(known):
             return Column(name, "identifier", f"a different whole number in every row, {low:.0f} to {high:.0f}")
     return Column(name, "number")
 
 
-def _named_like_identifier(name: str) -> bool:
+def named_like_identifier(name: str) -> bool:
     lower = name.strip().lower()
     return lower in IDENTIFIER_NAMES or lower.endswith(("_id", " id", "-id", ".id")) or name.endswith("Id")
 

@@ -1,0 +1,428 @@
+"""Rows that depend on each other, found before a search: repeated rows, ids that repeat, targets that follow a date.
+
+A network that has seen one of two dependent rows knows the other one: scores on such rows say little about new ones.
+
+Equal inputs alone prove nothing. In a table of a few categories, independent people often have the same cells. So the
+targets decide. Rows with (nearly) equal inputs are copies if one of these holds:
+
+- every row is there several times, target included, and always a multiple of the same number of times;
+- targets of equal inputs are alike, and hardly any other rows differ in one column only: no coincidence;
+- targets of equal inputs are far more alike than what other inputs tell of them;
+- targets of equal inputs are often, but not always, the same number, and hardly ever the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
+from shoal.tables.schema import Schema, named_like_identifier
+from shoal.tables.table import Table
+
+FEWEST_COPIED, COPIED_SHARE = 5, 0.01  # sets of copies; share of the rows that have a copy: fewer change no score
+FEWEST_COMPARED = 15  # sets of copies that are compared with other inputs
+MOST_COPIES = 20  # rows of such a set, on average
+FEWEST_SETS = 10  # of rows with different inputs, to be dealt into folds
+ALIKE, MUCH_MORE_ALIKE = 0.6, 0.65  # 0: as alike as any two rows, 1: equal; and the lead over the nearest others
+MOST_ASKED, MOST_OTHERS = 500, 5_000  # rows that are compared with their nearest neighbours
+MOST_SCREENED = 50  # columns in which rows are compared first
+FEWEST_FINE, WIDEST = 3, 0.1  # columns of fine numbers, and interquartile ranges between rows that are nearly equal
+GRIDS, CELLS_PER_ROW = 10, 10
+NEARER, NEARLY_ALL = (
+    0.1,
+    0.9,
+)  # distance of a copy as a share of that of the nearest other row; copies of which it holds
+MOST_INDICATORS = 20  # categories of a column that distances know
+OFTEN, ALWAYS, MORE_THAN_NEXT = 0.1, 0.98, 5  # shares of pairs with the same number; how much rarer the next one is
+NEAR_MISSES = 0.5  # per pair with equal inputs: at most so many, where coincidence is improbable
+NEAR = 0.002, 0.1, 1.0  # tolerance in (spread of a column / rows), with one column of fine numbers, two, and more
+CLOSE_TARGET = 1e-3  # standard deviations between targets that are the same number
+MOST_CELLS = 2_000_000  # of a table in which nearly equal numbers are looked for; in larger ones only equal ones
+ENTITY_ROWS, FEWEST_ENTITIES = 10, 20  # an id has at most so many rows on average, and at least so many values
+NAMED_ENTITIES = 10  # values that are enough for a column that is named like an id
+REPEATING = 0.8  # share of rows whose id is there twice
+SAME_ENTITY, NEXT_ENTITY = 0.5, 0.4  # how alike targets of one id are; and by how much more than those of the next one
+FOLLOWS, FEWEST_MOMENTS = 0.5, 30
+DIFFERENT_MOMENTS = 0.5  # share of rows with a time of their own, where only the name says that numbers are times
+TIMES = {"date", "day", "time", "timestamp", "datetime", "week", "month", "hour", "minute", "second", "epoch", "step"}
+
+
+@dataclass(frozen=True)
+class Note:
+    """What was found, and what the user can do about it: in Python, and on the command line."""
+
+    found: str
+    in_python: str
+    on_command_line: str
+
+    def for_python(self) -> str:
+        return f"{self.found}; {self.in_python}"
+
+    def for_command_line(self) -> str:
+        return f"{self.found}; {self.on_command_line}"
+
+
+class Alikeness:
+    """How alike the targets of rows are. 0: as alike as any two rows, 1: equal.
+
+    Classes are indicators, and numbers are ranks, so that outliers do not matter.
+    """
+
+    def __init__(self, task: Task, target: np.ndarray) -> None:
+        y = np.asarray(target, dtype=np.float64).reshape(len(target), -1)
+        values = np.eye(task.n_outputs)[target] if task.kind == CLASSIFICATION else y
+        if task.kind == REGRESSION:
+            values = np.stack([np.unique(column, return_inverse=True)[1] for column in y.T], axis=1).astype(np.float64)
+            y = np.stack([_clusters(column, CLOSE_TARGET * column.std()) for column in y.T], axis=1)
+        values = values - values.mean(axis=0)
+        self.values = values / max(float(np.sqrt((values**2).sum(axis=1).mean())), 1e-300)  # variances sum to 1
+        self.label = _hash(y.T)
+        self.steps = y if task.kind == REGRESSION else None  # numbers of the different values, in their order
+
+    def within(self, key: np.ndarray) -> float:
+        """Of rows and others with the same key. Each row counts the same, however many have its key."""
+        order, first, counts = _runs(key)
+        ranked, several = self.values[order], counts > 1
+        totals = np.add.reduceat(ranked, first, axis=0)
+        squares = counts * np.add.reduceat((ranked**2).sum(axis=1), first) - (totals**2).sum(axis=1)
+        rows = counts[several]
+        return 1 - float((rows * squares[several] / _pairs(rows)).sum() / max(rows.sum(), 1)) / 2
+
+    def between(self, one: np.ndarray, other: np.ndarray) -> float:
+        """Of pairs of rows."""
+        return 1 - float(((self.values[one] - self.values[other]) ** 2).sum(axis=1).mean()) / 2
+
+    def same_number(self, one: np.ndarray, other: np.ndarray) -> bool:
+        """Whether pairs of rows often have the same number, and hardly ever one that is next to it.
+
+        If all have the same, it may follow from the inputs without noise.
+        """
+        if self.steps is None:
+            return False
+        apart = np.abs(self.steps[one] - self.steps[other]).max(axis=1)
+        same, next_to_it = (apart == 0).mean(), (apart == 1).mean()
+        return bool(OFTEN <= same < ALWAYS and same >= MORE_THAN_NEXT * next_to_it)
+
+
+def repeated_rows(table: Table, task: Task, target: np.ndarray) -> tuple[np.ndarray, Note] | None:
+    """The set of equal rows that each row belongs to, (n,) from 0, and what to say; None where none are copies."""
+    some = _Columns(table.select(np.unique(np.linspace(0, len(table.names) - 1, MOST_SCREENED).astype(int)).tolist()))
+    alikeness = Alikeness(task, target)
+    near = some.nearly_equal()
+    order, _, counts = _runs(near)
+    found = near if _enough(counts) and _Comparison(table, alikeness, order, counts).are_copies() else None
+    if _enough(_runs(some.total())[2]):  # rows that differ in some columns are not equal in all
+        columns = some if len(some.table.names) == len(table.names) else _Columns(table)
+        total = columns.total()
+        if _are_copies(columns, total, alikeness):
+            found = _connected(len(near), np.concatenate([_chained(near), _chained(total)], axis=1))
+    if found is None:
+        return None
+    order, _, counts = _runs(found)
+    group = np.empty(len(found), dtype=np.int64)
+    group[order] = np.repeat(np.arange(len(counts)), counts)
+    several = counts > 1
+    note = Note(
+        f"{counts[several].sum():,} of {len(found):,} rows repeat each other: they have only {several.sum():,} "
+        "different inputs, and their targets agree. Equal rows stay in one fold",
+        "if they are independent of each other, pass group_repeats=False",
+        "if they are independent of each other, pass --no-group-repeats",
+    )
+    return group, note
+
+
+def _enough(counts: np.ndarray) -> bool:
+    """Whether sets of so many equal rows matter to a score, and can be dealt into folds."""
+    several = counts > 1
+    copied = several.sum() >= FEWEST_COPIED and counts[several].sum() >= COPIED_SHARE * counts.sum()
+    return bool(copied and len(counts) >= FEWEST_SETS)
+
+
+def _are_copies(columns: _Columns, total: np.ndarray, alikeness: Alikeness) -> bool:
+    """Whether rows with the same total, thus with equal inputs, depend on each other."""
+    order, _, counts = _runs(total)
+    if not _enough(counts):
+        return False
+    whole = _runs(total ^ alikeness.label)[2]  # how often each row is there, target included
+    if len(whole) >= FEWEST_COMPARED and np.gcd.reduce(whole) > 1:
+        return True
+    compared = _Comparison(columns.table, alikeness, order, counts)
+    if columns.improbable(total, counts):
+        return compared.separate and alikeness.within(total) >= ALIKE
+    return compared.are_copies()
+
+
+def notes_on_columns(table: Table, schema: Schema, task: Task, target: np.ndarray, given: Table) -> list[Note]:
+    """An id that repeats, and a date that the target follows; `given` has the columns that the schema drops as well."""
+    alikeness = Alikeness(task, target)
+    return [*_entities(table, schema, alikeness), *_times(table, schema, alikeness, given)]
+
+
+# ---- ids ----
+
+
+def _entities(table: Table, schema: Schema, alikeness: Alikeness) -> Iterator[Note]:
+    """The id with the most values whose rows have targets that are alike."""
+    found = []
+    for j, column in enumerate(schema.used):
+        if column.kind not in ("number", "category", "text"):
+            continue
+        cells = table.code(j)
+        if column.kind == "number" and not (cells == np.floor(cells)).all():
+            continue
+        counts = np.unique(cells, return_counts=True)[1]
+        named = named_like_identifier(column.name)
+        enough = NAMED_ENTITIES if named else max(FEWEST_ENTITIES, len(cells) / ENTITY_ROWS)
+        if len(counts) < enough or counts[counts > 1].sum() < REPEATING * len(cells):
+            continue
+        alike = alikeness.within(_hash([cells]))
+        next_one = alikeness.between(*_next_values(cells)) if column.kind == "number" else 0.0
+        if alike >= SAME_ENTITY and alike - next_one >= NEXT_ENTITY:
+            found.append((len(counts), column.name))
+    if found:
+        count, name = max(found, key=lambda one: one[0])
+        remedy = "if new rows come from new values of it, pass"
+        yield Note(
+            f"column {name!r} repeats: {len(table):,} rows have {count:,} values, and the target hardly differs among "
+            "rows of one value",
+            f"{remedy} groups={name!r}", f"{remedy} --groups {_quoted(name)}",
+        )  # fmt: skip
+
+
+# ---- dates ----
+
+
+def _times(table: Table, schema: Schema, alikeness: Alikeness, given: Table) -> Iterator[Note]:
+    """The first date whose neighbours have targets that are alike."""
+    place = {column.name: j for j, column in enumerate(schema.used)}
+    for column in schema.columns:
+        if column.kind == "date":
+            cells = table.code(place[column.name])
+        elif column.kind in ("number", "identifier") and given[column.name].dtype == np.float64:
+            cells = given[column.name]
+            words = set(column.name.lower().replace("_", " ").replace("-", " ").split())
+            if not words & TIMES or len(np.unique(cells)) < DIFFERENT_MOMENTS * len(cells):
+                continue
+        else:
+            continue
+        order = np.argsort(cells, kind="stable")
+        alike = alikeness.between(order[:-1], order[1:])
+        if len(np.unique(cells)) >= FEWEST_MOMENTS and alike >= FOLLOWS:
+            yield Note(
+                f"the target follows column {column.name!r}: neighbours in it have nearly the same target, so the "
+                "score holds between the dates of this table, and not after them",
+                f"to be scored on later rows, pass time={column.name!r}",
+                f"to be scored on later rows, pass --time {_quoted(column.name)}",
+            )  # fmt: skip
+            return
+
+
+def _quoted(name: str) -> str:
+    import shlex
+
+    return shlex.quote(name)
+
+
+# ---- pairs of rows ----
+
+
+class _Columns:
+    """A number for every cell of a table, the same for equal cells of a column, and for nearly equal numbers."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        small = len(table) * len(table.names) <= MOST_CELLS
+        self.fine = [j for j, column in enumerate(table.columns) if small and _is_fine(column)]
+        self.near = NEAR[min(max(len(self.fine), 1), len(NEAR)) - 1]
+
+    def hashed(self, j: int) -> np.ndarray:
+        codes = self.table.code(j)
+        if j in self.fine:
+            codes = _clusters(codes, self.near * _spread(codes) / len(codes))
+        return _hash([codes, np.full(len(codes), float(j))])
+
+    def total(self) -> np.ndarray:
+        """(n,) the same for rows whose cells are all the same: a sum, from which columns can be taken out."""
+        total = np.zeros(len(self.table), dtype=np.uint64)
+        for j in range(len(self.table.names)):
+            total += self.hashed(j)
+        return total
+
+    def improbable(self, total: np.ndarray, counts: np.ndarray) -> bool:
+        """Whether rows with equal cells are no coincidence: hardly any pair of rows differs in one column only."""
+        columns, equal = len(self.table.names), _pairs(counts).sum()
+        missed = 0.0
+        for j in range(columns):
+            missed += float(_pairs(_runs(total - self.hashed(j))[2]).sum() - equal)
+            if missed > NEAR_MISSES * equal:
+                return False
+        return columns > 1
+
+    def nearly_equal(self) -> np.ndarray:
+        """(n,) the same for rows that are closer to each other than independent rows would ever be.
+
+        Rows are looked for in cells of random grids over a few columns, and compared in all columns there.
+        """
+        alone = np.arange(len(self.table), dtype=np.uint64)
+        if len(self.fine) < FEWEST_FINE:
+            return alone
+        random, rows = np.random.default_rng(0), len(alone)
+        codes = [self.table.code(j) for j in self.fine]
+        values = np.stack([column / _spread(column) for column in codes], axis=1)  # -inf where missing
+        width = min(WIDEST, 0.5 * (0.2 / rows**2) ** (1 / len(self.fine)))  # a coincidence in ten tables
+        others = np.zeros(rows, dtype=np.uint64)
+        for j in set(range(len(self.table.names))) - set(self.fine):
+            others += self.hashed(j)
+        count = int(
+            np.ceil(np.log(CELLS_PER_ROW * rows) / np.log(1 / width))
+        )  # columns of a grid: most cells are empty
+        pairs = []
+        for _ in range(GRIDS):
+            chosen = random.choice(len(self.fine), min(count, len(self.fine)), replace=False)
+            cells = np.floor(values[:, chosen] / width + random.random(len(chosen)))
+            key = others ^ _hash(cells.T)
+            order = np.lexsort((values[:, chosen[0]], key))
+            one, other = order[:-1], order[1:]
+            together = np.flatnonzero(key[one] == key[other])
+            one, other = one[together], other[together]
+            with np.errstate(invalid="ignore"):  # both are missing
+                near = (np.abs(values[one] - values[other]) <= width) | (values[one] == values[other])
+            pairs.append(np.stack([one, other])[:, near.all(axis=1)])
+        return _connected(rows, np.concatenate(pairs, axis=1))
+
+
+def _connected(rows: int, pairs: np.ndarray) -> np.ndarray:
+    """(rows,) the number of the set that each row is in, where pairs (2, m) are together."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(pairs.shape[1], dtype=np.int8), (pairs[0], pairs[1])), shape=(rows, rows))
+    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.uint64)
+
+
+def _spread(numbers: np.ndarray) -> float:
+    """The interquartile range of the different numbers."""
+    low, high = np.quantile(np.unique(numbers[np.isfinite(numbers)]), [0.25, 0.75])
+    return float(high - low)
+
+
+def _chained(key: np.ndarray) -> np.ndarray:
+    """(2, m) pairs of rows that connect all rows with the same key."""
+    order = np.argsort(key, kind="stable")
+    same = key[order[1:]] == key[order[:-1]]
+    return np.stack([order[:-1][same], order[1:][same]])
+
+
+def _is_fine(column: np.ndarray) -> bool:
+    """Numbers of which most are different and not whole: two that are nearly equal may be one, measured or stored."""
+    if column.dtype != np.float64:
+        return False
+    known = column[~np.isnan(column)]
+    return len(known) > 1 and len(np.unique(known)) >= 0.5 * len(known) and not bool((known == np.floor(known)).all())
+
+
+class _Comparison:
+    """Rows with equal inputs, each compared with another one of its set, and with the nearest row of another set."""
+
+    def __init__(self, table: Table, alikeness: Alikeness, order: np.ndarray, counts: np.ndarray) -> None:
+        """`order` has rows one set of equal ones after the other, and `counts` how many each set has."""
+        several = counts > 1
+        self.sets, self.rows = int(several.sum()), int(counts[several].sum())
+        random = np.random.default_rng(0)
+        first = np.cumsum(counts) - counts
+        shuffled = [random.permutation(np.flatnonzero(which)) for which in (several, ~several)]
+        sets = np.concatenate([shuffled[0][: MOST_OTHERS // 2], shuffled[1]])[:MOST_OTHERS]
+        place = np.repeat(np.arange(len(sets)), counts[sets] * several[sets])  # once for each row that has a copy
+        asked = random.permutation(place)[:MOST_ASKED]
+        many, start = counts[sets[asked]], first[sets[asked]]
+        here = random.integers(many)
+        one, copy = order[start + here], order[start + (here + random.integers(1, many)) % many]
+        inputs = _inputs(table, np.concatenate([order[first[sets]], one, copy]))
+        inputs, at_one, at_copy = np.split(inputs, [len(sets), len(sets) + len(asked)])
+        distance = (at_one**2).sum(axis=1)[:, None] + (inputs**2).sum(axis=1) - 2 * at_one @ inputs.T
+        distance += 1e-6 * random.random(distance.shape)  # of equally near ones any is taken
+        distance[np.arange(len(asked)), asked] = np.inf
+        other = sets[distance.argmin(axis=1)]
+        apart, gap = ((at_one - at_copy) ** 2).sum(axis=1), distance.min(axis=1)
+        self.separate = bool(np.quantile(apart / np.maximum(gap, 1e-300), NEARLY_ALL) <= NEARER**2)
+        self.alike, self.same_number = alikeness.between(one, copy), alikeness.same_number(one, copy)
+        explained = _explained_by_others(inputs, alikeness.values[order[first[sets]]])
+        self.others = max(alikeness.between(one, order[first[other] + random.integers(counts[other])]), explained, 0.0)
+
+    def are_copies(self) -> bool:
+        """Whether targets of rows with equal inputs are far more alike than what other rows tell of them."""
+        few = self.sets >= FEWEST_COMPARED and self.rows <= MOST_COPIES * self.sets
+        return few and self.separate and (self.alike - self.others >= MUCH_MORE_ALIKE or self.same_number)
+
+
+def _inputs(table: Table, rows: np.ndarray) -> np.ndarray:
+    """(rows, d) numbers in standard units, 0 where missing; the usual categories as indicators."""
+    found = []
+    for j, column in enumerate(table.columns):
+        cells = table.code(j)[rows]
+        if column.dtype == object:
+            values, counts = np.unique(cells, return_counts=True)
+            usual = values[np.argsort(-counts, kind="stable")[:MOST_INDICATORS]]
+            found.append((cells[:, None] == usual) / np.sqrt(2))  # two categories are one apart
+            continue
+        known = np.isfinite(cells)
+        cells = cells / max(
+            float(np.abs(cells[known]).max(initial=0.0)), 1e-300
+        )  # squares of large numbers are infinite
+        centre, scale = (cells[known].mean(), cells[known].std()) if known.any() else (0.0, 0.0)
+        found.append(np.where(known, (np.where(known, cells, 0.0) - centre) / (scale or 1.0), 0.0)[:, None])
+    return np.concatenate(found, axis=1)
+
+
+def _explained_by_others(inputs: np.ndarray, values: np.ndarray) -> float:
+    """The share of the targets' variance that a linear model explains in rows that it was not fitted to."""
+    fitted = np.concatenate([np.ones((len(inputs), 1)), inputs], axis=1)
+    inverse = np.linalg.inv(fitted.T @ fitted + np.eye(fitted.shape[1]))
+    leverage = np.einsum("ij,jk,ik->i", fitted, inverse, fitted)
+    rest = (values - fitted @ (inverse @ (fitted.T @ values))) / np.maximum(1 - leverage, 0.1)[:, None]
+    return 1 - float((rest**2).sum() / max(float(((values - values.mean(axis=0)) ** 2).sum()), 1e-300))
+
+
+def _next_values(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, and for each the next one that has another value."""
+    order = np.argsort(cells, kind="stable")
+    ends = np.flatnonzero(cells[order[1:]] != cells[order[:-1]])
+    return order[ends], order[ends + 1]
+
+
+def _clusters(values: np.ndarray, tolerance: float) -> np.ndarray:
+    """(n,) numbers of runs of values, in order, whose neighbours differ by no more than the tolerance.
+
+    >>> _clusters(np.array([1.0, 5.0, 1.0001, 7.0]), 0.001).tolist()
+    [0.0, 1.0, 0.0, 2.0]
+    """
+    different, place = np.unique(values, return_inverse=True)
+    run = np.concatenate([[0], np.cumsum(np.diff(different) > tolerance)])
+    return np.asarray(run[place.reshape(-1)], dtype=np.float64)
+
+
+def _hash(columns: Iterable[np.ndarray]) -> np.ndarray:
+    """(n,) a well-mixed number for each row of columns."""
+    key: Any = np.uint64(0x9E3779B97F4A7C15)
+    for column in columns:
+        key = (key ^ (np.asarray(column, dtype=np.float64) + 0.0).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+        key = (key ^ (key >> np.uint64(29))) * np.uint64(0x94D049BB133111EB)
+        key = key ^ (key >> np.uint64(32))
+    return np.asarray(key)
+
+
+def _runs(key: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows in the order of their keys, where each key begins, and how many rows have it."""
+    order = np.argsort(key, kind="stable")
+    ranked = key[order]
+    first = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
+    return order, first, np.diff(np.append(first, len(key)))
+
+
+def _pairs(counts: np.ndarray) -> np.ndarray:
+    counts = counts.astype(np.float64)
+    return counts * (counts - 1) / 2
