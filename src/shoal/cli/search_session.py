@@ -202,8 +202,7 @@ class Session:
         file = self.request.file
         if self.earlier is None or file is None:
             return
-        assert self.settings is not None
-        remedy = f"name its place: shoal search PLACE --repeat {quoted(self.settings)}"
+        remedy = f"name its place: shoal search PLACE --repeat {quoted(self.settings or '')}"
         if not file.exists():
             raise MissingFile(
                 f"--repeat needs the data of the earlier run, and there is no file {file}; if it was moved, {remedy}"
@@ -456,9 +455,7 @@ class Session:
         say()
         for line in top_table(estimator.board_, score.metric):
             say(line)
-        say()
-        say(f"honest score: {score}")
-        for line in matter_words(estimator.explanation_, self.question.target):
+        for line in ("", f"honest score: {score}", *matter_words(estimator.explanation_, self.question.target)):
             say(line)
         result = read_json(run.path / SETTINGS).get("result", {})
         self._say_skipped(result.get("skipped") or [])
@@ -476,13 +473,13 @@ def _say_files(place: Path) -> None:
     """Where everything is. The last line is the report's path."""
     from shoal.runs import kinds
 
-    run, settings = quoted(place), quoted(place / kinds.SETTINGS)
+    run = quoted(place)
     say()
     say(f"saved in {place}")
     say(f"  {kinds.MODEL}/           predict with: shoal predict {run} new.csv")
     say(f"                   explain with: shoal explain {run} new.csv --out why.html")
     say(f"  {kinds.BOARD}  every recipe")
-    say(f"  {kinds.SETTINGS}    repeat with: shoal search --repeat {settings}")
+    say(f"  {kinds.SETTINGS}    repeat with: shoal search --repeat {quoted(place / kinds.SETTINGS)}")
     say(f"  {kinds.REPORT}      open it in a browser:")
     say(str(place / kinds.REPORT))
 
