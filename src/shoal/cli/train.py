@@ -99,7 +99,8 @@ def train(
     else:
         subject = own_table(file, table, net, wanted)
         job = replace(job, loss=loss_of(subject, job.loss if "loss" in typed else None))
-    _train(job, subject, network, out)
+    bound = {} if ".py" in subject.net else {"net": subject.net, **network}  # of a custom one, its code is compared
+    _train(replace(job, about={**bound, "file": str(file or data or "mnist")}), subject, network, out)
 
 
 def _complete(job: Job, typed: Mapping[str, str]) -> Job:

@@ -97,8 +97,8 @@ class Strategy:
         return 1
 
     def fingerprint(self, job: Job) -> dict[str, Any]:
-        """Entries that a checkpoint's fingerprint has instead of the job's."""
-        return {"strategy": self.name}
+        """Entries that a checkpoint's fingerprint has instead of the job's: the name, and the object's own settings."""
+        return {"strategy": self.name} | {f"strategy's {name}": value for name, value in vars(self).items()}
 
     def resume(self, job: Job, earlier: dict[str, Any]) -> Job:
         """Fill in what the user left open from the fingerprint of the run that is resumed."""
