@@ -170,4 +170,5 @@ class Job(MeshOptions, KFoldOptions, ParameterServerOptions, OwnRowsOptions, Tra
         values |= {name: value for name, value in (values.pop("about") or {}).items() if name != "file"}
         if self.schedule == "constant":
             del values["epochs"]
-        return {name: described(value) if callable(value) else value for name, value in values.items()}
+        plain = (bool, int, float, str, list, type(None))
+        return {name: value if isinstance(value, plain) else described(value) for name, value in values.items()}

@@ -226,7 +226,8 @@ class Worker:
             checkpoint.save(self.job.checkpoint, {
                 "fingerprint": self.fingerprint, "data": self._data_name(), "state": state, "epoch": self.epoch,
                 "position": self.position, "step": self.step, "sums": self.sums, "history": self.history,
-                "rounds": self.rounds, "finished": self.finished, "first_loss": self.guard.first, "torch_generator": torch.get_rng_state(),
+                "rounds": self.rounds, "finished": self.finished, "first_loss": self.guard.first,
+                "torch_generator": torch.get_rng_state(),
             })  # fmt: skip
 
     def _resume(self) -> None:
