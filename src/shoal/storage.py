@@ -118,7 +118,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nd
         raise UserError(f"{os.fspath(path)} has format version {header.get('version')}; this Shoal reads {VERSION}")
     if metadata.get("sha256") != checksum(text, arrays):
         raise UserError(
-            f"{os.fspath(path)} is damaged or was altered (its checksum differs); restore it from a copy, or train again"
+            f"{os.fspath(path)} is damaged or was altered (its checksum differs); restore it from a copy or train again"
         )
     return header, arrays
 
@@ -128,7 +128,7 @@ def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.sha256(text.encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(array.reshape(-1).view(np.uint8))
+        digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 

@@ -237,7 +237,8 @@ def _save(out: Path, result: Result, job: Job, network: dict[str, Any], sets: Da
     from safetensors.torch import save_file
 
     out.mkdir(parents=True, exist_ok=True)
-    state = {name: value.contiguous().cpu() for name, value in result.model.state_dict().items()}
+    # Cloned: safetensors refuses tied tensors, which are one in memory; each name has its numbers in the file.
+    state = {name: value.cpu().clone().contiguous() for name, value in result.model.state_dict().items()}
     with new_file(out / "model.safetensors") as partial:
         save_file(state, partial)
     history = {"history": result.history, "metrics": result.metrics}

@@ -91,7 +91,7 @@ def load(folder: str | os.PathLike[str], fingerprint: dict[str, Any], data: str 
         return None
     try:
         if not _is_whole(path):
-            raise ValueError("its checksum differs")
+            raise UserError("its checksum differs")
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise UserError(

@@ -64,6 +64,13 @@ class Strategy:
         """Whether `updater` has a parameter `targets` more: those of all training rows."""
         return False
 
+    def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
+        """Rows in the smallest part of a batch that the model is ever trained on, if parts have `least` where possible.
+
+        A batch is cut into parts of at least that many, so only the last batch of an epoch can have fewer.
+        """
+        return rows % job.batch_size or min(rows, job.batch_size)
+
     # ---- workers and threads ----
 
     def default_workers(self, cores: int) -> int:
