@@ -114,9 +114,7 @@ def test_one_flipped_bit_anywhere_is_noticed(saved, tmp_path, place, bit):
     content = bytearray(saved[1].read_bytes())
     content[int(place * len(content))] ^= 1 << bit
     (tmp_path / "flipped.safetensors").write_bytes(content)
-    with pytest.raises(
-        ValueError, match=r"is not a complete safetensors|is damaged|is not a Shoal|format version"
-    ):
+    with pytest.raises(ValueError, match=r"is not a complete safetensors|is damaged|is not a Shoal|format version"):
         Population.load(tmp_path / "flipped.safetensors")
 
 
