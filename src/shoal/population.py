@@ -35,7 +35,7 @@ from shoal.members import Member
 from shoal.memory import Memory, check_limit, check_out, new_state
 from shoal.progress import Reporter
 from shoal.rows import Rows, Split, as_rows
-from shoal.turns import Turns, needs_rest
+from shoal.turns import StopFlag, Turns, needs_rest
 from shoal.validate import whole
 
 if TYPE_CHECKING:
@@ -156,10 +156,12 @@ class Population:
             f"{int(self.layout.counts.sum()):,} parameters, {span} epochs done: {states})"
         )
 
-    def memory(self, X: Any = None, engine: str = "auto", threads: int | None = None, device: str = "cpu") -> Memory:
-        """Estimated peak memory of a fit; without X, of the population alone."""
+    def memory(
+        self, X: Any = None, engine: str = "auto", threads: int | None = None, device: str = "cpu", epochs: int = 10
+    ) -> Memory:
+        """Estimated peak memory of a `fit` of `epochs` more epochs, without Python itself; without X, of no fit."""
         if X is None:
-            return Memory.of(self.program, self.state, np.empty((0, self.n_features), np.float32), 0, self.memory_limit)
+            return Memory.of(self.program, self.state, self.memory_limit, np.empty(0, np.float32))
         features = check_features(X, self.n_features)
         data = Data(features, np.empty(0, np.int32), np.empty((0, self.n_outputs), np.float32))
         rows = flatten_rows(
@@ -167,7 +169,10 @@ class Population:
         )
         resources = Resources(thread_count(threads), device, self.memory_limit)
         workspace = get_engine(engine, device).workspace(self.program, data, rows, resources)
-        return Memory.of(self.program, self.state, features, workspace, self.memory_limit)
+        each = whole("epochs", epochs, 1), self._most_epochs()
+        return Memory.of(self.program, self.state, self.memory_limit, features, workspace, *each).with_given(
+            X, features
+        )
 
     # ---- training ----
 
@@ -201,12 +206,10 @@ class Population:
 
         After Ctrl-C every member is at the end of an epoch; `fit(..., until=n)` resumes there.
         """
-        # Few runs of many epochs are fastest, as an engine keeps members in cache; LARGEST_LOG limits them.
-        every = max(1, LARGEST_LOG // (24 * len(self)))
         with self.turns.training():
             for _ in self.iter_fit(
-                X, y, epochs, every=every, engine=engine, threads=threads, shuffle=shuffle, rows=rows, until=until,
-                seed=seed, device=device, progress=progress, stop_when=stop_when,
+                X, y, epochs, every=self._most_epochs(), engine=engine, threads=threads, shuffle=shuffle, rows=rows,
+                until=until, seed=seed, device=device, progress=progress, stop_when=stop_when,
             ):  # fmt: skip
                 pass
         return self.history
@@ -255,9 +258,10 @@ class Population:
     ) -> Iterator[History]:
         if progress:
             workspace = chosen.workspace(self.program, data, plan, resources)
-            print(Memory.of(self.program, self.state, data.X, workspace, self.memory_limit))
+            left = int((targets - self.state.epochs).max())
+            print(Memory.of(self.program, self.state, self.memory_limit, data.X, workspace, max(left, 0), every))
         with self.turns.training(), Reporter(progress, self._remaining(targets)) as reporter:
-            stopped = _StopFlag(stop_when)
+            stopped = StopFlag(stop_when)
             while self._remaining(targets) and not stopped():
                 until = np.minimum(targets, self.state.epochs + every)
                 while self._remaining(until) and not stopped():  # again if it was ended for members to be stopped
@@ -465,23 +469,14 @@ class Population:
         horizon = np.where(records["epochs"] >= 0, records["epochs"], targets)
         return flatten_rows(rows, bool(shuffle), order, horizon)
 
+    def _most_epochs(self) -> int:
+        """Of one run of an engine. Few runs are fastest, as members stay in cache; the size of the log limits them."""
+        return max(1, LARGEST_LOG // (24 * len(self)))
+
     def _remaining(self, targets: np.ndarray) -> int:
         """Member-epochs still to be trained."""
         left = np.maximum(targets - self.state.epochs, 0)
         return int(left[self.state.status == ACTIVE].sum())
-
-
-class _StopFlag:
-    """Calls a condition until it is true once, then stays true."""
-
-    def __init__(self, condition: Callable[[], bool] | None) -> None:
-        self.condition = condition
-        self.stopped = False
-
-    def __call__(self) -> bool:
-        if not self.stopped and self.condition is not None:
-            self.stopped = bool(self.condition())
-        return self.stopped
 
 
 def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:

@@ -103,6 +103,19 @@ class Turns:
             )
 
 
+class StopFlag:
+    """Calls a condition until it is true once, then stays true."""
+
+    def __init__(self, condition: Callable[[], bool] | None) -> None:
+        self.condition = condition
+        self.stopped = False
+
+    def __call__(self) -> bool:
+        if not self.stopped and self.condition is not None:
+            self.stopped = bool(self.condition())
+        return self.stopped
+
+
 class Shared(Protocol):
     turns: Turns
 
