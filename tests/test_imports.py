@@ -40,7 +40,7 @@ LAYERS = [
     {"memory", "history", "extract"},
     {"engines"},
     {"torch", "layout", "rows", "datasets", "progress"},
-    {"members", "machine", "early", "version", "options", "atomic", "json_values", "interrupts", "tensors"},
+    {"members", "machine", "early", "version", "options", "atomic", "json_values", "interrupts", "tensors", "turns"},
     {"validate", "plain_files"},
     {"activations", "allocator", "errors", "terminal", "_native"},
 ]

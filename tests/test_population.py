@@ -1,5 +1,6 @@
 """`Population`: bad input, kinds of arrays, stopping, memory, results."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -390,12 +391,44 @@ def test_a_fit_of_very_many_epochs_needs_no_log_of_that_length():
 
 def test_memory_is_estimated_part_by_part():
     population = Population(shoal.grid(hidden=list(range(1, 101)), activation=["relu", "tanh"]), 100, 2)
-    memory = population.memory(np.zeros((1000, 100)))
+    memory = population.memory(np.zeros((1000, 100), np.float32), epochs=7)
     assert memory.parameters == population.state.parameters.nbytes
     assert memory.slots == population.state.slots.nbytes == 2 * memory.parameters
     assert memory.data == 400_000
-    assert memory.total == memory.parameters + memory.slots + memory.data + memory.workspace
+    assert memory.curves == 8 * 200 * (3 * 7 + 4 * 7)
+    parts = memory.parameters, memory.slots, memory.members, memory.curves, memory.data, memory.workspace
+    assert memory.total == sum(parts)
+    assert population.memory(np.zeros((1000, 100))).data == 1_200_000  # both the numbers given and those converted
     assert str(memory).startswith("estimated peak memory ")
+
+
+MEASURED = """
+import sys, numpy as np
+from shoal import Member, Population
+
+def status(name):
+    with open("/proc/self/status") as file:
+        return 1024 * next(int(line.split()[1]) for line in file if line.startswith(name))
+
+members, features, rows, hidden, epochs = map(int, sys.argv[1:])
+X, y = np.zeros((8, 2), np.float32), np.arange(8) % 2
+Population([Member(hidden=2)], 2, 2).fit(X, y, epochs=1, threads=1)  # loads what is loaded late
+before = status("VmRSS")
+X, y = np.random.default_rng(0).random((rows, features)), np.arange(rows) % 2
+population = Population([Member(hidden=hidden, seed=k) for k in range(members)], features, 2)
+estimate = population.memory(X, threads=1, epochs=epochs).total
+population.fit(X, y, epochs=epochs, threads=1)
+print(estimate, status("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux")
+@pytest.mark.parametrize("case", ["20000 4 40 2 120", "3000 60 60 100 1", "20 400 20000 4 1"])
+def test_the_estimate_of_memory_is_what_a_process_takes(case):
+    """Mostly curves, mostly parameters, mostly rows. Measured alone it is within a tenth."""
+    done = subprocess.run([sys.executable, "-c", MEASURED, *case.split()], capture_output=True, text=True, check=True)
+    estimate, peak = map(int, done.stdout.split())
+    assert 0.8 < estimate / peak < 1.25
 
 
 def test_a_population_over_the_limit_is_kept_in_a_file_with_the_same_result():

@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 import shoal
-from shoal import Member, Population, rows
+from shoal import Member, Population, rows, storage
 
 X = np.random.default_rng(1).normal(size=(80, 4)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(int)
@@ -78,13 +80,14 @@ def altered(path, change_header=None, change_arrays=None):
         change_header(header)
     if change_arrays:
         change_arrays(arrays)
-    save_file(arrays, path, {"shoal": json.dumps(header)})
+    text = json.dumps(header)
+    save_file(arrays, path, {"shoal": text, "sha256": storage.checksum(text, arrays)})  # by somebody who knows it
 
 
 @pytest.mark.parametrize(
     ("header", "arrays", "message"),
     [
-        (lambda h: h.update(version=99), None, "format version 99; this Shoal reads 1"),
+        (lambda h: h.update(version=99), None, "format version 99; this Shoal reads 2"),
         (lambda h: h["members"].pop(), None, "damaged or was altered"),
         (lambda h: h["members"][0].update(activation="evil"), None, "activation must be one of"),
         (lambda h: h["members"][0].update(code="x"), None, "damaged or was altered"),
@@ -103,6 +106,16 @@ def test_altered_files_are_refused(saved, header, arrays, message):
     altered(path, header, arrays)
     with pytest.raises(ValueError, match=message):
         Population.load(path)
+
+
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_one_flipped_bit_anywhere_is_noticed(saved, tmp_path, place, bit):
+    content = bytearray(saved[1].read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    (tmp_path / "flipped.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match=r"is not a complete safetensors|is damaged|is not a Shoal|format version"):
+        Population.load(tmp_path / "flipped.safetensors")
 
 
 def test_a_missing_folder_is_named(saved, tmp_path):

@@ -293,3 +293,33 @@ def test_wrong_members_losses_and_targets_are_refused_in_words():
         heads.extract(1)
     with pytest.raises(TypeError, match=r"whole numbers; got 0\.5"):
         heads.drop([0.5])
+
+
+class Odd(nn.Module):
+    """A backbone with a tied weight and an embedding whose gradient is sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.first, self.second = nn.Embedding(9, 6, sparse=True), nn.Linear(6, 6), nn.Linear(6, 6)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.tanh(self.first(self.table(x))))
+
+
+def test_a_backbone_with_tied_weights_and_sparse_gradients_trains_as_alone():
+    x, y = torch.arange(12) % 9, torch.arange(12) % 3
+    heads = Heads(Odd(), [Member(hidden=5, seed=3, learning_rate=0.1)], 6, 3)
+    alone = heads.extract(0).train()
+    for model, parameters in ((heads, heads.parameter_groups(lr=0.1)), (alone, alone.parameters())):
+        optimizer = torch.optim.SGD(parameters, lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            output = model(x)
+            loss = heads.losses(output, y).sum() if model is heads else functional.cross_entropy(output, y)
+            loss.backward()
+            optimizer.step()
+    ours = heads.extract(0)
+    assert ours[0].second.weight is ours[0].first.weight
+    for one, other in zip(ours.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(one, other)

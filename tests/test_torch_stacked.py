@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 
 import pytest
 
@@ -13,7 +14,9 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch.nn.utils import parametrizations  # noqa: E402
 
+from shoal.errors import UserError  # noqa: E402
 from shoal.parallel.networks import make_model  # noqa: E402
 from shoal.torch import seeded, stack  # noqa: E402
 
@@ -293,6 +296,110 @@ def test_what_vmap_cannot_do_is_said_in_words():
     decides = stack([nn.Sequential(nn.Linear(4, 4), Deciding()) for _ in range(2)])
     with pytest.raises(ValueError, match=r"cannot run in a stack, since torch\.func\.vmap refuses it"):
         decides(x)
+
+
+class Tied(nn.Module):
+    """Some of its parameters are one."""
+
+    def __init__(self, tied=("weight", "bias")):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(4, 4), nn.Linear(4, 4)
+        for name in tied:
+            setattr(self.decoder, name, getattr(self.encoder, name))
+
+    def forward(self, x):
+        return self.decoder(torch.tanh(self.encoder(x)))
+
+
+def layer_in_two_places():
+    layer = nn.Linear(4, 4)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Tanh(), Tied(("weight",)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Tied, lambda: Tied(("weight",)), lambda: Tied(("bias",)), layer_in_two_places,
+     lambda: nn.Sequential(parametrizations.weight_norm(nn.Linear(4, 5)), nn.ReLU(), nn.Linear(5, 4)),
+     lambda: nn.Sequential(parametrizations.orthogonal(nn.Linear(4, 4)), nn.Linear(4, 4))],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", [True, False])
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # weight_norm: torch takes a loop
+def test_tied_and_parametrized_weights_end_as_alone(make, mode):
+    modules = seeded(make, range(3))
+    alone, stacked = seeded(make, range(3)), stack(modules).train(mode)
+    rates, shown = [0.1, 0.2, 0.05], batches(3, 6, 4, classes=4)
+    train_stacked(stacked, rates, shown, torch.optim.SGD)
+    for k, module in enumerate(alone):
+        train_alone(module.train(mode), 0, rates[k], shown, torch.optim.SGD)
+        assert_same(modules[k], module, TOLERANCE)
+        assert len(list(stacked.extract(k).parameters())) == len(list(module.parameters())), "still tied"
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.layer = kind(4, 3)
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Recurrent(nn.LSTM), r"nn.LSTM cannot run in a stack.*one after the other"),
+    (lambda: Recurrent(nn.GRU), r"nn.GRU cannot run in a stack"),
+    (lambda: nn.Sequential(nn.utils.spectral_norm(nn.Linear(4, 3))), r"'weight' of an nn.Linear is computed by a hook"),
+    (lambda: nn.Embedding(5, 2, sparse=True), r"nn.Embedding\(sparse=True\).*sparse=False, for the same result"),
+    (lambda: nn.EmbeddingBag(5, 2, sparse=True), r"nn.EmbeddingBag\(sparse=True\)"),
+])  # fmt: skip
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_a_stack_cannot_train_is_refused_before(make, message, count):
+    with pytest.raises(UserError, match=message):
+        stack([make() for _ in range(count)])
+
+
+def test_old_weight_norm_is_refused_with_the_new_one_as_remedy():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        modules = [nn.utils.weight_norm(nn.Linear(4, 3)) for _ in range(2)]
+    with pytest.raises(UserError, match=r"computed by a hook.*use those of torch.nn.utils.parametrizations"):
+        stack(modules)
+
+
+class Hidden(nn.Module):
+    """Keeps its weights where torch.func does not look: in a list, or cut off from their gradient."""
+
+    def __init__(self, detached):
+        super().__init__()
+        self.layer, self.detached = nn.Linear(4, 3), detached
+        self.kept = [self.layer.weight]
+
+    def forward(self, x):
+        return x @ self.kept[0].T if not self.detached else self.layer(x) + x @ self.kept[0].T
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_module_that_computes_something_else_in_a_stack_is_refused(detached):
+    modules = seeded(lambda: Hidden(detached), range(3))
+    with pytest.raises(UserError, match=r"module 0 does not compute in a stack what it computes alone; train the"):
+        stack(modules)(torch.randn(5, 4))
+
+
+def test_modules_that_are_tied_in_another_way_differ():
+    with pytest.raises(UserError, match=r"modules 0 and 1 differ: 'decoder.weight' is tied to 'encoder.weight'"):
+        stack([Tied(), Tied(("bias",))])
+
+
+def test_the_first_call_changes_neither_modes_nor_random_numbers_nor_buffers():
+    modules = [nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.5)) for _ in range(2)]
+    modules = [module.train() for module in modules]
+    alone, stacked, x = copy.deepcopy(modules), stack(modules), torch.randn(6, 4)
+    torch.manual_seed(5)
+    stacked(x)
+    assert torch.equal(torch.rand(3), torch.rand(3, generator=torch.Generator().manual_seed(5)))
+    for ours, theirs in zip(modules, alone, strict=True):
+        theirs(x)
+        assert ours.training
+        assert_same(ours, theirs, TOLERANCE)  # the running statistics were updated once
 
 
 def test_seeded_leaves_the_callers_random_numbers_alone():

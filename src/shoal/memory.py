@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from shoal.errors import UserError, WrongType
 from shoal.machine import available_memory, size_text
 from shoal.validate import whole
 
+EACH_MEMBER = 700  # bytes of a member besides its parameters: the recipe, its place in all arrays, counters
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -21,25 +24,54 @@ class Memory:
 
     parameters: int
     slots: int
+    members: int
+    curves: int
     data: int
     workspace: int
     limit: int
     on_disk: bool
 
     @staticmethod
-    def of(program: Program, state: State, X: np.ndarray, workspace: int, limit: int) -> Memory:
+    def of(
+        program: Program, state: State, limit: int, X: np.ndarray, workspace: int = 0, epochs: int = 0, every: int = 1
+    ) -> Memory:
+        """Of a fit of `epochs` more epochs with these rows, at most `every` of them in one run of an engine."""
         on_disk = isinstance(_base(state.parameters), np.memmap)
-        return Memory(state.parameters.nbytes, state.slots.nbytes, X.nbytes, workspace, limit, on_disk)
+        curves = curve_bytes(len(program), int(state.epochs.max(initial=0)), epochs, min(epochs, every))
+        members = EACH_MEMBER * len(program)
+        parts = state.parameters.nbytes, state.slots.nbytes, members, curves, X.nbytes, workspace
+        return Memory(*parts, limit, on_disk)
+
+    def with_given(self, X: Any, features: np.ndarray) -> Memory:
+        """With the rows as the caller has them, if these had to be converted: then both are in memory."""
+        given = int(getattr(X, "nbytes", 0))
+        same = not isinstance(X, np.ndarray) or np.may_share_memory(X, features)
+        return replace(self, data=self.data + (0 if same else given))
 
     @property
     def total(self) -> int:
-        return self.data + self.workspace + (0 if self.on_disk else self.parameters + self.slots)
+        return (
+            self.members
+            + self.curves
+            + self.data
+            + self.workspace
+            + (0 if self.on_disk else self.parameters + self.slots)
+        )
 
     def __str__(self) -> str:
         kept = f"parameters {size_text(self.parameters)}, optimiser state {size_text(self.slots)}"
         where = f"{kept} in a temporary file" if self.on_disk else kept
-        rest = f"data {size_text(self.data)}, workspace {size_text(self.workspace)}"
+        rest = f"training curves {size_text(self.curves)}, members {size_text(self.members)}, "
+        rest += f"data {size_text(self.data)}, workspace {size_text(self.workspace)}"
         return f"estimated peak memory {size_text(self.total)} of {size_text(self.limit)} ({where}, {rest})"
+
+
+def curve_bytes(members: int, done: int, epochs: int, run: int) -> int:
+    """Training curves at their peak, when a run of an engine is recorded: three each of the history and of the run.
+
+    Besides, there are the numbers of the run's epochs, and one curve of the history as it was before.
+    """
+    return 8 * members * (3 * (done + epochs) + (3 + 1) * run + (done + epochs - run if epochs else 0))
 
 
 def new_state(program: Program, limit: int) -> State:

@@ -35,6 +35,7 @@ from shoal.members import Member
 from shoal.memory import Memory, check_limit, check_out, new_state
 from shoal.progress import Reporter
 from shoal.rows import Rows, Split, as_rows
+from shoal.turns import StopFlag, Turns, needs_rest
 from shoal.validate import whole
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class Population:
         self.program: Program = compile_program(Layout(members, int(n_features), int(n_outputs)), self.loss, weight)
         self.state: State = new_state(self.program, self.memory_limit)
         self.history = History.empty(len(members))
+        self.turns = Turns()
 
     # ---- properties ----
 
@@ -154,10 +156,12 @@ class Population:
             f"{int(self.layout.counts.sum()):,} parameters, {span} epochs done: {states})"
         )
 
-    def memory(self, X: Any = None, engine: str = "auto", threads: int | None = None, device: str = "cpu") -> Memory:
-        """Estimated peak memory of a fit; without X, of the population alone."""
+    def memory(
+        self, X: Any = None, engine: str = "auto", threads: int | None = None, device: str = "cpu", epochs: int = 10
+    ) -> Memory:
+        """Estimated peak memory of a `fit` of `epochs` more epochs, without Python itself; without X, of no fit."""
         if X is None:
-            return Memory.of(self.program, self.state, np.empty((0, self.n_features), np.float32), 0, self.memory_limit)
+            return Memory.of(self.program, self.state, self.memory_limit, np.empty(0, np.float32))
         features = check_features(X, self.n_features)
         data = Data(features, np.empty(0, np.int32), np.empty((0, self.n_outputs), np.float32))
         rows = flatten_rows(
@@ -165,7 +169,10 @@ class Population:
         )
         resources = Resources(thread_count(threads), device, self.memory_limit)
         workspace = get_engine(engine, device).workspace(self.program, data, rows, resources)
-        return Memory.of(self.program, self.state, features, workspace, self.memory_limit)
+        each = whole("epochs", epochs, 1), self._most_epochs()
+        return Memory.of(self.program, self.state, self.memory_limit, features, workspace, *each).with_given(
+            X, features
+        )
 
     # ---- training ----
 
@@ -199,13 +206,12 @@ class Population:
 
         After Ctrl-C every member is at the end of an epoch; `fit(..., until=n)` resumes there.
         """
-        # Few runs of many epochs are fastest, as an engine keeps members in cache; LARGEST_LOG limits them.
-        every = max(1, LARGEST_LOG // (24 * len(self)))
-        for _ in self.iter_fit(
-            X, y, epochs, every=every, engine=engine, threads=threads, shuffle=shuffle, rows=rows, until=until,
-            seed=seed, device=device, progress=progress, stop_when=stop_when,
-        ):  # fmt: skip
-            pass
+        with self.turns.training():
+            for _ in self.iter_fit(
+                X, y, epochs, every=self._most_epochs(), engine=engine, threads=threads, shuffle=shuffle, rows=rows,
+                until=until, seed=seed, device=device, progress=progress, stop_when=stop_when,
+            ):  # fmt: skip
+                pass
         return self.history
 
     def iter_fit(
@@ -227,11 +233,13 @@ class Population:
     ) -> Iterator[History]:
         """`fit` as a generator: yields the history after every `every` epochs, to watch or stop training.
 
-        Members may be stopped with `stop` between two steps; stopped members take no more time.
+        Members may be stopped with `stop` between two steps; stopped members take no more time. One thread at a time
+        works with a population: from the first step to the last, other threads are refused, except to call `stop`.
         """
         # Arguments are checked at once; training starts at the first `next`.
         data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
-        targets = self._targets(epochs, until)
+        with self.turns.training():
+            targets = self._targets(epochs, until)
         plan = self._assign(as_rows(rows, len(self), len(data.X)), shuffle, seed, targets)
         whole("every", every, 1, what="a whole number of epochs")
         resources = Resources(thread_count(threads), device, self.memory_limit)
@@ -250,13 +258,15 @@ class Population:
     ) -> Iterator[History]:
         if progress:
             workspace = chosen.workspace(self.program, data, plan, resources)
-            print(Memory.of(self.program, self.state, data.X, workspace, self.memory_limit))
-        with Reporter(progress, self._remaining(targets)) as reporter:
-            stopped = _StopFlag(stop_when)
+            left = int((targets - self.state.epochs).max())
+            print(Memory.of(self.program, self.state, self.memory_limit, data.X, workspace, max(left, 0), every))
+        with self.turns.training(), Reporter(progress, self._remaining(targets)) as reporter:
+            stopped = StopFlag(stop_when)
             while self._remaining(targets) and not stopped():
                 until = np.minimum(targets, self.state.epochs + every)
-                self._run(chosen, data, plan, until, resources, lambda done: reporter.update(done) or stopped())
-                reporter.finish_run()
+                while self._remaining(until) and not stopped():  # again if it was ended for members to be stopped
+                    self._run(chosen, data, plan, until, resources, lambda done: reporter.update(done) or stopped())
+                    reporter.finish_run()
                 yield self.history
 
     def _run(
@@ -269,15 +279,15 @@ class Population:
         watch: Callable[[int], bool],
     ) -> None:
         """Run an engine once and record the result in the history."""
-        which = np.flatnonzero((self.state.status == ACTIVE) & (self.state.epochs < until))
-        start = self.state.epochs[which].copy()
-        log = Log.empty(len(which), int((until[which] - start).max(initial=0)))
         begun = time.perf_counter()
-        with interruptible() as interrupt:
+        with interruptible() as interrupt, self.turns.running(self._stop) as to_stop:
+            which = np.flatnonzero((self.state.status == ACTIVE) & (self.state.epochs < until))
+            start = self.state.epochs[which].copy()
+            log = Log.empty(len(which), int((until[which] - start).max(initial=0)))
             try:
                 engine.train(
                     self.program, data, plan, self.state, which, until[which], log, resources,
-                    lambda done: watch(done) or bool(interrupt.requested),
+                    lambda done: watch(done) or bool(interrupt.requested or to_stop),
                 )  # fmt: skip
             finally:
                 self.history.record(which, start, loss=log.loss, valid_loss=log.valid_loss, valid_score=log.valid_score)
@@ -287,10 +297,16 @@ class Population:
             raise KeyboardInterrupt
 
     def stop(self, members: Sequence[int] | np.ndarray) -> None:
-        """Stop training these members. They keep their weights and take no more time."""
-        chosen = self._indices(members)
+        """Stop training these members. They keep their weights and take no more time.
+
+        While `fit` runs, from another thread or in `stop_when`, they stop at the end of an epoch, a moment later.
+        """
+        self.turns.stop(self._indices(members), self._stop)
+
+    def _stop(self, chosen: np.ndarray) -> None:
         self.state.status[chosen[self.state.status[chosen] == ACTIVE]] = STOPPED
 
+    @needs_rest("select members")
     def select(self, members: Sequence[int] | np.ndarray) -> Population:
         """A new population of some of the members, with their weights, moments and counters."""
         chosen = self._indices(members)
@@ -320,7 +336,8 @@ class Population:
         other.history = History.empty(len(sources))
         for mine in map(np.array, places.values()):
             source, chosen = sources[mine[0]][0], np.array([sources[place][1] for place in mine])
-            storage.copy_state(source.program, source.state, chosen, other.program, other.state, mine)
+            with source.turns.reading("gather members"):
+                storage.copy_state(source.program, source.state, chosen, other.program, other.state, mine)
             curves = source.history.select(chosen)
             other.history.record(
                 mine, np.zeros(len(mine), np.int64), loss=curves.loss, valid_loss=curves.valid_loss,
@@ -330,6 +347,7 @@ class Population:
 
     # ---- results ----
 
+    @needs_rest("predict")
     def predict(
         self,
         X: Any,
@@ -349,6 +367,7 @@ class Population:
         get_engine(engine, device).predict(self.program, self.state, features, chosen, out, resources)
         return out
 
+    @needs_rest("evaluate")
     def evaluate(
         self,
         X: Any,
@@ -365,6 +384,7 @@ class Population:
         resources = Resources(thread_count(threads), device, self.memory_limit)
         return Evaluation(*get_engine(engine, device).evaluate(self.program, self.state, data, chosen, resources))
 
+    @needs_rest("read weights")
     def weights(self, i: int) -> Layers:
         """[(W, b), ...] of member `i`, W of shape (fan_in, fan_out). Copies; zeros for columns the member does not see.
 
@@ -373,6 +393,7 @@ class Population:
         (index,) = self._indices([i])
         return read_layers(self.program, self.state, index)
 
+    @needs_rest("set weights")
     def set_weights(self, i: int, weights: Sequence[Any], *, reset: bool = False) -> None:
         """Give member `i` these weights, [(W, b), ...] as `weights` returns them. They also replace its best ones.
 
@@ -388,6 +409,7 @@ class Population:
         (index,) = self._indices([i])
         return sequential(self.members[index], self.weights(index))
 
+    @needs_rest("save")
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save everything, including optimiser state and history, in one safetensors file. No code is stored."""
         storage.save_population(self, path)
@@ -425,9 +447,7 @@ class Population:
                 f"epochs must be a whole number of at least {least}; got {epochs if until is None else until!r}"
             )
         if number.ndim and (until is None or number.shape != (len(self),)):
-            raise UserError(
-                f"until must be one number or one per member, {len(self)} of them; got shape {number.shape}"
-            )
+            raise UserError(f"until must be one number or one per member ({len(self)}); got shape {number.shape}")
         targets = self.state.epochs + number if until is None else np.broadcast_to(number, (len(self),))
         most = self.program.records["epochs"]
         return np.where(most >= 0, np.minimum(targets, most), targets).astype(np.int64)
@@ -449,23 +469,14 @@ class Population:
         horizon = np.where(records["epochs"] >= 0, records["epochs"], targets)
         return flatten_rows(rows, bool(shuffle), order, horizon)
 
+    def _most_epochs(self) -> int:
+        """Of one run of an engine. Few runs are fastest, as members stay in cache; the size of the log limits them."""
+        return max(1, LARGEST_LOG // (24 * len(self)))
+
     def _remaining(self, targets: np.ndarray) -> int:
         """Member-epochs still to be trained."""
         left = np.maximum(targets - self.state.epochs, 0)
         return int(left[self.state.status == ACTIVE].sum())
-
-
-class _StopFlag:
-    """Calls a condition until it is true once, then stays true."""
-
-    def __init__(self, condition: Callable[[], bool] | None) -> None:
-        self.condition = condition
-        self.stopped = False
-
-    def __call__(self) -> bool:
-        if not self.stopped and self.condition is not None:
-            self.stopped = bool(self.condition())
-        return self.stopped
 
 
 def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.population import Population
 
 FORMAT = "shoal-population"
-VERSION = 1
+VERSION = 2
 PER_MEMBER = ("steps", "epochs", "best_epoch", "best_loss", "status")
 
 
@@ -77,7 +78,8 @@ def save_population(population: Population, path: str | os.PathLike[str]) -> Non
         raise MissingFile(f"there is no folder {target.parent} to save into; make it first")
     with atomic.new_file(target) as partial:
         contents = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        save_file(contents, partial, {"shoal": json.dumps(header)})
+        text = json.dumps(header)
+        save_file(contents, partial, {"shoal": text, "sha256": checksum(text, contents)})
 
 
 def load_population(
@@ -104,7 +106,9 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nd
         raise MissingFile(f"there is no file {os.fspath(path)}")
     try:
         with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {}).get("shoal", "{}"))
+            metadata = file.metadata() or {}
+            text = metadata.get("shoal", "{}")
+            header = json.loads(text)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no dict
     except (SafetensorError, ValueError, RecursionError) as error:
         raise UserError(f"{os.fspath(path)} is not a complete safetensors file: {error}") from error
@@ -112,7 +116,20 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.nd
         raise UserError(f"{os.fspath(path)} is not a Shoal population; save one with Population.save")
     if header.get("version") != VERSION:
         raise UserError(f"{os.fspath(path)} has format version {header.get('version')}; this Shoal reads {VERSION}")
+    if metadata.get("sha256") != checksum(text, arrays):
+        raise UserError(
+            f"{os.fspath(path)} is damaged or was altered (its checksum differs); restore it from a copy or train again"
+        )
     return header, arrays
+
+
+def checksum(text: str, arrays: Mapping[str, np.ndarray]) -> str:
+    """Of the header's text and all arrays."""
+    digest = hashlib.sha256(text.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def _check_counters(arrays: Mapping[str, np.ndarray]) -> None:

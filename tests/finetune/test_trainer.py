@@ -177,6 +177,22 @@ def test_an_incomplete_checkpoint_is_ignored(tmp_path, tiny):
     assert checkpoints.last_checkpoint(tmp_path / "run") is None
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_one_flipped_bit_in_a_checkpoint_is_noticed(tmp_path, seed):
+    draws, place = np.random.default_rng(seed), tmp_path / "checkpoints" / "checkpoint-3"
+    place.mkdir(parents=True)
+    for name in ("model.safetensors", "optimizer.pt", "trainer_state.json"):
+        (place / name).write_bytes(draws.bytes(5000))
+    checkpoints.complete(place)
+    assert checkpoints.last_checkpoint(tmp_path) == place
+    file = place / str(draws.choice(["model.safetensors", "optimizer.pt", "trainer_state.json"]))
+    content = bytearray(file.read_bytes())
+    content[draws.integers(5000)] ^= 1 << draws.integers(8)
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{file.name} is damaged \(its checksum differs\).*or delete .*checkpoint-3"):
+        checkpoints.last_checkpoint(tmp_path)
+
+
 def test_an_incomplete_last_line_of_the_log_is_ignored(tmp_path):
     (tmp_path / place.METRICS).write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo')
     assert session.records(tmp_path) == [{"step": 1, "loss": 2.0}]

@@ -320,10 +320,10 @@ def test_a_checkpoint_remembers_each_option_but_not_its_default(option, value, t
     job = {"strategy": "local_sgd", "workers": 2, "epochs": 1}
     fit(data(), job, checkpoint=str(tmp_path / "plain"))
     assert option not in checkpoint.peek(tmp_path / "plain")  # as in those of versions without the option
-    with pytest.raises(ValueError, match=rf"another run: {option} was None and is now "):
+    with pytest.raises(ValueError, match=rf"that differs: {option} was not given and is "):
         fit(data(), {**job, option: value}, checkpoint=str(tmp_path / "plain"))
     fit(data(), {**job, option: value}, checkpoint=str(tmp_path / "given"))
-    with pytest.raises(ValueError, match=rf"another run: {option} was .* and is now None"):
+    with pytest.raises(ValueError, match=rf"that differs: {option} was .* and is not given"):
         fit(data(), job, checkpoint=str(tmp_path / "given"))
 
 

@@ -87,7 +87,7 @@ def test_a_strategy_of_ones_own_trains_over_threads_and_processes(backend, tmp_p
         [record["train_loss"] for record in plain.history], rel=1e-5
     )
     assert result.metrics["strategy"] == peek(tmp_path)["strategy"] == "damped"
-    with pytest.raises(ValueError, match=r"another run: .*strategy was 'damped' and is now 'local_sgd'"):
+    with pytest.raises(ValueError, match=r"that differs: .*strategy was damped and is local_sgd"):
         parallel.fit(network(), data(), strategy="local_sgd", **{**job, "backend": "threads", "learning_rate": 0.2})
 
 

@@ -231,13 +231,13 @@ def test_every_strategy_resumes_from_an_epoch(strategy, tmp_path):
 def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path):
     job = {**SETTINGS, "strategy": "serial", "checkpoint": str(tmp_path)}
     parallel.fit(network(), data(), **job)
-    with pytest.raises(ValueError, match=r"another run: learning_rate was 0.01 and is now 0.5"):
+    with pytest.raises(ValueError, match=r"that differs: learning_rate was 0.01 and is 0.5"):
         parallel.fit(network(), data(), **{**job, "learning_rate": 0.5})
-    with pytest.raises(ValueError, match=r"another run: rows was 131 and is now 100"):
+    with pytest.raises(ValueError, match=r"that differs: rows was 131 and is 100; the data have changed since"):
         parallel.fit(network(), data(100), **job)
     file = tmp_path / checkpoint.NAME
     file.write_bytes(file.read_bytes()[:2000])
-    with pytest.raises(ValueError, match=r"is damaged .* delete it"):
+    with pytest.raises(ValueError, match=r"is damaged .* Delete it"):
         parallel.fit(network(), data(), **job)
 
 

@@ -1,6 +1,7 @@
 """Callbacks and strategies of the user's own, and a search that is stepped by hand on a clock that is wound by hand."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -31,6 +32,18 @@ class Recorder(Callback):
 
     def finished(self, result):
         self.events.append(("finished", result))
+
+
+@pytest.mark.parametrize("event", ["started", "progress", "rung_ended", "finished"])
+def test_a_callback_that_exits_has_failed(iris, event):
+    """It would end Python with exit code 0."""
+
+    class Leaves(Callback):
+        pass
+
+    setattr(Leaves, event, lambda self, content: sys.exit(0))
+    with pytest.raises(UserError, match=rf"a callback called sys.exit\(0\) in {event}; .* return True"):
+        ShoalClassifier(recipes=3, seeds=1, cv=3, callbacks=[Leaves()]).fit(*iris)
 
 
 def test_a_callback_is_told_of_the_start_each_rung_and_the_end_in_this_order(iris):

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from shoal import FeatureSelector, Member, ShoalForestRegressor
 from shoal.tools import selection as module
+from shoal.tools.prepared import folds_of, prepare
 
 QUICK = {"max_masks": 64, "epochs": 20}
 
@@ -27,6 +28,22 @@ def signal(rows: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The first column matters alone, the next two only together."""
     X = np.random.default_rng(seed).normal(size=(rows, columns))
     return X, np.sign(X[:, 0] * 1.2 + 2 * (X[:, 1] * X[:, 2] > 0) - 1).astype(int)
+
+
+@given(rows=st.integers(4, 40), more=st.integers(1, 500), classes=st.booleans(), repeated=st.integers(1, 2))
+@settings(max_examples=25, deadline=None)
+def test_more_folds_than_fit_are_refused_with_how_many_do(rows, more, classes, repeated):
+    """Never fewer folds than were asked for."""
+    X = np.random.default_rng(0).normal(size=(rows, 2))
+    y = np.arange(rows) % 2 if classes else X[:, 0]
+    X, y = np.repeat(X, repeated, axis=0), np.repeat(y, repeated)
+    most = -(-rows // 2) if classes else rows
+    kind = "classification" if classes else "regression"
+    with pytest.raises(ValueError, match=rf"{most + more} folds are too many: .* give at most {most} folds"):
+        FeatureSelector(cv=most + more, task=kind).fit(X, y)
+    data = prepare(FeatureSelector(), X, y, kind=kind, kinds=None)
+    assert [len(folds_of(data, number, 0)) for number in (2, most)] == [2, most]
+    assert len(folds_of(data, None, 0)) == min(5, most)
 
 
 def test_columns_that_matter_alone_and_only_together_are_found():

@@ -89,12 +89,16 @@ def main() -> None:
         sys.exit(1)
     except (UserError, OSError, MemoryError) as error:  # the last two: a full disk, no permission, a table too large
         _fail(". ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", [])]), WRONG)
+    except SystemExit as error:
+        if error.code:
+            raise
+        _explain(error)  # Shoal itself never ends so: code of the user's, whose end must not look like success
     except Exception as error:
         _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _explain(error: Exception) -> NoReturn:
+def _explain(error: BaseException) -> NoReturn:
     """Errors of typer (a flag that is not there, no number, ...), of the user's own code, and of ours."""
     from shoal.cli import bugs
 

@@ -100,7 +100,8 @@ def train(
     else:
         subject = own_table(file, table, net, wanted)
         job = replace(job, loss=loss_of(subject, job.loss if "loss" in typed else None))
-    _train(job, subject, network, out)
+    bound = {} if ".py" in subject.net else {"net": subject.net, **network}  # of a custom one, its code is compared
+    _train(replace(job, about={**bound, "file": str(file or data or "mnist")}), subject, network, out)
 
 
 def _complete(job: Job, typed: Mapping[str, str]) -> Job:
@@ -236,7 +237,8 @@ def _conclude(screen: Screen, result: Result, subject: Subject, job: Job) -> Non
 def _save(out: Path, result: Result, job: Job, network: dict[str, Any], sets: Data) -> None:
     from safetensors.torch import save_file
 
-    state = {name: value.contiguous().cpu() for name, value in result.model.state_dict().items()}
+    # Cloned: safetensors refuses tied tensors, which are one in memory; each name has its numbers in the file.
+    state = {name: value.cpu().clone().contiguous() for name, value in result.model.state_dict().items()}
     with new_file(out / "model.safetensors") as partial:
         save_file(state, partial)
     history = {"history": result.history, "metrics": result.metrics}

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from shoal import atomic
+from shoal.errors import UserError
 from shoal.finetune.place import CHECKPOINTS
 from shoal.machine import size_text
+from shoal.runs.versions import file_hash
 
-COMPLETE = "complete.json"  # written last into a checkpoint: the sizes of its files
+COMPLETE = "complete.json"  # written last into a checkpoint: the sizes and checksums of its files
 
 
 def check_space(path: Path, parameters: int, lora: int) -> None:
@@ -35,17 +37,28 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def last_checkpoint(run: Path) -> Path | None:
-    """The latest complete checkpoint."""
+    """The latest complete checkpoint. If one of its bits has changed since, that is an error."""
     whole = [path for path in checkpoints(run / CHECKPOINTS) if _is_complete(path)]
+    for name, (_, checksum) in _recorded(whole[-1]).items() if whole else ():
+        if file_hash(whole[-1] / name) != checksum:
+            raise UserError(
+                f"{whole[-1] / name} is damaged (its checksum differs), so this run cannot be resumed from it. Restore "
+                f"it from a copy, or delete {whole[-1]} to resume from an earlier checkpoint or, without one, the start"
+            )
     return whole[-1] if whole else None
+
+
+def _recorded(path: Path) -> dict[str, tuple[int, str]]:
+    """Size and checksum of each file of a checkpoint."""
+    content = json.loads((path / COMPLETE).read_text(encoding="utf-8"))
+    return {str(name): (int(size), str(checksum)) for name, (size, checksum) in content.items()}
 
 
 def _is_complete(path: Path) -> bool:
     """Whether all files have their recorded sizes: a power failure may leave them shorter."""
     try:
-        sizes = json.loads((path / COMPLETE).read_text(encoding="utf-8"))
-        return all((path / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, AttributeError):
+        return all((path / name).stat().st_size == size for name, (size, _) in _recorded(path).items())
+    except (OSError, ValueError, AttributeError, TypeError):
         return False
 
 
@@ -53,7 +66,7 @@ def complete(path: Path) -> None:
     """Mark a checkpoint as complete, after its files have been flushed to the disk."""
     files = [file for file in path.iterdir() if file.is_file() and file.name != COMPLETE]
     atomic.sync_tree(path)
-    write_json(path / COMPLETE, {file.name: file.stat().st_size for file in files})
+    write_json(path / COMPLETE, {file.name: [file.stat().st_size, file_hash(file)] for file in files})
 
 
 def write_json(path: Path, content: Any) -> None:

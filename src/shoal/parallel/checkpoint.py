@@ -1,7 +1,11 @@
-"""Checkpoints: model, optimiser, position in the data, history. Each replaces the one before in a single rename."""
+"""Checkpoints: model, optimiser, position in the data, history. Each replaces the one before in a single rename.
+
+A checkpoint is a file of `torch.save`, which is a zip archive. Its comment has a sha256 of all bytes before it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -11,11 +15,14 @@ import torch
 
 from shoal.atomic import new_file
 from shoal.errors import CannotWrite, UserError
+from shoal.runs.changes import differences
 
 NAME = "checkpoint.pt"
 TEMPORARY = "shoal-run-"  # temporary folders of launchers begin so; then comes the process number
 MARK = ".passing"  # marks a temporary checkpoint folder, which its launcher removes
-VERSION = 1
+VERSION = 2
+NOTE = b"shoal sha256 "  # before the checksum
+LENGTH = len(NOTE) + 64
 
 
 def save(folder: str | os.PathLike[str], content: dict[str, Any]) -> None:
@@ -25,6 +32,8 @@ def save(folder: str | os.PathLike[str], content: dict[str, Any]) -> None:
     try:
         with new_file(place / NAME) as partial, open(partial, "wb") as file:
             torch.save({"version": VERSION, **content}, file)
+            file.flush()
+            _add_checksum(partial)
     except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
         raise CannotWrite(f"the checkpoint cannot be written to {place}: {_first_line(error)}") from None
 
@@ -40,7 +49,7 @@ def peek(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 def kept(folder: str | os.PathLike[str] | None) -> str:
     """For errors: where the last checkpoint is, or that there is none."""
-    if folder is None or (Path(folder) / MARK).exists():
+    if folder is None or is_temporary(folder):
         return "no checkpoint is kept, since no folder was given for it"
     if not (Path(folder) / NAME).exists():
         return f"there is no checkpoint in {folder} yet"
@@ -52,6 +61,11 @@ def temporary_place(folder: Path) -> str:
     folder.mkdir()
     (folder / MARK).touch()
     return str(folder)
+
+
+def is_temporary(folder: str | os.PathLike[str]) -> bool:
+    """Whether the launcher has made the folder for itself."""
+    return (Path(folder) / MARK).exists()
 
 
 def make_place(folder: str | os.PathLike[str]) -> None:
@@ -67,26 +81,48 @@ def make_place(folder: str | os.PathLike[str]) -> None:
         raise UserError(f"a checkpoint cannot be written to {place}: {error.strerror or error}") from None
 
 
-def load(folder: str | os.PathLike[str], fingerprint: dict[str, Any]) -> dict[str, Any] | None:
-    """The checkpoint in a folder, or None if there is none. One of another run is refused."""
+def load(folder: str | os.PathLike[str], fingerprint: dict[str, Any], data: str = "") -> dict[str, Any] | None:
+    """The checkpoint in a folder, or None if there is none. One of another run is refused.
+
+    data  what the data are called, for the error
+    """
     path = Path(folder) / NAME
     if not path.exists():
         return None
     try:
+        if not _is_whole(path):
+            raise UserError("its checksum differs")
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise UserError(f"{path} is damaged and cannot be resumed ({_first_line(error)}); delete it") from None
+        raise UserError(
+            f"{path} is damaged and cannot be resumed ({_first_line(error)}). Delete it to begin anew, or restore it "
+            "from a copy"
+        ) from None
     if content.get("version") != VERSION:
         raise UserError(f"{path} is of version {content.get('version')!r}, this program reads {VERSION}; delete it")
-    before = content["fingerprint"]
-    for name in (*fingerprint, *(name for name in before if name not in fingerprint)):
-        found, value = before.get(name), fingerprint.get(name)  # newer options are only there if they were given
-        if found != value:
-            raise UserError(
-                f"{path} is of another run: {name} was {found!r} and is now {value!r}; "
-                "give another folder, or delete it"
-            )
+    changes = differences(content["fingerprint"], fingerprint, content.get("data", ""), data)
+    if changes:
+        raise UserError(
+            f"{path} holds a run that differs: {'; '.join(changes)}. Give another folder, or delete it to begin anew"
+        )
     return dict(content)
+
+
+def _add_checksum(path: Path) -> None:
+    """Write it into the comment at the end of a zip archive, which has none yet; its length stands before it."""
+    with open(path, "rb+") as file:
+        file.seek(-2, os.SEEK_END)
+        file.write(LENGTH.to_bytes(2, "little"))
+        file.seek(0)
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+        file.write(NOTE + checksum.encode())
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether every byte is as it was written."""
+    content = path.read_bytes()
+    end = len(content) - LENGTH
+    return end > 0 and content[end:] == NOTE + hashlib.sha256(memoryview(content)[:end]).hexdigest().encode()
 
 
 def _first_line(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ from shoal.parallel.devices import find_device
 from shoal.parallel.learner import IGNORED, make_loss
 from shoal.parallel.loader import Loader
 from shoal.parallel.ownership import owners
+from shoal.parallel.updaters.base import fewest_rows
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -49,6 +51,7 @@ def check_fit(
     if job.method.needs_targets(job) and type(train) is TensorDataset:
         owners(train.tensors[1], rows, job.workers, job)
     _try(job, model, train, fewest, most)
+    _try_smallest_part(job, model, train)
 
 
 def _check_parameters(model: nn.Module) -> None:
@@ -62,6 +65,20 @@ def _check_parameters(model: nn.Module) -> None:
             )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise UserError("the model has no parameter that can be trained")
+    _refuse_shared_memory(model)
+
+
+def _refuse_shared_memory(model: nn.Module) -> None:
+    """Two parameters in the same memory: other processes would get two that are not tied."""
+    places = [(parameter.data_ptr(), parameter.data_ptr() + parameter.numel() * parameter.element_size(), name)
+              for name, parameter in model.named_parameters() if parameter.numel()]  # fmt: skip
+    places.sort(key=lambda place: place[:2])
+    for (_, end, one), (start, _, other) in pairwise(places):
+        if start < end:
+            raise UserError(
+                f"the parameters {one!r} and {other!r} share memory without being one parameter. To tie them, assign "
+                "the parameter itself, as in decoder.weight = encoder.weight, or clone one of them"
+            )
 
 
 def _try(job: Job, model: nn.Module, train: Dataset[Any], fewest: int, most: int | None) -> None:
@@ -81,9 +98,53 @@ def _try(job: Job, model: nn.Module, train: Dataset[Any], fewest: int, most: int
     except (Exception, SystemExit) as error:
         shapes = f"inputs {_shape(inputs)}, targets {_shape(target)}"
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if isinstance(error, SystemExit):
+            reason = f"it calls sys.exit({reason}); let it raise an error instead"
         raise UserError(f"the model does not fit the data ({shapes}): {reason}") from None
     finally:
         torch.set_rng_state(state)
+
+
+def _try_smallest_part(job: Job, model: nn.Module, train: Dataset[Any]) -> None:
+    """Find out before training whether the model can be trained on the fewest rows that it will get.
+
+    Batch normalisation cannot normalise one row, and the last batch of an epoch may have no more.
+    """
+    rows: int = len(train)  # type: ignore[arg-type]
+    targets = train.tensors[1] if type(train) is TensorDataset else None
+    if job.method.needs_targets(job) and targets is None:  # each row would have to be read for that
+        return
+    count = min(2, job.method.smallest_part(job, rows, fewest_rows(model), targets))
+    inputs, target = Loader(train, torch.device("cpu")).take(torch.arange(count))
+    trial = copy.deepcopy(model).cpu().train()
+    trained = [parameter for parameter in trial.parameters() if parameter.requires_grad]
+    state = torch.get_rng_state()
+    try:
+        loss = make_loss(job.loss)(trial(inputs), target)
+        gradients = torch.autograd.grad(loss, trained, allow_unused=True)
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        if count > 1:
+            raise UserError(f"the model cannot be trained on the first two rows: {reason}") from None
+        workers = f" and {job.workers} workers" if job.workers > 1 else ""
+        raise UserError(
+            f"the model cannot be trained on a single row ({reason}), and with {rows:,} rows, "
+            f"batch_size={job.batch_size}{workers} a part of a batch has only one. Give another batch_size, or "
+            "one row more or fewer"
+        ) from None
+    finally:
+        torch.set_rng_state(state)
+    sparse = [name for (name, _), gradient in zip(_trained(model), gradients, strict=True)
+              if gradient is not None and gradient.layout is not torch.strided]  # fmt: skip
+    if sparse:
+        raise UserError(
+            f"the gradient of {sparse[0]!r} is sparse, which shoal.parallel cannot sum over workers; give its layer "
+            "sparse=False, for the same result"
+        )
+
+
+def _trained(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
 
 
 class Misfit(UserError):

@@ -106,6 +106,10 @@ class Job(MeshOptions, KFoldOptions, ParameterServerOptions, OwnRowsOptions, Tra
         600.0, "Seconds that a worker may wait for a slower one.", above=0, below=LARGEST, changes_result=False
     )
     seed: int = option(0, "Seed of all that is drawn at random.", least=0)
+    about: dict[str, Any] | None = option(
+        None, "What a checkpoint is bound to as well, as the command line knows it; `file` only names the data.",
+        check=lambda name, value: instance(name, value, dict), on_command_line=False, in_files=False,
+    )  # fmt: skip
 
     def check_together(self, called: Callable[[str], str]) -> None:
         method = self.method
@@ -160,8 +164,11 @@ class Job(MeshOptions, KFoldOptions, ParameterServerOptions, OwnRowsOptions, Tra
 
     def fingerprint(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed. Epochs only count where the schedule depends on them."""
+        from shoal.parallel.identity import described
+
         values = super().fingerprint() | self.method.fingerprint(self)
+        values |= {name: value for name, value in (values.pop("about") or {}).items() if name != "file"}
         if self.schedule == "constant":
             del values["epochs"]
-        return {name: getattr(value, "__name__", "function") if callable(value) else value
-                for name, value in values.items()}  # fmt: skip
+        plain = (bool, int, float, str, list, type(None))
+        return {name: value if isinstance(value, plain) else described(value) for name, value in values.items()}

@@ -14,6 +14,7 @@ from shoal.errors import UserError
 from shoal.parallel.loader import epoch_order, key
 from shoal.parallel.strategies.own_rows import check_shares, concentration
 from shoal.parallel.tree_sum import shares
+from shoal.parallel.updaters.base import batch_sizes
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -45,6 +46,18 @@ def owners(targets: torch.Tensor | None, rows: int, workers: int, job: Job, leas
         for worker, mine in enumerate(members.split(_rounded((len(members) * drawn).tolist(), len(members)))):
             owner[mine] = worker
     return _fill(owner, workers, least if rows >= least * workers else 1)
+
+
+def smallest_part(targets: torch.Tensor | None, rows: int, job: Job, least: int, keeps_rows: bool) -> int:
+    """Rows in the smallest batch of any worker. Unless workers keep their rows, those of each round are cut anew."""
+    if keeps_rows:
+        counts = owners(targets, rows, job.workers, job, least).bincount(minlength=job.workers).tolist()
+    else:
+        assert isinstance(job.average_every, int)
+        each = job.average_every * job.batch_size
+        counts = [each] * (rows >= each * job.workers)
+        counts += [end - start for start, end in shares(rows % (each * job.workers), job.workers)]
+    return min(size for count in counts for size in batch_sizes(count, job.batch_size, least))
 
 
 def sizes(rows: int, workers: int, weights: Sequence[float] | None = None) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -79,7 +80,22 @@ def make_job(workers: int | None = None, **settings: Any) -> Job:
 
 
 def run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
-    """Decide what the job leaves open, then train."""
+    """Decide what the job leaves open, then train. A network that ends Python with `sys.exit` has failed."""
+    try:
+        return _run(job, model, train, valid, tell)
+    except SystemExit as error:
+        raise UserError(
+            f"training was ended by sys.exit({'' if error.code is None else repr(error.code)}) in the model, loss, "
+            f"optimizer, data set or callback ({_place(error)}), and there is no result; raise an error instead"
+        ) from error
+
+
+def _place(error: BaseException) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}, line {frame.lineno}, in {frame.name}"
+
+
+def _run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
     if job.checkpoint is not None:
         checkpoint.make_place(job.checkpoint)
         job = job.method.resume(job, checkpoint.peek(job.checkpoint))

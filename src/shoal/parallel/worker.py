@@ -19,11 +19,13 @@ from shoal.parallel.devices import find_device
 from shoal.parallel.divergence import Diverged, Guard, all_finite
 from shoal.parallel.evaluation import chunks_of, flops_per_row, measures
 from shoal.parallel.groups import Group
+from shoal.parallel.identity import data_hash, network_lines
 from shoal.parallel.learner import make_loss
 from shoal.parallel.loader import Loader, Pair, align, epoch_order, key, prefetch, take_all
 from shoal.parallel.randomness import draw_weights
 from shoal.parallel.scatter import scattered
 from shoal.parallel.threads import blas_threads, use_threads
+from shoal.runs.changes import DATA, NETWORK
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -57,6 +59,7 @@ class Worker:
         self.train = Loader(train, self.device, job.seed)
         self.valid = None if valid is None else Loader(valid, self.device, job.seed)
         self.flops = flops_per_row(self.model, self.train, job) if group.rank == 0 else 0.0
+        self.fingerprint = self._fingerprint() if job.checkpoint and group.rank == 0 else {}
         self._start()
         self.whole = copy.deepcopy(self.model) if job.method.splits_model else self.model
         self.updater = job.method.updater(job, group, self.model, len(self.train), self.device, **self._targets())
@@ -202,8 +205,16 @@ class Worker:
     # ---- checkpoints ----
 
     def _fingerprint(self) -> dict[str, Any]:
-        shapes = sorted((name, list(value.shape)) for name, value in self.model.state_dict().items())
-        return {**self.job.fingerprint(), "rows": len(self.train), "shapes": str(shapes)}
+        """What a checkpoint is bound to. One that only this run can see need not be bound to the data."""
+        assert self.job.checkpoint is not None
+        own = checkpoint.is_temporary(self.job.checkpoint)
+        return {
+            **self.job.fingerprint(), "rows": len(self.train), NETWORK: network_lines(self.model),
+            DATA: "" if own else data_hash(self.train.data, None if self.valid is None else self.valid.data),
+        }  # fmt: skip
+
+    def _data_name(self) -> str:
+        return str((self.job.about or {}).get("file", ""))
 
     def _save(self) -> None:
         """Not while the last loss of any worker was absurd: then the checkpoint from before stays."""
@@ -213,9 +224,10 @@ class Worker:
         if self.group.rank == 0:
             assert self.job.checkpoint is not None
             checkpoint.save(self.job.checkpoint, {
-                "fingerprint": self._fingerprint(), "state": state, "epoch": self.epoch, "position": self.position,
-                "step": self.step, "sums": self.sums, "history": self.history, "rounds": self.rounds,
-                "finished": self.finished, "first_loss": self.guard.first, "torch_generator": torch.get_rng_state(),
+                "fingerprint": self.fingerprint, "data": self._data_name(), "state": state, "epoch": self.epoch,
+                "position": self.position, "step": self.step, "sums": self.sums, "history": self.history,
+                "rounds": self.rounds, "finished": self.finished, "first_loss": self.guard.first,
+                "torch_generator": torch.get_rng_state(),
             })  # fmt: skip
 
     def _resume(self) -> None:
@@ -223,7 +235,7 @@ class Worker:
             return
         content = None
         if self.group.rank == 0:
-            content = checkpoint.load(self.job.checkpoint, self._fingerprint())
+            content = checkpoint.load(self.job.checkpoint, self.fingerprint, self._data_name())
         content = self.group.first_object(content)
         if content is None:
             return

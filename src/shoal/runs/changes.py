@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 DATA = "data"  # the checksum of what is learned from
+NETWORK = "network"  # a network in words, line by line
 HASHES = {"start": "the model to start from has changed since", "repeat": "it repeats another run, or none"}
 
 
@@ -24,10 +26,23 @@ def _words(name: str, before: Any, now: Any, file_before: str, file: str) -> str
     if name == DATA:
         if file and file_before and file != file_before:
             return f"the data were {file_before} and are {file}"
-        return f"{Path(file).name or 'the file'} has changed since (another checksum)"
-    if name in HASHES:
+        what = f"{Path(file).name} has" if file else "the data have"
+        return f"{what} changed since (another checksum)"
+    if name == NETWORK:
+        return _first_other_line(before or [], now or [])
+    if name in HASHES and (name != "start" or isinstance(now, dict)):  # of shoal train, "start" is a word
         return HASHES[name]
     return f"{name} was {_shown(before)} and is {_shown(now)}"
+
+
+def _first_other_line(before: list[str], now: list[str]) -> str:
+    """
+    >>> _first_other_line(["0: Linear", "1: ReLU"], ["0: Linear", "1: Tanh"])
+    "the network had '1: ReLU' and has '1: Tanh'"
+    """
+    pairs = itertools.zip_longest(before, now, fillvalue="nothing more")
+    was, is_now = next((was, is_now) for was, is_now in pairs if was != is_now)
+    return f"the network had {was!r} and has {is_now!r}"
 
 
 def _shown(value: Any) -> str:

@@ -89,7 +89,13 @@ class Callbacks:
 
     def tell(self, event: str, content: Any) -> bool:
         """Call all who listen; whether one of them wants the search to end."""
-        answers = [getattr(callback, event)(content) for callback in self.callbacks if hasattr(callback, event)]
+        try:
+            answers = [getattr(callback, event)(content) for callback in self.callbacks if hasattr(callback, event)]
+        except SystemExit as error:  # it would end Python as if all had gone well
+            raise UserError(
+                f"a callback called sys.exit({'' if error.code is None else repr(error.code)}) in {event}; to end the "
+                "search early, return True"
+            ) from error
         return any(isinstance(answer, (bool, np.bool_)) and bool(answer) for answer in answers)
 
     def hear(self, event: str) -> bool:

@@ -189,6 +189,8 @@ def make_folds(
         if time is not None:
             pairs = deal_forward(k if cv is not None else min(k, FORWARD_FOLDS), time)
             return pairs, f"{len(pairs)}-fold forward in time"
+        if cv is not None:
+            _refuse_too_many(k, task, y, groups)
         if groups is not None:
             pairs, name = _by_group(k, task, y, groups, seed, common["n_repeats"])
             return pairs, name + words
@@ -203,6 +205,18 @@ def make_folds(
         return _pairs(RepeatedKFold(n_splits=k, **common), X, y, groups), f"{k}-fold{words}"
     name = type(cv).__name__ if hasattr(cv, "split") else "given folds"
     return _pairs(cv, X, y, groups), name
+
+
+def _refuse_too_many(k: int, task: Task, y: np.ndarray, groups: Any) -> None:
+    """Folds that were asked for: none may be empty, and none may lack every class."""
+    if groups is not None:
+        most, what = len(np.unique(np.asarray(groups))), "groups"
+    elif task.kind == CLASSIFICATION and int(np.bincount(y).max()) > 1:
+        most, what = int(np.bincount(y).max()), "rows in the largest class"
+    else:
+        most, what = len(y), "rows"
+    if k > most >= 2:
+        raise UserError(f"{k} folds are too many: there are {most} {what}; give at most {most} folds")
 
 
 def _by_group(

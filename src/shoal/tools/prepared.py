@@ -106,11 +106,14 @@ def prepare(
     )  # fmt: skip
 
 
+FOLDS = 5  # where the user does not say how many
+
+
 def folds_of(data: Prepared, cv: Any, seed: int) -> list[Split]:
     """Folds of the distinct rows: a number of them, or those of a splitter or of pairs, for the rows as given."""
     weight = np.maximum(data.weight / data.weight.mean(), 1e-20)
     if cv is None or isinstance(cv, Integral):
-        pairs, _ = make_folds(cv, data.task, data.inputs, data.y, None, seed)
+        pairs, _ = make_folds(cv, data.task, data.inputs, data.y, None, seed, FOLDS)
         return [Split(train, valid, weight[train]) for train, valid in pairs]
     pairs, _ = make_folds(cv, data.task, np.empty((len(data.given_y), 0)), data.given_y, None, seed)
     splits = []

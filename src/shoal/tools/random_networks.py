@@ -107,7 +107,7 @@ def lottery(
 
     solve         solve the last layer of each in closed form (ridge regression on its last hidden layer)
     trained       networks drawn at random that are trained, with the winners, to see whether these stay ahead; 0: none
-    keep          winners that are kept
+    keep          winners that are kept; neither of the two is more than `count`
     max_rows      rows of each kind (to solve, to choose) that are used at most; None: all
     epochs        of training; None: by the number of rows
     other parameters are as in `shoal.FeatureSelector`

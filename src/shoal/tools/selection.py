@@ -52,7 +52,8 @@ class FeatureSelector(SelectorMixin, BaseEstimator):
     max_masks       different masks, each on every fold; None: by the number of columns. Fewer are drawn where more
                     would not narrow the intervals
     member          the recipe of each network, a `shoal.Member`, or a list of them that masks take in turn
-    cv              folds: a number, any scikit-learn splitter, or pairs of row numbers
+    cv              folds: a number, any scikit-learn splitter, or pairs of row numbers; None: 5, fewer if the largest
+                    class has fewer rows. A number must not be larger than that; rows that repeat count once
     task            "classification" or "regression"; None: as y looks
     epochs          of each network whose recipe does not say it; None: by the number of rows
     n_jobs          threads; None: all cores. The bits do not depend on it
@@ -70,7 +71,7 @@ class FeatureSelector(SelectorMixin, BaseEstimator):
         level: float = 0.05,
         max_masks: int | None = None,
         member: Any = None,
-        cv: Any = 5,
+        cv: Any = None,
         task: str | None = None,
         epochs: int | None = None,
         n_jobs: int | None = None,

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from shoal.errors import UserError, WrongType
 from shoal.torch.numbered import Numbered, keep_factors
+from shoal.torch.stackable import compare, refuse_unstackable
 from shoal.validate import shown, whole
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -68,7 +70,8 @@ class Stack(Numbered):
         super().__init__(found, [whole("a seed", seed, 0, (1 << 63) - 1) for seed in numbers])
         self._turn = _Turn()
         # In a tuple, so that it is no submodule: it has the code, and no numbers of its own.
-        self._base = (_with_own_dropout(copy.deepcopy(found[0]).to("meta"), self._turn),)
+        self._base = (_with_own_dropout(_without_numbers(found[0]), self._turn),)
+        self._compared = False  # with what the modules give alone
 
     def forward(self, *inputs: Any, each: bool = False) -> Any:
         """All modules on the same inputs, or, with `each`, on a part for each: [modules, rows, ...].
@@ -77,11 +80,21 @@ class Stack(Numbered):
         """
         if each:
             _check_parts(inputs, len(self))
-        base, networks = self._base[0], list(self.networks.values())
+        networks = list(self.networks.values())
         modes = [[part.training for part in network.modules()] for network in networks]
         if any(mode != modes[0] for mode in modes):
             raise UserError("some modules are in training mode and others are not: call train() or eval() of the stack")
-        for part, training in zip(base.modules(), modes[0], strict=True):
+        if not self._compared:
+            compare(networks, lambda: self._call(inputs, each, [False] * len(modes[0]))[0], inputs, each)
+            self._compared = True
+        outputs, buffers = self._call(inputs, each, modes[0])
+        self._keep_buffers(networks, buffers)
+        return outputs
+
+    def _call(self, inputs: Sequence[Any], each: bool, mode: list[bool]) -> tuple[Any, dict[str, Tensor]]:
+        """Outputs of all modules, and their buffers afterwards."""
+        base, networks = self._base[0], list(self.networks.values())
+        for part, training in zip(base.modules(), mode, strict=True):
             part.training = training
         parameters = _stacked([dict(network.named_parameters()) for network in networks])
         buffers = _stacked([dict(network.named_buffers()) for network in networks])
@@ -94,13 +107,11 @@ class Stack(Numbered):
 
         in_dims = (0, 0, 0, *([0 if each else None] * len(inputs)))
         try:
-            outputs = vmap(one, in_dims=in_dims)(parameters, buffers, places, *inputs)
+            return vmap(one, in_dims=in_dims)(parameters, buffers, places, *inputs), buffers
         except RuntimeError as error:
             raise _explained(error) from error
         finally:
             self._turn.place = None
-        self._keep_buffers(networks, buffers)
-        return outputs
 
     def _keep_buffers(self, networks: list[nn.Module], buffers: dict[str, Tensor]) -> None:
         """Running means and the like, which a call in training changes."""
@@ -201,6 +212,20 @@ def _stacked(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
 
+def _without_numbers(module: nn.Module) -> nn.Module:
+    """A copy on the device "meta". `to` copies a tied tensor once for each of its names; here it is tied again."""
+    base = copy.deepcopy(module)
+    first_names = _first_names(base)
+    base.to("meta")
+    for name, first in first_names.items():
+        if name != first:
+            owner, _, own = name.rpartition(".")
+            holder = base.get_submodule(owner)
+            kept = holder._parameters if own in holder._parameters else holder._buffers
+            kept[own] = _tensors(base)[first]  # type: ignore[assignment]
+    return base
+
+
 def _check_parts(inputs: Sequence[Any], count: int) -> None:
     for x in inputs:
         if not isinstance(x, Tensor) or not x.ndim or len(x) != count:
@@ -216,7 +241,7 @@ def _explained(error: RuntimeError) -> Exception:
             "a stack knows the random numbers of nn.Dropout only, and this module draws others; "
             "use nn.Dropout, call eval(), or train the modules one after the other"
         )
-    if "vmap" in text or "functorch" in text:
+    if "vmap" in text or "functorch" in text or "Batching rule" in text:
         return UserError(
             f"this module cannot run in a stack, since torch.func.vmap refuses it: {text.splitlines()[0]}; "
             "train the modules one after the other"
@@ -238,6 +263,8 @@ def _checked_modules(modules: Any) -> list[nn.Module]:
     for k, module in enumerate(found):
         if not isinstance(module, nn.Module):
             raise WrongType(f"modules must be torch.nn.Module; number {k} is {shown(module)}")
+    for part in (part for module in found for part in module.modules()):
+        refuse_unstackable(part)
     if any(nn.parameter.is_lazy(one) for module in found for one in _tensors(module).values()):
         raise UserError("a lazy module has no shapes yet: run each module once before it is stacked")
     owners: dict[int, int] = {}
@@ -253,7 +280,8 @@ def _checked_modules(modules: Any) -> list[nn.Module]:
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    return dict(chain(module.named_parameters(), module.named_buffers()))
+    """By all of their names: those of tied ones must agree as well."""
+    return dict(chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)))
 
 
 def _difference(one: nn.Module, other: nn.Module) -> str:
@@ -262,7 +290,9 @@ def _difference(one: nn.Module, other: nn.Module) -> str:
     for name in [*ours, *(name for name in theirs if name not in ours)]:
         kinds = [_kind(parts[name]) if name in parts else "missing" for parts in (ours, theirs)]
         where = f"{name!r} is " if name else "they are "
-        if kinds[0] != kinds[1] or type(ours[name]) is not type(theirs[name]):
+        if kinds[0] != kinds[1] or type_before_parametrizations(ours[name]) is not type_before_parametrizations(
+            theirs[name]
+        ):
             return f"{where}{kinds[0]} and {kinds[1]}"
         settings, others = _settings(ours[name]), _settings(theirs[name])
         for key in settings | others:
@@ -274,7 +304,20 @@ def _difference(one: nn.Module, other: nn.Module) -> str:
     for name in [*shapes, *(name for name in other_shapes if name not in shapes)]:
         if shapes.get(name) != other_shapes.get(name):
             return f"{name!r} is {shapes.get(name, 'missing')} and {other_shapes.get(name, 'missing')}"
+    for name, first in _first_names(one).items():
+        if first != (other_first := _first_names(other)[name]):
+            tied = [f"tied to {other!r}" if other != name else "not tied" for other in (first, other_first)]
+            return f"{name!r} is {tied[0]} and {tied[1]}"
     return ""
+
+
+def _first_names(module: nn.Module) -> dict[str, str]:
+    """The first name of each tensor, by all names that it has."""
+    tensors = _tensors(module)
+    first: dict[int, str] = {}
+    for name, tensor in tensors.items():
+        first.setdefault(id(tensor), name)
+    return {name: first[id(tensor)] for name, tensor in tensors.items()}
 
 
 def _described(tensor: Tensor) -> str:

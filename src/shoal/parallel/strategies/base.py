@@ -64,6 +64,13 @@ class Strategy:
         """Whether `updater` has a parameter `targets` more: those of all training rows."""
         return False
 
+    def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
+        """Rows in the smallest part of a batch that the model is ever trained on, if parts have `least` where possible.
+
+        A batch is cut into parts of at least that many, so only the last batch of an epoch can have fewer.
+        """
+        return rows % job.batch_size or min(rows, job.batch_size)
+
     # ---- workers and threads ----
 
     def default_workers(self, cores: int) -> int:
@@ -97,8 +104,8 @@ class Strategy:
         return 1
 
     def fingerprint(self, job: Job) -> dict[str, Any]:
-        """Entries that a checkpoint's fingerprint has instead of the job's."""
-        return {"strategy": self.name}
+        """Entries that a checkpoint's fingerprint has instead of the job's: the name, and the object's own settings."""
+        return {"strategy": self.name} | {f"strategy's {name}": value for name, value in vars(self).items()}
 
     def resume(self, job: Job, earlier: dict[str, Any]) -> Job:
         """Fill in what the user left open from the fingerprint of the run that is resumed."""

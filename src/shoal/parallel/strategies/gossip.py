@@ -30,6 +30,11 @@ class Gossip(OwnRows):
                 "steps or 'epoch', or use strategy 'local_sgd'"
             )
 
+    def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
+        from shoal.parallel.ownership import smallest_part
+
+        return smallest_part(targets, rows, job, least, True)
+
     def can_lose_workers(self, job: Job) -> bool:
         return False  # a checkpoint holds the weights of each worker
 

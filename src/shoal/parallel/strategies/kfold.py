@@ -9,6 +9,7 @@ from shoal.options import Options, option
 from shoal.parallel.strategies.base import Runner, Strategy, Tell
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
     from torch.utils.data import Dataset
 
@@ -32,6 +33,12 @@ class KFold(Strategy):
 
     def fewest_rows(self, job: Job) -> int:
         return job.folds
+
+    def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
+        from shoal.parallel.tree_sum import shares
+
+        left = {rows - (end - start) for start, end in shares(rows, job.folds)}
+        return min(super(KFold, self).smallest_part(job, count, least) for count in left)
 
     def parts_of_batch(self, job: Job) -> int:
         from shoal.parallel import environment

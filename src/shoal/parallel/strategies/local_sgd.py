@@ -21,6 +21,11 @@ class LocalSgd(OwnRows):
     name = "local_sgd"
     summary = "workers train on rows of their own, weights averaged now and then"
 
+    def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
+        from shoal.parallel.ownership import smallest_part
+
+        return smallest_part(targets, rows, job, least, keeps_rows(job))
+
     def can_lose_workers(self, job: Job) -> bool:
         if job.average_every == "end":  # until then a checkpoint holds the weights of each worker
             return False

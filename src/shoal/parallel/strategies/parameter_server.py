@@ -30,6 +30,14 @@ class ParameterServer(Strategy):
     options = ParameterServerOptions
     servers = 1
 
+    def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
+        from shoal.parallel.updaters.base import batch_sizes, split_rows
+
+        if not job.asynchronous:
+            return super().smallest_part(job, rows, least)
+        parts = [end - start for start, end in split_rows(rows, job.workers, least)]
+        return min(size for part in parts for size in batch_sizes(part, job.batch_size, least))
+
     def parts_of_batch(self, job: Job) -> int:
         return 1 if job.asynchronous else job.workers
 

@@ -33,6 +33,7 @@ class Pipeline(SplitModel):
     def check_model(self, job: Job, model: nn.Module) -> None:
         from torch import nn
 
+        super().check_model(job, model)
         pieces = job.mesh_shape[1]
         if pieces == 1:
             return
@@ -43,9 +44,6 @@ class Pipeline(SplitModel):
         layers = [layer for layer in model._modules.values() if layer is not None]
         if len(layers) < pieces:
             raise UserError(f"the model has {len(layers)} layers, too few for a pipeline of {pieces}")
-        with_parameters = [id(layer) for layer in layers if any(True for _ in layer.parameters())]
-        if len(set(with_parameters)) < len(with_parameters):
-            raise UserError("strategy 'pipeline' cannot split a model that uses one layer twice; use 'allreduce'")
 
     def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
         """On one worker as well: the same micro-batches give the same bits."""

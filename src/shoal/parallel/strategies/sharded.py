@@ -20,6 +20,7 @@ class Sharded(SplitModel):
 
     name = "sharded"
     summary = "parameters spread over workers, gathered layer by layer"
+    repeats_layers = True
 
     def split_updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
         from shoal.parallel.updaters.sharded import ShardedUpdater

@@ -37,10 +37,25 @@ class SplitModel(Strategy):
 
     splits_model = True
     options = MeshOptions
+    repeats_layers = False  # a layer may be used in several places
 
     def check(self, job: Job) -> None:
         if job.backend == "threads" and job.workers > 1:
             raise UserError(f"strategy {self.name!r} splits the model over processes; use backend 'processes' or 'mpi'")
+
+    def check_model(self, job: Job, model: nn.Module) -> None:
+        """Parts of a split model are copies: a tied parameter would become two, which training then moves apart."""
+        owners: dict[int, dict[str, int]] = {}
+        for prefix, module in model.named_modules(remove_duplicate=False):
+            for name, parameter in module._parameters.items():
+                if parameter is not None:
+                    owners.setdefault(id(parameter), {})[f"{prefix}.{name}" if prefix else name] = id(module)
+        for names in owners.values():
+            if len(names) > 1 and not (self.repeats_layers and len(set(names.values())) == 1):
+                raise UserError(
+                    f"strategy {self.name!r} cannot split tied parameters, and {' and '.join(map(repr, names))} are "
+                    "one; use strategy 'allreduce'"
+                )
 
     def parts_of_batch(self, job: Job) -> int:
         return job.shards if job.exact else job.workers

@@ -28,6 +28,7 @@ class Tensor(SplitModel):
     def check_model(self, job: Job, model: nn.Module) -> None:
         from torch import nn
 
+        super().check_model(job, model)
         if job.mesh_shape[1] > 1 and not any(isinstance(module, nn.Linear) for module in model.modules()):
             raise UserError("strategy 'tensor' splits nn.Linear layers, and the model has none; use 'allreduce'")
 

@@ -105,6 +105,15 @@ def batches(rows: torch.Tensor, size: int, least: int) -> list[torch.Tensor]:
     return parts
 
 
+def batch_sizes(rows: int, size: int, least: int) -> list[int]:
+    """The number of rows in each of `batches`.
+
+    >>> batch_sizes(9, 4, 2), batch_sizes(10, 4, 2), batch_sizes(1, 4, 2)
+    ([4, 5], [4, 4, 2], [1])
+    """
+    return [len(part) for part in batches(torch.arange(rows), size, least)]
+
+
 def fewest_rows(model: nn.Module) -> int:
     """Rows that a part of a batch needs: batch normalisation needs two."""
     return 2 if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()) else 1

@@ -14,7 +14,7 @@ from shoal.parallel.learner import Learner
 from shoal.parallel.loader import key, rows_in
 from shoal.parallel.ownership import owners
 from shoal.parallel.tree_sum import shares
-from shoal.parallel.updaters.base import Items, batches, fewest_rows, given
+from shoal.parallel.updaters.base import Items, batch_sizes, batches, fewest_rows, given
 from shoal.parallel.updaters.whole_model import WholeModelUpdater
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _steps_of_rounds(counts: list[int], job: Job, least: int) -> dict[int, int]:
     every, size = job.average_every, job.batch_size
     if isinstance(every, str):
         return {sum(counts): -(-max(counts) // size)}
-    sizes = [[len(part) for part in batches(torch.arange(count), size, least)] for count in counts]
+    sizes = [batch_sizes(count, size, least) for count in counts]
     longest = max(map(len, sizes))
     found = {sum(counts): longest}
     for first in range(0, longest, every):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from shoal.parallel.loader import key, rows_in
-from shoal.parallel.updaters.base import Items, batches, given, split_rows
+from shoal.parallel.updaters.base import Items, batch_sizes, batches, given, split_rows
 from shoal.parallel.updaters.whole_model import WholeModelUpdater
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class ParameterServerUpdater(WholeModelUpdater):
     def steps_in(self, rows: int) -> int:
         if not self.job.asynchronous:
             return super().steps_in(rows)
-        parts = [torch.arange(end - start) for start, end in split_rows(rows, self.workers, self.least)]
-        return sum(len(batches(part, self.job.batch_size, self.least)) for part in parts)
+        parts = [end - start for start, end in split_rows(rows, self.workers, self.least)]
+        return sum(len(batch_sizes(part, self.job.batch_size, self.least)) for part in parts)
 
     def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
         if self.serving:

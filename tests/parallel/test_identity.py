@@ -1,0 +1,167 @@
+"""A checkpoint is bound to its data, network and settings, and every bit of it counts."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.parallel_cases import CLASSES, FEATURES, data, network
+from torch import nn
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+
+from shoal import parallel
+from shoal.errors import UserError
+from shoal.parallel import checkpoint
+from shoal.parallel.identity import SAMPLED, data_hash, described, network_lines
+
+JOB = {"strategy": "serial", "epochs": 1, "batch_size": 64}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    parallel.fit(network(), data(), checkpoint=folder, **JOB)
+    return (folder / checkpoint.NAME).read_bytes(), torch.load(folder / checkpoint.NAME)["fingerprint"]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), from_end=st.booleans())
+def test_one_flipped_bit_anywhere_is_noticed(tmp_path, whole, place, bit, from_end):
+    content = bytearray(whole[0])
+    at = int(place * (400 if from_end else len(content)))  # also where the checksum itself stands
+    content[-1 - at if from_end else at] ^= 1 << bit
+    (tmp_path / checkpoint.NAME).write_bytes(content)
+    with pytest.raises(UserError, match=r"checkpoint.pt is damaged and cannot be resumed .*Delete it"):
+        checkpoint.load(tmp_path, whole[1])
+
+
+def test_a_whole_checkpoint_can_still_be_read_by_torch(tmp_path, whole):
+    (tmp_path / checkpoint.NAME).write_bytes(whole[0])
+    assert checkpoint.load(tmp_path, whole[1])["epoch"] == 1
+    assert list(torch.load(tmp_path / checkpoint.NAME)["state"]["model"]) == list(network().state_dict())
+
+
+class Own(nn.Module):
+    """The same parameters in any case; what is done with them differs."""
+
+    def __init__(self, function=torch.relu, factor=1.0):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.function, self.factor = nn.Linear(FEATURES, CLASSES), function, factor
+
+    def forward(self, x):
+        return self.factor * self.function(self.layer(x))
+
+
+class Other(Own):
+    def forward(self, x):
+        return self.factor - self.function(self.layer(x))
+
+
+def edited(row=130):
+    X, y = (tensor.clone() for tensor in data().tensors)
+    X[row, 0] += 1e-6
+    return TensorDataset(X, y)
+
+
+def with_activation(layer):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(FEATURES, 8), layer, nn.Linear(8, CLASSES))
+
+
+@pytest.mark.parametrize(("first", "second", "words"), [
+    ({}, {"rows": edited()}, "the data have changed since"),
+    ({}, {"rows": edited(0)}, "the data have changed since"),
+    ({"valid": data(40, 2)}, {"valid": data(40, 3)}, "the data have changed since"),
+    ({}, {"valid": data(40, 3)}, "the data have changed since"),
+    ({"model": with_activation(nn.ReLU())}, {"model": with_activation(nn.Tanh())}, "'1: ReLU .*' and has '1: Tanh'"),
+    ({"model": with_activation(nn.ELU(1.0))}, {"model": with_activation(nn.ELU(2.0))}, "alpha=1.0.* has .*alpha=2.0"),
+    ({"model": Own()}, {"model": Own(torch.tanh)}, "function=relu.* has .*function=tanh"),
+    ({"model": Own()}, {"model": Own(factor=2.0)}, "factor=1.0.* has .*factor=2.0"),
+    ({"model": Own(lambda x: x + 1)}, {"model": Own(lambda x: x + 2)}, "the network had"),
+    ({"model": Own()}, {"model": Other()}, "the network had 'Own .* and has 'Other"),
+    ({"loss": lambda o, t: (o - 1).mean()}, {"loss": lambda o, t: (o - 2).mean()}, "loss was"),
+    ({"optimizer": lambda p: torch.optim.SGD(p, 0.1)}, {"optimizer": lambda p: torch.optim.SGD(p, 0.2)}, "optimizer"),
+    ({}, {"batch_size": 32}, "batch_size was 64 and is 32"),
+    ({}, {"seed": 1}, "seed was 0 and is 1"),
+])  # fmt: skip
+def test_another_run_is_refused_with_what_differs(tmp_path, first, second, words):
+    def fit(given):
+        rows, valid, model = (given.pop(name, default) for name, default in (("rows", data()), ("valid", None),
+                                                                              ("model", None)))  # fmt: skip
+        return parallel.fit(model or network(), rows, valid, checkpoint=tmp_path, **JOB | given)
+
+    fit(dict(first))
+    with pytest.raises(UserError, match=rf"holds a run that differs: .*{words}.*Give another folder, or delete it"):
+        fit(first | second)
+    fit(first | {"epochs": 2})  # trained longer, it is the same run
+
+
+def test_a_network_and_a_loss_that_were_sent_to_a_worker_are_the_same():
+    """Other tests resume in processes; here with what has no file that a worker could read."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+
+    class Local(Own):
+        def forward(self, x):
+            return super().forward(x) + 0.5
+
+    def loss(output, target):
+        return nn.functional.cross_entropy(output, target) * 2
+
+    model, function = pickle.loads(cloudpickle.dumps((Local(), loss)))
+    assert network_lines(model) == network_lines(Local())
+    assert described(function) == described(loss)
+
+
+class Rows(Dataset):
+    """Of rows that are not in memory; `noise` makes them random, with the generator that it names."""
+
+    def __init__(self, count, noise="", changed=-1):
+        self.count, self.noise, self.changed, self.generator = count, noise, changed, np.random.default_rng()
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, row):
+        drawn = {"": lambda: 0.0, "python": random.random, "numpy": np.random.rand,
+                 "torch": lambda: float(torch.rand(())), "own": self.generator.random}[self.noise]()  # fmt: skip
+        return {"x": np.full(3, row + drawn + 100 * (row == self.changed)), "name": "n"}, row
+
+
+@pytest.mark.parametrize("noise", ["", "python", "numpy", "torch", "own"])
+def test_rows_that_are_not_in_memory_are_sampled(noise):
+    before = random.getstate(), np.random.get_state()[1].tolist()
+    assert data_hash(Rows(50, noise)) == data_hash(Rows(50, noise))
+    assert before == (random.getstate(), np.random.get_state()[1].tolist())
+    assert data_hash(Rows(50, noise)) != data_hash(Rows(51, noise))
+    assert (data_hash(Rows(50, noise)) == data_hash(Rows(50, noise, changed=17))) == (noise == "own")
+    many = 5 * SAMPLED
+    assert data_hash(Rows(many)) != data_hash(Rows(many, changed=many - 1))
+
+
+def test_parts_of_data_in_memory_are_compared_to_the_last_row():
+    for kind in (lambda rows: Subset(rows, range(5, 131)), lambda rows: ConcatDataset([rows, data()])):
+        assert data_hash(kind(data())) == data_hash(kind(data()))
+        assert data_hash(kind(data())) != data_hash(kind(edited()))
+    assert data_hash(Subset(data(), [1, 2])) != data_hash(Subset(data(), [2, 1]))
+    assert data_hash(data(), None) != data_hash(data(), data())
+    odd = [torch.ones(3, dtype=kind) for kind in (torch.bool, torch.bfloat16, torch.complex64, torch.uint8)]
+    assert len({data_hash(TensorDataset(one)) for one in odd}) == 4
+
+
+def test_a_description_is_the_same_in_every_process():
+    """No addresses, no order of a set, no line numbers."""
+    names = frozenset({"a", "b", "c"})
+
+    def function(x, among=("a", "b")):
+        return x in {"relu", "tanh", "gelu"} or x in among or x in names
+
+    text = "\n".join([described(function), *network_lines(Own(function))])
+    assert not re.search(r"0x[0-9a-f]{6}| at line", text)
+    assert described(function).startswith("function ")
