@@ -1,12 +1,14 @@
 """Files and folders that appear whole or not at all, and are on the disk before anything else relies on them.
 
 Both are written under a hidden name beside their own, forced to the disk, and renamed; then the rename itself is forced
-to the disk. Whatever ends the work before that leaves what was there before.
+to the disk. Whatever ends the work before that leaves what was there before. An error names the file or folder that was
+asked for, never the hidden one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import shutil
@@ -14,6 +16,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from shoal.errors import CannotWrite, UserError
+
+NO_ROOM = "make room in {folder}, or choose another folder"
+NOT_WRITABLE = "make {folder} writable, or choose another folder"
+REMEDIES = {
+    errno.ENOSPC: NO_ROOM, errno.EDQUOT: NO_ROOM,
+    errno.EROFS: NOT_WRITABLE, errno.EACCES: NOT_WRITABLE, errno.EPERM: NOT_WRITABLE,
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f), or choose another folder",
+    errno.EIO: "check the disk of {folder}, or choose another folder",
+    errno.ENOENT: "create the folder {folder} first",
+    errno.ENOTDIR: "{folder} must be a folder: choose another place",
+    errno.ENAMETOOLONG: "give a shorter name",
+}  # fmt: skip
+OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}  # writing fails without a file's name
 _numbers = itertools.count(1)  # two threads may write the same file
 
 
@@ -26,21 +42,31 @@ def new_file(target: Path) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         yield target
         return
-    target = Path(os.path.realpath(target))
+    asked, target = target, Path(os.path.realpath(target))
     partial = _beside(target, target.suffix)
-    try:
-        yield partial
-        _sync(partial)
-        os.replace(partial, target)
-        sync_folder(target.parent)
-    finally:
-        partial.unlink(missing_ok=True)
+    with _named(asked, target, partial):
+        try:
+            yield partial
+            _sync(partial)
+            os.replace(partial, target)
+            sync_folder(target.parent)
+        except Exception:
+            partial.touch()  # some libraries raise errors of their own where nothing can be written: ask the system
+            raise
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
 
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """An empty folder to write into, which becomes `target` at the end, in place of an older one."""
     partial, old = _beside(target, ""), _beside(target, ".old")
+    with _named(target, target, partial):
+        yield from _replaced(target, partial, old)
+
+
+def _replaced(target: Path, partial: Path, old: Path) -> Iterator[Path]:
     partial.mkdir()
     try:
         yield partial
@@ -57,6 +83,43 @@ def new_folder(target: Path) -> Iterator[Path]:
     finally:
         for folder in (partial, old):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _named(asked: Path, target: Path, partial: Path) -> Iterator[None]:
+    """Errors of writing become a sentence on the file or folder that was asked for; all others stay as they are."""
+    try:
+        yield
+    except CannotWrite:
+        raise
+    except OSError as error:
+        place = error.filename if isinstance(error.filename, (str, bytes, os.PathLike)) else ""
+        hidden = os.fsdecode(place).startswith(str(partial)) or os.fsdecode(place) == str(target.parent)
+        if not hidden and (error.filename is not None or error.errno not in OF_THE_DISK):
+            raise
+        raise cannot_write(asked, error) from error
+
+
+def cannot_write(target: Path, error: OSError) -> CannotWrite:
+    """What is to be said where a file or folder cannot be written: its name, why, and the remedy."""
+    folder = os.path.dirname(os.path.abspath(target))
+    remedy = REMEDIES.get(error.errno or 0, "choose another place").format(folder=folder)
+    return CannotWrite.of(f"{target} cannot be written: {error.strerror or error}; {remedy}", error)
+
+
+def check_target(target: Path) -> None:
+    """Make the folder of a file, and find out before any work whether the file can be written."""
+    if target.is_dir():
+        raise UserError(f"{target} is a folder: give the name of a file")
+    if target.exists() and not target.is_file():
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        trial = _beside(Path(os.path.realpath(target)), target.suffix)
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise cannot_write(target, error) from error
 
 
 def write_bytes(target: Path, content: bytes) -> None:
