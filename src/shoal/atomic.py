@@ -27,6 +27,7 @@ REMEDIES = {
     errno.EIO: "check the disk of {folder}, or choose another folder",
     errno.ENOENT: "create the folder {folder} first",
     errno.ENOTDIR: "{folder} must be a folder: choose another place",
+    errno.EEXIST: "{folder} must be a folder: choose another place",
     errno.ENAMETOOLONG: "give a shorter name",
 }  # fmt: skip
 OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}  # writing fails without a file's name
