@@ -5,6 +5,8 @@ Plan what the time allows, encode each fold, search, combine the best, estimate 
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,7 +25,7 @@ from shoal.search.callbacks import Callbacks, RungEnded, Started
 from shoal.search.conclude import Ending, conclude
 from shoal.search.data import TrainingData
 from shoal.search.decisions import Decisions, seconds_before
-from shoal.search.explaining import Subject, Time, background_rows, explain_search, output_names
+from shoal.search.explaining import Subject, Time, background_rows, explain_search, output_names, useful_seconds
 from shoal.search.final_model import make_model
 from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.search.journaled import results_in
@@ -44,7 +46,7 @@ from shoal.search.result import Earlier, Outcome, SearchResult
 from shoal.search.schedule import FINALISTS, Limits
 from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of, first_recipes
 from shoal.search.strategies import HALVING, find_strategy
-from shoal.search.timing import SURPRISES, Clock, Effort, finish
+from shoal.search.timing import SURPRISES, Clock, Effort, Passes, finish
 from shoal.search.trainers import Trainer
 
 Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
@@ -91,7 +93,8 @@ class _Fit:
         self, data: TrainingData, options: SearchOptions, callbacks: Callbacks, clock: Clock, earlier: Earlier | None
     ) -> None:
         self.data, self.options, self.callbacks, self.clock, self.earlier = data, options, callbacks, clock, earlier
-        self.begun = clock.elapsed()
+        self.begun, self.seen = clock.elapsed(), (time.monotonic(), time.process_time())
+        clock.watch(self.begun, self.seen[1] - clock.computed)
         self.decisions = Decisions()
         self.metric: Metric = find_metric(options.scoring, data.task, data.classes)
         rows = len(data.target)
@@ -142,6 +145,8 @@ class _Fit:
         with workers_beside(options.executor) as workers:
             problem = _problem(data, pairs, encodings)
         encoded = clock.elapsed()
+        if workers is None:
+            clock.watch(time.monotonic() - self.seen[0], time.process_time() - self.seen[1])
         refits = _wants_refit(options.refit, pairs)
         with training_place(problem, self.metric, options, self.journal, clock, workers) as trainer:
             search, space = self._search(problem, refits, trainer)
@@ -220,7 +225,8 @@ class _Fit:
             if passes is not None:
                 known, rows = len(search.best_candidates()), len(search.sample_rows)
                 last = min(again, refit_seconds(search, before)) if refits else 0.0
-                clock.reserve = last + explaining + passes.reserve(clock.budget or 0.0, self.report, known, rows)
+                clock.reserve = last + passes.reserve(clock.budget or 0.0, self.report, known, rows)
+                clock.reserve += min(explaining, self._useful_explaining(search, passes))
 
         return after_round
 
@@ -265,6 +271,11 @@ class _Fit:
         return min(share * budget, seconds) if self.options.explain_seconds is None else min(
             self.options.explain_seconds, most * budget
         )  # fmt: skip
+
+    def _useful_explaining(self, search: Search, passes: Passes) -> float:
+        """What an explanation makes use of, with some to spare: on small tables far less than its share."""
+        pace = passes.forward / len(search.problem.folds)
+        return SURPRISES * useful_seconds(search.problem, pace) if pace > 0 else math.inf
 
     def _explain(
         self, search: Search, outcome: Outcome, data: TrainingData, group: np.ndarray | None

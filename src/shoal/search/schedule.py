@@ -18,6 +18,7 @@ MOST_PER_ROUND = 400
 WANTED_RECIPES = 60  # that should fit into a budget; recipes are made shorter for it
 ROUNDS = 5  # aimed at, with a budget
 SEEDS_SHARE = 0.15  # of the time, for more seeds of the best
+WORTH_A_ROUND = 0.02  # of the budget: with more of it left than that, the search goes on
 FINALISTS = 6  # recipes that get more seeds
 SAMPLE_CELLS = 1 << 15  # rows times outputs of each candidate's predictions kept for honest estimates
 
