@@ -30,7 +30,7 @@ from shoal.search.final_model import make_model
 from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.search.journaled import results_in
 from shoal.search.loop import Search
-from shoal.search.measuring import draw_rows, measure_passes, refit_seconds, what_to_leave_out
+from shoal.search.measuring import draw_rows, measure_passes, refit_seconds, together_seconds, what_to_leave_out
 from shoal.search.options import SearchOptions
 from shoal.search.place import training_place, workers_beside
 from shoal.search.problem import (
@@ -46,7 +46,7 @@ from shoal.search.result import Earlier, Outcome, SearchResult
 from shoal.search.schedule import FINALISTS, Limits
 from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of, first_recipes
 from shoal.search.strategies import HALVING, find_strategy
-from shoal.search.timing import SURPRISES, Clock, Effort, Passes, finish
+from shoal.search.timing import SURPRISES, Clock, Effort, finish
 from shoal.search.trainers import Trainer
 
 Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
@@ -226,7 +226,7 @@ class _Fit:
                 known, rows = len(search.best_candidates()), len(search.sample_rows)
                 last = min(again, refit_seconds(search, before)) if refits else 0.0
                 clock.reserve = last + passes.reserve(clock.budget or 0.0, self.report, known, rows)
-                clock.reserve += min(explaining, self._useful_explaining(search, passes))
+                clock.reserve += min(explaining, _useful_explaining(search)) if explaining else 0.0
 
         return after_round
 
@@ -272,11 +272,6 @@ class _Fit:
             self.options.explain_seconds, most * budget
         )  # fmt: skip
 
-    def _useful_explaining(self, search: Search, passes: Passes) -> float:
-        """What an explanation makes use of, with some to spare: on small tables far less than its share."""
-        pace = passes.forward / len(search.problem.folds)
-        return SURPRISES * useful_seconds(search.problem, pace) if pace > 0 else math.inf
-
     def _explain(
         self, search: Search, outcome: Outcome, data: TrainingData, group: np.ndarray | None
     ) -> Explanation | None:
@@ -303,6 +298,12 @@ def _problem(data: TrainingData, pairs: list[Pair], encodings: Sequence[str]) ->
     return make_problem(
         data.task, data.schema, data.table, data.target, pairs, data.weight, data.class_weights(), encodings
     )
+
+
+def _useful_explaining(search: Search) -> float:
+    """What an explanation makes use of, with some to spare: on small tables far less than its share."""
+    pace = together_seconds(search)
+    return SURPRISES * search.clock.busy * useful_seconds(search.problem, pace) if pace > 0 else math.inf
 
 
 def _wants_refit(refit: Any, pairs: list[Pair]) -> bool:

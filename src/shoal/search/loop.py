@@ -184,8 +184,7 @@ class Search:
 
     def _by_time(self, strategy: Strategy) -> Iterator[list[Recipe]]:
         """Rounds until the time is up, but for the share kept for more seeds."""
-        rounds = 0
-        kept = self._seconds_for_seeds()
+        rounds, kept = 0, self._seconds_for_seeds()
         while True:
             earlier = self.decisions.earlier("round")
             left = self.clock.left() - kept
