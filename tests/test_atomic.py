@@ -143,9 +143,9 @@ def _write_by_library(target: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO])
 def test_a_disk_that_fails_while_writing_is_named_by_its_folder(tmp_path: Path, number: int) -> None:
-    with pytest.raises(CannotWrite, match=r"page\.html cannot be written: ") as caught:
-        with atomic.new_file(tmp_path / "page.html"):
-            raise OSError(number, os.strerror(number))
+    says = r"page\.html cannot be written: "
+    with pytest.raises(CannotWrite, match=says) as caught, atomic.new_file(tmp_path / "page.html"):
+        raise OSError(number, os.strerror(number))
     assert str(tmp_path) in str(caught.value)
     assert (caught.value.errno, caught.value.strerror) == (number, os.strerror(number))
     assert names(tmp_path) == []

@@ -143,7 +143,7 @@ def test_scores_that_depend_on_the_seed_are_not_compared():
     [note] = planning.unstable_note(rows, options)
     assert "averaging each epoch on 2 nodes (and of 1 other setting) differs from seed to seed by 19 points" in note
     assert "unstable at learning rate 0.1" in note
-    assert "--learning-rate 0.01" in note
+    assert "Give a lower --learning-rate, such as 0.01" in note
     found = judge(rows, model, None)
     assert not found.pays  # a mean within the noise is no proof that it is as good
     assert "accuracies were not compared" in found.text

@@ -64,7 +64,7 @@ def judge(
         notes = [unreached(rows, goal), _worse(min(faster, key=waited, default=None), one, goal)]
         chosen = one
     if any(unstable(row) for row in rows):
-        notes.append("Training is unstable at this learning rate, so accuracies were not compared.")
+        notes.append("Scores differ too much between seeds at this learning rate: accuracies were not compared.")
     text = " ".join([text, *(note for note in notes if note)])
     return Verdict(chosen is not one, chosen.strategy, chosen.nodes, text, found)
 
@@ -87,8 +87,9 @@ def unstable_note(rows: Sequence[Row], options: PlanOptions) -> list[str]:
     also = f" (and of {others} other setting{'s' * (others > 1)})" if others else ""
     return [
         f"The score of {where}{also} differs from seed to seed by {100 * worst.spread:.0f} points (standard "
-        f"deviation): training is unstable at learning rate {options.learning_rate:g}, so accuracies cannot be "
-        f"compared. Give a lower one, such as --learning-rate {options.learning_rate / 10:g}, or more --epochs."
+        f"deviation): training is unstable at learning rate {options.learning_rate:g}, or not done after "
+        f"{options.epochs} epoch{'s' * (options.epochs > 1)}, so accuracies cannot be compared. Give a lower "
+        f"--learning-rate, such as {options.learning_rate / 10:g}, or more --epochs."
     ]
 
 

@@ -93,7 +93,7 @@ def accuracy_words(data: dict[str, Any], shown: list[Strategy]) -> Html:
             lost.append((base - value, f"{one.label} (up to {words.difference(base - value, metric)}, on {nodes})"))
     parts: list[object] = [f"On one node the {name} is ", strong(words.score(base, metric)), ". "]
     if data.get("unstable"):
-        parts.append("Training is unstable at this learning rate: accuracies cannot be compared.")
+        parts.append("Scores differ too much between seeds at this learning rate: accuracies cannot be compared.")
         return paragraph(*parts)
     names = [said for _, said in sorted(lost, reverse=True)]
     if len(names) > NAMED:
