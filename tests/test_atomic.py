@@ -108,7 +108,7 @@ def broken_places(folder: Path) -> dict[str, Path]:
     """Where nothing can be written: below a file, in a folder that is not there, under a name that is too long."""
     (folder / "file").write_text("x")
     return {
-        "file must be a folder": folder / "file" / "page.html",
+        "its folder is a file; choose another": folder / "file" / "page.html",
         "create the folder": folder / "missing" / "page.html",
         "shorter name": folder / f"{'n' * 250}.html",
     }

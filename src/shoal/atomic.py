@@ -26,8 +26,7 @@ REMEDIES = {
     errno.EFBIG: "raise the limit of file sizes (ulimit -f), or choose another folder",
     errno.EIO: "check the disk of {folder}, or choose another folder",
     errno.ENOENT: "create the folder {folder} first",
-    errno.ENOTDIR: "{folder} must be a folder: choose another place",
-    errno.EEXIST: "{folder} must be a folder: choose another place",
+    errno.ENOTDIR: "choose another folder than {folder}", errno.EEXIST: "choose another folder than {folder}",
     errno.ENAMETOOLONG: "give a shorter name",
 }  # fmt: skip
 OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}  # writing fails without a file's name
@@ -105,7 +104,8 @@ def cannot_write(target: Path, error: OSError) -> CannotWrite:
     """What is to be said where a file or folder cannot be written: its name, why, and the remedy."""
     folder = os.path.dirname(os.path.abspath(target))
     remedy = REMEDIES.get(error.errno or 0, "choose another place").format(folder=folder)
-    return CannotWrite.of(f"{target} cannot be written: {error.strerror or error}; {remedy}", error)
+    why = "its folder is a file" if error.errno in (errno.EEXIST, errno.ENOTDIR) else error.strerror or str(error)
+    return CannotWrite.of(f"{target} cannot be written: {why}; {remedy}", error)
 
 
 def check_target(target: Path) -> None:

@@ -87,7 +87,8 @@ BROKEN_WORDS = """() => {
       const range = document.createRange();
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);
-      const tops = new Set([...range.getClientRects()].filter((box) => box.width > 0.5).map((box) => Math.round(box.top)));
+      const boxes = [...range.getClientRects()].filter((box) => box.width > 0.5);
+      const tops = new Set(boxes.map((box) => Math.round(box.top)));
       if (tops.size > 1) found.push(`${word[0]} in <${element.tagName.toLowerCase()} class="${element.className}">`);
     }
   }
