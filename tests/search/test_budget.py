@@ -27,7 +27,6 @@ from shoal import ShoalClassifier
 from shoal.cli import search_session
 from shoal.search import estimators, fit
 from shoal.search.conclude import conclude
-from shoal.search.explaining import useful_seconds
 from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.search.measuring import measure_passes
 from shoal.search.timing import MOST_BUSY, Clock
@@ -97,25 +96,31 @@ def test_no_more_is_kept_back_for_a_refit_than_it_takes(machine_of_speed: Callab
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_time_that_seeds_and_explanation_do_not_need_is_searched_in(
+def test_time_that_more_seeds_do_not_need_is_searched_in(
     seeds: int, machine_of_speed: Callable[[float], Machine]
 ) -> None:
-    """On a small table both take a moment. A fifth of the budget went unused when their shares were kept for them."""
-    machine, budget = machine_of_speed(2e7), 30.0
+    """Up to the reserve. A tenth of the budget went unused where seeds took less than their share."""
+    machine, budget = machine_of_speed(3e8), 30.0
     X, y = small_table()
     model = ShoalClassifier(seeds=seeds, cv=2).fit_table(Table.of(X), y, "y", clock=machine.clock(budget))
-    assert 0.9 * budget < machine.time < budget + machine.longest
-    assert machine.time + model.result_.search.clock.reserve > 0.96 * budget
+    assert 0.96 * budget < machine.time + model.result_.search.clock.reserve
+    assert machine.time < budget + machine.longest
 
 
 def test_no_more_is_kept_back_for_an_explanation_than_it_makes_use_of(
     machine_of_speed: Callable[[float], Machine],
 ) -> None:
-    machine = machine_of_speed(2e7)
-    model = ShoalClassifier(epochs=1, cv=2).fit_table(Table.of(small_table()[0]), small_table()[1], "y",
-                                                      clock=machine.clock(100.0))  # fmt: skip
-    problem = model.result_.search.problem
-    assert useful_seconds(problem, 1e-9) < 1.0 < useful_seconds(problem, 1e-3) < useful_seconds(problem, 1e-2)
+    """On small tables it takes a moment; a tenth of the budget was kept for it."""
+    machine_of_speed(1e8)
+    model = ShoalClassifier(budget=30, epochs=1, cv=2)
+    model.set_params(callbacks=[watching(lambda progress: progress.candidates > 6)])
+    search = model.fit(*small_table()).result_.search
+    reserves = []
+    for search.costs.rate in (1e-12, 1e-6):
+        search.after_round()
+        reserves.append(search.clock.reserve)
+    assert 3.0 < reserves[1] < reserves[0] + 3.0
+    assert reserves[0] < 2.0
 
 
 # ---- a busy machine ----

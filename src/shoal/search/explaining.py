@@ -98,7 +98,7 @@ def explain_search(subject: Subject, time: Time) -> Explanation | None:
 
 
 def useful_seconds(problem: Problem, pace: float) -> float:
-    """What an explanation takes that is as good as one without a clock; in less time, it has fewer rounds and rows.
+    """About what an explanation takes that is as good as one without a clock; with less it has fewer rounds and rows.
 
     pace  seconds that the networks of one fold take for a row
     """

@@ -5,7 +5,6 @@ Plan what the time allows, encode each fold, search, combine the best, estimate 
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ from shoal.search.final_model import make_model
 from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.search.journaled import results_in
 from shoal.search.loop import Search
-from shoal.search.measuring import draw_rows, measure_passes, refit_seconds, together_seconds, what_to_leave_out
+from shoal.search.measuring import SAVED_PARTS, draw_rows, measure_passes, refit_seconds, what_to_leave_out
 from shoal.search.options import SearchOptions
 from shoal.search.place import training_place, workers_beside
 from shoal.search.problem import (
@@ -302,8 +301,9 @@ def _problem(data: TrainingData, pairs: list[Pair], encodings: Sequence[str]) ->
 
 def _useful_explaining(search: Search) -> float:
     """What an explanation makes use of, with some to spare: on small tables far less than its share."""
-    pace = together_seconds(search)
-    return SURPRISES * search.clock.busy * useful_seconds(search.problem, pace) if pace > 0 else math.inf
+    best = [candidate.recipe for candidate in search.best_candidates()[:SAVED_PARTS]]
+    pace = search.trainer.slots() * SAVED_PARTS / len(best) * search.costs.predicting_seconds(best)
+    return SURPRISES * useful_seconds(search.problem, pace)
 
 
 def _wants_refit(refit: Any, pairs: list[Pair]) -> bool:

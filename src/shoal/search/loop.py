@@ -7,7 +7,6 @@ to the bit without one.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
@@ -27,7 +26,6 @@ from shoal.search.schedule import (
     MOST_PER_ROUND,
     ROUNDS,
     SEEDS_SHARE,
-    WORTH_A_ROUND,
     Costs,
     Limits,
     choose_sample,
@@ -98,7 +96,7 @@ class Search:
                     strategy.learn(tried)
                 for recipes in self._finalists():
                     yield from self._round(recipes, TO_THE_END, MORE_SEEDS)
-                more = len(self.candidates) > before and self._time_for_more()
+                more = len(self.candidates) > before and self._time_for_more(strategy)
             self._restore()
 
     def warm_up(self, recipes: Sequence[Recipe]) -> Rungs:
@@ -205,9 +203,9 @@ class Search:
         share = SEEDS_SHARE if self.limits.seeds > 1 else 0.0
         return float(self.decisions.once("seeds", lambda: share * self.clock.left()))
 
-    def _time_for_more(self) -> bool:
-        """Whether seeds have left so much time that rounds are worth it."""
-        least = math.inf if self.clock.budget is None else WORTH_A_ROUND * self.clock.budget
+    def _time_for_more(self, strategy: Strategy) -> bool:
+        """Whether seeds have left so much time that another round fits."""
+        least = self.costs.worth_going_on(self.clock.budget, self.candidates, strategy.rungs)
         return bool(self.decisions.once("more", lambda: self.clock.left() > least))
 
     def _propose_for(self, strategy: Strategy, seconds: float) -> tuple[list[Recipe], list[int]]:

@@ -13,7 +13,6 @@ from shoal.encoders.encoder import ENCODINGS
 from shoal.layout import Layout
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, Task
-from shoal.search.candidates import pools_of
 from shoal.search.data import TrainingData
 from shoal.search.ensemble import weigh
 from shoal.search.loop import Search, drain
@@ -32,7 +31,6 @@ SURE = 10  # classes keep so many rows, however few are drawn
 HASHED = 1 << 23  # bytes
 SAVED_PARTS = 30  # recipes in an ensemble, about
 FORWARD_ROWS = 500
-TOGETHER = 8  # candidates whose networks predict in a trial
 FEW_INPUTS = 100_000  # that networks predict from in an instant
 SAVING = 0.3  # seconds, however small the table and the networks are
 SECONDS_A_COLUMN = 1e-4  # of a model's description and of its part of a report
@@ -173,19 +171,6 @@ def _forward(search: Search) -> float:
 
     each = _least_seconds(predict, _trials(search), search.clock) / max(len(candidates), 1) / len(rows)
     return each * len(problem.folds) * min(len(search.best_candidates()), SAVED_PARTS)
-
-
-def together_seconds(search: Search) -> float:
-    """Seconds that an ensemble's networks of one fold take for a row, all at once; 0 where no networks are here."""
-    best = [one for one in search.best_candidates()[:TOGETHER] if one.pool is not None]
-    rows = np.resize(search.sample_rows, FORWARD_ROWS)
-
-    def predict() -> None:
-        for pool in pools_of(best):
-            members = [pool.members_of(one)[0][1] for one in best if one.pool is pool]
-            pool.networks.predict(search.problem.inputs[pool.encoding][rows], members, threads=search.limits.threads)
-
-    return _least_seconds(predict, _trials(search), search.clock) / len(rows) * SAVED_PARTS / len(best) if best else 0.0
 
 
 def _trials(search: Search) -> int:
