@@ -95,14 +95,11 @@ def test_no_more_is_kept_back_for_a_refit_than_it_takes(machine_of_speed: Callab
     assert reserves[0] < 150
 
 
-@pytest.mark.parametrize("seeds", [1, 3])
-def test_time_that_more_seeds_do_not_need_is_searched_in(
-    seeds: int, machine_of_speed: Callable[[float], Machine]
-) -> None:
+def test_time_that_more_seeds_do_not_need_is_searched_in(machine_of_speed: Callable[[float], Machine]) -> None:
     """Up to the reserve. A tenth of the budget went unused where seeds took less than their share."""
-    machine, budget = machine_of_speed(3e8), 30.0
+    machine, budget = machine_of_speed(3e9), 30.0
     X, y = small_table()
-    model = ShoalClassifier(seeds=seeds, cv=2).fit_table(Table.of(X), y, "y", clock=machine.clock(budget))
+    model = ShoalClassifier(seeds=2, cv=2).fit_table(Table.of(X), y, "y", clock=machine.clock(budget))
     assert 0.96 * budget < machine.time + model.result_.search.clock.reserve
     assert machine.time < budget + machine.longest
 
