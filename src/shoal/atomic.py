@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shoal.errors import CannotWrite, UserError
+from shoal.errors import NotWritten, UserError
 
 NO_ROOM = "make room in {folder}, or choose another folder"
 NOT_WRITABLE = "make {folder} writable, or choose another folder"
@@ -90,7 +90,7 @@ def _named(asked: Path, target: Path, partial: Path) -> Iterator[None]:
     """Errors of writing become a sentence on the file or folder that was asked for; all others stay as they are."""
     try:
         yield
-    except CannotWrite:
+    except NotWritten:
         raise
     except OSError as error:
         place = error.filename if isinstance(error.filename, (str, bytes, os.PathLike)) else ""
@@ -100,12 +100,12 @@ def _named(asked: Path, target: Path, partial: Path) -> Iterator[None]:
         raise cannot_write(asked, error) from error
 
 
-def cannot_write(target: Path, error: OSError) -> CannotWrite:
+def cannot_write(target: Path, error: OSError) -> NotWritten:
     """What is to be said where a file or folder cannot be written: its name, why, and the remedy."""
     folder = os.path.dirname(os.path.abspath(target))
     remedy = REMEDIES.get(error.errno or 0, "choose another place").format(folder=folder)
     why = "its folder is a file" if error.errno in (errno.EEXIST, errno.ENOTDIR) else error.strerror or str(error)
-    return CannotWrite.of(f"{target} cannot be written: {why}; {remedy}", error)
+    return NotWritten.of(f"{target} cannot be written: {why}; {remedy}", error)
 
 
 def check_target(target: Path) -> None:

@@ -32,7 +32,11 @@ class MissingPackage(ModuleNotFoundError, UserError):
 
 
 class CannotWrite(OSError, UserError):
-    """A file or folder that cannot be written. `of` keeps the system's number and words beside the sentence."""
+    """A file or folder that cannot be written."""
+
+
+class NotWritten(OSError, UserError):
+    """A sentence on a file that cannot be written, beside the system's number and words, which callers may look at."""
 
     @classmethod
     def of(cls, sentence: str, error: OSError) -> Self:

@@ -127,6 +127,7 @@ def test_workers_that_start_longer_than_they_save_do_not_pay():
         assert judge(two, model, None).pays == pays
 
 
+@settings(deadline=None)
 @given(st.floats(0, 10), st.floats(1e-6, 1e-3), st.integers(2, 8))
 def test_epochs_from_which_on_it_pays(start, slope, nodes):
     model = cost_model(Link(1e9, 1e-5), calibration=machine(slope=slope, start=start, workers=2), batch_size=512)
@@ -163,6 +164,7 @@ ROWS = st.builds(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=6), ROWS)
 def test_an_unstable_training_is_never_called_better_or_worse(many, one):
     one = Row(one.strategy, one.label, 1, one.seconds, one.seconds, 1.0, 0.0, 1.0, 0.0, 0.0, 1e9, one.accuracy,
@@ -194,7 +196,7 @@ def test_a_link_of_python_follows_the_same_rule(link):
         PlanOptions(link=link)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(["epochs", "batch_size", "shards", "folds", "node_folds", "nodes", "seeds", "price",
                         "node_speed", "learning_rate", "until_error"]),
        st.sampled_from(["0", "-1", "nan", "inf", "1e400", "1e-400", "9" * 400]))  # fmt: skip

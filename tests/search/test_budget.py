@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.callbacks import watching
 from support.commands import start
@@ -123,6 +123,7 @@ def test_no_more_is_kept_back_for_an_explanation_than_it_makes_use_of(
 # ---- a busy machine ----
 
 
+@settings(deadline=None)
 @given(st.floats(0.2, 100), st.floats(0.01, 100))
 def test_a_busy_machine_is_one_where_work_takes_longer_than_it_computes(seconds: float, computed: float) -> None:
     clock = Clock(10.0)

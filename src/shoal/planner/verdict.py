@@ -200,7 +200,8 @@ def _pays(
         text += ", which is less than the usual error of a plan." if hardly else "."
         text += f" They take {_waited(best, goal)}; one takes {_waited(one, goal)}."
     found: dict[str, Any] = {}
-    rate = bandwidth_from(model, _variant(best), best.nodes, batch_per_node, _epochs_of(one, best, goal))
+    finish = _estimates(model, _variant(best), best.nodes, batch_per_node)[1].finish
+    rate = bandwidth_from(model, _variant(best), best.nodes, batch_per_node, _epochs_of(one, best, goal, finish))
     if rate is not None and model.cluster.link is not None and 0 < rate < model.cluster.link.bandwidth:
         found["bandwidth"] = rate
         text += f" Below {bandwidth_words(rate)} one would be best."
@@ -244,10 +245,9 @@ def _changes(
     """From which number of epochs, bandwidth and batch size on this row would pay, each number alone."""
     variant, nodes, link = _variant(row), row.nodes, model.cluster.link
     epochs = epochs_from(model, variant, nodes, batch_per_node) if goal is None else None
-    rate = None
-    if link is not None:
-        rate = bandwidth_from(model, variant, nodes, batch_per_node, _epochs_of(one, row, goal))
-    batch = batch_from(model, variant, nodes, batch_per_node, _epochs_of(one, row, goal))
+    trained = _epochs_of(one, row, goal, _estimates(model, variant, nodes, batch_per_node)[1].finish)
+    rate = None if link is None else bandwidth_from(model, variant, nodes, batch_per_node, trained)
+    batch = batch_from(model, variant, nodes, batch_per_node, trained)
     return {
         **({"epochs": epochs} if epochs is not None and epochs > model.job.epochs else {}),
         **({"bandwidth": rate} if rate is not None and link is not None and rate > link.bandwidth else {}),
@@ -276,9 +276,10 @@ def _short(seconds: float) -> str:
 Epochs = tuple[float, float]  # of one node, of many: to a goal or an error they need not be the same
 
 
-def _epochs_of(one: Row, many: Row, goal: tuple[str, float] | None) -> Epochs | None:
-    """Epochs behind the seconds of two rows; None: unknown, or never."""
-    found = [(_seconds(goal)(row) - row.start_seconds) / row.seconds_per_epoch for row in (one, many)
+def _epochs_of(one: Row, many: Row, goal: tuple[str, float] | None, finish: float) -> Epochs | None:
+    """Epochs behind the seconds of two rows, of which many nodes have some more at the end; None: unknown, or never."""
+    found = [(_seconds(goal)(row) - row.start_seconds - end) / row.seconds_per_epoch
+             for row, end in ((one, 0.0), (many, finish))
              if row.seconds_per_epoch > 0 and math.isfinite(_seconds(goal)(row))]  # fmt: skip
     return (found[0], found[1]) if len(found) == 2 else None
 
