@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from shoal import atomic
+from shoal.errors import NotWritten, UserError
 
 
 def names(folder: Path) -> list[str]:
@@ -121,3 +126,97 @@ def test_a_folder_takes_the_mode_of_the_one_it_replaces_and_no_link_is_replaced(
         pass
     assert names(tmp_path) == ["link", "model"]
     assert names(tmp_path / "model") == ["precious"]
+
+
+# ---- errors name what was asked for ----
+
+
+def broken_places(folder: Path) -> dict[str, Path]:
+    """Where nothing can be written: below a file, in a folder that is not there, under a name that is too long."""
+    (folder / "file").write_text("x")
+    return {
+        "its folder is a file; choose another": folder / "file" / "page.html",
+        "create the folder": folder / "missing" / "page.html",
+        "shorter name": folder / f"{'n' * 250}.html",
+    }
+
+
+def hidden(text: str) -> bool:
+    return ".part" in text or "Errno" in text
+
+
+def test_errors_name_the_file_that_was_asked_for_and_a_remedy(tmp_path: Path) -> None:
+    for remedy, target in broken_places(tmp_path).items():
+        for write in (lambda: atomic.write_text(target, "x"), lambda: _write_folder(target),  # noqa: B023
+                      lambda: _write_by_library(target)):  # fmt: skip # noqa: B023
+            with pytest.raises(NotWritten) as caught:
+                write()
+            assert str(target) in str(caught.value)
+            assert remedy in str(caught.value)
+            assert not hidden(str(caught.value)), caught.value
+            assert caught.value.errno
+
+
+def _write_folder(target: Path) -> None:
+    with atomic.new_folder(target) as folder:
+        (folder / "weights").touch()
+
+
+def _write_by_library(target: Path) -> None:
+    """Safetensors and torch raise errors of their own, which name the hidden file or none."""
+    with atomic.new_file(target) as partial:
+        raise RuntimeError(f"Parent directory {partial} does not exist")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO])
+def test_a_disk_that_fails_while_writing_is_named_by_its_folder(tmp_path: Path, number: int) -> None:
+    says = r"page\.html cannot be written: "
+    with pytest.raises(NotWritten, match=says) as caught, atomic.new_file(tmp_path / "page.html"):
+        raise OSError(number, os.strerror(number))
+    assert str(tmp_path) in str(caught.value)
+    assert (caught.value.errno, caught.value.strerror) == (number, os.strerror(number))
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [
+    FileNotFoundError(errno.ENOENT, "No such file", "table.csv"), ConnectionResetError(errno.ECONNRESET, "Reset"),
+    OSError("the mirror says no"), ValueError("a row is too long"),
+])  # fmt: skip
+def test_errors_of_something_else_stay_what_they_are(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, atomic.new_file(tmp_path / "page.html"):
+        raise error
+    assert caught.value is error
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A file system that cannot be written to, where this user may mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "ro", "none", str(place)], capture_output=True, check=False
+    )
+    if not mounted or mounted.returncode:
+        pytest.skip("this user cannot mount a file system")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_read_only_disk(read_only: Path) -> None:
+    for write in (lambda: atomic.write_text(read_only / "page.html", "x"), lambda: _write_folder(read_only / "model"),
+                  lambda: atomic.check_target(read_only / "page.html")):  # fmt: skip
+        with pytest.raises(NotWritten, match=r"Read-only file system; make .*disk writable, or choose") as caught:
+            write()
+        assert not hidden(str(caught.value))
+
+
+def test_a_place_is_tried_before_the_work(tmp_path: Path) -> None:
+    for remedy, target in broken_places(tmp_path).items():
+        if remedy != "create the folder":
+            with pytest.raises(NotWritten, match=remedy):
+                atomic.check_target(target)
+    atomic.check_target(tmp_path / "new" / "page.html")
+    assert names(tmp_path / "new") == []
+    atomic.check_target(Path(os.devnull))
+    with pytest.raises(UserError, match="is a folder: give the name of a file"):
+        atomic.check_target(tmp_path / "new")

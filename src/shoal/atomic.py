@@ -1,12 +1,14 @@
 """Files and folders that appear whole or not at all, and are on the disk before anything else relies on them.
 
 Both are written under a hidden name beside their own, forced to the disk, and renamed; then the rename itself is forced
-to the disk. Whatever ends the work before that leaves what was there before.
+to the disk. Whatever ends the work before that leaves what was there before. An error names the file or folder that was
+asked for, never the hidden one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import re
@@ -16,13 +18,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shoal.errors import NotAFile
+from shoal.errors import NotAFile, NotWritten, UserError
 from shoal.plain_files import read_bytes
 
 LEFT_OVER = re.compile(r"\..+\.shoal-\d+-\d+\.part(\..*)?")  # what is half written is named like this
 MARKER = ".shoal-unfinished"  # in a folder that is half written
 MARKER_TEXT = "Shoal is writing this folder, and renames it when it is complete.\n"
-
+NO_ROOM = "make room in {folder}, or choose another folder"
+NOT_WRITABLE = "make {folder} writable, or choose another folder"
+REMEDIES = {
+    errno.ENOSPC: NO_ROOM, errno.EDQUOT: NO_ROOM,
+    errno.EROFS: NOT_WRITABLE, errno.EACCES: NOT_WRITABLE, errno.EPERM: NOT_WRITABLE,
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f), or choose another folder",
+    errno.EIO: "check the disk of {folder}, or choose another folder",
+    errno.ENOENT: "create the folder {folder} first",
+    errno.ENOTDIR: "choose another folder than {folder}", errno.EEXIST: "choose another folder than {folder}",
+    errno.ENAMETOOLONG: "give a shorter name",
+}  # fmt: skip
+OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}  # writing fails without a file's name
 _numbers = itertools.count(1)  # two threads may write the same file
 
 
@@ -35,15 +48,20 @@ def new_file(target: Path) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         yield target
         return
-    target = Path(os.path.realpath(target))
+    asked, target = target, Path(os.path.realpath(target))
     partial = _beside(target, target.suffix)
-    try:
-        yield partial
-        _sync(partial)
-        os.replace(partial, target)
-        sync_folder(target.parent)
-    finally:
-        partial.unlink(missing_ok=True)
+    with _named(asked, target, partial):
+        try:
+            yield partial
+            _sync(partial)
+            os.replace(partial, target)
+            sync_folder(target.parent)
+        except Exception:
+            partial.touch()  # some libraries raise errors of their own where nothing can be written: ask the system
+            raise
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -52,6 +70,11 @@ def new_folder(target: Path) -> Iterator[Path]:
     if target.is_symlink():
         raise NotAFile(f"{target} is a symbolic link, which is not replaced by a folder: give the folder itself")
     partial, old = _beside(target, ""), _beside(target, ".old")
+    with _named(target, target, partial):
+        yield from _replaced(target, partial, old)
+
+
+def _replaced(target: Path, partial: Path, old: Path) -> Iterator[Path]:
     partial.mkdir()
     try:
         (partial / MARKER).write_text(MARKER_TEXT, encoding="utf-8")
@@ -71,6 +94,44 @@ def new_folder(target: Path) -> Iterator[Path]:
     finally:
         for folder in (partial, old):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _named(asked: Path, target: Path, partial: Path) -> Iterator[None]:
+    """Errors of writing become a sentence on the file or folder that was asked for; all others stay as they are."""
+    try:
+        yield
+    except NotWritten:
+        raise
+    except OSError as error:
+        place = error.filename if isinstance(error.filename, (str, bytes, os.PathLike)) else ""
+        hidden = os.fsdecode(place).startswith(str(partial)) or os.fsdecode(place) == str(target.parent)
+        if not hidden and (error.filename is not None or error.errno not in OF_THE_DISK):
+            raise
+        raise cannot_write(asked, error) from error
+
+
+def cannot_write(target: Path, error: OSError) -> NotWritten:
+    """What is to be said where a file or folder cannot be written: its name, why, and the remedy."""
+    folder = os.path.dirname(os.path.abspath(target))
+    remedy = REMEDIES.get(error.errno or 0, "choose another place").format(folder=folder)
+    why = "its folder is a file" if error.errno in (errno.EEXIST, errno.ENOTDIR) else error.strerror or str(error)
+    return NotWritten.of(f"{target} cannot be written: {why}; {remedy}", error)
+
+
+def check_target(target: Path) -> None:
+    """Make the folder of a file, and find out before any work whether the file can be written."""
+    if target.is_dir():
+        raise UserError(f"{target} is a folder: give the name of a file")
+    if target.exists() and not target.is_file():
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        trial = _beside(Path(os.path.realpath(target)), target.suffix)
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise cannot_write(target, error) from error
 
 
 def is_left_over(path: Path) -> bool:

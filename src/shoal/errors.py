@@ -5,6 +5,11 @@ Each is a ValueError. Where callers may expect another type of Python's, a subcl
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self
+
 
 class UserError(ValueError):
     """A value, file or option that the user can change; the message names the rule, what was found and the remedy."""
@@ -28,6 +33,19 @@ class MissingPackage(ModuleNotFoundError, UserError):
 
 class CannotWrite(OSError, UserError):
     """A file or folder that cannot be written."""
+
+
+class NotWritten(OSError, UserError):
+    """A sentence on a file that cannot be written, beside the system's number and words, which callers may look at."""
+
+    @classmethod
+    def of(cls, sentence: str, error: OSError) -> Self:
+        made = cls(sentence)
+        made.errno, made.strerror = error.errno, error.strerror
+        return made
+
+    def __str__(self) -> str:  # OSError would show the number in the place of the sentence
+        return str(self.args[0]) if self.args else ""
 
 
 class NothingTrained(UserError):

@@ -54,7 +54,13 @@ def test_a_table_of_ones_own_and_a_goal_out_of_reach(tmp_path):
      (["nothing.csv", "--target", "y"], "nothing.csv"), (["--target", "y"], "a file of your own"),
      (["--data", "iris", "--strategy", "ringg"], "--strategy must be"),
      (["--data", "iris", "--goal", "accuracy=97"], "--goal"), (["--data", "iris", "--node", "fast"], "--node"),
-     (["--data", "iris", "--split", "clas:1"], "--split"), (["mine.csv"], "--target")],
+     (["--data", "iris", "--split", "clas:1"], "--split"), (["mine.csv"], "--target"),
+     (["--data", "iris", "--link", "0gbit"], "from 1 kbit to 1000 tbit"),
+     (["--data", "iris", "--rows", "0"], "rows must be"),
+     # Options are checked before the file is read, and files to write before anything is measured.
+     (["nothing.csv", "--target", "y", "--goal", "accuracy=0.9"], "which --no-accuracy leaves out"),
+     (["nothing.csv", "--target", "y", "--json", "."], "is a folder: give the name of a file"),
+     (["nothing.csv", "--target", "y", "--out", "/dev/null/page.html"], "its folder is a file")],
 )  # fmt: skip
 def test_mistakes_end_in_one_sentence(words, says, tmp_path, call):
     result = call(tmp_path, "plan", *words, "--no-accuracy", code=2)

@@ -36,7 +36,7 @@ from shoal.planner.variants import VARIANTS, find_variants
 @pytest.mark.parametrize(
     ("text", "bandwidth", "latency"),
     [("1gbit,0.1ms", 125e6, 1e-4), ("100 Mbit/s, 50us", 12.5e6, 5e-5), ("10gbps", 1.25e9, 0.0),
-     ("200mbyte,1s", 200e6, 1.0), ("1.5gbit,0", 187.5e6, 0.0), ("inf gbit,0", math.inf, 0.0)],
+     ("200mbyte,1s", 200e6, 1.0), ("1.5gbit,0", 187.5e6, 0.0)],
 )  # fmt: skip
 def test_links_as_people_write_them(text, bandwidth, latency):
     assert Link.parse(text) == Link(pytest.approx(bandwidth), pytest.approx(latency))

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from support.pages import CONTRAST, NASTY, STRUCTURE, Outline
-from support.report_data import search_data
+from support.report_data import search_data, why_data
 
 from shoal.report import search_page, why_page
 
@@ -84,17 +84,6 @@ def test_curves_answer_to_pointer_and_keyboard_and_are_tables(visit):
     assert dates.startswith("2018-03-02: ")
     words = page.locator('figure[data-effect="0"] svg text').all_text_contents()
     assert {"none", "A11", "A12"} <= set(words)
-
-
-def why_data(share=True, rows=3, columns=13):
-    cells = [3.25, "red", None, "2024-05-01"]
-    found = [
-        {"column": f"column {k}", "value": cells[k % 4], "adds": (0.2 - 0.01 * k) * (-1) ** k, "error": 0.004 * (k % 3)}
-        for k in range(columns)
-    ]
-    row = {"answer": "bad" if share else None, "prediction": 0.8, "mean": 0.3, "share": share, "columns": found}
-    listed = [{**row, "number": k + 1} for k in range(rows)]
-    return {"title": "new.csv", "created": "", "version": "0.1.0", "target": "class", "walks": 64, "rows": listed}
 
 
 def test_the_page_of_rows_has_a_bar_for_each_column():

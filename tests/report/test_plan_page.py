@@ -335,3 +335,33 @@ def test_numbers_of_numpy_are_taken():
     page = plan_page(data)
     assert ">2.5<" in section(page, "table")
     assert ">16<" in section(page, "table")
+
+
+@pytest.mark.parametrize(("backend", "named"), [("threads", "threads"), ("processes", "processes"),
+                                                ("mpi", "MPI processes")])  # fmt: skip
+def test_nodes_on_one_machine_are_what_the_backend_makes_them(backend, named):
+    data = plan_data()
+    data["machine"] |= {"backend": backend, "own_machines": False}
+    page = plan_page(data)
+    assert f"The nodes are {named} that share the cores" in text_of(page)
+    assert f"{named} on this machine" in text_of(page)
+    for other in {"threads", "processes"} - {backend, named.split()[-1]}:
+        assert other not in text_of(page.split('<section id="words"')[0] + "</main>")
+
+
+def test_the_start_of_the_workers_is_in_the_tables():
+    data = plan_data()
+    for row in data["rows"]:
+        row["start_seconds"] = 1.9 * (row["nodes"] > 1)
+    data["verdict"]["break_even"] |= {"epochs": 85}
+    page = plan_page(data)
+    assert "time to start" in section(page, "table")
+    assert re.search(r"time to start.*1\.9 s", section(page, "verdict"), re.DOTALL)
+    assert re.search(r"epochs.*10.*85", section(page, "verdict"), re.DOTALL)
+
+
+def test_scores_that_depend_on_the_seed_are_not_called_better_or_worse():
+    data = {**plan_data(), "unstable": True}
+    text = text_of(f'<main id="main"{section(plan_page(data), "accuracy")}</main>')
+    assert "accuracies cannot be compared" in text
+    assert "lose some of it" not in text

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.callbacks import watching
 from support.commands import start
 from support.machine import Machine
@@ -26,6 +28,9 @@ from shoal.cli import search_session
 from shoal.search import estimators, fit
 from shoal.search.conclude import conclude
 from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
+from shoal.search.measuring import measure_passes
+from shoal.search.timing import MOST_BUSY, Clock
+from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
 # ---- what is left out ----
@@ -88,6 +93,84 @@ def test_no_more_is_kept_back_for_a_refit_than_it_takes(machine_of_speed: Callab
         reserves.append(search.clock.reserve)
     assert reserves[1] > 200  # a fifth of the budget at most
     assert reserves[0] < 150
+
+
+def test_time_that_more_seeds_do_not_need_is_searched_in(machine_of_speed: Callable[[float], Machine]) -> None:
+    """Up to the reserve. A tenth of the budget went unused where seeds took less than their share."""
+    machine, budget = machine_of_speed(3e9), 30.0
+    X, y = small_table()
+    model = ShoalClassifier(seeds=2, cv=2).fit_table(Table.of(X), y, "y", clock=machine.clock(budget))
+    assert 0.96 * budget < machine.time + model.result_.search.clock.reserve
+    assert machine.time < budget + machine.longest
+
+
+def test_no_more_is_kept_back_for_an_explanation_than_it_makes_use_of(
+    machine_of_speed: Callable[[float], Machine],
+) -> None:
+    """On small tables it takes a moment; a tenth of the budget was kept for it."""
+    machine_of_speed(1e8)
+    model = ShoalClassifier(budget=30, epochs=1, cv=2)
+    model.set_params(callbacks=[watching(lambda progress: progress.candidates > 6)])
+    search = model.fit(*small_table()).result_.search
+    reserves = []
+    for search.costs.rate in (1e-12, 1e-6):
+        search.after_round()
+        reserves.append(search.clock.reserve)
+    assert 3.0 < reserves[1] < reserves[0] + 3.0
+    assert reserves[0] < 2.0
+
+
+# ---- a busy machine ----
+
+
+@settings(deadline=None)
+@given(st.floats(0.2, 100), st.floats(0.01, 100))
+def test_a_busy_machine_is_one_where_work_takes_longer_than_it_computes(seconds: float, computed: float) -> None:
+    clock = Clock(10.0)
+    clock.watch(0.01, 1e-6)  # too short to tell
+    assert clock.busy == 1.0
+    clock.watch(seconds, computed)
+    assert clock.busy == pytest.approx(min(max(seconds / computed, 1.0), MOST_BUSY))
+    clock.watch(1.0, 1.0)  # it was busy before, and may be so again
+    assert clock.busy >= min(max(seconds / computed, 1.0), MOST_BUSY)
+
+
+def test_a_trial_on_a_busy_machine_counts_for_what_longer_work_would_take() -> None:
+    quiet, busy = Clock(10.0), Clock(10.0)
+    busy.watch(4.0, 1.0)
+    work = [np.random.default_rng(0).normal(size=(300, 300)) for _ in range(2)]
+
+    def product() -> None:
+        for _ in range(20):
+            np.sort(work[0] @ work[1], axis=0)
+
+    begun = time.thread_time()
+    found = busy.timed(product)
+    assert found >= 4.0 * 0.5 * (time.thread_time() - begun)
+    assert quiet.timed(lambda: None) < 1.0
+    there = Clock(10.0, now=lambda: 0.0)  # a clock of a test: nothing is known of its machine
+    there.watch(4.0, 1.0)
+    assert there.busy == 1.0
+
+
+def test_more_is_kept_back_on_a_busy_machine_and_for_wide_tables(machine_of_speed: Callable[[float], Machine]) -> None:
+    machine_of_speed(1e8)
+    model = ShoalClassifier(budget=1000, epochs=1, cv=2)
+    model.set_params(callbacks=[watching(lambda progress: progress.candidates > 6)])
+    search = model.fit(*small_table()).result_.search
+    fixed = []
+    for busy, columns in ((1.0, 1), (3.0, 1), (3.0, 5000)):
+        search.clock.busy = busy
+        search.problem = replace(search.problem, schema=_schema(columns))
+        passes = measure_passes(search, report=True)
+        assert passes is not None
+        fixed.append(passes.fixed(report=True))
+    assert fixed[1] > 2 * fixed[0] > 0.6
+    assert fixed[2] - fixed[1] == pytest.approx(2 * 3 * 1e-4 * 4999, rel=0.5)
+
+
+def _schema(columns: int) -> Schema:
+    return Schema.of(Table([f"c{k}" for k in range(columns)], [np.arange(20.0)] * columns))
 
 
 # ---- what is left out is repeated ----

@@ -75,3 +75,22 @@ class Outline(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.addresses += [value or "" for name, value in attrs if name in {"src", "href", "srcset", "action"}]
+
+
+BROKEN_WORDS = """() => {
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const element = node.parentElement;
+    if (element.closest("script, style, svg, .tip, code, pre, [hidden]") || !element.getClientRects().length) continue;
+    for (const word of node.textContent.matchAll(/[^\\s\\u2010-\\u2014/+-]+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const boxes = [...range.getClientRects()].filter((box) => box.width > 0.5);
+      const tops = new Set(boxes.map((box) => Math.round(box.top)));
+      if (tops.size > 1) found.push(`${word[0]} in <${element.tagName.toLowerCase()} class="${element.className}">`);
+    }
+  }
+  return found;
+}"""

@@ -253,3 +253,15 @@ def finetune_data(steps: int = 120, every: int = 10, seed: int = 0) -> dict[str,
             {**sample, "prompt": "statement:\nGr\u00fc\u00dfe \u4f60\u597d\n\nsolution:\n", "after": ""},
         ],
     }
+
+
+def why_data(share: bool = True, rows: int = 3, columns: int = 13) -> dict[str, Any]:
+    """Rows that are explained, all alike."""
+    cells = [3.25, "red", None, "2024-05-01"]
+    found = [
+        {"column": f"column {k}", "value": cells[k % 4], "adds": (0.2 - 0.01 * k) * (-1) ** k, "error": 0.004 * (k % 3)}
+        for k in range(columns)
+    ]
+    row = {"answer": "bad" if share else None, "prediction": 0.8, "mean": 0.3, "share": share, "columns": found}
+    listed = [{**row, "number": k + 1} for k in range(rows)]
+    return {"title": "new.csv", "created": "", "version": "0.1.0", "target": "class", "walks": 64, "rows": listed}

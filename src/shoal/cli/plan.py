@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal import terminal
-from shoal.atomic import write_text
+from shoal.atomic import check_target, write_text
 from shoal.cli.parameters import given, with_options
 from shoal.cli.subjects import (
     Activation,
@@ -27,7 +27,6 @@ from shoal.cli.subjects import (
     need_torch,
     own_table,
 )
-from shoal.errors import UserError
 from shoal.machine import size_text
 from shoal.parallel.options import TableOptions
 from shoal.planner.options import PlanOptions
@@ -40,7 +39,8 @@ if TYPE_CHECKING:
     from shoal.planner.planning import Plan, Row
 
 PAGE = Path("shoal-plan.html")
-LEFT_OUT = ("memory a node", "sent a node", "efficiency", "saved", "s an epoch", "communicating")  # this one first
+# Columns that are left out where a line is short, the first one first.
+LEFT_OUT = ("memory a node", "sent a node", "efficiency", "saved", "s an epoch", "communicating", "s to start")
 WIDE = 180  # characters of a line where nobody looks on
 PLAN_EXAMPLES = """Examples:
 
@@ -84,17 +84,15 @@ def plan(
     check_source("plan", file, data, table, typed)
     network = {"activation": activation, "output": "identity", "init": "torch", "dropout": 0.0, "seed": options.seed}
     check_network(net, network)
+    for path in (json_file, trace, out):
+        if path is not None:
+            check_target(path)
     wanted = (1 / 6, rows, options.seed)
     if file is None:
         subject = named_data(data or "mnist", net, wanted)
     else:
         subject = own_table(file, table, net, wanted)
         options = replace(options, loss=loss_of(subject, options.loss if "loss" in typed else None))
-    for path in (json_file, trace, out):
-        if path is not None and path.is_dir():
-            raise UserError(f"{path} is a folder: give the name of a file")
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
     _plan(options, subject, network, (json_file, trace, out), _words())
 
 
@@ -204,6 +202,7 @@ def _columns(found: Plan) -> list[tuple[str, Any]]:
     every: list[tuple[str, str, Any]] = [
         ("strategy", "label", lambda row: row.label),
         ("nodes", "nodes", lambda row: f"{row.nodes}"),
+        ("s to start", "start_seconds", lambda row: _significant(row.start_seconds)),
         ("s an epoch", "seconds_per_epoch", lambda row: _significant(row.seconds_per_epoch)),
         ("s in all", "seconds", lambda row: _significant(row.seconds)),
         ("speed-up", "speedup", lambda row: f"{row.speedup:.2f}x"),
@@ -219,9 +218,10 @@ def _columns(found: Plan) -> list[tuple[str, Any]]:
         ("cost", "cost", lambda row: "" if row.cost is None else f"{row.cost:.4g}"),
     ]  # fmt: skip
     wanted = {name for name in ("accuracy", "cost") if any(getattr(row, name) is not None for row in found.rows)}
+    wanted |= {"start_seconds"} if any(row.start_seconds for row in found.rows) else set()
     if found.options.goal is not None and "accuracy" in wanted:
         wanted.add("seconds_to_goal")
-    optional = {"accuracy", "cost", "seconds_to_goal"}
+    optional = {"accuracy", "cost", "seconds_to_goal", "start_seconds"}
     return [(title, cell) for title, name, cell in every if name not in optional or name in wanted]
 
 

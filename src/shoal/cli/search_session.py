@@ -269,7 +269,7 @@ class Session:
         from shoal.search.timing import Clock
 
         self.reading = self.elapsed()
-        self.clock = Clock(self.budget, self.begun, advised=self.advised)
+        self.clock = Clock(self.budget, self.begun, computed=0.0, advised=self.advised)  # both since the process began
         budget = None if self.budget is None else self.budget - self.reading
         screen = SearchScreen(self.request.search.scoring or _default_score(self.question), budget)
         journal = folder.journal(screen.say)

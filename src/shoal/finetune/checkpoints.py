@@ -83,7 +83,7 @@ class CannotWriteError(OSError):
 
 def cannot_write(place: Path, error: Exception) -> Exception:
     """A write error of any library as a `CannotWriteError`; other errors are returned unchanged."""
-    text = (str(error).splitlines() or ["?"])[0][:100]
+    text = getattr(error, "strerror", None) or (str(error).splitlines() or ["?"])[0][:100]
     by_torch = re.search(r"inline_container|iostream error|PytorchStreamWriter", str(error)) is not None
     known = isinstance(error, OSError) or by_torch or type(error).__name__ == "SafetensorError"
     if not known or isinstance(error, CannotWriteError):

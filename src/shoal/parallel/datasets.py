@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from shoal.errors import UserError
 from shoal.parallel.loader import epoch_order
-from shoal.validate import nearest, number, one_of
+from shoal.validate import nearest, number, one_of, whole
 
 IMAGES = ("mnist", "fashion-mnist")
 TABLES = ("iris", "wine", "digits", "breast-cancer")  # of scikit-learn
@@ -41,6 +41,8 @@ def load_data(name: str, valid: float = 1 / 6, rows: int | None = None, scale: s
         )
     one_of("scale", scale, SCALES)
     number("the share kept for validation", valid, above=0, below=1, what="a share")
+    if rows is not None:
+        whole("rows", rows, 2)
     X, y, X_test, y_test = _images(name, scale) if name in IMAGES else _table(name, seed)
     order = epoch_order(len(X), seed, -3, True)
     if rows is not None:

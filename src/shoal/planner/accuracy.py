@@ -74,6 +74,12 @@ class Scores:
     def diverged(self) -> bool:
         return math.isnan(self.last)
 
+    @property
+    def spread(self) -> float:
+        """The standard deviation over seeds, after the last epoch; none for one seed."""
+        last = [row[-1] for row in self.values]
+        return statistics.stdev(last) if len(last) > 1 else 0.0
+
     def interval(self) -> tuple[float, float] | None:
         """95% for the mean over seeds, by Student's t; None for one seed."""
         last = [row[-1] for row in self.values]
@@ -115,7 +121,7 @@ class Simulator:
         models: Sequence[nn.Module],
         train: Dataset[Any],
         test: Dataset[Any],
-        flops: float,
+        flops: float = 0.0,
     ) -> None:
         """`flops`: floating-point operations of a row."""
         self.models, self.train, self.test, self.flops = models, train, test, flops

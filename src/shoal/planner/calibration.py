@@ -222,7 +222,7 @@ def _run_probe(
     run = run_threads if job.backend == "threads" else launch
     begun = time.perf_counter()
     record = run(trial, copy.deepcopy(model), few, None, lambda content: None).history[0]
-    start = time.perf_counter() - begun - record["seconds"]
+    start = max(0.0, time.perf_counter() - begun - record["seconds"])
     return {name.removesuffix("_mean"): value for name, value in record.items() if name.endswith("_mean")}, start
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,15 @@ FOLDED = ("local_sgd:epoch", "local_sgd:end")  # strategies whose nodes may cros
 Key = tuple[str, int]  # strategy, nodes
 
 
-def case_of(key: Key, options: PlanOptions, variants: Sequence[Variant], costs: CostModel) -> Case:
-    """The training behind a row. Strategies that share each batch are one training, whatever the number of nodes."""
+def case_of(key: Key, options: PlanOptions, variants: Sequence[Variant], alone: Job) -> Case:
+    """The training behind a row; `alone`: that of one node.
+
+    Strategies that share each batch are one training, whatever the number of nodes.
+    """
     name, count = key
     variant = next(variant for variant in variants if variant.name == name)
     if name == "kfold":
-        return Case("kfold", _seeds(replace(costs.job, strategy="kfold", workers=1), options))
+        return Case("kfold", _seeds(replace(alone, strategy="kfold", workers=1), options))
     dealt = {"split": options.split, "shares": options.shares, "start": options.start,
              "until_error": options.until_error}  # fmt: skip
     folds = options.node_folds if name in FOLDED else None
@@ -33,12 +36,12 @@ def case_of(key: Key, options: PlanOptions, variants: Sequence[Variant], costs: 
         settings = dict(variant.settings)
         if settings["strategy"] in ("local_sgd", "gossip") and count > 1:  # one node has all rows
             settings |= dealt
-        job = replace(costs.job, workers=count, backend="threads", **settings)
+        job = replace(alone, workers=count, backend="threads", **settings)
         return Case(f"{name} on {count}", _seeds(job, options), folds)
-    batch, rate = costs.job.batch_size, costs.job.learning_rate
+    batch, rate = alone.batch_size, alone.learning_rate
     if options.batch_per_node and not variant.own_algorithm:
         batch, rate = batch * count, rate * rate_factor(options.rate_rule, count)
-    single = replace(costs.job, strategy="local_sgd", average_every="end", workers=1, backend="threads",
+    single = replace(alone, strategy="local_sgd", average_every="end", workers=1, backend="threads",
                      batch_size=batch, learning_rate=rate, until_error=options.until_error)  # fmt: skip
     return Case(f"one training, batch {batch}", _seeds(single, options))
 
@@ -54,6 +57,13 @@ def rate_factor(rule: str, nodes: int) -> float:
 
 def _seeds(job: Job, options: PlanOptions) -> tuple[Job, ...]:
     return tuple(replace(job, seed=options.seed + seed) for seed in range(options.seeds))
+
+
+def check_cases(simulator: Simulator, cases: Iterable[Case]) -> None:
+    """Refuse what cannot be simulated, before anything is measured."""
+    if any(case.folds and not simulator.fast(case) for case in cases):
+        raise UserError("--node-folds needs a network of linear layers and rows in memory, which the population engine "
+                        "trains; leave it out for this network")  # fmt: skip
 
 
 def run_cases(
@@ -75,9 +85,6 @@ def run_cases(
         tell(min(1.0, done / total), now)
 
     fast = [case for case in different.values() if case.name != "kfold" and simulator.fast(case)]
-    if any(case.folds and case not in fast for case in different.values()):
-        raise UserError("--node-folds needs a network of linear layers and rows in memory, which the population engine "
-                        "trains; leave it out for this network")  # fmt: skip
     for case, scores in simulator.averaged(fast, advance):
         for key in keys[case.name]:
             yield key, scores

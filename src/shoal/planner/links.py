@@ -15,6 +15,8 @@ BANDWIDTHS = {
     "kbps": 1e3 / 8, "mbps": 1e6 / 8, "gbps": 1e9 / 8,
 }  # fmt: skip
 LATENCIES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+LEAST_RATE, MOST_RATE = 1e3 / 8, 1e15 / 8  # bytes a second
+MOST_LATENCY = 60.0  # seconds
 EXAMPLE = "as in --link 1gbit,0.1ms"
 
 
@@ -39,14 +41,23 @@ class Link:
             raise UserError(f"{name} is a bandwidth and a latency, {EXAMPLE}; got {text!r}")
         bandwidth = _quantity(name, parts[0], BANDWIDTHS, "a bandwidth", text)
         latency = _quantity(name, parts[1], LATENCIES, "a latency", text) if len(parts) == 2 else 0.0
-        return cls(bandwidth, latency)
+        return cls(bandwidth, latency).checked(name, text)
+
+    def checked(self, name: str, given: object) -> Link:
+        """The link, if there is one: a rate or a delay without end would make a plan of infinities."""
+        if not LEAST_RATE <= self.bandwidth <= MOST_RATE:
+            raise UserError(f"{name}: the bandwidth must be from 1 kbit to 1000 tbit, {EXAMPLE}; got {given!r}. Leave "
+                            f"{name} out for nodes that share this machine")  # fmt: skip
+        if not 0 <= self.latency <= MOST_LATENCY:
+            raise UserError(f"{name}: the latency must be from 0 to {MOST_LATENCY:g} s, {EXAMPLE}; got {given!r}")
+        return self
 
     def __str__(self) -> str:
         return f"{bandwidth_words(self.bandwidth)}, {latency_words(self.latency)}"
 
 
 def _quantity(name: str, text: str, units: dict[str, float], what: str, whole: str) -> float:
-    found = re.fullmatch(r"([0-9.]+(?:e[+-]?[0-9]+)?|inf)\s*([a-z]*)(?:/s)?", text.lower())
+    found = re.fullmatch(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)(?:/s)?", text.lower())
     try:
         value = float(found[1]) if found else -1.0
     except ValueError:

@@ -11,6 +11,7 @@ from shoal.planner.links import Link
 
 FLOPS = {"gflops": 1e9, "tflops": 1e12, "pflops": 1e15}
 RATES = {"gb/s": 1e9, "tb/s": 1e12, "gbyte/s": 1e9, "tbyte/s": 1e12}
+LEAST, MOST = 1e-6, 1e6  # of these units
 PAYLOAD = 0.95  # of a link's nominal bandwidth, as plain sockets reach it; the rest are headers of Ethernet, IP, TCP
 NODE_EXAMPLE = "as in --node 4tflops,200gb/s"
 
@@ -40,9 +41,9 @@ def _value(name: str, text: str, units: dict[str, float], whole: str) -> float:
         value = float(found[1]) if found else 0.0
     except ValueError:
         value = 0.0
-    if found is None or found[2] not in units or value <= 0:
-        raise UserError(f"{name}: {text!r} is no positive number with one of the units {', '.join(units)}, "
-                        f"{NODE_EXAMPLE}; got {whole!r}")  # fmt: skip
+    if found is None or found[2] not in units or not LEAST <= value <= MOST:
+        raise UserError(f"{name}: {text!r} is no number from {LEAST:g} to {MOST:,.0f} with one of the units "
+                        f"{', '.join(units)}, {NODE_EXAMPLE}; got {whole!r}")  # fmt: skip
     return value * units[found[2]]
 
 

@@ -17,6 +17,8 @@ from shoal.validate import number, one_of, shown, strings, whole
 
 RATE_RULES = ("none", "linear", "sqrt")
 MOST_NODES = 4096
+MOST_EPOCHS, MOST_ROWS, MOST_PARTS = 10**6, 10**9, 10**5  # of a training, of a batch, of a batch or of the rows
+SPEEDS = (1e-3, 1e3)  # of a node; this machine's is 1
 
 
 def node_counts(name: str, value: Any) -> tuple[int, ...]:
@@ -62,7 +64,12 @@ def check_goal(name: str, value: Any) -> tuple[str, float]:
 
 
 def _link(name: str, value: Any) -> Link:
-    return value if isinstance(value, Link) else Link.parse(str(value), name)
+    return value.checked(name, value) if isinstance(value, Link) else Link.parse(str(value), name)
+
+
+def _speeds(name: str, value: Any) -> tuple[float, ...]:
+    found = positive_numbers(name, value)
+    return tuple(number(f"each number of {name}", speed, *SPEEDS) for speed in found)
 
 
 def _hardware(name: str, value: Any) -> Hardware:
@@ -102,16 +109,16 @@ class PlanOptions(Options):
     node_speed: tuple[float, ...] | None = option(
         None, "Speeds of nodes that differ, 1 is this machine: 1,1,0.5; the last holds for all further nodes. "
         "One node alone is the fastest of them.",
-        check=positive_numbers, parse=str, metavar="<list>",
+        check=_speeds, parse=str, metavar="<list>",
     )  # fmt: skip
     price: float | None = option(None, "Price of a node for an hour.", least=0, below=LARGEST)
     goal: tuple[str, float] | None = option(
         None, "Plan the time to a score on the test rows: accuracy=0.97, or r2=0.8.", check=check_goal, parse=str,
         metavar="<score>",
     )  # fmt: skip
-    epochs: int = option(10, "Passes over the rows.", least=1)
+    epochs: int = option(10, "Passes over the rows.", least=1, most=MOST_EPOCHS)
     batch_size: int = option(128, "Rows in a step over all nodes (local_sgd, gossip, asynchronous: of each node).",
-                             least=1)  # fmt: skip
+                             least=1, most=MOST_ROWS)  # fmt: skip
     batch_per_node: bool = option(False, "--batch-size is that of each node: more nodes, larger batches.")
     rate_rule: str = option(
         "linear", "--batch-per-node: the learning rate grows with the batch: none, linear or sqrt.", one_of=RATE_RULES
@@ -127,8 +134,9 @@ class PlanOptions(Options):
     momentum: float = option(0.0, "For sgd.", least=0, below=LARGEST)
     weight_decay: float = option(0.0, "Pulls weights towards zero.", least=0, below=LARGEST)
     schedule: str = option("constant", "constant or cosine.", one_of=SCHEDULES)
-    shards: int = option(SHARDS, "Parts of a batch (exact all-reduce), micro-batches (pipeline).", least=1)
-    folds: int = option(5, "kfold: how many.", least=2)
+    shards: int = option(SHARDS, "Parts of a batch (exact all-reduce), micro-batches (pipeline).", least=1,
+                         most=MOST_PARTS)  # fmt: skip
+    folds: int = option(5, "kfold: how many.", least=2, most=MOST_PARTS)
     split: str = option(
         "random", "How rows are dealt to nodes that keep theirs: random, order, or class:ALPHA (Dirichlet).",
         check=check_split,
@@ -143,7 +151,7 @@ class PlanOptions(Options):
     )
     node_folds: int | None = option(
         None, "local_sgd:epoch and :end: each node cross-validates its rows in so many folds, and takes the mean.",
-        least=2,
+        least=2, most=MOST_PARTS,
     )  # fmt: skip
     remeasure: bool = option(
         False, "Measure what is between workers again, though an earlier plan did; with --link, or without accuracy."
@@ -162,6 +170,12 @@ class PlanOptions(Options):
         if self.shares is not None and concentration(self.split) is not None:
             both = f"{called('shares')} and {called('split')} {self.split}"
             raise UserError(f"{both} both say how many rows a node has; leave out one")
+        if self.goal is not None and not self.accuracy:
+            off = called("accuracy")
+            off = off if off.startswith("--") else f"{off}=False"
+            raise UserError(
+                f"{called('goal')} needs the accuracy of each plan, which {off} leaves out; drop one of them"
+            )
         if self.backend == "threads" and self.link is not None:
             raise UserError(
                 f"{called('backend')} threads are threads of one machine, and {called('link')} joins machines; use "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from shoal.parallel.strategies import find_strategy
 from shoal.parallel.strategies.own_rows import concentration
 from shoal.planner.accuracy import Scores, Simulator, metric_of
 from shoal.planner.calibration import Calibration
-from shoal.planner.cases import FOLDED, case_of, run_cases
+from shoal.planner.cases import FOLDED, case_of, check_cases, run_cases
 from shoal.planner.links import Link
 from shoal.planner.machines import Cluster
 from shoal.planner.measuring import Check, measure
@@ -31,7 +31,7 @@ from shoal.planner.rounds import Estimate
 from shoal.planner.times import CostModel
 from shoal.planner.trace import trace_of
 from shoal.planner.variants import Variant, find_variants
-from shoal.planner.verdict import Verdict, judge
+from shoal.planner.verdict import Verdict, judge, unstable, unstable_note
 from shoal.validate import nearest
 from shoal.version import __version__
 
@@ -41,7 +41,10 @@ Tell = Callable[[float, str], None]  # share done, what is done now
 
 @dataclass(frozen=True)
 class Row:
-    """One strategy on one number of nodes. Seconds, bytes and cost are those of the whole training."""
+    """One strategy on one number of nodes. Seconds, bytes and cost are those of the whole training.
+
+    `seconds` are all that the user waits for: `start_seconds` until the workers have started, the epochs, the end.
+    """
 
     strategy: str
     label: str
@@ -61,6 +64,8 @@ class Row:
     cost: float | None = None
     note: str = ""
     diverged: bool = False
+    start_seconds: float = 0.0
+    spread: float = 0.0  # of the score over seeds: the standard deviation
 
     def as_dict(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "diverged"}
@@ -107,18 +112,20 @@ class Plan:
             "goal": self.options.goal and dict(zip(("metric", "value"), self.options.goal, strict=True)),
             "metric": self.metric, "curves": self.curves(), "timeline": self.timeline(),
             "noise": None if self.noise is None else self.noise.as_dict(), "notes": self.notes,
+            "unstable": any(unstable(row) for row in self.rows),
             "interrupted": self.interrupted, "version": __version__,
             "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         })  # fmt: skip
         return found
 
     def curves(self) -> list[dict[str, Any]]:
-        """The score against time: a point for each epoch."""
+        """The score against time: a point for each epoch, from when the workers are started."""
         found = []
         for row in self.rows:
             scores = self.scores.get((row.strategy, row.nodes))
             if scores is not None:
-                seconds = [row.seconds_per_epoch * (epoch + 1) for epoch in range(len(scores.by_epoch))]
+                seconds = [row.start_seconds + row.seconds_per_epoch * (epoch + 1)
+                           for epoch in range(len(scores.by_epoch))]  # fmt: skip
                 found.append({"strategy": row.strategy, "label": row.label, "nodes": row.nodes, "seconds": seconds,
                               "accuracy": scores.by_epoch})  # fmt: skip
         return found
@@ -193,6 +200,10 @@ def make_plan(
     metric = metric_of(job, model, test)
     _check_metric(options, metric)
     variants, notes = usable(options, model, len(train))  # type: ignore[arg-type]
+    simulator = Simulator([model], train, test)
+    cases = {(variant.name, count): case_of((variant.name, count), options, list(variants), job)
+             for variant, counts in variants.items() for count in counts if options.accuracy}  # fmt: skip
+    check_cases(simulator, cases.values())
     measuring = MEASURING if options.accuracy else 1.0
     measured = measure(options, job, model, train, list(variants), lambda share, words: tell(measuring * share, words))
     calibration, check, remembered = measured
@@ -204,10 +215,9 @@ def make_plan(
     scores: dict[tuple[str, int], Scores] = {}
     noise, interrupted = None, False
     if options.accuracy:
-        models = [copy.deepcopy(model) if seed == 0 else _redrawn(model, options.seed + seed, redraw)
-                  for seed in range(options.seeds)]  # fmt: skip
-        simulator = Simulator(models, train, test, calibration.facts.flops)
-        cases = {key: case_of(key, options, list(variants), costs) for key in estimates}
+        simulator.models = [copy.deepcopy(model) if seed == 0 else _redrawn(model, options.seed + seed, redraw)
+                            for seed in range(options.seeds)]  # fmt: skip
+        simulator.flops = calibration.facts.flops
         try:
             for key, found in run_cases(
                 simulator, cases, costs, lambda share, words: tell(measuring + (1 - measuring) * share, words)
@@ -221,8 +231,8 @@ def make_plan(
             for count in counts]  # fmt: skip
     machine = describe(calibration, options, check)
     asked = [row for row in rows if options.node_folds is not None and row.strategy in FOLDED]  # another task
+    notes += unstable_note(rows, options)
     verdict = judge(asked or rows, costs, options.goal if scores else None, options.batch_per_node)
-    notes += _start_note(verdict, rows, calibration)
     return Plan(what, options, machine, rows, verdict, costs, scores, noise, notes, interrupted, metric or "accuracy")
 
 
@@ -239,11 +249,7 @@ def _check_metric(options: PlanOptions, metric: str) -> None:
                         "the loss mse by R2; this loss and target have neither: give --no-accuracy")  # fmt: skip
     if metric == "r2" and concentration(options.split) is not None:
         raise UserError(f"--split {options.split} needs classes as target, and this one holds numbers")
-    if options.goal is None:
-        return
-    if not options.accuracy:
-        raise UserError("--goal needs the accuracy of each plan; leave out --no-accuracy")
-    if options.goal[0] != metric:
+    if options.goal is not None and options.goal[0] != metric:
         kind = "numbers" if metric == "r2" else "classes"
         raise UserError(f"the target holds {kind}, so the goal is {metric}; got {options.goal[0]}={options.goal[1]:g}")
 
@@ -299,8 +305,8 @@ def _row(
     found, alone = estimates[variant.name, count], estimates[variant.name, 1]
     known = scores.get((variant.name, count))
     trained = _epochs(known, options)
-    seconds = trained * found.seconds + found.finish
-    first = _epochs(scores.get((variant.name, 1)), options) * alone.seconds
+    seconds = found.total(trained)
+    first = alone.total(_epochs(scores.get((variant.name, 1)), options))
     speedup = first / seconds if seconds > 0 else math.inf
     machines = count + (find_strategy(variant.settings["strategy"]).servers if count > 1 else 0)
     interval = known.interval() if known is not None else None
@@ -312,9 +318,10 @@ def _row(
         trained * found.sent + found.sent_at_end, found.memory,
         None if known is None or known.diverged else known.last,
         None if interval is None else interval[0], None if interval is None else interval[1],
-        None if epochs is None else epochs * found.seconds + found.finish,
+        None if epochs is None else found.total(epochs),
         None if options.price is None else options.price * machines * seconds / 3600,
         "diverged" if known is not None and known.diverged else found.note, known is not None and known.diverged,
+        found.start, 0.0 if known is None or known.diverged else known.spread,
     )  # fmt: skip
 
 
@@ -353,17 +360,3 @@ def describe(calibration: Calibration, options: PlanOptions, check: Check | None
 
 def _finite(link: Link) -> float | None:
     return link.bandwidth if math.isfinite(link.bandwidth) else None
-
-
-def _start_note(verdict: Verdict, rows: Sequence[Row], calibration: Calibration) -> list[str]:
-    """Where starting the workers takes longer than they save."""
-    if not verdict.pays or not calibration.start:
-        return []
-    best = next(row for row in rows if (row.strategy, row.nodes) == (verdict.strategy, verdict.nodes))
-    one = next(row for row in rows if (row.strategy, row.nodes) == (verdict.strategy, 1))
-    saved = one.seconds - best.seconds
-    if best.seconds_to_goal is not None:
-        saved = math.inf if one.seconds_to_goal is None else one.seconds_to_goal - best.seconds_to_goal
-    if saved >= calibration.start:
-        return []
-    return [f"Starting the workers takes about {calibration.start:.2g} s, more than the {saved:.2g} s that they save."]

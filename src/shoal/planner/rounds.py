@@ -89,8 +89,17 @@ class Estimate:
     round: Round | None = None  # a typical one
     note: str = ""
     spans: list[dict[str, object]] = field(default_factory=list)  # where nodes differ: all of them
+    start: float = 0.0  # seconds before the first epoch: workers start, and load their data
     finish: float = 0.0  # seconds after the last epoch
     sent_at_end: float = 0.0
+
+    def total(self, epochs: float) -> float:
+        """Seconds that the user waits for so many epochs: from the start of the workers to the finished network.
+
+        >>> Estimate(2.0, 0.0, 0.0, 0.0, start=1.5, finish=0.5).total(10)
+        22.0
+        """
+        return self.start + epochs * self.seconds + self.finish
 
 
 def compute(name: str, seconds: float) -> Phase:

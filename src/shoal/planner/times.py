@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shoal.parallel.strategies import find_strategy
 from shoal.parallel.tree_sum import shares
 from shoal.parallel.updaters.pipeline import balanced, micro_batches
 from shoal.planner.calibration import Calibration, small_name
@@ -236,12 +237,21 @@ class CostModel:
     # ---- epochs ----
 
     def estimate(self, variant: Variant, nodes: int) -> Estimate:
-        """What an epoch costs. On one node every strategy is training alone."""
+        """What an epoch costs. On one node every strategy is training alone: no worker has to start."""
+        if nodes == 1:
+            return self._alone(variant) if variant.settings["strategy"] != "kfold" else self._folds(1)
+        ranks = nodes + find_strategy(variant.settings["strategy"]).servers
+        return replace(self._together(variant, nodes), start=self._start(ranks))
+
+    def _start(self, ranks: int) -> float:
+        """Workers that share this machine also share its cores while they start."""
+        here = self.calibration
+        return here.start * (1.0 if self.cluster.own_machines else max(1.0, ranks / max(1, here.workers)))
+
+    def _together(self, variant: Variant, nodes: int) -> Estimate:
         kind = str(variant.settings["strategy"])
         if kind == "kfold":
             return self._folds(nodes)
-        if nodes == 1:
-            return self._alone(variant)
         if kind == "parameter_server" and variant.settings.get("asynchronous"):
             return self._asynchronous(variant, nodes)
         if kind in ("local_sgd", "gossip"):

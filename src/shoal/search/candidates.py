@@ -193,3 +193,9 @@ def networks_of(problem: Matrices, encoding: str, candidates: Sequence[Candidate
 def pools_of(candidates: Sequence[Candidate]) -> list[Pool]:
     """Who holds the weights of these candidates."""
     return list({id(one.pool): one.pool for one in candidates if one.pool is not None}.values())
+
+
+def with_new_seed(recipe: Recipe, seeds: Sequence[Candidate]) -> Recipe:
+    """The same recipe with a seed that none of these candidates of it has."""
+    seed = max(candidate.recipe.member.seed for candidate in seeds) + 1
+    return Recipe(recipe.member.replace(seed=seed if seed < 1 << 62 else 0), recipe.encoding)

@@ -6,6 +6,7 @@ is in the journal in place of training, and with these decisions in place of the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from shoal.runs.journal import Journal
@@ -26,6 +27,11 @@ class Decisions:
         if self._earlier and self._earlier[-1][0] == name:
             return self._earlier.pop()[1]
         return None
+
+    def once(self, name: str, decide: Callable[[], Any]) -> Any:
+        """What an earlier attempt has decided at this point, else a new decision."""
+        earlier = self.earlier(name)
+        return self.note(name, decide()) if earlier is None else earlier
 
     def note(self, name: str, value: Any) -> Any:
         """A new decision; the value."""

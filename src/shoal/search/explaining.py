@@ -29,8 +29,9 @@ ASSUMED_SPEED = 1e10  # products a second
 FIXED_PRODUCTS = 300.0  # of a network and row, however small it is
 IMPORTANCE, LEAST_EFFECTS, LEAST_PAIRS = 0.55, 0.1, 0.05  # shares of the time
 MOST_ROUNDS, FEWEST_ROUNDS, ROUNDS = 30, 2, 5  # of shuffling; the last: how many are worth fewer rows
-USUAL_ROUNDS = 10  # where no clock decides
+USUAL_ROUNDS, USUAL_AVERAGED = 10, 50  # where no clock decides; rows averaged over, about
 TIMED_ROWS = 2_048
+CALL_SECONDS = 1e-4  # of the networks of a fold, however few rows there are
 LEAST_SECONDS = 0.2  # where no time is left: better than knowing nothing
 FEWEST_ROWS, MOST_ROWS = 200, 20_000
 MOST_DROPS = 20_000_000  # columns times rows that are kept in memory
@@ -94,6 +95,18 @@ def explain_search(subject: Subject, time: Time) -> Explanation | None:
     effects = _effects(subject, grids, copies(0.5, LEAST_EFFECTS)) if grids else []
     pairs = _pairs(subject, few[:PAIR_COLUMNS], copies(0.5, LEAST_PAIRS)) if len(few) > 1 else []
     return Explanation(importance, tuple(effects), tuple(pairs))
+
+
+def useful_seconds(problem: Problem, pace: float) -> float:
+    """About what an explanation takes that is as good as one without a clock; with less it has fewer rounds and rows.
+
+    pace  seconds that the networks of one fold take for a row
+    """
+    columns, folds = len(problem.schema.used), len(problem.folds)
+    entries = min(sum(len(split.valid) for split in problem.splits), MOST_ROWS)
+    settings = MOST_EFFECTS * VALUES * folds + PAIR_COLUMNS * (PAIR_COLUMNS - 1) // 2 * PAIR_VALUES**2 * PAIR_FOLDS
+    copies = USUAL_ROUNDS * columns * entries + settings * min(USUAL_AVERAGED, problem.n)
+    return LEAST_SECONDS + copies * pace + USUAL_ROUNDS * columns * folds * CALL_SECONDS
 
 
 def background_rows(table: Table, weight: np.ndarray, seed: int) -> Table:

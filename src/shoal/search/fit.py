@@ -5,6 +5,7 @@ Plan what the time allows, encode each fold, search, combine the best, estimate 
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,12 +25,12 @@ from shoal.search.callbacks import Callbacks, RungEnded, Started
 from shoal.search.conclude import Ending, conclude
 from shoal.search.data import TrainingData
 from shoal.search.decisions import Decisions, seconds_before
-from shoal.search.explaining import Subject, Time, background_rows, explain_search, output_names
+from shoal.search.explaining import Subject, Time, background_rows, explain_search, output_names, useful_seconds
 from shoal.search.final_model import make_model
 from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.search.journaled import results_in
 from shoal.search.loop import Search
-from shoal.search.measuring import draw_rows, measure_passes, refit_seconds, what_to_leave_out
+from shoal.search.measuring import SAVED_PARTS, draw_rows, measure_passes, refit_seconds, what_to_leave_out
 from shoal.search.options import SearchOptions
 from shoal.search.place import training_place, workers_beside
 from shoal.search.problem import (
@@ -92,7 +93,8 @@ class _Fit:
         self, data: TrainingData, options: SearchOptions, callbacks: Callbacks, clock: Clock, earlier: Earlier | None
     ) -> None:
         self.data, self.options, self.callbacks, self.clock, self.earlier = data, options, callbacks, clock, earlier
-        self.begun = clock.elapsed()
+        self.begun, self.seen = clock.elapsed(), (time.monotonic(), time.process_time())
+        clock.watch(self.begun, self.seen[1] - clock.computed)
         self.decisions = Decisions()
         self.metric: Metric = find_metric(options.scoring, data.task, data.classes)
         rows = len(data.target)
@@ -147,6 +149,8 @@ class _Fit:
         with workers_beside(options.executor) as workers:
             problem = _problem(data, pairs, encodings)
         encoded = clock.elapsed()
+        if workers is None:
+            clock.watch(time.monotonic() - self.seen[0], time.process_time() - self.seen[1])
         refits = _wants_refit(options.refit, pairs, data.time is not None)
         with training_place(problem, self.metric, options, self.journal, clock, workers) as trainer:
             search, space = self._search(problem, refits, trainer)
@@ -225,7 +229,8 @@ class _Fit:
             if passes is not None:
                 known, rows = len(search.best_candidates()), len(search.sample_rows)
                 last = min(again, refit_seconds(search, before)) if refits else 0.0
-                clock.reserve = last + explaining + passes.reserve(clock.budget or 0.0, self.report, known, rows)
+                clock.reserve = last + passes.reserve(clock.budget or 0.0, self.report, known, rows)
+                clock.reserve += min(explaining, _useful_explaining(search)) if explaining else 0.0
 
         return after_round
 
@@ -297,6 +302,13 @@ def _problem(data: TrainingData, pairs: list[Pair], encodings: Sequence[str]) ->
     return make_problem(
         data.task, data.schema, data.table, data.target, pairs, data.weight, data.class_weights(), encodings
     )
+
+
+def _useful_explaining(search: Search) -> float:
+    """What an explanation makes use of, with some to spare: on small tables far less than its share."""
+    best = [candidate.recipe for candidate in search.best_candidates()[:SAVED_PARTS]]
+    pace = search.trainer.slots() * SAVED_PARTS / len(best) * search.costs.predicting_seconds(best)
+    return SURPRISES * useful_seconds(search.problem, pace)
 
 
 def _wants_refit(refit: Any, pairs: list[Pair], forward: bool) -> bool:

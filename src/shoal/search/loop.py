@@ -16,7 +16,7 @@ from typing import Any
 from shoal.errors import UserError
 from shoal.metrics.metric import Metric
 from shoal.search.callbacks import Callbacks, Progress, RungEnded
-from shoal.search.candidates import Candidate, pools_of
+from shoal.search.candidates import Candidate, pools_of, with_new_seed
 from shoal.search.decisions import Decisions
 from shoal.search.log import LogEntry, read_recipes
 from shoal.search.problem import Problem
@@ -81,18 +81,22 @@ class Search:
     # ---- the whole ----
 
     def run(self, strategy: Strategy) -> Rungs:
-        """All rounds of a strategy, then more seeds of the best."""
+        """All rounds of a strategy, then more seeds of the best; again, while these leave time."""
         if self.ended:
             return
         with self._early_end():
-            for recipes in self._proposals(strategy):
-                self._check_proposal(recipes)
-                known = self._speed_known()
-                rungs = strategy.rungs if known else (*ONE_EPOCH, *strategy.rungs)
-                tried = yield from self._round(recipes, rungs, SEARCHING, must=not known)
-                strategy.learn(tried)
-            for recipes in self._finalists():
-                yield from self._round(recipes, TO_THE_END, MORE_SEEDS)
+            more = True
+            while more:
+                before = len(self.candidates)
+                for recipes in self._proposals(strategy):
+                    self._check_proposal(recipes)
+                    known = self._speed_known()
+                    rungs = strategy.rungs if known else (*ONE_EPOCH, *strategy.rungs)
+                    tried = yield from self._round(recipes, rungs, SEARCHING, must=not known)
+                    strategy.learn(tried)
+                for recipes in self._finalists():
+                    yield from self._round(recipes, TO_THE_END, MORE_SEEDS)
+                more = len(self.candidates) > before and self._time_for_more(strategy)
             self._restore()
 
     def warm_up(self, recipes: Sequence[Recipe]) -> Rungs:
@@ -149,8 +153,7 @@ class Search:
         """Whether it is known what training takes; where no clock counts, it need not be."""
         if self.clock.budget is None:
             return True
-        earlier = self.decisions.earlier("known")
-        return bool(self.decisions.note("known", self.costs.rate > 0) if earlier is None else earlier)
+        return bool(self.decisions.once("known", lambda: self.costs.rate > 0))
 
     # ---- what to try next ----
 
@@ -179,8 +182,7 @@ class Search:
 
     def _by_time(self, strategy: Strategy) -> Iterator[list[Recipe]]:
         """Rounds until the time is up, but for the share kept for more seeds."""
-        rounds = 0
-        kept = self._seconds_for_seeds()
+        rounds, kept = 0, self._seconds_for_seeds()
         while True:
             earlier = self.decisions.earlier("round")
             left = self.clock.left() - kept
@@ -198,10 +200,13 @@ class Search:
 
     def _seconds_for_seeds(self) -> float:
         """To be kept for more seeds of the best."""
-        earlier = self.decisions.earlier("seeds")
-        if earlier is None:
-            earlier = self.decisions.note("seeds", SEEDS_SHARE * self.clock.left() if self.limits.seeds > 1 else 0.0)
-        return float(earlier)
+        share = SEEDS_SHARE if self.limits.seeds > 1 else 0.0
+        return float(self.decisions.once("seeds", lambda: share * self.clock.left()))
+
+    def _time_for_more(self, strategy: Strategy) -> bool:
+        """Whether seeds have left so much time that another round fits."""
+        least = self.costs.worth_going_on(self.clock.budget, self.candidates, strategy.rungs)
+        return bool(self.decisions.once("more", lambda: self.clock.left() > least))
 
     def _propose_for(self, strategy: Strategy, seconds: float) -> tuple[list[Recipe], list[int]]:
         """Recipes that take about so long, at the speed measured last; a few, while it is not known.
@@ -229,7 +234,7 @@ class Search:
             if not chosen:
                 return
             seeds = self._seeds_of([candidate.recipe for candidate in chosen])
-            yield [_with_new_seed(candidate.recipe, seeds[candidate.key]) for candidate in chosen]
+            yield [with_new_seed(candidate.recipe, seeds[candidate.key]) for candidate in chosen]
             best = best[: self.limits.finalists] if self.clock.budget is None else self.best_candidates()
 
     def _affordable(self, chosen: Sequence[Candidate]) -> int:
@@ -488,12 +493,6 @@ class Search:
 def drain(rungs: Iterable[RungEnded]) -> None:
     """Run a search to its end without looking."""
     deque(rungs, maxlen=0)
-
-
-def _with_new_seed(recipe: Recipe, seeds: Sequence[Candidate]) -> Recipe:
-    """The same recipe with a seed that none of these candidates of it has."""
-    seed = max(candidate.recipe.member.seed for candidate in seeds) + 1
-    return Recipe(recipe.member.replace(seed=seed if seed < 1 << 62 else 0), recipe.encoding)
 
 
 class _EndedEarly(Exception):

@@ -31,6 +31,9 @@ SURE = 10  # classes keep so many rows, however few are drawn
 HASHED = 1 << 23  # bytes
 SAVED_PARTS = 30  # recipes in an ensemble, about
 FORWARD_ROWS = 500
+FEW_INPUTS = 100_000  # that networks predict from in an instant
+SAVING = 0.3  # seconds, however small the table and the networks are
+SECONDS_A_COLUMN = 1e-4  # of a model's description and of its part of a report
 LEAST_SECONDS = 1e-9  # that anything takes
 
 
@@ -139,19 +142,15 @@ def measure_passes(search: Search, report: bool) -> Passes | None:
         weigh(task, loss_inputs, problem.y[rows], problem.loss_weight[rows], problem.loss_scale, TRIAL_STEPS)
 
     times = 1 if problem.n > WEIGHED_CELLS else 3
-    whole = _least_seconds(one_pass, times, search.clock.now)
-    cell = _least_seconds(weighing, times, search.clock.now) / (len(predictions) * len(rows) * TRIAL_STEPS)
-    return Passes(problem.n, whole, cell, _saving(search) if report else 0.0, _forward(search))
+    whole = _least_seconds(one_pass, times, search.clock)
+    cell = _least_seconds(weighing, times, search.clock) / (len(predictions) * len(rows) * TRIAL_STEPS)
+    wide = search.clock.busy * SECONDS_A_COLUMN * len(problem.schema.used)
+    return Passes(problem.n, whole, cell, _saving(search) + wide if report else 0.0, _forward(search), wide)
 
 
-def _least_seconds(work: Callable[[], None], times: int, now: Callable[[], float]) -> float:
+def _least_seconds(work: Callable[[], None], times: int, clock: Clock) -> float:
     """Of several trials: whatever else the machine does can only lengthen them. Never zero: clocks may be coarse."""
-    seconds = []
-    for _ in range(times):
-        begun = now()
-        work()
-        seconds.append(now() - begun)
-    return max(min(seconds), LEAST_SECONDS)
+    return max(min(clock.timed(work) for _ in range(times)), LEAST_SECONDS)
 
 
 def refit_seconds(search: Search, encoding: float) -> float:
@@ -163,22 +162,30 @@ def refit_seconds(search: Search, encoding: float) -> float:
 def _forward(search: Search) -> float:
     """Seconds that all networks of an ensemble take for a row; 0 where no networks are here."""
     candidates, problem = [one for one in search.best_candidates() if one.pool is not None][:4], search.problem
-    begun = search.clock.now()
     rows = search.sample_rows[:FORWARD_ROWS]
-    for candidate in candidates:
-        assert candidate.pool is not None
-        candidate.pool.predict(candidate, 0, problem.inputs[candidate.recipe.encoding][rows], search.limits.threads)
-    each = (search.clock.now() - begun) / max(len(candidates), 1) / len(rows)
+
+    def predict() -> None:
+        for candidate in candidates:
+            assert candidate.pool is not None
+            candidate.pool.predict(candidate, 0, problem.inputs[candidate.recipe.encoding][rows], search.limits.threads)
+
+    each = _least_seconds(predict, _trials(search), search.clock) / max(len(candidates), 1) / len(rows)
     return each * len(problem.folds) * min(len(search.best_candidates()), SAVED_PARTS)
 
 
+def _trials(search: Search) -> int:
+    """How often networks predict in a trial: threads that wait for each other are held up by others at times."""
+    return 3 if FORWARD_ROWS * max(matrix.shape[1] for matrix in search.problem.inputs.values()) < FEW_INPUTS else 1
+
+
 def _saving(search: Search) -> float:
-    """Seconds to write the weights of an ensemble: about what it takes to add up their checksum three times."""
-    begun = search.clock.now()
-    hashlib.sha256(bytes(HASHED)).digest()
-    each = (search.clock.now() - begun) / HASHED
+    """Seconds to write the weights of an ensemble: about what it takes to add up their checksum three times.
+
+    And those of the report, and of the end of the process.
+    """
+    each = search.clock.timed(lambda: hashlib.sha256(bytes(HASHED)).digest()) / HASHED
     candidates = search.best_candidates()[:SAVED_PARTS]
     widths = {encoding: matrix.shape[1] for encoding, matrix in search.problem.inputs.items()}
     outputs, folds = search.problem.task.n_outputs, len(search.problem.folds)
     counts = [int(Layout([one.recipe.member], widths[one.recipe.encoding], outputs).counts.sum()) for one in candidates]
-    return 0.3 + 3 * each * 4 * folds * SAVED_PARTS * float(np.mean(counts))
+    return SAVING * search.clock.busy + 3 * each * 4 * folds * SAVED_PARTS * float(np.mean(counts))

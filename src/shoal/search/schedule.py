@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ MOST_PER_ROUND = 400
 WANTED_RECIPES = 60  # that should fit into a budget; recipes are made shorter for it
 ROUNDS = 5  # aimed at, with a budget
 SEEDS_SHARE = 0.15  # of the time, for more seeds of the best
+FORWARD = 0.4  # of what training takes for a row: the forward pass, which is one product of three
+WORTH_A_ROUND = 0.02  # of the budget: with more of it left than that, the search goes on
 FINALISTS = 6  # recipes that get more seeds
 SAMPLE_CELLS = 1 << 15  # rows times outputs of each candidate's predictions kept for honest estimates
 
@@ -51,9 +54,21 @@ class Costs:
         work = sum(candidate_cost(self.problem, recipe) * (recipe.member.epochs or default) for recipe in recipes)
         return max(self.rate * work * work_share(rungs), 1e-9)
 
+    def predicting_seconds(self, recipes: Sequence[Recipe]) -> float:
+        """Seconds that a fold's networks of these recipes take for a row, at the speed of training measured last."""
+        rows = sum(len(split.train) for split in self.problem.splits)
+        return FORWARD * self.rate * sum(candidate_cost(self.problem, recipe) for recipe in recipes) / rows
+
     def epoch_seconds(self, recipes: Sequence[Recipe]) -> float:
         """Seconds of an epoch of one of these recipes, on average."""
         return self.rate * float(np.mean([candidate_cost(self.problem, recipe) for recipe in recipes]))
+
+    def worth_going_on(self, budget: float | None, tried: Sequence[Candidate], rungs: Sequence[Rung]) -> float:
+        """Seconds that must be left for another round: for a few recipes like these, with some to spare."""
+        if budget is None:
+            return math.inf
+        each = self.seconds([candidate.recipe for candidate in tried], rungs) / len(tried)
+        return max(WORTH_A_ROUND * budget, 2 * FEWEST_PER_ROUND * each)
 
     def plan(self, candidates: Sequence[Candidate], rungs: Sequence[Rung]) -> None:
         """A new round; the first one also stands for the seeds that will follow."""

@@ -30,6 +30,7 @@ FEWEST_SCORED = 1_000  # rows of the honest score
 CHOOSING_STEPS, CHOOSING_PASSES = 30, 10  # of weighing and over predictions
 AVERAGING_PASSES = 250  # over predictions: the temperature tries many
 SCORING_STEPS, SCORING_PASSES = 14, 8  # of weighing and over predictions, in a bootstrap sample
+LEAST_WATCHED, MOST_BUSY = 0.1, 4.0  # seconds of work that say how busy a machine is; times longer that it may be
 SURPRISES = 1.5  # times what cannot be left out is kept back
 LEAST_END, MOST_END = 0.03, 0.08  # of the budget, for ensemble and honest score
 
@@ -42,8 +43,10 @@ class Clock:
     start: float = field(default_factory=time.monotonic)
     reserve: float = 0.0  # for what comes after training
     now: Callable[[], float] = time.monotonic
+    computed: float = field(default_factory=time.process_time)  # seconds by this process, at the start
     advised: float = 0.0  # the budget that the user was told would be enough
     hurried: bool = False
+    busy: float = 1.0  # how many times longer work takes than it computes, since others use the machine as well
 
     def elapsed(self) -> float:
         return self.now() - self.start
@@ -55,6 +58,21 @@ class Clock:
     def time_left(self) -> float:
         """Seconds left in all."""
         return float("inf") if self.budget is None else self.budget - self.elapsed()
+
+    def watch(self, seconds: float, computed: float) -> None:
+        """Learn how busy the machine is: one thread has computed so long in so many seconds.
+
+        Short trials do not show it: they are over before others get their turn.
+        """
+        if self.now is time.monotonic and seconds > LEAST_WATCHED:
+            self.busy = max(self.busy, min(seconds / max(computed, 1e-9), MOST_BUSY))
+
+    def timed(self, work: Callable[[], object]) -> float:
+        """Seconds that some work of this thread takes, or would take if it were longer."""
+        begun, computed = self.now(), time.thread_time()
+        work()
+        seconds = self.now() - begun
+        return max(seconds, self.busy * (time.thread_time() - computed)) if self.busy > 1 else seconds
 
     def hurry(self, seconds: float = AFTER_INTERRUPT) -> None:
         """The user wants it to end: that is a budget."""
@@ -157,10 +175,11 @@ class Passes:
     cell: float
     saving: float = 0.0
     forward: float = 0.0  # of all networks of an ensemble, for one row
+    wide: float = 0.0  # of what is done for each column after the search
 
     def fixed(self, report: bool) -> float:
         """Seconds of what cannot be left out."""
-        return (PASSES_TO_FINISH + PASSES_TO_REPORT * report) * self.whole + self.saving * report
+        return (PASSES_TO_FINISH + PASSES_TO_REPORT * report) * self.whole + self.saving * report + self.wide
 
     def choosing(self, candidates: int) -> float:
         """Seconds of choosing an ensemble and its temperature, for each row."""

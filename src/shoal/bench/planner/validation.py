@@ -319,7 +319,7 @@ def accuracies(settings: Settings) -> list[dict[str, Any]]:
     rows, variants = rows_of(settings.accuracy_rows), find_variants(names)
     costs = CostModel(calibrated(subject, "threads", ()), Cluster(), job, len(rows))
     keys = [(name, 2) for name in names]
-    cases = {key: case_of(key, options, variants, costs) for key in keys}
+    cases = {key: case_of(key, options, variants, costs.job) for key in keys}
     simulated = dict(run_cases(Simulator([network(subject.net)], rows, test_rows(), 1.0), cases, costs, _silent))
     found = []
     for variant in variants:

@@ -91,12 +91,22 @@ def training_terms(data: dict[str, Any]) -> Html:
     return terms([(key.replace("_", " "), numbers.value(value)) for key, value in found])
 
 
+def workers(machine: dict[str, Any]) -> str:
+    """What the nodes on one machine are.
+
+    >>> workers({"backend": "mpi"}), workers({"backend": "threads"}), workers({})
+    ('MPI processes', 'threads', 'workers')
+    """
+    return str({"mpi": "MPI processes"}.get(name := machine.get("backend") or "workers", name))
+
+
 def machine_terms(machine: dict[str, Any]) -> Html:
     link = machine.get("link") or {}
     own = machine.get("own_machines")
-    where = None if own is None else "each a machine like this one" if own else "processes on this machine"
+    where = None if own is None else "each a machine like this one" if own else f"{workers(machine)} on this machine"
     versions = machine.get("versions") or {}
     latency = link.get("latency")
+    starts = words.known(machine.get("start_seconds")) and machine["start_seconds"] > 0
     return terms(
         [
             ("processor", machine.get("cpu")),
@@ -104,6 +114,7 @@ def machine_terms(machine: dict[str, Any]) -> Html:
             ("instruction set", machine.get("instruction_set")),
             ("backend", machine.get("backend")),
             ("nodes are", where),
+            ("time to start them", numbers.duration(machine["start_seconds"]) if starts else None),
             ("link", link.get("name")),
             ("bandwidth", numbers.rate(link.get("bandwidth"))),
             ("latency", numbers.moment(latency) if words.known(latency) else None),

@@ -7,6 +7,7 @@ from typing import Any
 
 from shoal.report.plan import numbers
 from shoal.report.plan.curves import course_figure, curve_points, shown_curves, time_to_goal
+from shoal.report.plan.estimate import workers
 from shoal.report.plan.figures import accuracy_figure, speedup_figure, time_figure
 from shoal.report.plan.marks import legend
 from shoal.report.plan.strategies import (
@@ -42,7 +43,7 @@ def own_machines(data: dict[str, Any]) -> str:
         return ""
     if own:
         return " Each node is a machine like this one."
-    return " The nodes are processes that share the cores of this machine."
+    return f" The nodes are {workers(data['machine'])} that share the cores of this machine."
 
 
 def speed_words(data: dict[str, Any], shown: list[Strategy], key: str, what: str) -> Html:
@@ -91,6 +92,9 @@ def accuracy_words(data: dict[str, Any], shown: list[Strategy]) -> Html:
         if base - value > least:
             lost.append((base - value, f"{one.label} (up to {words.difference(base - value, metric)}, on {nodes})"))
     parts: list[object] = [f"On one node the {name} is ", strong(words.score(base, metric)), ". "]
+    if data.get("unstable"):
+        parts.append("Scores differ too much between seeds at this learning rate: accuracies cannot be compared.")
+        return paragraph(*parts)
     names = [said for _, said in sorted(lost, reverse=True)]
     if len(names) > NAMED:
         names = [*names[:NAMED], f"{len(names) - NAMED} more"]

@@ -32,6 +32,7 @@ def columns(metric: str) -> list[Column]:
     return [
         Column("nodes", "nodes", words.count),
         Column("seconds", "time in all", numbers.duration),
+        Column("start_seconds", "time to start", numbers.duration),
         Column("seconds_per_epoch", "time of an epoch", numbers.duration),
         Column("speedup", "speed-up", words.significant),
         Column("improvement_percent", "improvement (PI)", lambda value: f"{words.significant(value)}%"),

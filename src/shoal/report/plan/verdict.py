@@ -101,6 +101,7 @@ UNITS = {
     "bandwidth": ("bandwidth", numbers.rate),
     "latency": ("latency", numbers.moment),
     "batch_size": ("batch size", words.count),
+    "epochs": ("epochs", words.count),
     "rows": ("rows", words.count),
     "parameters": ("parameters", words.count),
     "seconds_per_row": ("time to compute a row", numbers.moment),
@@ -138,6 +139,7 @@ def comparison(data: dict[str, Any], base: Row | None, other: Row | None) -> Htm
     metric = data["metric"]
     lines: list[tuple[str, str, Callable[[Any], str | None]]] = [
         ("time in all", "seconds", numbers.duration),
+        ("time to start", "start_seconds", numbers.duration),
         ("time of an epoch", "seconds_per_epoch", numbers.duration),
         (words.metric_name(metric), "accuracy", lambda value: words.score(value, metric)),
         ("time to the goal", "seconds_to_goal", numbers.duration),

@@ -120,7 +120,7 @@ def first_words(found: Part, metric: str, target: str) -> Html:
         ]  # fmt: skip
     if rest:
         of_all = f"{words.count(rest, 'column')} of {words.count(len(columns))}"
-        parts.append(f"{of_all} {'is' if rest == 1 else 'are'} no help, as far as can be told (grey).")
+        parts.append(f"{of_all} {'is' if rest == 1 else 'are'} no help, as far as can be told (faint).")
     return paragraph(*parts)
 
 

@@ -148,7 +148,7 @@ def effects(data: Part) -> Section | None:
 
 
 def pair_table(place: int, pair: Part, kinds: dict[str, str], target: str) -> Html:
-    """A map of both columns: darker is higher."""
+    """A map of both columns, under a scale of its tints."""
     share = pair["share"]
     flat = [value for row in pair["mean"] for value in row]
     low, high = min(flat), max(flat)
@@ -170,7 +170,9 @@ def pair_table(place: int, pair: Part, kinds: dict[str, str], target: str) -> Ht
         f"{answer_name(pair, target)[:1].upper()}{answer_name(pair, target)[1:]} by ", *named([first, second]),
         f": strength {words.fixed(pair['strength'], 2)}",
     ])  # fmt: skip
-    return table(caption, head, rows, id=f"pair-{place}", class_="matrix")
+    ends = [f"lowest {answer_words(low, share)}", f"highest {answer_words(high, share)}"]
+    scale = paragraph(ends[0], tag("span", class_="ramp", aria_hidden="true"), ends[1], kind="scale")
+    return join([table(caption, head, rows, id=f"pair-{place}", class_="matrix"), scale])
 
 
 def pairs(data: Part) -> Section | None:
@@ -183,8 +185,9 @@ def pairs(data: Part) -> Section | None:
     intro = paragraph(
         "Sometimes what one column does depends on another. Most of all that is so for ",
         *named(list(first["columns"])),
-        ". Strength is Friedman's H: 0 means that each acts by itself, 1 that they act only together. Darker cells are "
-        "higher predictions; if every row of a map looks alike, there is nothing to see.",
+        ". Strength is Friedman's H: 0 means that each acts by itself, 1 that they act only together. The "
+        "stronger the tint of a cell, the higher the prediction; if every row of a map looks alike, there is nothing "
+        "to see.",
     )
     maps = [pair_table(place, pair, kinds, target) for place, pair in enumerate(found)]
     return Section("together", "Which columns act together?", "Together", join([intro, *maps]))

@@ -75,7 +75,11 @@ WHY = [
 ]
 
 PLAN = [
-    ("Node", "One of the machines or processes that train together. Each computes a part and sends results to others."),
+    (
+        "Node",
+        "One of the machines, processes or threads that train together. Each computes a part and sends results to "
+        "others.",
+    ),
     ("Strategy", "How the work is split over the nodes, and what they send each other."),
     (
         "Speed-up",
