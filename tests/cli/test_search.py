@@ -434,7 +434,7 @@ BAD = {
     "a target without values": ("a,y\n" + "1,\n2,\n" * 10, (), "all 20 are missing"),
     "a target named twice": ("y,a,y\n" + "1,2,3\n4,5,6\n" * 10, (), "--target 0 or --target 2"),
     "only empty columns": ("a,y\n" + ",no\n,yes\n" * 10, (), "all values are missing"),
-    "few rows": ("a,y\n1,no\n2,yes\n3,no\n", (), "at least 20 rows"),
+    "one row": ("a,y\n1,no\n", (), "at least 2 rows"),
     "no other column": ("y\n" + "no\nyes\n" * 10, (), "beside the target"),
     "a target of one number": ("a,y\n" + "1,3.5\n2,3.5\n" * 10, (), "always 3.5"),
     "binary junk": (bytes(range(256)) * 20, (), "not a text file"),
@@ -468,12 +468,18 @@ def test_a_folder_is_not_a_table(tmp_path):
     assert "is a folder" in run(tmp_path, "search", ".", "--target", "y", code=2).stderr
 
 
-def test_one_rule_says_how_few_rows_are_too_few(tmp_path, call):
-    for count in (7, 10, 19):
-        rows = "".join(f"{i / 3},{'no' if i < 5 else 'yes'}\n" for i in range(count))
+def test_few_rows_are_searched_and_have_no_honest_score(tmp_path, call):
+    for count in (3, 19):
+        rows = "".join(f"{i / 3},{'no' if i % 2 else 'yes'}\n" for i in range(count))
         (tmp_path / "few.csv").write_text("a,y\n" + rows)
-        result = call(tmp_path, "search", "few.csv", "--target", "y", code=2)
-        assert f"at least 20 rows with a target are needed, to train and to score on; got {count}" in result.stderr
+        flags = ("--recipes", 2, "--seeds", 1, "--out", f"few-{count}")
+        result = call(tmp_path, "search", "few.csv", "--target", "y", *flags)
+        assert f"Too few rows for an honest score ({count}; it needs 20)." in result.stdout
+        assert "confidence" not in result.stdout
+        call(tmp_path, "predict", f"few-{count}", "few.csv")
+    (tmp_path / "few.csv").write_text("a,y\n" + rows)
+    result = call(tmp_path, "train", "few.csv", "--target", "y", code=2)
+    assert "at least 20 rows with a target are needed, to train and to score on; got 19" in result.stderr
 
 
 def test_the_file_of_a_frame_with_numbers_as_names_has_a_header(tmp_path, call):

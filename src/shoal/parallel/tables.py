@@ -40,6 +40,7 @@ from shoal.validate import number
 
 STATE, ARRAYS, WEIGHTS = "table.json", "table.safetensors", "model.safetensors"
 FEWEST = 2  # rows to train on
+FEWEST_ROWS = 20  # of a table: a score of a fifth of fewer says nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +171,8 @@ def load_table(
         file, sep=options.sep, header=options.header, missing=options.missing, named=options.named(),
         strings=strings_of(kinds or {}),
     )  # fmt: skip
-    question = find_target(table, options.target, options.task, options.drop, found.ambiguous(table), kinds)
+    ambiguous = found.ambiguous(table)
+    question = find_target(table, options.target, options.task, options.drop, ambiguous, kinds, FEWEST_ROWS)
     parts = _split(question, valid, options.test, rows, seed)
     learned = question.X.take(parts[0])
     schema = Schema.of(learned, kinds=kinds)

@@ -25,7 +25,7 @@ FEW_VALUES = 20  # whole numbers with more different values than this are quanti
 FEW_SHARE = 0.05  # of the rows: so many different values may be classes
 ALWAYS_FEW = 2  # so many are classes, however few rows there are
 TEXT_SHARE = 0.5  # strings of which more than so many differ are no classes
-FEWEST_ROWS = 20  # with a known target
+FEWEST_ROWS = 2  # with a known target
 UNCERTAIN_ROWS = 50
 CLASSES_SHOWN = 8
 
