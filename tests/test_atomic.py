@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.disks import small_disk
 
 from shoal import atomic
 from shoal.errors import NotWritten, UserError
@@ -191,15 +190,8 @@ def test_errors_of_something_else_stay_what_they_are(tmp_path: Path, error: Exce
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
     """A file system that cannot be written to, where this user may mount one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = shutil.which("mount") and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "ro", "none", str(place)], capture_output=True, check=False
-    )
-    if not mounted or mounted.returncode:
-        pytest.skip("this user cannot mount a file system")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with small_disk(tmp_path / "disk", "ro") as place:
+        yield place
 
 
 def test_a_read_only_disk(read_only: Path) -> None:

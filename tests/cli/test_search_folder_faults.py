@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.disks import small_disk
 
 from shoal.cli.search_watching import Watching
 from shoal.errors import UserError
@@ -112,19 +112,6 @@ def test_a_run_that_is_known_by_nothing_any_more_is_refused_in_words(interrupted
     assert sorted((folder / "begun").rglob("*")) == before
 
 
-@contextmanager
-def disk(folder: Path, size: int) -> Iterator[Path]:
-    """A disk of its own, of so many kilobytes."""
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "shoal", folder], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("needs the right to mount a disk")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
-
-
 def test_a_disk_that_is_full_at_any_moment_loses_nothing_and_is_told_as_it_is(tmp_path, call):
     (tmp_path / "iris.csv").write_text(IRIS)
     call(tmp_path, *SEARCH, "--out", "right")
@@ -132,7 +119,7 @@ def test_a_disk_that_is_full_at_any_moment_loses_nothing_and_is_told_as_it_is(tm
     sizes = [4, 8, 12, *random.sample(range(16, 1000, 4), 6)]
     seen = set()
     for size in sorted(sizes):
-        with disk(tmp_path / f"disk{size}", size) as small:
+        with small_disk(tmp_path / f"disk{size}", f"size={size}k") as small:
             out = small / "out"
             said = full_or_done(call, tmp_path, out)
             if said is None:

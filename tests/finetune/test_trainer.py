@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from support.disks import small_disk
 from support.finetune import ROWS, worker
 
 from shoal.finetune import checkpoints, models, place, session, tokens
@@ -202,25 +202,21 @@ def test_an_incomplete_last_line_of_the_log_is_ignored(tmp_path):
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Any:
+def full_soon(tmp_path: Path) -> Any:
     """A file system of 3 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], capture_output=True).returncode:
-        pytest.skip("only root can make a small file system")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
+    with small_disk(tmp_path / "disk", "size=3m") as folder:
+        yield folder
 
 
-def test_too_little_disk_space_is_reported_before_training(small_disk):
+def test_too_little_disk_space_is_reported_before_training(full_soon):
     with pytest.raises(OSError, match=r"needs about 15.* in .*run .*the model and two checkpoints.*free"):
-        checkpoints.check_space(small_disk / "run", 500_000, 0)
-    checkpoints.check_space(small_disk / "run", 10_000, 0)
+        checkpoints.check_space(full_soon / "run", 500_000, 0)
+    checkpoints.check_space(full_soon / "run", 10_000, 0)
 
 
-def test_a_disk_that_fills_up_gives_an_error_of_one_sentence(small_disk, tiny):
+def test_a_disk_that_fills_up_gives_an_error_of_one_sentence(full_soon, tiny):
     with pytest.raises(
         OSError, match=r"no space is left in .*checkpoints; free some, then repeat the command: it resumes"
     ) as caught:
-        worker(small_disk / "run", tiny, save_every=2)
+        worker(full_soon / "run", tiny, save_every=2)
     assert "\n" not in str(caught.value)

@@ -11,12 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.disks import small_disk
 from support.journal import arrays_of, flip, keys_of, same
 
 from shoal.errors import CannotWrite
@@ -42,19 +42,6 @@ def warned() -> list[str]:
 @pytest.fixture
 def journal(tmp_path: Path, warned: list[str]) -> Journal:
     return Journal(tmp_path / "journal", warned.append)
-
-
-@contextmanager
-def small_disk(folder: Path, size: str = "1m") -> Iterator[Path]:
-    """A disk of its own, of 1 MB."""
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "shoal", folder], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("needs the right to mount a disk")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def fill(disk: Path) -> None:

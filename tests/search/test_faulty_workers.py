@@ -11,7 +11,6 @@ from support import search_work
 from support.callbacks import Crash, CrashAfter
 from support.dask_cluster import Cluster
 
-import shoal
 from shoal.cli.search_watching import Watching
 from shoal.members import Member
 from shoal.search import on_workers, shards
@@ -27,15 +26,10 @@ def searching(**more):
     return ShoalClassifier(SPACE, recipes=14, cv=3, epochs=9, seeds=2, **more)
 
 
-def files(fitted, folder):
-    shoal.save(fitted, folder)
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "timings.json"}
-
-
 @pytest.fixture(scope="module")
 def alone(iris, tmp_path_factory):
     """The bytes of the search in one process."""
-    return files(searching().fit(*iris), tmp_path_factory.mktemp("alone") / "model")
+    return search_work.files_of_model(searching().fit(*iris), tmp_path_factory.mktemp("alone") / "model")
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +68,7 @@ def test_the_weights_are_those_of_a_cluster_without_it(error, cluster, fault, wo
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted = searching(executor=cluster.name).fit(*iris)
-    assert files(fitted, tmp_path / "model") == alone
+    assert search_work.files_of_model(fitted, tmp_path / "model") == alone
     assert fitted.result_.skipped == []
     said = [match for one in caught if (match := re.fullmatch(NAMED, str(one.message)))]
     assert len(said) == 1, [str(one.message) for one in caught]

@@ -10,7 +10,6 @@ from support import search_work
 from support.callbacks import Crash, CrashAfter, EndAfter
 from support.executors import KINDS, dask, named
 
-import shoal
 from shoal.members import Member
 from shoal.runs.journal import Journal
 from shoal.search import on_workers, shards, trainers
@@ -27,17 +26,14 @@ def searching(**more):
     return ShoalClassifier(SPACE, recipes=14, cv=3, epochs=9, seeds=2, **more)
 
 
-def files(fitted, folder):
-    shoal.save(fitted, folder)
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "timings.json"}
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """The bytes of the search in one process."""
     from sklearn.datasets import load_iris
 
-    return files(searching().fit(*load_iris(return_X_y=True)), tmp_path_factory.mktemp("alone") / "model")
+    return search_work.files_of_model(
+        searching().fit(*load_iris(return_X_y=True)), tmp_path_factory.mktemp("alone") / "model"
+    )
 
 
 @pytest.fixture
@@ -55,13 +51,13 @@ def tiny_shards(monkeypatch):
 def test_every_executor_gives_the_bytes_of_one_process(name, alone, iris, tmp_path):
     with EXECUTORS[name].make() as workers:
         fitted = searching(executor=workers).fit(*iris)
-    assert files(fitted, tmp_path / "model") == alone
+    assert search_work.files_of_model(fitted, tmp_path / "model") == alone
 
 
 def test_shards_of_one_network_give_the_same_bytes(alone, iris, tmp_path, tiny_shards):
     with EXECUTORS["local:2"].make() as workers:
         fitted = searching(executor=workers).fit(*iris)
-    assert files(fitted, tmp_path / "model") == alone
+    assert search_work.files_of_model(fitted, tmp_path / "model") == alone
     status = fitted.result_.search.trainer.status
     assert status.done > 3 * 14, "nothing was cut by folds"
 
@@ -71,7 +67,7 @@ def test_survivors_trained_again_from_the_beginning_give_the_same_bytes(alone, i
     monkeypatch.setattr(on_workers.OnWorkers, "_travels", lambda self, shard: all(one.final for one in shard.orders))
     with EXECUTORS["threads"].make() as workers:
         fitted = searching(executor=workers).fit(*iris)
-    assert files(fitted, tmp_path / "model") == alone
+    assert search_work.files_of_model(fitted, tmp_path / "model") == alone
 
 
 @pytest.mark.parametrize("rungs", [1, 2])
@@ -84,7 +80,10 @@ def test_a_search_that_ends_early_over_a_slow_link_has_a_model_and_repeats(rungs
     here = searching().repeat(*iris, ended.result_)
     assert ended.result_.search.ended == "interrupted"
     assert not any(candidate.finished for candidate in ended.result_.search.candidates)
-    weights = [files(one, tmp_path / name) for one, name in ((ended, "ended"), (there, "there"), (here, "here"))]
+    weights = [
+        search_work.files_of_model(one, tmp_path / name)
+        for one, name in ((ended, "ended"), (there, "there"), (here, "here"))
+    ]
     assert [one["weights.safetensors"] == weights[0]["weights.safetensors"] for one in weights] == [True] * 3
 
 
@@ -95,14 +94,14 @@ def test_a_search_goes_on_from_its_journal_with_the_same_bytes(executor, rungs, 
     with pytest.raises(Crash):
         searching(executor=executor, journal=journal, callbacks=[CrashAfter(rungs)]).fit(*iris)
     fitted = searching(executor=executor, journal=journal).fit(*iris)
-    assert files(fitted, tmp_path / "model") == alone
+    assert search_work.files_of_model(fitted, tmp_path / "model") == alone
     assert fitted.result_.search.trainer.recalled >= 14
 
 
 def test_a_finished_journal_needs_no_training_at_all(alone, iris, tmp_path, monkeypatch):
     searching(journal=tmp_path / "journal").fit(*iris)
     monkeypatch.setattr(trainers, "train", None)
-    assert files(searching(journal=tmp_path / "journal").fit(*iris), tmp_path / "model") == alone
+    assert search_work.files_of_model(searching(journal=tmp_path / "journal").fit(*iris), tmp_path / "model") == alone
 
 
 @pytest.mark.parametrize("kind", ["networks", "shard"])
@@ -112,7 +111,7 @@ def test_what_is_missing_from_the_journal_is_computed_again(kind, alone, iris, t
     searching(journal=journal).fit(*iris)
     for file in journal.glob(f"{kind}-*"):
         file.unlink()
-    assert files(searching(journal=journal).fit(*iris), tmp_path / "model") == alone
+    assert search_work.files_of_model(searching(journal=journal).fit(*iris), tmp_path / "model") == alone
 
 
 @pytest.mark.filterwarnings("ignore:.*set aside in damaged")
@@ -128,7 +127,7 @@ def test_damaged_files_never_change_the_result(alone, iris, tmp_path, tiny_shard
         elif number % 3 == 1:
             del content[generator.integers(len(content)) :]
         file.write_bytes(bytes(content))
-    assert files(searching(journal=journal).fit(*iris), tmp_path / "model") == alone
+    assert search_work.files_of_model(searching(journal=journal).fit(*iris), tmp_path / "model") == alone
     assert list((journal / "damaged").iterdir())
 
 
@@ -159,7 +158,7 @@ def test_a_regression_with_a_scorer_of_ones_own(tmp_path):
     found = []
     for executor in (None, "local:1"):
         model = ShoalRegressor(members, cv=3, seeds=1, scoring=search_work.median_error, executor=executor)
-        found.append(files(model.fit(X, y), tmp_path / str(executor)))
+        found.append(search_work.files_of_model(model.fit(X, y), tmp_path / str(executor)))
     assert found[0] == found[1]
 
 

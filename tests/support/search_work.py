@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import shoal
 from shoal import tensors
 from shoal.search import on_workers
 from shoal.search.payloads import Setting
@@ -25,6 +26,12 @@ ERRORS: dict[str, Callable[[], Exception]] = {
     "library": lambda: ModuleNotFoundError("No module named 'scipy'"),
     "other": lambda: ValueError("bad memory chip"),
 }
+
+
+def files_of_model(fitted: Any, folder: Path) -> dict[str, bytes]:
+    """What must be the same wherever a model was trained."""
+    shoal.save(fitted, folder)
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "timings.json"}
 
 
 def poisoned(setting: Setting, payload: bytes, threads: int) -> bytes:
