@@ -70,7 +70,7 @@ def test_names_of_files_columns_and_classes(name, classes, column, stream):
         data = ("search", file.name, "--target", "2")
         check(command(Path(folder), *data, "--drop", "e", "--dry-run", stream=stream), (0, 2))
         check(command(Path(folder), *data, "--dry-run", stream=stream), (0, 2))
-        check(command(Path(folder), "search", file.name, "--target", name, "--dry-run", stream=stream), (2,))
+        check(command(Path(folder), "search", file.name, "--target", name, "--dry-run", stream=stream), (0, 2))
         check(command(Path(folder), "runs", name, stream=stream), (2,))
         check(command(Path(folder), name, "x", stream=stream), (2,))
         check(command(Path(folder), "predict", name, file.name, stream=stream), (2,))

@@ -283,6 +283,7 @@ def test_a_malformed_folder_takes_one_line_and_the_rest_is_listed(template, data
 def test_what_is_wrong_is_said(template, tmp_path, file, content, words):
     shutil.copytree(template / "shoal-runs", tmp_path / "shoal-runs")
     path = tmp_path / "shoal-runs" / "paused-1" / file
+    (path.parent / "journal" / "events.jsonl").unlink()  # it has a copy of run.json
     path.unlink(missing_ok=True)
     os.mkfifo(path) if content is None else path.write_text(content)
     said = command(tmp_path, "runs").out

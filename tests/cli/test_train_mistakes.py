@@ -198,11 +198,11 @@ def test_a_network_file_that_ends_the_program_is_told(tmp_path):
 
 
 def test_shares_that_leave_nothing_to_train_on(tmp_path):
-    points(tmp_path, 9)
-    with pytest.raises(ValueError, match=r"of 9 rows, 0.95 for the test and 0.5 of the rest .* fewer than 2 to train"):
+    points(tmp_path, 20)
+    with pytest.raises(ValueError, match=r"of 20 rows, 0.95 for the test and 0.5 of the rest .* fewer than 2 to train"):
         load_table(tmp_path / "sums.csv", TableOptions(target="y", test=0.95), 0.5)
-    with pytest.raises(ValueError, match=r"of 9 rows, 0.2 for the test and 0.8 of the rest .* a smaller --test or"):
-        load_table(tmp_path / "sums.csv", TableOptions(target="y", test=0.2), 0.8)
+    with pytest.raises(ValueError, match=r"of 20 rows, 0.2 for the test and 0.95 of the rest .* a smaller --test or"):
+        load_table(tmp_path / "sums.csv", TableOptions(target="y", test=0.2), 0.95)
     rows = "".join(f"{k},{'abc'[k % 3]}\n" for k in range(40))
     (tmp_path / "classes.csv").write_text("x,y\n" + rows)
     # fewer rows to train on than would hold all

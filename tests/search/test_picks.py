@@ -39,7 +39,7 @@ def in_blocks(plain):
 
 
 def numbers(honest):
-    return [value for name, value in honest.as_dict().items() if name != "metric"]
+    return [value for value in honest.as_dict().values() if not isinstance(value, str)]
 
 
 CASES = [

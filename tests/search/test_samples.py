@@ -86,6 +86,10 @@ def test_a_full_disk_is_one_clear_sentence(monkeypatch):
             Samples(ROWS, OUTPUTS, limit=0).put(0, predictions(1)[0, ROWS])
 
 
+def numbers(honest):
+    return [value for value in honest.as_dict().values() if not isinstance(value, str)]
+
+
 @pytest.mark.parametrize("strategy", ["random", "halving"])
 def test_a_search_beyond_memory_gives_the_same_result(strategy, monkeypatch):
     generator = np.random.default_rng(0)
@@ -110,4 +114,4 @@ def test_a_search_beyond_memory_gives_the_same_result(strategy, monkeypatch):
         (spilled.honest_score_, plain.honest_score_),
         (spilled.result_.outcome.honest_best, plain.result_.outcome.honest_best),
     ):
-        np.testing.assert_allclose(list(one.as_dict().values())[1:], list(other.as_dict().values())[1:], rtol=1e-6)
+        np.testing.assert_allclose(numbers(one), numbers(other), rtol=1e-6)
