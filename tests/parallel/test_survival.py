@@ -286,7 +286,7 @@ from support.parallel_cases import data, network
 from support.parallel_trap import Trap
 from pathlib import Path
 from shoal import parallel
-rows = Trap(Path(sys.argv[2]), sys.argv[3], 215) if len(sys.argv) > 3 else data()
+rows = Trap(Path(sys.argv[2]), sys.argv[3], 240) if len(sys.argv) > 3 else data()
 result = parallel.fit(network("random"), rows, strategy="allreduce", exact=True, epochs=4, batch_size=32,
                       learning_rate=0.01, checkpoint=sys.argv[1] + ".run", checkpoint_every=2,
                       tell=lambda content: print(content["note"], flush=True) if "note" in content else None)
