@@ -321,13 +321,14 @@ def test_torchrun_restarts_go_on_from_the_checkpoint(tmp_path, undisturbed):
 def test_a_stopped_rank_under_mpiexec_ends_the_run_which_then_goes_on(tmp_path, undisturbed):
     from shoal.parallel.launch import mpi_launcher
 
-    prefix = [mpi_launcher(), "-n", "2", sys.executable]
-    done = started(tmp_path, prefix, str(tmp_path / "sprung"), "SIGSTOP")
+    prefix, trap = [mpi_launcher(), "-n", "2", sys.executable], (str(tmp_path / "sprung"), "SIGSTOP")
+    done = started(tmp_path, prefix, *trap)
     assert done.returncode != 0
     said = r"error: worker \d (has been silent|is gone).*; the same command resumes from the last checkpoint in "
     assert re.search(said, done.stderr), done.stderr[-2000:]
-    done = started(tmp_path, prefix)
+    done = started(tmp_path, prefix, *trap)
     assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(r"resuming from the checkpoint after [1-9]\d* steps", done.stdout), done.stdout
     assert torch.equal(flat(torch.load(tmp_path / "out.pt", weights_only=True)), flat(undisturbed))
 
 
