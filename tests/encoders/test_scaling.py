@@ -29,3 +29,10 @@ def test_piecewise_encoding_is_monotone_and_exact_between_edges():
     assert np.all(np.diff(pieces, axis=0) >= 0)
     lengths = np.diff(numbers.edges[0])
     np.testing.assert_allclose((pieces + numbers.offset[0]) @ lengths, values[:, 0], atol=1e-6)
+
+
+def test_a_column_of_the_smallest_numbers_has_no_spread():
+    values = np.random.default_rng(0).normal(size=(40, 1)) * 1e-310
+    scaling = NumberScaling.fit(values, np.ones(40))
+    assert np.isfinite(scaling.plain(values)).all()
+    assert np.isfinite(scaling.piecewise(values)).all()

@@ -423,3 +423,11 @@ def test_scores_in_words(metric, score, guess, words):
     assert len(said) == 3
     assert f"Measured on rows not trained on: {score + 0.01:.4f}. Less 0.0300: the luck" in said[2]
     assert "Plus 0.0200: the model averages the networks of all folds" in said[2]
+
+
+def test_the_brier_score_of_three_classes_is_not_halved():
+    """As in scikit-learn: only that of two classes is."""
+    p = np.random.default_rng(0).dirichlet(np.ones(3), 50)
+    y = np.arange(50) % 3
+    found = METRICS["neg_brier_score"].score(Task(CLASSIFICATION, 3), p, y, np.ones(50))
+    assert found == pytest.approx(-((p - np.eye(3)[y]) ** 2).sum(axis=1).mean())

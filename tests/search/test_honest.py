@@ -168,3 +168,18 @@ def test_a_score_that_no_prediction_has_is_said():
     )
     with pytest.warns(UserWarning, match="no recipe's predictions have a finite"):
         model.fit(X, y)
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc", "f1"])
+def test_a_class_of_few_rows_is_in_every_fold_of_ours(scoring):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = (np.arange(60) < 6).astype(int)
+    model = ShoalClassifier(recipes=2, seeds=1, epochs=3, scoring=scoring).fit(X, y)
+    assert np.isfinite(model.honest_score_.corrected)
+
+
+def test_one_row_that_outweighs_all_others_is_one_row():
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    weight = np.where(np.arange(40) == 7, 1e12, 1.0)
+    model = ShoalRegressor(recipes=2, seeds=1, epochs=3).fit(X, X[:, 0], sample_weight=weight)
+    assert "too few different rows for an honest score (1; it needs 5)" in str(model.honest_score_)

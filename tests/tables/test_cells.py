@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shoal
+from shoal.errors import UserError
 from shoal.models.saving import describe_model
 from shoal.tables.files import read_table, strings_of
 from shoal.tables.inputs import new_table
@@ -381,3 +382,31 @@ def test_file_frame_and_array_give_the_same_model(tmp_path_factory, rows, said):
         first, *others = [state(shoal.ShoalRegressor(**QUICK, kinds=kinds).fit(X, y)) for X in inputs]
     for other in others:
         assert other == first, written
+
+
+# ---- new cells in columns that had plain numbers ----
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("3,125", "it may be 3125 or 3.125"), ("50%", "had no percent signs"), ("yes", "has 'yes'"), ("T", "has 'T'"),
+    ],
+)  # fmt: skip
+def test_a_cell_that_may_mean_another_number_than_in_training_is_refused(cell, words):
+    schema = Schema.of(Table.of({"x": [1.5, 2.25, 3.0], "z": [0.1, 0.2, 0.3]}))
+    with pytest.raises(UserError, match=words):
+        schema.check(Table.of({"x": [cell, "2"], "z": ["4", "5"]}))
+
+
+def test_points_between_thousands_are_announced_where_training_had_decimal_commas():
+    schema = Schema.of(Table.of({"x": ["1,5", "0,25", "3,75"]}))
+    new = Table.of({"x": ["3.125", "7"]})
+    assert schema.check(new)["x"].tolist() == [3125.0, 7.0]
+    assert schema.conversion(new) == "'3.125' is read as 3125 in the column 'x': the training data have decimal commas"
+
+
+def test_blanks_and_minus_signs_of_spreadsheets_are_read():
+    cells = ["1\u00a0061,70", "\u2212\u202f2,5", "12\u2009345,00", "0,25"]
+    schema = Schema.of(Table.of({"x": cells}))
+    assert schema.check(Table.of({"x": cells}))["x"].tolist() == [1061.7, -2.5, 12345.0, 0.25]

@@ -16,6 +16,7 @@ LARGEST_SCALED = 1e6  # beyond it squares would overflow before they are bent ba
 MOST_BINS = 12
 MOST_PIECEWISE_COLUMNS = 256
 FEWEST_ROWS_PER_BIN = 8
+SMALLEST_SCALE = 1e-290  # a column with a smaller spread has none: its inverse would overflow
 ROWS_AT_A_TIME = 2048  # whose temporaries stay in the processor's cache
 
 
@@ -66,12 +67,12 @@ class NumberScaling:
 
     @cached_property
     def _inverse(self) -> np.ndarray:
-        return np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
+        return np.divide(1.0, self.scale, out=np.zeros_like(self.scale), where=self.scale > SMALLEST_SCALE)
 
     @cached_property
     def _bins(self) -> _Bins:
         length = np.diff(self.edges)
-        column, place = np.nonzero(length > 0)
+        column, place = np.nonzero(length > SMALLEST_SCALE)
         return _Bins(column, self.edges[column, place], 1.0 / length[column, place], self.offset[column, place])
 
     def write(self, encoding: str, values: np.ndarray, out: np.ndarray) -> None:
@@ -147,7 +148,7 @@ def _quantiles(ascending: np.ndarray, mass: np.ndarray, shares: np.ndarray) -> n
 
 def _pieces(edges: np.ndarray, column: np.ndarray) -> np.ndarray:
     length = np.diff(edges)
-    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > SMALLEST_SCALE)
     return np.asarray(np.clip((column[:, None] - edges[:-1]) * inverse, 0.0, 1.0))
 
 

@@ -125,7 +125,9 @@ def _log_loss(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.nda
 
 def _brier(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     truth = np.eye(task.n_outputs, dtype=np.float32)[y] if task.kind == CLASSIFICATION else y
-    return np.asarray(-((p - truth) ** 2).mean(axis=-1) * (1.0 if task.kind == MULTILABEL else task.n_outputs / 2))
+    halved = task.kind == CLASSIFICATION and task.n_outputs == 2  # as scikit-learn has it
+    scale = 1.0 if task.kind == MULTILABEL else 1.0 if halved else task.n_outputs
+    return np.asarray(-((p - truth) ** 2).mean(axis=-1) * scale)
 
 
 def _r2(task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -38,6 +38,7 @@ from shoal.search.problem import (
     default_epochs,
     default_folds,
     default_repeats,
+    folds_with_every_class,
     group_of_rows,
     make_folds,
     make_problem,
@@ -98,7 +99,7 @@ class _Fit:
         self.decisions = Decisions()
         self.metric: Metric = find_metric(options.scoring, data.task, data.classes)
         rows = len(data.target)
-        self.folds = default_folds(rows, data.schema)
+        self.folds = folds_with_every_class(default_folds(rows, data.schema), data.task, data.target, self.metric)
         dealt = 1 if data.time is not None else default_repeats(rows, clock.budget, data.schema)
         self.repeats = (earlier and earlier.repeats) or dealt
 

@@ -30,6 +30,7 @@ from shoal.search.problem import (
     default_epochs,
     default_folds,
     default_repeats,
+    folds_with_every_class,
     has_texts,
     make_folds,
 )
@@ -78,7 +79,7 @@ def forecast(data: TrainingData, options: SearchOptions) -> Forecast:
     task, y = data.task, data.target
     metric = find_metric(options.scoring, task, data.classes)
     problem, encoding = _trial(data, options.seed)
-    folds, cv = _folds(data, options)
+    folds, cv = _folds(data, options, metric)
     rows = int(len(y) * (folds - 1) / folds)
     epochs = options.epochs or default_epochs(rows)
     rate = _rate(problem, metric, options)
@@ -102,13 +103,14 @@ def forecast(data: TrainingData, options: SearchOptions) -> Forecast:
     return Forecast(count, folds, cv, epochs, count * folds, seconds, memory, metric.label, training)
 
 
-def _folds(data: TrainingData, options: SearchOptions) -> tuple[int, str]:
+def _folds(data: TrainingData, options: SearchOptions, metric: Metric) -> tuple[int, str]:
     rows = len(data.target)
     if options.folds is not None and options.folds > rows:
         raise UserError(f"--folds must be at most the number of rows, {rows}; got {options.folds}")
+    usual = folds_with_every_class(default_folds(rows, data.schema), data.task, data.target, metric)
     pairs, name = make_folds(
         options.folds, data.task, np.empty((rows, 0)), data.target, data.groups, options.seed,
-        default_folds(rows, data.schema), default_repeats(rows, options.budget, data.schema), data.time,
+        usual, default_repeats(rows, options.budget, data.schema), data.time,
     )  # fmt: skip
     return len(pairs), name
 

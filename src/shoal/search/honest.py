@@ -108,7 +108,10 @@ def too_few(evidence: Evidence) -> str:
     rows = int(max(evidence.weight.sum() + 1e-6, counted.sum()))  # a weight of two is the row twice
     if rows < FEWEST_ROWS:
         return f"too few rows for an honest score ({rows}; it needs {FEWEST_ROWS})"
-    units = int(counted.sum()) if evidence.group is None else len(np.unique(evidence.group[counted]))
+    share = evidence.weight[counted] / evidence.weight[counted].max()
+    if evidence.group is not None:
+        share = np.bincount(np.unique(evidence.group[counted], return_inverse=True)[1], share)
+    units = int(share.sum() ** 2 / (share**2).sum() + 0.5)  # so many of the same weight would tell as much (Kish)
     if units < FEWEST_UNITS:
         what = "different rows" if evidence.group is None else "groups"
         return f"too few {what} for an honest score ({units}; it needs {FEWEST_UNITS})"

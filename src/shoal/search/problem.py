@@ -18,6 +18,7 @@ import numpy as np
 from shoal.encoders.encoder import ENCODINGS, Encoder
 from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
+from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.rows import Split
 from shoal.search.dealing import FORWARD_FOLDS, deal_forward, deal_groups
@@ -241,6 +242,13 @@ def default_repeats(n: int, budget: float | None, schema: Schema) -> int:
     """With time to spend on few cells: scores that hang less on how the rows were dealt out, and larger averages."""
     costly = len(schema.used) > 64 or has_texts(schema)
     return 3 if budget is not None and n <= min(1_000, 100 * budget) and not costly else 1
+
+
+def folds_with_every_class(folds: int, task: Task, y: np.ndarray, metric: Metric) -> int:
+    """Fewer folds where a score needs rows of each class in every fold, and a class has too few."""
+    if task.kind != CLASSIFICATION or not metric.need:
+        return folds
+    return min(folds, max(2, int(np.bincount(y, minlength=task.n_outputs).min())))
 
 
 def default_folds(n: int, schema: Schema | None = None) -> int:

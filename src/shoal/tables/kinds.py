@@ -66,7 +66,7 @@ def _read_number(array: np.ndarray, column: Column) -> np.ndarray:
         if value is None or is_marker(value):
             return np.nan
         found = parse.number(value, style)
-        found = parse.boolean(value) if found is None else found
+        found = parse.boolean(value) if found is None and column.kind == "boolean" else found
         return NotImplemented if found is None else found
 
     numbers = _through_values(array, convert, np.float64)

@@ -30,6 +30,9 @@ DAYS = (
 DATE_STYLES = ("iso", *(day + time for day in DAYS for time in TIMES), "%Y-%m", "%Y/%m", "%b %Y", "%B %Y", "%m/%Y")
 OTHER_ORDER = {"%m/%d": "%d/%m", "%m.%d": "%d.%m", "%m-%d": "%d-%m"}
 LONGEST_DATE = 40
+BLANKS_AND_MINUS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ") | {
+    0x2212: "-"
+}  # as spreadsheets write them
 
 
 def number(text: str, style: str) -> float | None:
@@ -38,7 +41,7 @@ def number(text: str, style: str) -> float | None:
     >>> [number("$1,234.50", "signs"), number("12,5", "comma"), number("12%", "signs"), number("1_000", "plain")]
     [1234.5, 12.5, 12.0, None]
     """
-    text = text.strip()
+    text = text.translate(BLANKS_AND_MINUS).strip()
     bare = text.replace(",", ".", 1) if style == "comma" and "." not in text else text
     try:
         if "_" in text:

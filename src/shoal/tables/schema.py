@@ -171,12 +171,23 @@ class Schema:
         """A sentence that names columns whose numbers have another decimal sign than in the training data."""
         names = [name for name, (_, other) in self._styles(table).items() if other]
         if not names:
-            return None
+            return self._read_as_thousands(table)
         words = {".": "points", ",": "commas"}
         return (
             f"numbers are read with decimal {words['.' if self.decimal == ',' else ',']}, unlike those of the training "
             f"data, in the column{'s' * (len(names) > 1)} {listed(names)}"
         )
+
+    def _read_as_thousands(self, table: Table) -> str | None:
+        """A sentence on points between thousands that may have been meant as decimal points."""
+        styles = {name: style for name, (style, _) in self._styles(table).items()}
+        cells = {name: table.factor(table.names.index(name))[1] for name in styles}
+        for name, style in styles.items() if not (table.decimal or parse.decimal_of(cells.values())) else ():
+            odd = parse.read_in_two_ways(cells[name]) if style == "comma" else None
+            if odd is not None and "." in odd:
+                value = parse.number(odd, "comma")
+                return f"{odd!r} is read as {value:g} in the column {name!r}: the training data have decimal commas"
+        return None
 
     def with_numbers(self, table: Table) -> Table:
         """The table with numbers in place of strings where the schema has numbers."""
@@ -239,12 +250,33 @@ def _number_style(column: Column, values: list[str | None], shown: str, usual: s
     `shown`: the decimal sign of the table, "" where it does not show; `usual`: that of the training data.
     """
     known = [value for value in values if value is not None and not is_marker(value)]
+    if column.style not in ("signs", "comma"):
+        _refuse_new_signs(column, known, "" if shown else "," if usual == "." else ".")
     own = "," if column.style == "comma" else "." if column.style == "signs" else usual
     decimal = own if shown in ("", usual) else shown
     style = parse.number_style(known, decimal)
     if style is None or not any("." in value or "," in value for value in known):
         return "comma" if decimal == "," else "signs", False
     return style, ("," if style == "comma" else ".") not in (own, usual)
+
+
+def _refuse_new_signs(column: Column, known: list[str], thousands: str) -> None:
+    """Of a column that had plain numbers in training: cells that may mean several numbers now.
+
+    `thousands`: the sign between thousands, where the new data do not show what it means.
+    """
+    odd = parse.read_in_two_ways(value for value in known if thousands in value) if thousands else None
+    percent = next((value for value in known if "%" in value), None)
+    if odd is not None:
+        one, other = (f"{parse.number(odd, style):g}" for style in ("signs", "comma"))
+        why = f"it may be {one} or {other}, and no other cell tells which: write {one} or {other}"
+    elif percent is not None:
+        why = "the training data had no percent signs: write the number as it was written there"
+    else:
+        return
+    raise UserError(
+        f"column {column.name!r} must hold a number, as in the training data; got {odd or percent!r}: {why}"
+    )
 
 
 def _read(cells: np.ndarray, column: Column) -> np.ndarray:
