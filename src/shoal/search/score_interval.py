@@ -20,15 +20,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.evidence import Evidence
 
 CONFIDENCE = 0.95
-WIDER = {CLASSIFICATION: 1.1, MULTILABEL: 1.1, REGRESSION: 1.2}
+WIDER_SHARE = 1.15
+WIDER = {CLASSIFICATION: 1.05, MULTILABEL: 1.05, REGRESSION: 1.2}  # of losses
 CORRECTION_ERROR = 1.0  # standard error of the correction for the selection, as a share of it
 GAIN_ERROR = 0.25  # likewise of what averaging adds
-FIT_ERROR = 2.0  # over the number of rows: relative error of a loss that comes from fitting a few parameters
+# Over the number of rows: relative error of a loss that comes from fitting a few parameters.
+FIT_ERROR = {CLASSIFICATION: 2.0, MULTILABEL: 2.0, REGRESSION: 3.5}
 PSEUDO_ROWS = 4.0  # added to shares, half of them right
 FEWEST_FREEDOM = 2.0
 SMALLEST = 1e-300
@@ -46,7 +47,7 @@ def score_interval(
         low, high = _of_share(evidence, final, measured, corrected, others)
     else:
         deviations = _deviations(evidence, metric.rows(evidence.task, final, evidence.y, evidence.weight))
-        low, high = _of_loss(metric, deviations, WIDER[evidence.task.kind], (measured, corrected), others)
+        low, high = _of_loss(evidence, deviations, (measured, corrected), others)
     low, high = np.clip([min(low, corrected), max(high, corrected)], metric.least, metric.most).tolist()
     return low, high
 
@@ -65,22 +66,22 @@ def _of_share(
     share = (values - centre) * weight / weight.sum()
     n = len(evidence.y)
     variance = (_sums(share[:n], evidence.group) ** 2).sum() + (share[n:] ** 2).sum()
-    half = _quantile(units - 1) * float(np.hypot(WIDER[task.kind] * np.sqrt(variance), others))
+    half = _quantile(units - 1) * float(np.hypot(WIDER_SHARE * np.sqrt(variance), others))
     return corrected + centre - measured - half, corrected + centre - measured + half
 
 
 def _of_loss(
-    metric: Metric, deviations: np.ndarray, wider: float, scores: tuple[float, float], others: float
+    evidence: Evidence, deviations: np.ndarray, scores: tuple[float, float], others: float
 ) -> tuple[float, float]:
     """Of a score without a lower bound: a loss, or 1 less a loss. `scores`: as measured, and corrected."""
-    measured, corrected = scores
-    error, quantile = wider * float(np.sqrt((deviations**2).sum())), _quantile(_freedom(deviations))
+    metric, kind, (measured, corrected) = evidence.metric, evidence.task.kind, scores
+    error, quantile = WIDER[kind] * float(np.sqrt((deviations**2).sum())), _quantile(_freedom(deviations))
     if not np.isfinite(metric.most):
         half = quantile * float(np.hypot(error, others))
         return corrected - half, corrected + half
     loss = metric.most - corrected
     scale = max(loss, others, SMALLEST)  # a gain may be estimated to be as large as the loss itself
-    relative = [error / max(metric.most - measured, SMALLEST), others / scale, FIT_ERROR / len(deviations)]
+    relative = [error / max(metric.most - measured, SMALLEST), others / scale, FIT_ERROR[kind] / len(deviations)]
     factor = float(np.exp(quantile * np.linalg.norm(relative)))
     return metric.most - scale * factor, metric.most - loss / factor
 
