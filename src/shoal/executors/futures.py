@@ -49,7 +49,7 @@ class FutureWorkers(Workers):
             raise UserError(
                 f"{self.name}: a worker has no package {missing.name!r}, or an older one; install there what is here"
             ) from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(f"{self.name}: a worker could not even start ({type(error).__name__}: {error})") from error
 
     def slots(self) -> int:
