@@ -62,7 +62,7 @@ def the_same(one, other):
 )  # fmt: skip
 @example([("01001", 0.5), ("1001", 1.5), ("12345678901234567890", -2.0)] * 3, "pandas", True)
 def test_random_tables_are_read_back_unchanged(tmp_path_factory, rows, writer, numbered):
-    path = tmp_path_factory.mktemp("cells") / "t.csv"
+    path = tmp_path_factory.getbasetemp() / "t.csv"
     codes, values = (list(cells) for cells in zip(*rows, strict=True))
     names = ["0", "1", "2", "target"] if numbered else ["code", "value", "more", "target"]
     columns = [codes, values, [2 * cell for cell in values], [f"c{j % 2}" for j in range(len(rows))]]
@@ -93,7 +93,7 @@ def test_random_tables_are_read_back_unchanged(tmp_path_factory, rows, writer, n
 @example([(0.995, 1234.0, 3)] * 4, ",")
 @example([(0.995, 1234.0, 3)] * 4, ".")
 def test_numbers_of_both_conventions_are_the_numbers_that_were_written(tmp_path_factory, rows, decimal):
-    path = tmp_path_factory.mktemp("cells") / "t.csv"
+    path = tmp_path_factory.getbasetemp() / "t.csv"
     first, second, whole = (np.array(cells) for cells in zip(*[(0.5, 0.25, 0), *rows], strict=True))
     plain = [str(cell).replace(".", decimal) for cell in first.tolist()]
     large = [grouped(cell, decimal) for cell in second.tolist()]
@@ -194,7 +194,7 @@ odd = st.sampled_from(
 @given(st.lists(st.lists(odd, min_size=3, max_size=3), min_size=3, max_size=8))
 @example([["None", "1.234", "1,5"], ["1.5", "0,5", "x"], ["1.0", "1.234", "x"]])  # a decimal sign unlike the others
 def test_files_are_read_as_frames_of_strings_and_rows_alone_as_among_others(tmp_path_factory, rows):
-    path = tmp_path_factory.mktemp("cells") / "t.csv"
+    path = tmp_path_factory.getbasetemp() / "t.csv"
 
     def of_file(rows, **how):
         by_hand(path, ["a", "b", "c"], zip(*rows, strict=True), ";")
@@ -307,7 +307,7 @@ def test_numbers_as_names_and_named_targets_are_headers(tmp_path, text, named, h
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([*sorted(MISSING_WORDS), "None", "none", "-", "missing", "Na", "x", "y"]), min_size=2))
 def test_missing_words_are_the_same_in_files_and_frames(tmp_path_factory, cells):
-    path = tmp_path_factory.mktemp("cells") / "t.csv"
+    path = tmp_path_factory.getbasetemp() / "t.csv"
     cells = [*cells, "x", "y"]
     by_hand(path, ["c", "n"], [cells, range(len(cells))], ",")
     expected = [None if is_missing_word(cell) else cell for cell in cells]
@@ -363,7 +363,7 @@ def state(model):
 @example([(f"0100{j % 3}", j / 8, (None, 1, 2)[j % 3], j % 2 == 0) for j in range(24)], True)
 @example([(f"12345678901234567{j % 3}", j / 8, j % 2, True) for j in range(24)], False)
 def test_file_frame_and_array_give_the_same_model(tmp_path_factory, rows, said):
-    path = tmp_path_factory.mktemp("cells") / "t.csv"
+    path = tmp_path_factory.getbasetemp() / "t.csv"
     rows = [("07", 0.25, None, True), ("7", 0.75, 1, False), ("x", 0.5, 2, True), *rows]
     columns = {f"x{j}": list(cells) for j, cells in enumerate(zip(*rows, strict=True))}
     y = np.arange(len(rows)) * 0.5
