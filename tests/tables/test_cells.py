@@ -190,7 +190,7 @@ odd = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(odd, min_size=3, max_size=3), min_size=3, max_size=8))
 @example([["None", "1.234", "1,5"], ["1.5", "0,5", "x"], ["1.0", "1.234", "x"]])  # a decimal sign unlike the others
 def test_files_are_read_as_frames_of_strings_and_rows_alone_as_among_others(tmp_path_factory, rows):
