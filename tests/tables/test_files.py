@@ -141,6 +141,15 @@ def test_infinities_may_be_named_as_missing(tmp_path):
     assert understood.missing == 1
 
 
+def test_an_empty_cell_in_quotes_is_a_row_of_a_file_of_one_column(tmp_path):
+    for rows in (1, 2000):  # more than are looked at first
+        table, _ = read_table(written(tmp_path, 'x\n1.0\n\n""\n' + "3.0\n" * rows), header=True)
+        assert np.isnan(table["x"]).tolist() == [False, True] + [False] * rows
+    table, _ = read_table(written(tmp_path, "word\na\n\n" + "b\n" * 2000 + '""\n'))
+    assert len(table) == 2002 and table["word"][-1] is None
+    assert len(read_table(written(tmp_path, 'a,b\n1,2\n""\n3,4\n'))[0]) == 2
+
+
 def test_long_cells(tmp_path):
     table, _ = read_table(written(tmp_path, "text,y\n" + "word " * 50_000 + ",1\nshort,2\n"))
     assert len(table.columns[0][0]) > 200_000

@@ -293,7 +293,7 @@ def _read_columns(
                 again = _reader(lines(), summary)
                 for _ in itertools.islice(again, HEAD):
                     pass
-                return filter(_is_row, again)
+                return filter(_row_test(len(names)), again)
 
             def read(kept: set[int]) -> list[np.ndarray]:
                 return read_columns(body, rest, markers, careful, kept)
@@ -342,16 +342,15 @@ def _reader(lines: Iterator[str], summary: FileSummary) -> Any:
 
 def _real_rows(rows: Iterator[list[str]], reader: Any) -> tuple[list[list[str]], list[int]]:
     """Rows without blank ones, and the last line of each."""
-    found, numbers = [], []
-    for row in rows:
-        if _is_row(row):
-            found.append(row)
-            numbers.append(reader.line_num)
-    return found, numbers
+    every = [(row, reader.line_num) for row in rows]
+    is_row = _row_test(max((len(row) for row, _ in every), default=0))
+    found = [(row, number) for row, number in every if is_row(row)]
+    return [row for row, _ in found], [number for _, number in found]
 
 
-def _is_row(row: list[str]) -> bool:
-    return bool(row) and (len(row) > 1 or bool(row[0].strip()))
+def _row_test(width: int) -> Callable[[list[str]], bool]:
+    """What tells rows from blank lines. In a file of one column, an empty cell in quotes is a row."""
+    return bool if width == 1 else lambda row: len(row) > 1 or (bool(row) and bool(row[0].strip()))
 
 
 @contextmanager
