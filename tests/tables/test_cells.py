@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 import shoal
 from shoal.models.saving import describe_model
+from shoal.search.predictions import read_new_rows
 from shoal.tables.files import read_table, strings_of
 from shoal.tables.inputs import new_table
 from shoal.tables.missing import MISSING_WORDS, is_marker, is_missing_word
+from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.spelling import EXACT, category_style, one_spelling, spellings
 from shoal.tables.table import Table
@@ -381,3 +383,31 @@ def test_file_frame_and_array_give_the_same_model(tmp_path_factory, rows, said):
         first, *others = [state(shoal.ShoalRegressor(**QUICK, kinds=kinds).fit(X, y)) for X in inputs]
     for other in others:
         assert other == first, written
+
+
+# ---- the character that quotes ----
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["'A'", "A", "B, C", '5" B', "C", "'tis", "it's", "''", "a\nb", 'say "hi"']), min_size=2))
+@example(["'A'", "A", '5" B', "C"])
+def test_quotes_of_one_kind_are_a_part_of_a_name_in_a_file_with_the_others(tmp_path_factory, cells):
+    path = tmp_path_factory.mktemp("quotes") / "table.csv"
+    cells = [*cells, "'A'", "A"]
+    pd.DataFrame({"part": cells, "x": np.arange(len(cells)) / 8}).to_csv(path, index=False)
+    table, found = read_table(path, header=True)
+    assert found.quote == '"' and table["part"].tolist() == cells
+
+
+def test_new_rows_are_quoted_as_the_training_file(tmp_path):
+    path = tmp_path / "table.csv"
+    for cells, quote in ((["'A'", "A", '"B, C"'], '"'), (["'A'", "'B, C'", "'A'"], "'")):
+        path.write_text("part,x,y\n" + "".join(f"{cell},{j},{j % 3}.5\n" for j, cell in enumerate(cells * 8)))
+        table, found = read_table(path)
+        assert found.quote == quote
+        model = shoal.ShoalRegressor(**QUICK).fit(table.select([0, 1]), table["y"])
+        model.reading_ = Reading.of(Reading((), ("part", "x", "y"), True, ",", found.quote).as_dict())
+        path.write_text("part,x\n'A',0.5\n")
+        assert read_new_rows(path, model, None)["part"].tolist() == ["'A'" if quote == '"' else "A"]
+    with pytest.raises(ValueError, match=r"reading.quote must be .* got '#'"):
+        Reading.of({"quote": "#"})

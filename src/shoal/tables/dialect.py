@@ -46,11 +46,25 @@ def decode(content: bytes, path: str) -> tuple[str, str]:
     raise UserError(f"{path} is not a text file: give a CSV, TSV or Parquet file")
 
 
-def guess_quote(text: str) -> str:
-    """The quote character: ' only where whole cells are in ' and none in "."""
+def guess_quote(text: str, separator: str | None = None) -> str:
+    """The quote character: ' only where no cell is in ", every cell that begins with ' ends with it, and cells need it.
+
+    They do if one of them has a separator or a doubled ' in it, or if all words are in '. Else ' is a part of a name.
+
+    >>> guess_quote("a,b\\n'x, y',1\\nz,2"), guess_quote("a,b\\n'x',1\\nx,2")
+    ("'", '"')
+    """
     lines = _first_lines(text)
-    counts = {mark: _quoted(lines, mark) for mark in "\"'"}
-    return "'" if counts["'"] and not counts['"'] else '"'
+    if "'" not in text or _is_double(lines):
+        return '"'
+    cells = _cells(lines, separator or guess_separator(text, "'"))
+    begun = [cell for _, cell in cells if cell.startswith("'")]
+    inside = [cell[1:-1] for cell in begun if len(cell) > 1 and cell.endswith("'")]
+    if not begun or len(inside) < len(begun) or any("'" in cell.replace("''", "") for cell in inside):
+        return '"'
+    needed = any("''" in cell or re.search(r"[,;\t|]", cell) for cell in inside)
+    words = (cell for line, cell in cells if line > 0 and not is_marker(cell) and not _is_number(cell))
+    return "'" if needed or all(cell.startswith("'") for cell in words) else '"'
 
 
 def guess_separator(text: str, quote: str) -> str:
@@ -155,9 +169,20 @@ def _utf16(content: bytes) -> list[str]:
     return ["utf-16-be"] if head[0::2].count(0) > len(head) / 4 else []
 
 
-def _quoted(lines: list[str], mark: str) -> int:
-    pattern = re.compile(rf"(?:^|[,;\t| ])\s*{mark}[^{mark}]*{mark}\s*(?:[,;\t|]|$)")
-    return sum(len(pattern.findall(line.rstrip("\r\n"))) for line in lines)
+def _is_double(lines: list[str]) -> bool:
+    """Whether there are cells in ", perhaps with doubled ones or ends of lines inside."""
+    return re.search(r'(?:^|[,;\t| ])[ \t]*"(?:[^"]|"")*"\s*(?:[,;\t|]|$)', "".join(lines), re.MULTILINE) is not None
+
+
+def _cells(lines: list[str], separator: str) -> list[tuple[int, str]]:
+    """The number of its line and the text of every cell, with the ' that are around it."""
+    ends = re.escape(separator)
+    pattern = re.compile(rf"[ \t]*('(?:[^']|'')*'(?=[ \t]*(?:[{ends}\r\n]|$))|[^{ends}\r\n]*)[ \t]*({ends}|\r?\n|\r|$)")
+    found, line = [], 0
+    for cell, end in pattern.findall("".join(lines)):
+        found.append((line, cell.strip()))
+        line += end not in (separator, "")
+    return found
 
 
 def _score(lines: list[str], separator: str, quote: str) -> tuple[float, float, int]:

@@ -21,6 +21,7 @@ class Reading:
     columns: tuple[str, ...] = ()  # all of the file: the target and those left out, too
     header: bool | None = None
     sep: str | None = None
+    quote: str | None = None  # with another one, the same cell may be another category
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -29,12 +30,14 @@ class Reading:
     def of(state: Mapping[str, Any]) -> Reading:
         """From `as_dict`, or from the "data" of the settings of a run."""
         missing, columns = (_strings(name, state.get(name, ())) for name in ("missing", "columns"))
-        header, sep = state.get("header"), state.get("sep")
+        header, sep, quote = state.get("header"), state.get("sep"), state.get("quote")
         if header not in (None, True, False):
             raise UserError(f"reading.header must be true, false or null; got {header!r}")
         if sep is not None and (not isinstance(sep, str) or len(sep) != 1):
             raise UserError(f"reading.sep must be one character or null; got {sep!r}")
-        return Reading(missing, columns, header, sep)
+        if quote not in (None, '"', "'"):
+            raise UserError(f"reading.quote must be \", ' or null; got {quote!r}")
+        return Reading(missing, columns, header, sep, quote)
 
     def without_marks(self, table: Table) -> Table:
         """The table with missing values where it has the marks of the training file, as strings or as numbers."""
