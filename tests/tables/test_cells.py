@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from shoal.tables.target import find_target
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 digits = st.text("0123456789", min_size=1, max_size=22)
 code = st.one_of(
@@ -248,13 +251,26 @@ def test_eighteen_digits_are_as_good_as_letters(make):
     """Ids that differ in the last digit only, as strings and as whole numbers."""
     ids = np.arange(6) + 123456789012345671
     which = np.random.default_rng(0).integers(6, size=60)
-    for cells in ([str(i) for i in ids[which]], ids[which].tolist(), [None, *ids[which][1:].tolist()]):
+    whole = [Decimal(int(i)) for i in ids[which]]
+    for cells in ([str(i) for i in ids[which]], ids[which].tolist(), [None, *ids[which][1:].tolist()], whole):
         table = Table.of(make({"acct": cells, "x": np.arange(60.0) % 7}))
         read = Schema.of(table, kinds={"acct": "category"}).check(table)
         assert set(read["acct"]) - {None} == {str(i) for i in ids}
         (column, _) = Schema.of(table).columns
         assert column.kind == "category"
         assert "has more digits than a number can hold" in column.note
+
+
+@pytest.mark.parametrize("make", [pa.table, pl.DataFrame, pd.DataFrame, dict])
+def test_decimals_keep_their_digits(tmp_path, make):
+    whole, many = [Decimal(2**60 + 1), None, Decimal(2**60 + 2)], [Decimal("12345678901234567.10"), Decimal("0.2")]
+    assert Table.of(make({"a": whole}))["a"].tolist() == [str(2**60 + 1), None, str(2**60 + 2)]
+    assert Table.of(make({"a": [Decimal("0.10"), Decimal("5.00")]}))["a"].tolist() == [0.1, 5.0]
+    many += [many[0] + Decimal("0.01")]
+    assert Table.of(make({"a": many}))["a"].tolist() == ["12345678901234567.1", "0.2", "12345678901234567.11"]
+    if make is pa.table:
+        pq.write_table(make({"a": whole}), tmp_path / "a.parquet")
+        assert read_table(tmp_path / "a.parquet")[0]["a"].tolist() == [str(2**60 + 1), None, str(2**60 + 2)]
 
 
 def test_arrays_of_numbers_lose_neither_a_digit_nor_a_column():

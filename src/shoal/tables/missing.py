@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ def is_missing(cell: Any) -> bool:
     """
     if type(cell).__name__ in MISSING_TYPES:
         return True
+    if isinstance(cell, Decimal):
+        return cell.is_nan()
     return isinstance(cell, (float, np.floating, np.datetime64, np.timedelta64)) and bool(cell != cell)
 
 
