@@ -332,6 +332,22 @@ def test_missing_words_are_the_same_in_files_and_frames(tmp_path_factory, cells)
         assert Schema.of(table, kinds={"c": "category"}).check(table)["c"].tolist() == expected
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([999.0, 99.0, 0.5, -1.0, np.nan]), min_size=3), st.sampled_from(["999", "999.0", "-1"]))
+def test_a_number_that_means_missing_is_found_however_it_is_written(tmp_path_factory, cells, mark):
+    folder = tmp_path_factory.mktemp("cells")
+    cells = [0.25, 3.0, *cells]
+    frame = pd.DataFrame({"x": cells, "word": [str(cell) for cell in cells], "n": np.arange(len(cells))})
+    frame.loc[0, "word"] = "0999"  # a code
+    frame.to_csv(folder / "t.csv", index=False)
+    frame.to_parquet(folder / "t.parquet")
+    expected = [np.isnan(cell) or cell == float(mark) for cell in cells]
+    for name in ("t.csv", "t.parquet"):
+        table = read_table(folder / name, missing=[mark], strings=strings_of({"word": "category"}))[0]
+        assert np.isnan(table["x"]).tolist() == expected
+        assert [cell is None or is_missing_word(cell) for cell in table["word"]] == expected
+
+
 def test_none_is_a_class_among_words_and_missing_among_numbers(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(

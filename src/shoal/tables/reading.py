@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from shoal.errors import UserError
-from shoal.tables import parse
+from shoal.tables.missing import is_named, named_numbers
 from shoal.tables.table import Table
 
 
@@ -43,16 +43,16 @@ class Reading:
         """The table with missing values where it has the marks of the training file, as strings or as numbers."""
         if not self.missing:
             return table
-        marks = {mark.strip() for mark in self.missing}
-        numbers = [number for mark in marks if (number := parse.number(mark, "plain")) is not None]
-        return table.with_columns([_cleared(column, marks, numbers) for column in table.columns])
+        marks = frozenset(mark.strip() for mark in self.missing)
+        return table.with_columns([_cleared(column, marks) for column in table.columns])
 
 
-def _cleared(column: np.ndarray, marks: set[str], numbers: Sequence[float]) -> np.ndarray:
+def _cleared(column: np.ndarray, marks: frozenset[str]) -> np.ndarray:
     if column.dtype == object:
         cleared = np.empty(len(column), dtype=object)
-        cleared[:] = [None if cell is not None and cell.strip() in marks else cell for cell in column]
+        cleared[:] = [None if cell is not None and is_named(cell, marks) else cell for cell in column]
         return cleared
+    numbers = list(named_numbers(marks))
     return np.where(np.isin(column, numbers), np.nan, column) if column.dtype.kind == "f" and numbers else column
 
 
