@@ -370,6 +370,9 @@ def _header(
     width = len(rows[1]) if len(rows) > 1 else len(rows[0])
     others = {len(row) for row in rows[1:]}
     first = [cell.strip() for cell in rows[0]]
+    if others == {len(first) + 1} and not any(row[-1].strip() for row in rows[1:]):
+        summary.notes.append("the last column is left out: it has no name, and all its cells are empty")
+        rows, others, width = [rows[0], *(row[:-1] for row in rows[1:])], {len(first)}, len(first)
     nameless = len(others) == 1 and len(first) == width - 1 and header is not False
     if nameless and guess_header([["", *first], *rows[1:]], named):
         summary.header = True
