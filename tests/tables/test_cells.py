@@ -309,7 +309,10 @@ def test_both_spellings_of_a_value_stay_apart_where_a_column_has_both():
         ("geneA,0,1,2\ngeneB,3,0,7\ngeneC,0,5,0\n", [], False),
         ("1990,1991,target\n5,6,7\n8,9,7\n", ["target"], True),
         ("1990,1991,target\n5,6,7\n8,9,7\n", ["-1"], False),
-        ("5,6,7\n8,9,7\n", ["5"], False),  # a number is a place
+        ("2,6,7\n8,9,7\n", ["2"], False),  # a number is a place
+        ("2021,2022,2023\n8,9,7\n", ["2023"], True),  # unless there is no such place
+        ("2021,2022,2023\n8,9,7\n", ["2024"], False),
+        ("0.5,1.5\n8,9\n", ["1.5"], True),
         ("target,x\nx,target\n", ["target"], True),
     ],
 )
@@ -421,14 +424,15 @@ def test_file_frame_and_array_give_the_same_model(tmp_path_factory, rows, said):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(["'A'", "A", "B, C", '5" B', "C", "'tis", "it's", "''", "a\nb", 'say "hi"']), min_size=2))
+@given(st.lists(st.sampled_from(["B, C", '5" B', "C", "'tis", "it's", "''", "a\nb", 'say "hi"']), min_size=2))
 @example(["'A'", "A", '5" B', "C"])
 def test_quotes_of_one_kind_are_a_part_of_a_name_in_a_file_with_the_others(tmp_path_factory, cells):
     path = tmp_path_factory.mktemp("quotes") / "table.csv"
     cells = [*cells, "'A'", "A"]
     pd.DataFrame({"part": cells, "x": np.arange(len(cells)) / 8}).to_csv(path, index=False)
     table, found = read_table(path, header=True)
-    assert found.quote == '"' and table["part"].tolist() == cells
+    assert found.quote == '"'
+    assert table["part"].tolist() == cells
 
 
 def test_new_rows_are_quoted_as_the_training_file(tmp_path):

@@ -81,11 +81,11 @@ def guess_separator(text: str, quote: str) -> str:
 def guess_header(rows: list[list[str]], named: Sequence[str] = ()) -> bool:
     """Whether the first row names the columns: each column votes by whether its first cell is unlike the others.
 
-    `named`: names that the user gave of columns. A row with one of them is a header, unless it is a number; so is one
-    that numbers the columns.
+    `named`: names that the user gave of columns. A row with one of them is a header, unless it is the number of a
+    column; so is one that numbers the columns.
     """
     first = {cell.strip() for cell in rows[0]}
-    if any(name.strip() in first and not _is_number(name) for name in named):
+    if any(name.strip() in first and not _is_place(name, len(rows[0])) for name in named):
         return True
     if len(rows) < 2:
         return not any(parse.number(cell, "plain") is not None for cell in rows[0])
@@ -153,6 +153,14 @@ def _all_numbers(cells: list[str]) -> bool:
 
 def _is_number(cell: str) -> bool:
     return any(parse.number(cell, style) is not None for style in parse.NUMBER_STYLES)
+
+
+def _is_place(name: str, count: int) -> bool:
+    """Whether a column may be meant by its number: 0 is the first, -1 the last."""
+    try:
+        return -count <= int(name) < count
+    except ValueError:
+        return False
 
 
 def _first_lines(text: str) -> list[str]:
