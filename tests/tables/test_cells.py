@@ -261,6 +261,16 @@ def test_eighteen_digits_are_as_good_as_letters(make):
         assert "has more digits than a number can hold" in column.note
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_first_whole_numbers_that_float64_confuses_stay_different(tmp_path, sign):
+    ids = [sign * (2**53 + j % 2) for j in range(20)]
+    for columns in ({"acct": ids}, {"acct": ids, "x": [j / 4 for j in range(20)]}):
+        pd.DataFrame(columns).to_csv(tmp_path / "t.csv", index=False)
+        rows = Table.of([list(row) for row in zip(*columns.values(), strict=True)], list(columns))
+        for table in (read_table(tmp_path / "t.csv")[0], Table.of(columns), rows):
+            assert table["acct"].tolist() == [str(cell) for cell in ids]
+
+
 @pytest.mark.parametrize("make", [pa.table, pl.DataFrame, pd.DataFrame, dict])
 def test_decimals_keep_their_digits(tmp_path, make):
     whole, many = [Decimal(2**60 + 1), None, Decimal(2**60 + 2)], [Decimal("12345678901234567.10"), Decimal("0.2")]
