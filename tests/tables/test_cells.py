@@ -455,5 +455,7 @@ def test_new_rows_are_quoted_as_the_training_file(tmp_path):
         model.reading_ = Reading.of(Reading((), ("part", "x", "y"), True, ",", found.quote).as_dict())
         path.write_text("part,x\n'A',0.5\n")
         assert read_new_rows(path, model, None)["part"].tolist() == ["'A'" if quote == '"' else "A"]
+    path.write_text('part,x\n"A",0.5\n"B, C",1\n')  # of another program
+    assert read_new_rows(path, model, None)["part"].tolist() == ["A", "B, C"]
     with pytest.raises(ValueError, match=r"reading.quote must be .* got '#'"):
         Reading.of({"quote": "#"})

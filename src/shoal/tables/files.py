@@ -250,6 +250,8 @@ def _begin(content: bytes, path: Path, sep: str | None, quote: str | None) -> tu
     if not text.strip():
         raise UserError(f"{path} is empty: give a file with a table in it")
     sample = text[:SAMPLE]
+    if quote == "'" and quote not in text:
+        quote = '"'  # ' quotes nothing in this file
     summary.quote = quote or guess_quote(sample, _separator(sep) if sep else None)
     summary.separator = _separator(sep) if sep else guess_separator(sample, summary.quote)
     return content, text, summary
