@@ -88,7 +88,7 @@ def test_a_bare_model_reads_files_and_frames_as_the_training_file_was_read(place
 def test_the_separator_of_the_training_file_helps_where_it_cannot_be_guessed(place):
     model = shoal.load(place / "alone")
     columns = ("owner", "size", "colour", "door", "price")
-    assert model.reading_ == Reading(("unknown", "-1.0"), columns, header=True, sep=";")
+    assert model.reading_ == Reading(("unknown", "-1.0"), columns, header=True, sep=";", quote='"')
     (place / "at.csv").write_text("size@colour@door\n" + "40@red@0.5\n-1.0@blue@0.25\n" * 5)
     with pytest.raises(ValueError, match="'size', 'colour' and 'door' are missing"):
         read_new_rows(place / "at.csv", model, None)

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 import shoal
 from shoal.errors import UserError
 from shoal.models.saving import describe_model
+from shoal.search.predictions import read_new_rows
 from shoal.tables.files import read_table, strings_of
 from shoal.tables.inputs import new_table
 from shoal.tables.missing import MISSING_WORDS, is_marker, is_missing_word
+from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.spelling import EXACT, category_style, one_spelling, spellings
 from shoal.tables.table import Table
@@ -23,6 +26,8 @@ from shoal.tables.target import find_target
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 digits = st.text("0123456789", min_size=1, max_size=22)
 code = st.one_of(
@@ -247,13 +252,36 @@ def test_eighteen_digits_are_as_good_as_letters(make):
     """Ids that differ in the last digit only, as strings and as whole numbers."""
     ids = np.arange(6) + 123456789012345671
     which = np.random.default_rng(0).integers(6, size=60)
-    for cells in ([str(i) for i in ids[which]], ids[which].tolist(), [None, *ids[which][1:].tolist()]):
+    whole = [Decimal(int(i)) for i in ids[which]]
+    for cells in ([str(i) for i in ids[which]], ids[which].tolist(), [None, *ids[which][1:].tolist()], whole):
         table = Table.of(make({"acct": cells, "x": np.arange(60.0) % 7}))
         read = Schema.of(table, kinds={"acct": "category"}).check(table)
         assert set(read["acct"]) - {None} == {str(i) for i in ids}
         (column, _) = Schema.of(table).columns
         assert column.kind == "category"
         assert "has more digits than a number can hold" in column.note
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_first_whole_numbers_that_float64_confuses_stay_different(tmp_path, sign):
+    ids = [sign * (2**53 + j % 2) for j in range(20)]
+    for columns in ({"acct": ids}, {"acct": ids, "x": [j / 4 for j in range(20)]}):
+        pd.DataFrame(columns).to_csv(tmp_path / "t.csv", index=False)
+        rows = Table.of([list(row) for row in zip(*columns.values(), strict=True)], list(columns))
+        for table in (read_table(tmp_path / "t.csv")[0], Table.of(columns), rows):
+            assert table["acct"].tolist() == [str(cell) for cell in ids]
+
+
+@pytest.mark.parametrize("make", [pa.table, pl.DataFrame, pd.DataFrame, dict])
+def test_decimals_keep_their_digits(tmp_path, make):
+    whole, many = [Decimal(2**60 + 1), None, Decimal(2**60 + 2)], [Decimal("12345678901234567.10"), Decimal("0.2")]
+    assert Table.of(make({"a": whole}))["a"].tolist() == [str(2**60 + 1), None, str(2**60 + 2)]
+    assert Table.of(make({"a": [Decimal("0.10"), Decimal("5.00")]}))["a"].tolist() == [0.1, 5.0]
+    many += [many[0] + Decimal("0.01")]
+    assert Table.of(make({"a": many}))["a"].tolist() == ["12345678901234567.1", "0.2", "12345678901234567.11"]
+    if make is pa.table:
+        pq.write_table(make({"a": whole}), tmp_path / "a.parquet")
+        assert read_table(tmp_path / "a.parquet")[0]["a"].tolist() == [str(2**60 + 1), None, str(2**60 + 2)]
 
 
 def test_arrays_of_numbers_lose_neither_a_digit_nor_a_column():
@@ -292,7 +320,10 @@ def test_both_spellings_of_a_value_stay_apart_where_a_column_has_both():
         ("geneA,0,1,2\ngeneB,3,0,7\ngeneC,0,5,0\n", [], False),
         ("1990,1991,target\n5,6,7\n8,9,7\n", ["target"], True),
         ("1990,1991,target\n5,6,7\n8,9,7\n", ["-1"], False),
-        ("5,6,7\n8,9,7\n", ["5"], False),  # a number is a place
+        ("2,6,7\n8,9,7\n", ["2"], False),  # a number is a place
+        ("2021,2022,2023\n8,9,7\n", ["2023"], True),  # unless there is no such place
+        ("2021,2022,2023\n8,9,7\n", ["2024"], False),
+        ("0.5,1.5\n8,9\n", ["1.5"], True),
         ("target,x\nx,target\n", ["target"], True),
     ],
 )
@@ -313,6 +344,22 @@ def test_missing_words_are_the_same_in_files_and_frames(tmp_path_factory, cells)
     expected = [None if is_missing_word(cell) else cell for cell in cells]
     for table in (read_table(path)[0], Table.of(pd.DataFrame({"c": cells}))):
         assert Schema.of(table, kinds={"c": "category"}).check(table)["c"].tolist() == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([999.0, 99.0, 0.5, -1.0, np.nan]), min_size=3), st.sampled_from(["999", "999.0", "-1"]))
+def test_a_number_that_means_missing_is_found_however_it_is_written(tmp_path_factory, cells, mark):
+    folder = tmp_path_factory.mktemp("cells")
+    cells = [0.25, 3.0, *cells]
+    frame = pd.DataFrame({"x": cells, "word": [str(cell) for cell in cells], "n": np.arange(len(cells))})
+    frame.loc[0, "word"] = "0999"  # a code
+    frame.to_csv(folder / "t.csv", index=False)
+    frame.to_parquet(folder / "t.parquet")
+    expected = [np.isnan(cell) or cell == float(mark) for cell in cells]
+    for name in ("t.csv", "t.parquet"):
+        table = read_table(folder / name, missing=[mark], strings=strings_of({"word": "category"}))[0]
+        assert np.isnan(table["x"]).tolist() == expected
+        assert [cell is None or is_missing_word(cell) for cell in table["word"]] == expected
 
 
 def test_none_is_a_class_among_words_and_missing_among_numbers(tmp_path):
@@ -410,3 +457,34 @@ def test_blanks_and_minus_signs_of_spreadsheets_are_read():
     cells = ["1\u00a0061,70", "\u2212\u202f2,5", "12\u2009345,00", "0,25"]
     schema = Schema.of(Table.of({"x": cells}))
     assert schema.check(Table.of({"x": cells}))["x"].tolist() == [1061.7, -2.5, 12345.0, 0.25]
+
+
+# ---- the character that quotes ----
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["B, C", '5" B', "C", "'tis", "it's", "''", "a\nb", 'say "hi"']), min_size=2))
+@example(["'A'", "A", '5" B', "C"])
+def test_quotes_of_one_kind_are_a_part_of_a_name_in_a_file_with_the_others(tmp_path_factory, cells):
+    path = tmp_path_factory.mktemp("quotes") / "table.csv"
+    cells = [*cells, "'A'", "A"]
+    pd.DataFrame({"part": cells, "x": np.arange(len(cells)) / 8}).to_csv(path, index=False)
+    table, found = read_table(path, header=True)
+    assert found.quote == '"'
+    assert table["part"].tolist() == cells
+
+
+def test_new_rows_are_quoted_as_the_training_file(tmp_path):
+    path = tmp_path / "table.csv"
+    for cells, quote in ((["'A'", "A", '"B, C"'], '"'), (["'A'", "'B, C'", "'A'"], "'")):
+        path.write_text("part,x,y\n" + "".join(f"{cell},{j},{j % 3}.5\n" for j, cell in enumerate(cells * 8)))
+        table, found = read_table(path)
+        assert found.quote == quote
+        model = shoal.ShoalRegressor(**QUICK).fit(table.select([0, 1]), table["y"])
+        model.reading_ = Reading.of(Reading((), ("part", "x", "y"), True, ",", found.quote).as_dict())
+        path.write_text("part,x\n'A',0.5\n")
+        assert read_new_rows(path, model, None)["part"].tolist() == ["'A'" if quote == '"' else "A"]
+    path.write_text('part,x\n"A",0.5\n"B, C",1\n')  # of another program
+    assert read_new_rows(path, model, None)["part"].tolist() == ["A", "B, C"]
+    with pytest.raises(ValueError, match=r"reading.quote must be .* got '#'"):
+        Reading.of({"quote": "#"})

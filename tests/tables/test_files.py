@@ -141,6 +141,28 @@ def test_infinities_may_be_named_as_missing(tmp_path):
     assert understood.missing == 1
 
 
+def test_an_empty_cell_in_quotes_is_a_row_of_a_file_of_one_column(tmp_path):
+    for rows in (1, 2000):  # more than are looked at first
+        table, _ = read_table(written(tmp_path, 'x\n1.0\n\n""\n' + "3.0\n" * rows), header=True)
+        assert np.isnan(table["x"]).tolist() == [False, True] + [False] * rows
+    table, _ = read_table(written(tmp_path, "word\na\n\n" + "b\n" * 2000 + '""\n'))
+    assert len(table) == 2002
+    assert table["word"][-1] is None
+    assert len(read_table(written(tmp_path, 'a,b\n1,2\n""\n3,4\n'))[0]) == 2
+
+
+def test_a_separator_at_the_end_of_rows_alone_shifts_no_column(tmp_path):
+    for rows in (3, 2000):  # more than are looked at first
+        body = [f"0.1,{j},x," for j in range(rows)]
+        table, understood = read_table(written(tmp_path, "\n".join(["a,y,b", *body])))
+        assert table.names == ["a", "y", "b"]
+        assert table["y"].tolist() == list(range(rows))
+        assert any("last column is left out" in note for note in understood.notes)
+        table, _ = read_table(written(tmp_path, "\n".join(["a,y,b", *body, "0.1,7,x,late"])))
+        assert table.names == ["row name", "a", "y", "b"]
+        assert table["b"][-1] == "late"
+
+
 def test_long_cells(tmp_path):
     table, _ = read_table(written(tmp_path, "text,y\n" + "word " * 50_000 + ",1\nshort,2\n"))
     assert len(table.columns[0][0]) > 200_000

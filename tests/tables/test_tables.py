@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -427,6 +428,29 @@ def test_missing_cells_of_a_column():
 
 
 # ---- What users give as X ----
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_arrays_of_objects_hold_what_frames_hold(listed):
+    pd = pytest.importorskip("pandas")
+    days = [pd.Timestamp("2024-01-01") + pd.Timedelta(days=j) for j in range(3)]
+    given = {
+        "number": [pd.NA, 1.0, 2.5], "date": [*days[:2], pd.NaT], "moment": [np.datetime64(day) for day in days],
+        "seconds": [pd.Timedelta(hours=1), pd.Timedelta(0), pd.NaT], "decimal": [Decimal("0.5"), None, Decimal(2)],
+        "code": [Decimal(2**60), Decimal(2**60 + 1), pd.NA],
+    }  # fmt: skip
+    kinds = {"date": "M", "moment": "M", "code": "O"}
+    for name, cells in given.items():
+        X = np.empty((3, 2), dtype=object)
+        X[:, 0], X[:, 1] = [0.5, 1.5, 2.5], cells
+        X = X.tolist() if listed else X
+        estimator = shoal.ShoalRegressor()
+        table, plain = training_table(estimator, X)
+        assert table.columns[1].dtype.kind == kinds.get(name, "f")
+        assert plain is (table.columns[1].dtype.kind != "M")
+        np.testing.assert_array_equal(table.columns[1], Table.of({"x": cells})["x"])
+        estimator.schema_ = Schema.of(table, kinds={"x1": "category"} if name == "code" else None)
+        np.testing.assert_array_equal(new_table(estimator, X).columns[1], table.columns[1])
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ class Source:
     described: list[str]
     header: bool | None = None
     separator: str | None = None
+    quote: str | None = None
     ambiguous: tuple[str, ...] = ()  # names that several columns had
 
 
@@ -79,7 +80,7 @@ def _read(request: Request) -> Source:
     stem = request.file.name.split(".")[0] or "run"
     return Source(
         request.file.name, stem, table, reading.target, file_hash(request.file), found.describe(), found.header,
-        found.separator, found.ambiguous(table),
+        found.separator, found.quote, found.ambiguous(table),
     )  # fmt: skip
 
 
@@ -361,7 +362,8 @@ class Session:
         from shoal.tables.reading import Reading
 
         source = self.source
-        return Reading(self.request.reading.missing, tuple(source.table.names), source.header, source.separator)
+        names = tuple(source.table.names)
+        return Reading(self.request.reading.missing, names, source.header, source.separator, source.quote)
 
     def _save(self, path: Path, estimator: Any) -> dict[str, Any]:
         import shoal

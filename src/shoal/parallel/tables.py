@@ -181,7 +181,7 @@ def load_table(
     task = Task(question.kind, len(classes) or 1)
     y = np.searchsorted(classes, question.y) if len(classes) else question.y.reshape(-1, 1)
     scaling = TargetScaling.fit(task, y[parts[0]], np.ones(len(learned)))
-    reading = Reading(options.missing, tuple(table.names), found.header, found.separator)
+    reading = Reading(options.missing, tuple(table.names), found.header, found.separator, found.quote)
     prepared = Prepared(question.kind, question.target, classes.tolist(), encoder, scaling, reading)
     sets = [
         TensorDataset(prepared.inputs(question.X.take(part)), torch.from_numpy(scaling.forward(task, y[part])))

@@ -50,7 +50,9 @@ def read_new_rows(
         return [j for j, name in enumerate(names_of(found)) if name in schema.as_written]
 
     def read(sep: str | None) -> Table:
-        return read_table(path, sep=sep, header=header, missing=marks, strings=strings, decimal=schema.decimal)[0]
+        return read_table(
+            path, sep=sep, header=header, missing=marks, quote=reading.quote, strings=strings, decimal=schema.decimal
+        )[0]
 
     table = read(sep)
     if header is False:

@@ -65,7 +65,7 @@ def numbers(cells: Sequence[str], markers: frozenset[str], careful: bool = True)
     if found is None:
         value = _Meanings(lambda cell: _number(cell, markers, careful))
         found = np.fromiter((value[cell] for cell in cells), dtype=np.float64, count=len(cells))
-    if _large(found) and any(is_code(cells[row]) for row in np.flatnonzero(np.abs(found) > LARGEST_WHOLE).tolist()):
+    if _large(found) and any(is_code(cells[row]) for row in np.flatnonzero(np.abs(found) >= LARGEST_WHOLE).tolist()):
         raise ValueError("code")
     return found
 
@@ -73,7 +73,7 @@ def numbers(cells: Sequence[str], markers: frozenset[str], careful: bool = True)
 def _large(found: np.ndarray) -> bool:
     """Whether there are numbers among which float64 does not have every whole one."""
     high, low = np.fmax.reduce(found, axis=None), np.fmin.reduce(found, axis=None)  # NaN is neither
-    return bool(high > LARGEST_WHOLE or low < -LARGEST_WHOLE)
+    return bool(high >= LARGEST_WHOLE or low <= -LARGEST_WHOLE)  # 2**53 + 1 becomes 2**53
 
 
 class _Meanings(dict[str, Any]):

@@ -46,11 +46,25 @@ def decode(content: bytes, path: str) -> tuple[str, str]:
     raise UserError(f"{path} is not a text file: give a CSV, TSV or Parquet file")
 
 
-def guess_quote(text: str) -> str:
-    """The quote character: ' only where whole cells are in ' and none in "."""
+def guess_quote(text: str, separator: str | None = None) -> str:
+    """The quote character: ' only where no cell is in ", every cell that begins with ' ends with it, and cells need it.
+
+    They do if one of them has a separator or a doubled ' in it, or if all words are in '. Else ' is a part of a name.
+
+    >>> guess_quote("a,b\\n'x, y',1\\nz,2"), guess_quote("a,b\\n'x',1\\nx,2")
+    ("'", '"')
+    """
     lines = _first_lines(text)
-    counts = {mark: _quoted(lines, mark) for mark in "\"'"}
-    return "'" if counts["'"] and not counts['"'] else '"'
+    if "'" not in text or _is_double(lines):
+        return '"'
+    cells = _cells(lines, separator or guess_separator(text, "'"))
+    begun = [cell for _, cell in cells if cell.startswith("'")]
+    inside = [cell[1:-1] for cell in begun if len(cell) > 1 and cell.endswith("'")]
+    if not begun or len(inside) < len(begun) or any("'" in cell.replace("''", "") for cell in inside):
+        return '"'
+    needed = any("''" in cell or re.search(r"[,;\t|]", cell) for cell in inside)
+    words = (cell for line, cell in cells if line > 0 and not is_marker(cell) and not _is_number(cell))
+    return "'" if needed or all(cell.startswith("'") for cell in words) else '"'
 
 
 def guess_separator(text: str, quote: str) -> str:
@@ -67,11 +81,11 @@ def guess_separator(text: str, quote: str) -> str:
 def guess_header(rows: list[list[str]], named: Sequence[str] = ()) -> bool:
     """Whether the first row names the columns: each column votes by whether its first cell is unlike the others.
 
-    `named`: names that the user gave of columns. A row with one of them is a header, unless it is a number; so is one
-    that numbers the columns.
+    `named`: names that the user gave of columns. A row with one of them is a header, unless it is the number of a
+    column; so is one that numbers the columns.
     """
     first = {cell.strip() for cell in rows[0]}
-    if any(name.strip() in first and not _is_number(name) for name in named):
+    if any(name.strip() in first and not _is_place(name, len(rows[0])) for name in named):
         return True
     if len(rows) < 2:
         return not any(parse.number(cell, "plain") is not None for cell in rows[0])
@@ -141,6 +155,14 @@ def _is_number(cell: str) -> bool:
     return any(parse.number(cell, style) is not None for style in parse.NUMBER_STYLES)
 
 
+def _is_place(name: str, count: int) -> bool:
+    """Whether a column may be meant by its number: 0 is the first, -1 the last."""
+    try:
+        return -count <= int(name) < count
+    except ValueError:
+        return False
+
+
 def _first_lines(text: str) -> list[str]:
     """The first lines; the last of them may be cut off, so it is left out where there are many."""
     lines = list(itertools.islice(io.StringIO(text, newline=""), LINES))
@@ -155,9 +177,20 @@ def _utf16(content: bytes) -> list[str]:
     return ["utf-16-be"] if head[0::2].count(0) > len(head) / 4 else []
 
 
-def _quoted(lines: list[str], mark: str) -> int:
-    pattern = re.compile(rf"(?:^|[,;\t| ])\s*{mark}[^{mark}]*{mark}\s*(?:[,;\t|]|$)")
-    return sum(len(pattern.findall(line.rstrip("\r\n"))) for line in lines)
+def _is_double(lines: list[str]) -> bool:
+    """Whether there are cells in ", perhaps with doubled ones or ends of lines inside."""
+    return re.search(r'(?:^|[,;\t| ])[ \t]*"(?:[^"]|"")*"\s*(?:[,;\t|]|$)', "".join(lines), re.MULTILINE) is not None
+
+
+def _cells(lines: list[str], separator: str) -> list[tuple[int, str]]:
+    """The number of its line and the text of every cell, with the ' that are around it."""
+    ends = re.escape(separator)
+    pattern = re.compile(rf"[ \t]*('(?:[^']|'')*'(?=[ \t]*(?:[{ends}\r\n]|$))|[^{ends}\r\n]*)[ \t]*({ends}|\r?\n|\r|$)")
+    found, line = [], 0
+    for cell, end in pattern.findall("".join(lines)):
+        found.append((line, cell.strip()))
+        line += end not in (separator, "")
+    return found
 
 
 def _score(lines: list[str], separator: str, quote: str) -> tuple[float, float, int]:

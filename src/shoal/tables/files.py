@@ -250,7 +250,9 @@ def _begin(content: bytes, path: Path, sep: str | None, quote: str | None) -> tu
     if not text.strip():
         raise UserError(f"{path} is empty: give a file with a table in it")
     sample = text[:SAMPLE]
-    summary.quote = quote or guess_quote(sample)
+    if quote == "'" and quote not in text:
+        quote = '"'  # ' quotes nothing in this file
+    summary.quote = quote or guess_quote(sample, _separator(sep) if sep else None)
     summary.separator = _separator(sep) if sep else guess_separator(sample, summary.quote)
     return content, text, summary
 
@@ -293,7 +295,7 @@ def _read_columns(
                 again = _reader(lines(), summary)
                 for _ in itertools.islice(again, HEAD):
                     pass
-                return filter(_is_row, again)
+                return filter(_row_test(len(names)), again)
 
             def read(kept: set[int]) -> list[np.ndarray]:
                 return read_columns(body, rest, markers, careful, kept)
@@ -342,16 +344,15 @@ def _reader(lines: Iterator[str], summary: FileSummary) -> Any:
 
 def _real_rows(rows: Iterator[list[str]], reader: Any) -> tuple[list[list[str]], list[int]]:
     """Rows without blank ones, and the last line of each."""
-    found, numbers = [], []
-    for row in rows:
-        if _is_row(row):
-            found.append(row)
-            numbers.append(reader.line_num)
-    return found, numbers
+    every = [(row, reader.line_num) for row in rows]
+    is_row = _row_test(max((len(row) for row, _ in every), default=0))
+    found = [(row, number) for row, number in every if is_row(row)]
+    return [row for row, _ in found], [number for _, number in found]
 
 
-def _is_row(row: list[str]) -> bool:
-    return bool(row) and (len(row) > 1 or bool(row[0].strip()))
+def _row_test(width: int) -> Callable[[list[str]], bool]:
+    """What tells rows from blank lines. In a file of one column, an empty cell in quotes is a row."""
+    return bool if width == 1 else lambda row: len(row) > 1 or (bool(row) and bool(row[0].strip()))
 
 
 @contextmanager
@@ -371,6 +372,9 @@ def _header(
     width = len(rows[1]) if len(rows) > 1 else len(rows[0])
     others = {len(row) for row in rows[1:]}
     first = [cell.strip() for cell in rows[0]]
+    if others == {len(first) + 1} and not any(row[-1].strip() for row in rows[1:]):
+        summary.notes.append("the last column is left out: it has no name, and all its cells are empty")
+        rows, others, width = [rows[0], *(row[:-1] for row in rows[1:])], {len(first)}, len(first)
     nameless = len(others) == 1 and len(first) == width - 1 and header is not False
     if nameless and guess_header([["", *first], *rows[1:]], named):
         summary.header = True

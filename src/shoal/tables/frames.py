@@ -7,6 +7,7 @@ not by their class: none of these libraries but numpy is imported here.
 from __future__ import annotations
 
 import datetime
+import decimal
 import numbers
 from collections.abc import Iterable
 from typing import Any
@@ -113,6 +114,9 @@ def cell_text(value: Any) -> str | None:
         return str(int(value))
     if isinstance(value, (numbers.Real, np.floating)):
         return one_spelling(repr(float(value)))
+    if isinstance(value, decimal.Decimal) and value.is_finite():
+        text = format(value, "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
     return str(value)
 
 
@@ -173,10 +177,9 @@ def _from_objects(values: Iterable[Any], name: str) -> np.ndarray:
         not is_missing(cell) and abs(int(cell)) > LARGEST_WHOLE for cell in cells
     ):
         return _texts(cells)
-    if all(issubclass(kind, (numbers.Number, np.number)) and kind not in (bool, np.bool_) for kind in known) or all(
-        kind.__name__ == "Decimal" for kind in known
-    ):
-        return _floats(cells, name)
+    if all(issubclass(kind, (numbers.Number, np.number)) and kind not in (bool, np.bool_) for kind in known):
+        found = _floats(cells, name)
+        return _texts(cells) if decimal.Decimal in known and _loses_digits(cells, found) else found
     if all(issubclass(kind, DATE_TYPES) for kind in known):
         return np.array([_moment(cell) for cell in cells], dtype="datetime64[us]")
     if all(issubclass(kind, (datetime.timedelta, np.timedelta64)) for kind in known):
@@ -207,6 +210,15 @@ def _floats(cells: np.ndarray, name: str) -> np.ndarray:
         return np.array([np.nan if is_missing(cell) else float(cell) for cell in cells], dtype=np.float64)
     except OverflowError:
         raise UserError(f"numbers must be below 1e308; column {name!r} has a larger one: scale the column") from None
+
+
+def _loses_digits(cells: np.ndarray, found: np.ndarray) -> bool:
+    """Whether decimals are more different than float64 tells, or are whole numbers that it does not hold exactly."""
+    if np.isinf(found).any():
+        return False  # it is refused later
+    known = {cell for cell in cells if not is_missing(cell)}
+    large = any(abs(cell) > LARGEST_WHOLE for cell in known) and all(cell == int(cell) for cell in known)
+    return large or len(known) > len(np.unique(found[~np.isnan(found)]))
 
 
 def _moment(cell: Any) -> Any:

@@ -9,6 +9,8 @@ scikit-learn is imported where it is used: rows of a file do not need it, and it
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -57,6 +59,18 @@ def has_codes(X: Any) -> bool:
     return any(isinstance(cell, int) and abs(cell) > LARGEST_WHOLE for cell in cells)
 
 
+def has_objects(X: Any) -> bool:
+    """Whether there are dates, times, decimals or missing values of pandas, which scikit-learn makes no numbers of."""
+    if isinstance(X, (list, tuple)):
+        cells: Iterable[Any] = (cell for row in X if isinstance(row, (list, tuple)) for cell in row)
+    elif isinstance(X, np.ndarray):
+        cells = X.ravel() if X.dtype == object else X.ravel()[:1] if X.dtype.kind in "Mm" else ()
+    else:
+        return False
+    kinds = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, decimal.Decimal)
+    return any(issubclass(kind, kinds) or kind.__name__ in ("NAType", "NaTType") for kind in set(map(type, cells)))
+
+
 def training_table(estimator: Any, X: Any) -> tuple[Table, bool]:
     """The table that an estimator is fitted on, and whether it was an array of numbers.
 
@@ -71,9 +85,11 @@ def training_table(estimator: Any, X: Any) -> tuple[Table, bool]:
         estimator.n_features_in_ = len(table.names)
         estimator.feature_names_in_ = np.array(table.names, dtype=object)
         return table, False
-    if has_names(X) or has_strings(X) or has_codes(X):
+    if has_names(X) or has_strings(X) or has_codes(X) or has_objects(X):
         validate_data(estimator, X, reset=True, skip_check_array=True)
-        return Table.of(X), not (has_names(X) or has_strings(X))
+        table = Table.of(X)
+        dates = any(column.dtype.kind == "M" for column in table.columns)
+        return table, not (has_names(X) or has_strings(X) or dates)
     array = validate_data(estimator, X, reset=True, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=2)
     return Table.of(array), True
 
@@ -119,7 +135,7 @@ def _by_place(estimator: Any, X: Any, reading: Reading) -> Table:
     from sklearn.utils.validation import check_array
 
     names = [column.name for column in estimator.schema_.columns]
-    if not has_strings(X) and not has_codes(X):
+    if not (has_strings(X) or has_codes(X) or has_objects(X)):
         X = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
     elif isinstance(X, (list, tuple)):
         X = nested(X)

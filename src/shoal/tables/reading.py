@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from shoal.errors import UserError
-from shoal.tables import parse
+from shoal.tables.missing import is_named, named_numbers
 from shoal.tables.table import Table
 
 
@@ -21,6 +21,7 @@ class Reading:
     columns: tuple[str, ...] = ()  # all of the file: the target and those left out, too
     header: bool | None = None
     sep: str | None = None
+    quote: str | None = None  # with another one, the same cell may be another category
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -29,27 +30,29 @@ class Reading:
     def of(state: Mapping[str, Any]) -> Reading:
         """From `as_dict`, or from the "data" of the settings of a run."""
         missing, columns = (_strings(name, state.get(name, ())) for name in ("missing", "columns"))
-        header, sep = state.get("header"), state.get("sep")
+        header, sep, quote = state.get("header"), state.get("sep"), state.get("quote")
         if header not in (None, True, False):
             raise UserError(f"reading.header must be true, false or null; got {header!r}")
         if sep is not None and (not isinstance(sep, str) or len(sep) != 1):
             raise UserError(f"reading.sep must be one character or null; got {sep!r}")
-        return Reading(missing, columns, header, sep)
+        if quote not in (None, '"', "'"):
+            raise UserError(f"reading.quote must be \", ' or null; got {quote!r}")
+        return Reading(missing, columns, header, sep, quote)
 
     def without_marks(self, table: Table) -> Table:
         """The table with missing values where it has the marks of the training file, as strings or as numbers."""
         if not self.missing:
             return table
-        marks = {mark.strip() for mark in self.missing}
-        numbers = [number for mark in marks if (number := parse.number(mark, "plain")) is not None]
-        return table.with_columns([_cleared(column, marks, numbers) for column in table.columns])
+        marks = frozenset(mark.strip() for mark in self.missing)
+        return table.with_columns([_cleared(column, marks) for column in table.columns])
 
 
-def _cleared(column: np.ndarray, marks: set[str], numbers: Sequence[float]) -> np.ndarray:
+def _cleared(column: np.ndarray, marks: frozenset[str]) -> np.ndarray:
     if column.dtype == object:
         cleared = np.empty(len(column), dtype=object)
-        cleared[:] = [None if cell is not None and cell.strip() in marks else cell for cell in column]
+        cleared[:] = [None if cell is not None and is_named(cell, marks) else cell for cell in column]
         return cleared
+    numbers = list(named_numbers(marks))
     return np.where(np.isin(column, numbers), np.nan, column) if column.dtype.kind == "f" and numbers else column
 
 

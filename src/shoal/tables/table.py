@@ -269,7 +269,7 @@ def nested(rows: Sequence[Any]) -> np.ndarray:
     except ValueError:
         lengths = sorted({len(row) for row in rows if hasattr(row, "__len__")})
         raise UserError(f"rows must be equally long; got lengths {', '.join(map(str, lengths))}") from None
-    kept = array.dtype.kind in "USOMm" or (array.dtype.kind == "f" and bool((np.abs(array) > LARGEST_WHOLE).any()))
+    kept = array.dtype.kind in "USOMm" or (array.dtype.kind == "f" and bool((np.abs(array) >= LARGEST_WHOLE).any()))
     return np.array(rows, dtype=object) if kept else array
 
 

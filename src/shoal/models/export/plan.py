@@ -19,8 +19,8 @@ from shoal.encoders.numbers import NumberEncoder
 from shoal.errors import UserError
 from shoal.metrics.tasks import Task
 from shoal.models.model import Model
-from shoal.tables.missing import MISSING_WORDS
-from shoal.tables.spelling import spellings
+from shoal.tables.missing import MISSING_WORDS, named_numbers
+from shoal.tables.spelling import one_spelling, spellings
 
 NUMERIC = ("number", "boolean")
 
@@ -128,7 +128,9 @@ def make_plan(model: Model, marks: Sequence[str] = ()) -> ExportPlan:
     model.schema.refuse_own_encoders("exported", "their code is not part of the file")
     encoders = [fold.encoder for fold in model.folds]
     numbers = tuple(column.name for column in model.schema.used if column.kind in NUMERIC)
-    absent = tuple(sorted({*MISSING_WORDS, *(mark.strip() for mark in marks)}))
+    named = frozenset(mark.strip() for mark in marks)
+    numbered = {cell for number in named_numbers(named) for cell in spellings(one_spelling(repr(number)), "")}
+    absent = tuple(sorted(MISSING_WORDS | named | numbered))
     styles = {column.name: column.style for column in model.schema.used}
     categories = tuple(_category(name, encoders, styles[name], absent) for name in category_encoders(encoders[0]))
     counted = [category.name for category in categories if category.frequent]
