@@ -137,7 +137,7 @@ def test_copies_in_a_table_of_categories_are_found_by_their_targets():
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
-    seed=st.integers(0, 1 << 30), rows=st.integers(50, 150), columns=st.integers(3, 7), copies=st.integers(3, 5),
+    seed=st.integers(0, 1 << 30), rows=st.integers(50, 150), columns=st.integers(4, 7), copies=st.integers(3, 5),
     broken=st.sampled_from(["visit", "noise", "when", "visit and when", "one missing", "some missing", "part"]),
     kind=st.sampled_from(["classification", "regression"]),
 )  # fmt: skip
@@ -179,7 +179,7 @@ def test_designed_experiments_have_no_copies(seed, levels, replicates, covariate
     X = np.repeat(X, replicates, axis=0)
     y = X[:, 0] * 2.0 + X[:, 1] + 0.5 * random.normal(size=len(X)) * (replicates > 1)
     X = np.column_stack([X, random.normal(size=len(X))]) if covariate else X
-    if len(X) >= 20:
+    if len(X) >= 20 and (covariate or replicates == 1 or kind == "regression"):  # else each row may be there twice
         assert look(Table.of(X), y > np.median(y) if kind == "classification" else y, kind)[0] is None
 
 

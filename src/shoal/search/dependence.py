@@ -183,19 +183,19 @@ def _broken_copies(columns: _Columns, alikeness: Alikeness) -> np.ndarray | None
         return None
     hashed = np.stack([columns.hashed(j, NEAR[0]) for j in range(len(table.names))])
     shuffled = np.random.default_rng(0).permuted(hashed, axis=1)
+    totals = [(cells, cells.sum(axis=0)) for cells in (hashed, shuffled)]
     different = np.array([len(np.unique(one)) for one in hashed])
     pairs = []
     for left_out in {*((j,) for j in range(len(hashed))), *_differing(hashed, different)}:
-        rest = np.delete(np.arange(len(hashed)), left_out)
-        key = hashed[rest].sum(axis=0)
+        key, mixed = (total - cells[[*left_out]].sum(axis=0) for cells, total in totals)
         counts = _runs(key)[2]
-        chance = _pairs(_runs(shuffled[rest].sum(axis=0))[2]).sum()
-        by_chance = _pairs(counts).sum() < TIMES_CHANCE * chance or different[rest].max() < (counts > 1).sum() / 2
+        by_chance = _pairs(counts).sum() < TIMES_CHANCE * _pairs(_runs(mixed)[2]).sum()
+        by_chance |= np.delete(different, left_out).max() < (counts > 1).sum() / 2
         if _enough(counts) and not by_chance and alikeness.within(key) >= SAME_TARGET:
-            pairs.append(_chained(key))
-    if not pairs:
-        return None
-    joined = np.concatenate(pairs, axis=1)
+            one, other = _chained(key)  # a few may be equal by coincidence: those with other targets
+            apart = ((alikeness.values[one] - alikeness.values[other]) ** 2).sum(axis=1)
+            pairs.append(np.stack([one, other])[:, apart <= 2 * (1 - SAME_TARGET)])
+    joined = np.concatenate([np.empty((2, 0), dtype=np.int64), *pairs], axis=1)
     order, _, counts = _runs(_connected(len(table), joined))
     if not _enough(counts):
         return None
@@ -211,7 +211,7 @@ def _differing(hashed: np.ndarray, different: np.ndarray) -> Iterator[tuple[int,
         some = np.linspace(0, len(one) - 1, min(len(one), MOST_TIED)).astype(int)
         same = (hashed[:, one[some]] == hashed[:, other[some]]).mean(axis=1)
         left_out = np.flatnonzero(same < MOSTLY)
-        if 1 < len(left_out) <= min(len(hashed) // 2, len(hashed) - 2):
+        if 1 < len(left_out) <= len(hashed) // 3:
             yield tuple(left_out.tolist())
 
 
