@@ -27,6 +27,7 @@ from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.tables.schema import Schema, named_like_identifier
 from shoal.tables.table import Table
 
+INDEPENDENT = "if they are independent of each other, pass"
 FEWEST_COPIED, COPIED_SHARE = 5, 0.01  # sets of copies; share of the rows that have a copy: fewer change no score
 FEWEST_COMPARED = 15  # sets of copies that are compared with other inputs
 MOST_COPIES = 20  # rows of such a set, on average
@@ -104,8 +105,7 @@ class Alikeness:
 
     def along(self, order: np.ndarray) -> float:
         """Of neighbours in an order, apart from a straight trend; 0 where rows are sorted by their targets."""
-        values = self.values[order]
-        changes = int((self.label[order[1:]] != self.label[order[:-1]]).sum())
+        values, changes = self.values[order], int((np.diff(self.label[order]) != 0).sum())
         if changes < 2 * len(np.unique(self.label)) and self.steps is None:
             return 0.0
         place = np.linspace(-1, 1, len(order))[:, None]
@@ -137,9 +137,10 @@ def repeated_rows(table: Table, task: Task, target: np.ndarray) -> tuple[np.ndar
         total = columns.total()
         if _are_copies(columns, total, alikeness):
             found = _connected(len(near), np.concatenate([_chained(near), _chained(total)], axis=1))
+    sets, but = 0 if found is None else len(np.unique(found)), ""
     if (broken := _broken_copies(some, alikeness)) is not None:
-        pairs = [broken] if found is None else [broken, _chained(found)]
-        found = _connected(len(near), np.concatenate(pairs, axis=1))
+        found = _connected(len(near), np.concatenate([broken, *([] if found is None else [_chained(found)])], axis=1))
+        but = "" if len(np.unique(found)) == sets else ", but for a column or a few cells"
     if found is None:
         return None
     order, _, counts = _runs(found)
@@ -147,11 +148,10 @@ def repeated_rows(table: Table, task: Task, target: np.ndarray) -> tuple[np.ndar
     group[order] = np.repeat(np.arange(len(counts)), counts)
     several = counts > 1
     note = Note(
-        f"{counts[several].sum():,} of {len(found):,} rows repeat each other: they have only {several.sum():,} "
+        f"{counts[several].sum():,} of {len(found):,} rows repeat each other{but}: they have only {several.sum():,} "
         "different inputs, and their targets agree. Equal rows stay in one fold",
-        "if they are independent of each other, pass group_repeats=False",
-        "if they are independent of each other, pass --no-group-repeats",
-    )
+        f"{INDEPENDENT} group_repeats=False", f"{INDEPENDENT} --no-group-repeats",
+    )  # fmt: skip
     return group, note
 
 
@@ -197,10 +197,9 @@ def _broken_copies(columns: _Columns, alikeness: Alikeness) -> np.ndarray | None
             pairs.append(np.stack([one, other])[:, apart <= 2 * (1 - SAME_TARGET)])
     joined = np.concatenate([np.empty((2, 0), dtype=np.int64), *pairs], axis=1)
     order, _, counts = _runs(_connected(len(table), joined))
-    if not _enough(counts):
-        return None
-    compared = _Comparison(table, alikeness, order, counts)
-    return joined if compared.few and compared.alike >= SAME_TARGET and compared.others <= UNTOLD else None
+    compared = _Comparison(table, alikeness, order, counts) if _enough(counts) else None
+    weak = compared is None or not compared.few or compared.alike < SAME_TARGET or compared.others > UNTOLD
+    return None if weak else joined
 
 
 def _differing(hashed: np.ndarray, different: np.ndarray) -> Iterator[tuple[int, ...]]:
@@ -291,8 +290,7 @@ def _are_moments(name: str, cells: np.ndarray) -> bool:
     if ((cells >= 1800_00_00) & (cells < 2200_00_00) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all():
         cells = cells // 10_000 * 372 + month * 31 + day  # as in 20240131
     steps = np.diff(np.unique(cells))
-    usual = np.median(steps)
-    even = ((steps <= UNEVEN * usual) & (steps >= usual / UNEVEN)).mean() >= EVEN
+    even = (np.abs(np.log(steps / np.median(steps))) <= np.log(UNEVEN)).mean() >= EVEN
     return bool(even and (in_order or words & TIMES))
 
 
