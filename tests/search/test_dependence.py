@@ -167,6 +167,17 @@ def test_copies_that_differ_in_a_column_or_miss_cells_are_found(seed, rows, colu
     assert look(table, free, kind)[0] is None, "independent targets"
 
 
+def test_rows_of_a_wide_table_are_compared_in_all_columns():
+    random = np.random.default_rng(0)
+    of_row = np.repeat(np.arange(60), 4)
+    X = np.column_stack([random.normal(size=(60, 150))[of_row], np.tile(np.arange(4.0), 60)])
+    labels = (np.arange(60) % 2)[of_row]
+    assert len(np.unique(look(Table.of(X), labels)[0])) == 60
+    X[:, 1:150:3] = random.normal(size=(240, 50))
+    X[:, 2:150:3] = random.normal(size=(240, 50))
+    assert look(Table.of(X), labels)[0] is None, "two thirds of the columns differ"
+
+
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 1 << 30), levels=st.lists(st.integers(2, 8), min_size=2, max_size=4),

@@ -132,13 +132,13 @@ def repeated_rows(table: Table, task: Task, target: np.ndarray) -> tuple[np.ndar
     near = some.nearly_equal()
     order, _, counts = _runs(near)
     found = near if _enough(counts) and _Comparison(table, alikeness, order, counts).are_copies() else None
+    columns = some if len(some.table.names) == len(table.names) else _Columns(table)
     if _enough(_runs(some.total())[2]):  # rows that differ in some columns are not equal in all
-        columns = some if len(some.table.names) == len(table.names) else _Columns(table)
         total = columns.total()
         if _are_copies(columns, total, alikeness):
             found = _connected(len(near), np.concatenate([_chained(near), _chained(total)], axis=1))
     sets, but = 0 if found is None else len(np.unique(found)), ""
-    if (broken := _broken_copies(some, alikeness)) is not None:
+    if (broken := _broken_copies(columns, alikeness)) is not None:
         found = _connected(len(near), np.concatenate([broken, *([] if found is None else [_chained(found)])], axis=1))
         but = "" if len(np.unique(found)) == sets else ", but for a column or a few cells"
     if found is None:
@@ -205,7 +205,7 @@ def _broken_copies(columns: _Columns, alikeness: Alikeness) -> np.ndarray | None
 def _differing(hashed: np.ndarray, different: np.ndarray) -> Iterator[tuple[int, ...]]:
     """Columns that differ among most rows with the same number of another column, where few rows have the same."""
     rows = hashed.shape[1]
-    for j in np.flatnonzero((different < rows) & (different * MOST_COPIES >= rows)):
+    for j in np.flatnonzero((different < rows) & (different * MOST_COPIES >= rows))[:MOST_SCREENED]:
         one, other = _chained(hashed[j])
         some = np.linspace(0, len(one) - 1, min(len(one), MOST_TIED)).astype(int)
         same = (hashed[:, one[some]] == hashed[:, other[some]]).mean(axis=1)
@@ -453,7 +453,8 @@ def _explained_by_others(inputs: np.ndarray, values: np.ndarray) -> float:
     fitted = np.concatenate([np.ones((len(inputs), 1)), inputs], axis=1)
     inverse = np.linalg.inv(fitted.T @ fitted + np.eye(fitted.shape[1]))
     leverage = np.einsum("ij,jk,ik->i", fitted, inverse, fitted)
-    rest = (values - fitted @ (inverse @ (fitted.T @ values))) / np.maximum(1 - leverage, 0.1)[:, None]
+    least = 0.1 if len(fitted) > 2 * fitted.shape[1] else 1e-6  # of many columns all rows have a high leverage
+    rest = (values - fitted @ (inverse @ (fitted.T @ values))) / np.maximum(1 - leverage, least)[:, None]
     return 1 - float((rest**2).sum() / max(float(((values - values.mean(axis=0)) ** 2).sum()), 1e-300))
 
 
