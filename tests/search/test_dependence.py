@@ -135,6 +135,73 @@ def test_copies_in_a_table_of_categories_are_found_by_their_targets():
     assert look(table, random.integers(2, size=500))[0] is None, "the same inputs with independent targets"
 
 
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 1 << 30), rows=st.integers(50, 150), columns=st.integers(4, 7), copies=st.integers(3, 5),
+    broken=st.sampled_from(["visit", "noise", "when", "visit and when", "one missing", "some missing", "part"]),
+    kind=st.sampled_from(["classification", "regression"]),
+)  # fmt: skip
+def test_copies_that_differ_in_a_column_or_miss_cells_are_found(seed, rows, columns, copies, broken, kind):
+    random = np.random.default_rng(seed)
+    of_row = np.repeat(np.arange(rows), copies)
+    X = random.normal(size=(rows, columns)).round(3)[of_row]
+    y = random.permutation(np.arange(rows) % 2) if kind == "classification" else random.normal(size=rows)
+    if broken == "one missing":
+        X[::copies, 0] = np.nan
+    elif broken == "some missing":
+        hit = np.flatnonzero(random.random(len(X)) < 0.3)
+        X[hit, random.integers(columns, size=len(hit))] = np.nan
+    elif broken == "part":
+        X[: len(X) // 3, 1] = random.normal(size=len(X) // 3)
+    cells = list(X.T)
+    cells += [np.tile(np.arange(copies) + 1.0, rows)] if "visit" in broken else []
+    cells += [random.normal(size=len(X))] if broken == "noise" else []
+    seconds = random.integers(10**7, size=len(X)).astype("timedelta64[s]")
+    cells += [(np.datetime64("2024-01-01") + seconds).astype("datetime64[us]")] if "when" in broken else []
+    mixed = random.permutation(len(X))
+    table = Table([f"c{j}" for j in range(len(cells))], [cell[mixed] for cell in cells])
+    groups, _ = look(table, y[of_row][mixed], kind)
+    assert groups is not None
+    assert len(np.unique(groups)) <= (1.4 if broken == "some missing" else 1.1) * rows
+    free = random.integers(2, size=len(X)) if kind == "classification" else random.normal(size=len(X))
+    assert look(table, free, kind)[0] is None, "independent targets"
+
+
+def test_rows_of_a_wide_table_are_compared_in_all_columns():
+    random = np.random.default_rng(0)
+    of_row = np.repeat(np.arange(60), 4)
+    X = np.column_stack([random.normal(size=(60, 150))[of_row], np.tile(np.arange(4.0), 60)])
+    labels = (np.arange(60) % 2)[of_row]
+    assert len(np.unique(look(Table.of(X), labels)[0])) == 60
+    X[:, 1:150:3] = random.normal(size=(240, 50))
+    X[:, 2:150:3] = random.normal(size=(240, 50))
+    assert look(Table.of(X), labels)[0] is None, "two thirds of the columns differ"
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 1 << 30), levels=st.lists(st.integers(2, 8), min_size=2, max_size=4),
+    replicates=st.integers(1, 3), covariate=st.booleans(), kind=st.sampled_from(["classification", "regression"]),
+)  # fmt: skip
+def test_designed_experiments_have_no_copies(seed, levels, replicates, covariate, kind):
+    """All combinations of a few levels: without one column most rows are equal, and many have the same target."""
+    random = np.random.default_rng(seed)
+    X = np.stack(np.meshgrid(*[np.arange(n) for n in levels]), axis=-1).reshape(-1, len(levels)).astype(float)
+    X = np.repeat(X, replicates, axis=0)
+    y = X[:, 0] * 2.0 + X[:, 1] + 0.5 * random.normal(size=len(X)) * (replicates > 1)
+    X = np.column_stack([X, random.normal(size=len(X))]) if covariate else X
+    if len(X) >= 20 and (covariate or replicates == 1 or kind == "regression"):  # else each row may be there twice
+        assert look(Table.of(X), y > np.median(y) if kind == "classification" else y, kind)[0] is None
+
+
+def test_a_rule_in_a_table_of_few_categories_makes_no_copies():
+    random = np.random.default_rng(0)
+    for values, columns in ((3, 3), (2, 4), (2, 5), (5, 2), (4, 3)):
+        cells = random.integers(values, size=(300, columns))
+        table = Table([f"c{j}" for j in range(columns)], list(cells.astype(str).astype(object).T))
+        assert look(table, cells.sum(axis=1) % 2)[0] is None
+
+
 def test_shared_tables_with_every_row_three_times_are_copies():
     """Also those with few categories, in which many rows are equal by coincidence."""
     tables = shared_tables()
@@ -200,7 +267,40 @@ def test_a_date_that_the_target_follows_is_named(name):
     _, notes = look(Table([name, "a"], [day, random.normal(size=400)]), random.permutation(walk), "regression")
     assert notes == []
     _, notes = look(Table([name, "a"], [order + 0.0, random.normal(size=400)]), walk, "regression")
-    assert bool(notes) == (name == "day"), "numbers are times where their name says so"
+    assert bool(notes) == (name == "day"), "shuffled numbers are times where their name says so"
+
+
+@pytest.mark.parametrize("name", ["year", "t", "yyyymmdd", "business days"])
+def test_evenly_spaced_numbers_in_the_order_of_the_rows_are_times(name):
+    random = np.random.default_rng(0)
+    days = np.datetime64("2019-03-05") + np.arange(0, 2800, 7)
+    if name == "business days":
+        days = np.busday_offset("2019-03-05", np.arange(400), roll="forward")
+    whole = np.array([int(str(day).replace("-", "")) for day in days], dtype=float)
+    cells = {"year": np.round(1950 + np.arange(400) / 12, 2), "t": np.arange(400.0)}.get(name, whole)
+    table = Table([name, "a"], [cells, random.normal(size=400)])
+    walk = np.cumsum(random.normal(size=400))
+    for values, kind in ((walk, "regression"), (walk > np.median(walk) + random.normal(size=400), "classification")):
+        assert "the target follows column" in look(table, values, kind)[1][0]
+    assert look(table, 0.1 * np.arange(400) + random.normal(size=400), "regression")[1] == [], "a straight trend"
+    assert look(table, np.sort(walk), "regression")[1] == [], "sorted by the target"
+    assert look(table, np.repeat([0, 1, 2, 3], 100))[1] == [], "one class after the other"
+    mixed = random.permutation(400)
+    assert look(Table(["x", "a"], [cells[mixed], table["a"]]), walk[mixed], "regression")[1] == [], "shuffled"
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 1 << 30), rows=st.integers(60, 500), ordered=st.booleans(),
+    name=st.sampled_from(["time_spent", "response_time", "time", "day rate", "x"]),
+)  # fmt: skip
+def test_durations_are_no_dates(seed, rows, ordered, name):
+    random = np.random.default_rng(seed)
+    spent = random.gamma(2, 30, size=rows)
+    spent = np.sort(spent) if ordered else spent
+    table = Table([name, "pages"], [spent, random.normal(size=rows)])
+    assert look(table, 3 * spent + 20 * random.normal(size=rows), "regression")[1] == []
+    assert look(table, spent > np.median(spent))[1] == []
 
 
 @settings(max_examples=60, deadline=None)

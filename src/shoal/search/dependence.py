@@ -9,10 +9,14 @@ targets decide. Rows with (nearly) equal inputs are copies if one of these holds
 - targets of equal inputs are alike, and hardly any other rows differ in one column only: no coincidence;
 - targets of equal inputs are far more alike than what other inputs tell of them;
 - targets of equal inputs are often, but not always, the same number, and hardly ever the next one.
+
+The last two need more equal rows than chance gives where each column is shuffled. Rows that differ in one column, or in
+a few that always differ, are copies as well, if their targets agree and are far more alike than other inputs tell.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +27,7 @@ from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.tables.schema import Schema, named_like_identifier
 from shoal.tables.table import Table
 
+INDEPENDENT = "if they are independent of each other, pass"
 FEWEST_COPIED, COPIED_SHARE = 5, 0.01  # sets of copies; share of the rows that have a copy: fewer change no score
 FEWEST_COMPARED = 15  # sets of copies that are compared with other inputs
 MOST_COPIES = 20  # rows of such a set, on average
@@ -32,23 +37,25 @@ MOST_ASKED, MOST_OTHERS = 500, 5_000  # rows that are compared with their neares
 MOST_SCREENED = 50  # columns in which rows are compared first
 FEWEST_FINE, WIDEST = 3, 0.1  # columns of fine numbers, and interquartile ranges between rows that are nearly equal
 GRIDS, CELLS_PER_ROW = 10, 10
-NEARER, NEARLY_ALL = (
-    0.1,
-    0.9,
-)  # distance of a copy as a share of that of the nearest other row; copies of which it holds
+NEARER, NEARLY_ALL = 0.1, 0.9  # distance of a copy as a share of that of the nearest other row; copies that hold it
 MOST_INDICATORS = 20  # categories of a column that distances know
 OFTEN, ALWAYS, MORE_THAN_NEXT = 0.1, 0.98, 5  # shares of pairs with the same number; how much rarer the next one is
 NEAR_MISSES = 0.5  # per pair with equal inputs: at most so many, where coincidence is improbable
 NEAR = 0.002, 0.1, 1.0  # tolerance in (spread of a column / rows), with one column of fine numbers, two, and more
 CLOSE_TARGET = 1e-3  # standard deviations between targets that are the same number
 MOST_CELLS = 2_000_000  # of a table in which nearly equal numbers are looked for; in larger ones only equal ones
+TIMES_CHANCE = 2  # equal rows per equal row of the table with each column shuffled
+SAME_TARGET, UNTOLD = 0.9, 0.5  # how alike targets are of rows that are equal in most columns; of others, at most
+MOSTLY, MOST_TIED = 0.9, 2_000  # share of rows with the same number that have the same in a column; pairs compared
 ENTITY_ROWS, FEWEST_ENTITIES = 10, 20  # an id has at most so many rows on average, and at least so many values
 NAMED_ENTITIES = 10  # values that are enough for a column that is named like an id
 REPEATING = 0.8  # share of rows whose id is there twice
 SAME_ENTITY, NEXT_ENTITY = 0.5, 0.4  # how alike targets of one id are; and by how much more than those of the next one
-FOLLOWS, FEWEST_MOMENTS = 0.5, 30
-DIFFERENT_MOMENTS = 0.5  # share of rows with a time of their own, where only the name says that numbers are times
-TIMES = {"date", "day", "time", "timestamp", "datetime", "week", "month", "hour", "minute", "second", "epoch", "step"}
+FOLLOWS, FEWEST_MOMENTS, OFF_TREND = 0.5, 30, 0.01  # OFF_TREND: share of variance that a straight trend leaves
+DIFFERENT_MOMENTS = 0.5  # share of rows with a time of their own, where numbers are times
+EVEN, UNEVEN = 0.9, 4  # share of steps between numbers in their order that are so many times longer or shorter at most
+DATES = {"date", "timestamp", "datetime", "epoch"}
+TIMES = {"day", "time", "week", "month", "year", "hour", "minute", "second", "step"}  # or durations, if uneven
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,16 @@ class Alikeness:
         """Of pairs of rows."""
         return 1 - float(((self.values[one] - self.values[other]) ** 2).sum(axis=1).mean()) / 2
 
+    def along(self, order: np.ndarray) -> float:
+        """Of neighbours in an order, apart from a straight trend; 0 where rows are sorted by their targets."""
+        values, changes = self.values[order], int((np.diff(self.label[order]) != 0).sum())
+        if changes < 2 * len(np.unique(self.label)) and self.steps is None:
+            return 0.0
+        place = np.linspace(-1, 1, len(order))[:, None]
+        rest = values - place * ((place * values).sum(axis=0) / (place**2).sum())
+        off = float((rest**2).sum())
+        return 1 - float((np.diff(rest, axis=0) ** 2).sum()) / off / 2 if off > OFF_TREND * len(rest) else 0.0
+
     def same_number(self, one: np.ndarray, other: np.ndarray) -> bool:
         """Whether pairs of rows often have the same number, and hardly ever one that is next to it.
 
@@ -115,11 +132,15 @@ def repeated_rows(table: Table, task: Task, target: np.ndarray) -> tuple[np.ndar
     near = some.nearly_equal()
     order, _, counts = _runs(near)
     found = near if _enough(counts) and _Comparison(table, alikeness, order, counts).are_copies() else None
+    columns = some if len(some.table.names) == len(table.names) else _Columns(table)
     if _enough(_runs(some.total())[2]):  # rows that differ in some columns are not equal in all
-        columns = some if len(some.table.names) == len(table.names) else _Columns(table)
         total = columns.total()
         if _are_copies(columns, total, alikeness):
             found = _connected(len(near), np.concatenate([_chained(near), _chained(total)], axis=1))
+    sets, but = 0 if found is None else len(np.unique(found)), ""
+    if (broken := _broken_copies(columns, alikeness)) is not None:
+        found = _connected(len(near), np.concatenate([broken, *([] if found is None else [_chained(found)])], axis=1))
+        but = "" if len(np.unique(found)) == sets else ", but for a column or a few cells"
     if found is None:
         return None
     order, _, counts = _runs(found)
@@ -127,11 +148,10 @@ def repeated_rows(table: Table, task: Task, target: np.ndarray) -> tuple[np.ndar
     group[order] = np.repeat(np.arange(len(counts)), counts)
     several = counts > 1
     note = Note(
-        f"{counts[several].sum():,} of {len(found):,} rows repeat each other: they have only {several.sum():,} "
+        f"{counts[several].sum():,} of {len(found):,} rows repeat each other{but}: they have only {several.sum():,} "
         "different inputs, and their targets agree. Equal rows stay in one fold",
-        "if they are independent of each other, pass group_repeats=False",
-        "if they are independent of each other, pass --no-group-repeats",
-    )
+        f"{INDEPENDENT} group_repeats=False", f"{INDEPENDENT} --no-group-repeats",
+    )  # fmt: skip
     return group, note
 
 
@@ -153,7 +173,45 @@ def _are_copies(columns: _Columns, total: np.ndarray, alikeness: Alikeness) -> b
     compared = _Comparison(columns.table, alikeness, order, counts)
     if columns.improbable(total, counts):
         return compared.separate and alikeness.within(total) >= ALIKE
-    return compared.are_copies()
+    return compared.are_copies() and _pairs(counts).sum() >= TIMES_CHANCE * columns.by_chance()
+
+
+def _broken_copies(columns: _Columns, alikeness: Alikeness) -> np.ndarray | None:
+    """(2, m) pairs of rows that are copies but for one column, or for a few that differ among most copies."""
+    table = columns.table
+    if len(table.names) < 3 or len(table) * len(table.names) > MOST_CELLS:
+        return None
+    hashed = np.stack([columns.hashed(j, NEAR[0]) for j in range(len(table.names))])
+    shuffled = np.random.default_rng(0).permuted(hashed, axis=1)
+    totals = [(cells, cells.sum(axis=0)) for cells in (hashed, shuffled)]
+    different = np.array([len(np.unique(one)) for one in hashed])
+    pairs = []
+    for left_out in {*((j,) for j in range(len(hashed))), *_differing(hashed, different)}:
+        key, mixed = (total - cells[[*left_out]].sum(axis=0) for cells, total in totals)
+        counts = _runs(key)[2]
+        by_chance = _pairs(counts).sum() < TIMES_CHANCE * _pairs(_runs(mixed)[2]).sum()
+        by_chance |= np.delete(different, left_out).max() < (counts > 1).sum() / 2
+        if _enough(counts) and not by_chance and alikeness.within(key) >= SAME_TARGET:
+            one, other = _chained(key)  # a few may be equal by coincidence: those with other targets
+            apart = ((alikeness.values[one] - alikeness.values[other]) ** 2).sum(axis=1)
+            pairs.append(np.stack([one, other])[:, apart <= 2 * (1 - SAME_TARGET)])
+    joined = np.concatenate([np.empty((2, 0), dtype=np.int64), *pairs], axis=1)
+    order, _, counts = _runs(_connected(len(table), joined))
+    compared = _Comparison(table, alikeness, order, counts) if _enough(counts) else None
+    weak = compared is None or not compared.few or compared.alike < SAME_TARGET or compared.others > UNTOLD
+    return None if weak else joined
+
+
+def _differing(hashed: np.ndarray, different: np.ndarray) -> Iterator[tuple[int, ...]]:
+    """Columns that differ among most rows with the same number of another column, where few rows have the same."""
+    rows = hashed.shape[1]
+    for j in np.flatnonzero((different < rows) & (different * MOST_COPIES >= rows))[:MOST_SCREENED]:
+        one, other = _chained(hashed[j])
+        some = np.linspace(0, len(one) - 1, min(len(one), MOST_TIED)).astype(int)
+        same = (hashed[:, one[some]] == hashed[:, other[some]]).mean(axis=1)
+        left_out = np.flatnonzero(same < MOSTLY)
+        if 1 < len(left_out) <= len(hashed) // 3:
+            yield tuple(left_out.tolist())
 
 
 def notes_on_columns(table: Table, schema: Schema, task: Task, target: np.ndarray, given: Table) -> list[Note]:
@@ -189,7 +247,7 @@ def _entities(table: Table, schema: Schema, alikeness: Alikeness) -> Iterator[No
         yield Note(
             f"column {name!r} repeats: {len(table):,} rows have {count:,} values, and the target hardly differs among "
             "rows of one value",
-            f"{remedy} groups={name!r}", f"{remedy} --groups {_quoted(name)}",
+            f"{remedy} groups={name!r}", f"{remedy} --groups {shlex.quote(name)}",
         )  # fmt: skip
 
 
@@ -204,27 +262,36 @@ def _times(table: Table, schema: Schema, alikeness: Alikeness, given: Table) -> 
             cells = table.code(place[column.name])
         elif column.kind in ("number", "identifier") and given[column.name].dtype == np.float64:
             cells = given[column.name]
-            words = set(column.name.lower().replace("_", " ").replace("-", " ").split())
-            if not words & TIMES or len(np.unique(cells)) < DIFFERENT_MOMENTS * len(cells):
+            if not _are_moments(column.name, cells):
                 continue
         else:
             continue
         order = np.argsort(cells, kind="stable")
-        alike = alikeness.between(order[:-1], order[1:])
+        alike = alikeness.between(order[:-1], order[1:]) if column.kind == "date" else alikeness.along(order)
         if len(np.unique(cells)) >= FEWEST_MOMENTS and alike >= FOLLOWS:
             yield Note(
                 f"the target follows column {column.name!r}: neighbours in it have nearly the same target, so the "
                 "score holds between the dates of this table, and not after them",
                 f"to be scored on later rows, pass time={column.name!r}",
-                f"to be scored on later rows, pass --time {_quoted(column.name)}",
+                f"to be scored on later rows, pass --time {shlex.quote(column.name)}",
             )  # fmt: skip
             return
 
 
-def _quoted(name: str) -> str:
-    import shlex
-
-    return shlex.quote(name)
+def _are_moments(name: str, cells: np.ndarray) -> bool:
+    """Whether numbers are times: rows are in their order, or they are named so, and they are nearly evenly spaced."""
+    words = set(name.lower().replace("_", " ").replace("-", " ").split())
+    if not np.isfinite(cells).all() or len(np.unique(cells)) < DIFFERENT_MOMENTS * len(cells):
+        return False
+    if words & DATES:
+        return True
+    in_order = bool((np.diff(cells) > 0).all() or (np.diff(cells) < 0).all()) and not named_like_identifier(name)
+    month, day = cells // 100 % 100, cells % 100
+    if ((cells >= 1800_00_00) & (cells < 2200_00_00) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all():
+        cells = cells // 10_000 * 372 + month * 31 + day  # as in 20240131
+    steps = np.diff(np.unique(cells))
+    even = (np.abs(np.log(steps / np.median(steps))) <= np.log(UNEVEN)).mean() >= EVEN
+    return bool(even and (in_order or words & TIMES))
 
 
 # ---- pairs of rows ----
@@ -239,10 +306,10 @@ class _Columns:
         self.fine = [j for j, column in enumerate(table.columns) if small and _is_fine(column)]
         self.near = NEAR[min(max(len(self.fine), 1), len(NEAR)) - 1]
 
-    def hashed(self, j: int) -> np.ndarray:
+    def hashed(self, j: int, near: float | None = None) -> np.ndarray:
         codes = self.table.code(j)
         if j in self.fine:
-            codes = _clusters(codes, self.near * _spread(codes) / len(codes))
+            codes = _clusters(codes, (self.near if near is None else near) * _spread(codes) / len(codes))
         return _hash([codes, np.full(len(codes), float(j))])
 
     def total(self) -> np.ndarray:
@@ -251,6 +318,12 @@ class _Columns:
         for j in range(len(self.table.names)):
             total += self.hashed(j)
         return total
+
+    def by_chance(self) -> float:
+        """Pairs of equal rows in the table with each column shuffled."""
+        random = np.random.default_rng(0)
+        total = sum(random.permutation(self.hashed(j)) for j in range(len(self.table.names)))
+        return float(_pairs(_runs(np.asarray(total))[2]).sum())
 
     def improbable(self, total: np.ndarray, counts: np.ndarray) -> bool:
         """Whether rows with equal cells are no coincidence: hardly any pair of rows differs in one column only."""
@@ -277,9 +350,7 @@ class _Columns:
         others = np.zeros(rows, dtype=np.uint64)
         for j in set(range(len(self.table.names))) - set(self.fine):
             others += self.hashed(j)
-        count = int(
-            np.ceil(np.log(CELLS_PER_ROW * rows) / np.log(1 / width))
-        )  # columns of a grid: most cells are empty
+        count = int(np.ceil(np.log(CELLS_PER_ROW * rows) / np.log(1 / width)))  # columns: most cells are empty
         pairs = []
         for _ in range(GRIDS):
             chosen = random.choice(len(self.fine), min(count, len(self.fine)), replace=False)
@@ -353,10 +424,11 @@ class _Comparison:
         explained = _explained_by_others(inputs, alikeness.values[order[first[sets]]])
         self.others = max(alikeness.between(one, order[first[other] + random.integers(counts[other])]), explained, 0.0)
 
+        self.few = self.sets >= FEWEST_COMPARED and self.rows <= MOST_COPIES * self.sets
+
     def are_copies(self) -> bool:
         """Whether targets of rows with equal inputs are far more alike than what other rows tell of them."""
-        few = self.sets >= FEWEST_COMPARED and self.rows <= MOST_COPIES * self.sets
-        return few and self.separate and (self.alike - self.others >= MUCH_MORE_ALIKE or self.same_number)
+        return self.few and self.separate and (self.alike - self.others >= MUCH_MORE_ALIKE or self.same_number)
 
 
 def _inputs(table: Table, rows: np.ndarray) -> np.ndarray:
@@ -370,9 +442,7 @@ def _inputs(table: Table, rows: np.ndarray) -> np.ndarray:
             found.append((cells[:, None] == usual) / np.sqrt(2))  # two categories are one apart
             continue
         known = np.isfinite(cells)
-        cells = cells / max(
-            float(np.abs(cells[known]).max(initial=0.0)), 1e-300
-        )  # squares of large numbers are infinite
+        cells = cells / max(float(np.abs(cells[known]).max(initial=0.0)), 1e-300)  # large squares are infinite
         centre, scale = (cells[known].mean(), cells[known].std()) if known.any() else (0.0, 0.0)
         found.append(np.where(known, (np.where(known, cells, 0.0) - centre) / (scale or 1.0), 0.0)[:, None])
     return np.concatenate(found, axis=1)
@@ -383,7 +453,8 @@ def _explained_by_others(inputs: np.ndarray, values: np.ndarray) -> float:
     fitted = np.concatenate([np.ones((len(inputs), 1)), inputs], axis=1)
     inverse = np.linalg.inv(fitted.T @ fitted + np.eye(fitted.shape[1]))
     leverage = np.einsum("ij,jk,ik->i", fitted, inverse, fitted)
-    rest = (values - fitted @ (inverse @ (fitted.T @ values))) / np.maximum(1 - leverage, 0.1)[:, None]
+    least = 0.1 if len(fitted) > 2 * fitted.shape[1] else 1e-6  # of many columns all rows have a high leverage
+    rest = (values - fitted @ (inverse @ (fitted.T @ values))) / np.maximum(1 - leverage, least)[:, None]
     return 1 - float((rest**2).sum() / max(float(((values - values.mean(axis=0)) ** 2).sum()), 1e-300))
 
 
