@@ -167,6 +167,13 @@ def test_copies_that_differ_in_a_column_or_miss_cells_are_found(seed, rows, colu
     assert look(table, free, kind)[0] is None, "independent targets"
 
 
+def test_numbered_copies_are_found_where_other_rows_tell_of_the_target():
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    numbered = np.column_stack([np.repeat(X, 3, axis=0), np.tile(np.arange(3.0), 80)])
+    assert len(np.unique(look(Table.of(numbered), np.repeat(X.sum(axis=1), 3), "regression")[0])) == 80
+    assert look(Table.of(X), X.sum(axis=1), "regression")[0] is None
+
+
 def test_rows_of_a_wide_table_are_compared_in_all_columns():
     random = np.random.default_rng(0)
     of_row = np.repeat(np.arange(60), 4)

@@ -106,12 +106,11 @@ class Alikeness:
     def along(self, order: np.ndarray) -> float:
         """Of neighbours in an order, apart from a straight trend; 0 where rows are sorted by their targets."""
         values, changes = self.values[order], int((np.diff(self.label[order]) != 0).sum())
-        if changes < 2 * len(np.unique(self.label)) and self.steps is None:
-            return 0.0
+        blocks = self.steps is None and changes < 2 * len(np.unique(self.label))
         place = np.linspace(-1, 1, len(order))[:, None]
         rest = values - place * ((place * values).sum(axis=0) / (place**2).sum())
-        off = float((rest**2).sum())
-        return 1 - float((np.diff(rest, axis=0) ** 2).sum()) / off / 2 if off > OFF_TREND * len(rest) else 0.0
+        off, least = float((rest**2).sum()), OFF_TREND * len(rest)
+        return 1 - float((np.diff(rest, axis=0) ** 2).sum()) / off / 2 if off > least and not blocks else 0.0
 
     def same_number(self, one: np.ndarray, other: np.ndarray) -> bool:
         """Whether pairs of rows often have the same number, and hardly ever one that is next to it.
@@ -182,8 +181,7 @@ def _broken_copies(columns: _Columns, alikeness: Alikeness) -> np.ndarray | None
     if len(table.names) < 3 or len(table) * len(table.names) > MOST_CELLS:
         return None
     hashed = np.stack([columns.hashed(j, NEAR[0]) for j in range(len(table.names))])
-    shuffled = np.random.default_rng(0).permuted(hashed, axis=1)
-    totals = [(cells, cells.sum(axis=0)) for cells in (hashed, shuffled)]
+    totals = [(cells, cells.sum(axis=0)) for cells in (hashed, np.random.default_rng(0).permuted(hashed, axis=1))]
     different = np.array([len(np.unique(one)) for one in hashed])
     pairs = []
     for left_out in {*((j,) for j in range(len(hashed))), *_differing(hashed, different)}:
@@ -192,6 +190,8 @@ def _broken_copies(columns: _Columns, alikeness: Alikeness) -> np.ndarray | None
         by_chance = _pairs(counts).sum() < TIMES_CHANCE * _pairs(_runs(mixed)[2]).sum()
         by_chance |= np.delete(different, left_out).max() < (counts > 1).sum() / 2
         if _enough(counts) and not by_chance and alikeness.within(key) >= SAME_TARGET:
+            if len(counts) >= FEWEST_COMPARED and np.gcd.reduce(_runs(key ^ alikeness.label)[2]) > 1:
+                return _chained(key)
             one, other = _chained(key)  # a few may be equal by coincidence: those with other targets
             apart = ((alikeness.values[one] - alikeness.values[other]) ** 2).sum(axis=1)
             pairs.append(np.stack([one, other])[:, apart <= 2 * (1 - SAME_TARGET)])
