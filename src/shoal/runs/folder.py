@@ -322,7 +322,7 @@ def numbered(path: Path) -> Path:
 
 def refuse_taken(out: Path) -> None:
     """Refuse a folder that holds anything but the files of a lock, and what was killed while it began."""
-    if out.is_dir() and all(is_lock_file(file.name) or atomic.is_left_over(file) for file in out.iterdir()):
+    if out.is_dir() and all(is_lock_file(file) or atomic.is_left_over(file) for file in out.iterdir()):
         return
     if (out / SETTINGS).exists():
         raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")
