@@ -115,9 +115,26 @@ def test_a_run_that_is_known_by_nothing_any_more_is_refused_in_words(interrupted
     assert sorted((folder / "begun").rglob("*")) == before
 
 
+@pytest.mark.parametrize("more", [(), ("--fresh",)])
+def test_a_file_of_the_users_where_the_model_will_be_is_refused_before_any_work(interrupted, call, monkeypatch, more):
+    folder, right = interrupted
+    mine = folder / "begun" / "model" / "notes.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    before = sorted((folder / "begun").rglob("*"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Watching, "rung_ended", EndedAfter(0), raising=False)  # it gets nowhere near that
+        said = call(folder, *SEARCH, "--out", "begun", *more, code=2).stderr
+    assert "begun/model holds other files than a model: notes.txt; move that away, or give " in said
+    assert sorted((folder / "begun").rglob("*")) == before
+    mine.unlink()
+    call(folder, *SEARCH, "--out", "begun", *more)
+    assert (folder / "begun" / WEIGHTS).read_bytes() == right
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
 def test_names_that_are_not_utf_8(tmp_path, call, monkeypatch):
-    """Of the table, of the folder it is in, and of that of the run: ended, resumed, predicted with, listed, repeated."""
+    """Of the table, of the folder it is in, and of the run: ended, resumed, predicted with, listed, repeated."""
     name = os.fsdecode(b"caf\xe9")
     place = tmp_path / name
     place.mkdir()
