@@ -154,8 +154,12 @@ def write_bytes(target: Path, content: bytes) -> None:
 
 
 def write_text(target: Path, text: str) -> None:
-    """As UTF-8, with the ends of lines that the text has."""
-    write_bytes(target, text.encode("utf-8"))
+    """As UTF-8, with the ends of lines that the text has.
+
+    Python has half a surrogate pair for a byte of a path that is not UTF-8. It is written as \\udcXX: in JSON that is
+    its escape, so that the path is read as it was.
+    """
+    write_bytes(target, text.encode("utf-8", "backslashreplace"))
 
 
 def rename(source: Path, target: Path) -> None:

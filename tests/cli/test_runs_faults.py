@@ -27,6 +27,7 @@ from shoal.runs.folder import RunFolder
 from shoal.runs.kinds import FINETUNE, SEARCH
 
 RUNS = ("done-1", "paused-1", "begun-1", "texts-1")
+ALTERED = '{"format": "shoal-run-folder", "version": 1, "kind": "search", "fingerprint": {}}'  # without its checksum
 quick = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -274,6 +275,7 @@ def test_a_malformed_folder_takes_one_line_and_the_rest_is_listed(template, data
         ("run.json", "{", "is truncated or is no JSON"),
         ("run.json", "[]", "must hold an object; got list"),
         ("run.json", '{"format": "shoal-run-folder", "version": 1, "kind": []}', "does not describe a run"),
+        ("run.json", ALTERED, "was altered"),
         ("settings.json", "", "is truncated or is no JSON"),
         ("settings.json", None, "settings.json cannot be read (is a FIFO, not a file)"),
         ("run.json", None, "run.json cannot be read (is a FIFO, not a file)"),
@@ -287,8 +289,47 @@ def test_what_is_wrong_is_said(template, tmp_path, file, content, words):
     path.unlink(missing_ok=True)
     os.mkfifo(path) if content is None else path.write_text(content)
     said = command(tmp_path, "runs").out
-    assert f"shoal-runs/paused-1 is malformed: {file if words.startswith(('is', 'must', 'does')) else ''}" in said
+    named = file if words.startswith(("is", "must", "does", "was")) else ""
+    assert f"shoal-runs/paused-1 is malformed: {named}" in said
     assert words in said
+
+
+MINE = {
+    "progress.json": '{"mine": 1}',
+    "journal/events.jsonl": "diary\n",
+    "journal/events-2.jsonl": "diary\n",
+    "journal/weights.safetensors": "mine",
+    "journal/damaged/events.jsonl": "diary\n",
+    "journal/damaged/mine.safetensors": "mine",
+}
+
+
+@pytest.mark.parametrize("also", [(), ("run.json",)], ids=["settings", "settings and run.json"])
+def test_clean_removes_no_file_of_the_users_beside_copies_of_a_run(template, tmp_path, also):
+    mine = tmp_path / "mine"
+    (mine / "journal" / "damaged").mkdir(parents=True)
+    for name in ("settings.json", *also):
+        shutil.copy(template / "shoal-runs" / "done-1" / name, mine)
+    for name, content in MINE.items():
+        (mine / name).write_text(content)
+    before = _tree(mine)
+    for more in ((), ("--unfinished",)):
+        command(tmp_path, "runs", "clean", ".", "--yes", *more)
+        assert _tree(mine) == before
+
+
+def test_clean_removes_what_a_journal_has_set_aside(template, tmp_path):
+    shutil.copytree(template / "shoal-runs", tmp_path / "shoal-runs")
+    run = tmp_path / "shoal-runs" / "done-1"
+    for file in (run / "journal").iterdir():
+        file.write_bytes(b"x\n" + file.read_bytes()[5:])
+    with RunFolder(SEARCH, tmp_path / "other", "", {}) as folder:
+        folder.journal(print)  # one whose events are whole
+        shutil.copytree(run / "journal", folder.path / "journal" / "damaged")
+        (folder.path / "settings.json").write_text((run / "settings.json").read_text())
+    assert len(list((folder.path / "journal" / "damaged").iterdir())) == 2
+    command(tmp_path, "runs", "clean", "other", "--yes")
+    assert {file.name for file in folder.path.iterdir()} == {"run.json", "settings.json"}
 
 
 def test_a_lease_that_says_nonsense_is_nobodys(template, tmp_path):

@@ -16,6 +16,7 @@ from support.waiting import wait_until
 import shoal
 from shoal.cli.predict import predict
 from shoal.runs import versions as run_versions
+from shoal.runs.kinds import check_of
 from shoal.tables.table import Table
 
 FILES = {"report.html", "leaderboard.csv", "model", "settings.json", "run.json"}
@@ -126,7 +127,7 @@ def test_other_settings_or_data_in_a_finished_run_are_refused_with_what_changed(
     about = json.loads((tmp_path / "mine/run.json").read_text())
     about["file"] = str((tmp_path / "iris.csv").resolve())
     about["fingerprint"]["numpy"] = "1.0"
-    del about["sha256"]
+    about["sha256"] = check_of(about)
     (tmp_path / "mine/run.json").write_text(json.dumps(about))
     mine = ("search", "iris.csv", "--target", "species", "--out", "mine", "--seeds", 2, "--recipes", 6)
     error = call(tmp_path, *mine, code=2).stderr

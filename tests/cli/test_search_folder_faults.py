@@ -5,9 +5,12 @@ What a message says is kept is there.
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,6 +113,45 @@ def test_a_run_that_is_known_by_nothing_any_more_is_refused_in_words(interrupted
     said = call(folder, *SEARCH, "--out", "begun", code=2).stderr
     assert "begun holds a run, but run.json and its copy in journal/events.jsonl cannot be read" in said
     assert sorted((folder / "begun").rglob("*")) == before
+
+
+@pytest.mark.parametrize("more", [(), ("--fresh",)])
+def test_a_file_of_the_users_where_the_model_will_be_is_refused_before_any_work(interrupted, call, monkeypatch, more):
+    folder, right = interrupted
+    mine = folder / "begun" / "model" / "notes.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    before = sorted((folder / "begun").rglob("*"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Watching, "rung_ended", EndedAfter(0), raising=False)  # it gets nowhere near that
+        said = call(folder, *SEARCH, "--out", "begun", *more, code=2).stderr
+    assert "begun/model holds other files than a model: notes.txt; move that away, or give " in said
+    assert sorted((folder / "begun").rglob("*")) == before
+    mine.unlink()
+    call(folder, *SEARCH, "--out", "begun", *more)
+    assert (folder / "begun" / WEIGHTS).read_bytes() == right
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_names_that_are_not_utf_8(tmp_path, call, monkeypatch):
+    """Of the table, of the folder it is in, and of the run: ended, resumed, predicted with, listed, repeated."""
+    name = os.fsdecode(b"caf\xe9")
+    place = tmp_path / name
+    place.mkdir()
+    (place / f"{name}.csv").write_text(IRIS)
+    search = ("search", f"{name}.csv", *SEARCH[2:], "--out", f"{name}/out")
+    with monkeypatch.context() as patched:
+        patched.setattr(Watching, "rung_ended", EndedAfter(1), raising=False)
+        call(place, *search, code=2)
+    assert "going on with" in call(place, *search).stdout
+    out = place / name / "out"
+    (out / "report.html").read_text(encoding="utf-8")
+    for file in ("run.json", "settings.json"):
+        content = json.loads((out / file).read_text(encoding="utf-8"))
+        assert content.get("file", content.get("data", {}).get("path")) == str(place / f"{name}.csv")
+    call(place, "predict", out, f"{name}.csv", "--out", f"{name}.out.csv")
+    assert json.loads(call(place, "runs", out, "--json").stdout)[0]["path"] == str(out)
+    call(place, "search", "--repeat", out / "settings.json", "--check")
 
 
 def test_a_disk_that_is_full_at_any_moment_loses_nothing_and_is_told_as_it_is(tmp_path, call):

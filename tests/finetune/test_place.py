@@ -16,10 +16,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not o
 
 
 def written(folder, marks):
-    """A folder as older versions left it: its settings alone say what it is."""
-    folder.mkdir(parents=True)
-    (folder / place.METRICS).touch()
-    checkpoints.write_json(folder / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": marks})
+    """A run that was ended."""
+    with place.opened(folder, "", marks):
+        (folder / place.METRICS).touch()
+        checkpoints.write_json(folder / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": marks})
 
 
 def test_only_the_same_run_is_resumed(tmp_path, monkeypatch, tiny):
@@ -60,8 +60,8 @@ def test_only_the_same_run_is_resumed(tmp_path, monkeypatch, tiny):
 def test_fresh_starts_over_in_the_named_folder(tmp_path):
     marks = {"data": "x"}
     out = tmp_path / "out"
-    (out / "checkpoints").mkdir(parents=True)
-    checkpoints.write_json(out / "settings.json", {"format": place.FORMAT, "version": 1, "fingerprint": {"data": "y"}})
+    written(out, {"data": "y"})
+    (out / "checkpoints").mkdir()
     with place.opened(out, "", marks, fresh=True) as (path, resumes):
         assert (path, resumes) == (out, False)
         assert not (out / "checkpoints").exists()

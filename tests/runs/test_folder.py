@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -220,21 +221,19 @@ def test_who_has_lost_the_folder_writes_and_removes_nothing() -> None:
     assert os.listdir(folder.path / "journal") == ["events.jsonl"]
 
 
-def test_a_search_of_shoal_0_1_is_known_by_its_settings() -> None:
-    settings = {
-        "format": "shoal-run", "version": 1, "created": "2026-11-16 10:00",
-        "versions": {"shoal": "0.1.0", "python": "3.11.2"},
-        "data": {"file": "data.csv", "path": "/there/data.csv", "sha256": "a" * 64, "demo": False, "drop": [],
-                 "kinds": [], "columns": ["a"]},
-        "search": {"recipes": 500, "folds": None, "repeats": 1, "effort": {}}, "result": {"ended": ""},
-    }  # fmt: skip
+def test_settings_alone_are_no_run() -> None:
+    """They may be a user's copy, beside files of the same names."""
+    with opened(Path("run")) as folder:
+        work(folder)
+        end(folder)
     Path("mine").mkdir()
-    Path("mine/settings.json").write_text(json.dumps(settings))
-    run = read_run(Path("mine"))
-    assert run is not None
-    assert (run.kind, run.fingerprint, run.finished, run.begun) == (SEARCH, MARKS, True, "2026-11-16 10:00")
-    with opened(Path("mine")) as folder:
-        assert folder.found is not None
+    shutil.copy("run/settings.json", "mine/settings.json")
+    assert read_run(Path("run")) is not None
+    assert read_run(Path("mine")) is None
+    about = json.loads(Path("run/run.json").read_text())
+    for wrong in ({**about, "begun": "today"}, {name: value for name, value in about.items() if name != "sha256"}):
+        Path("mine/run.json").write_text(json.dumps(wrong))
+        assert read_run(Path("mine")) is None
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])

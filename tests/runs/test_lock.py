@@ -18,12 +18,16 @@ import pytest
 from support.waiting import wait_until
 
 from shoal.runs import lock
+from shoal.runs.folder import RunFolder, refuse_taken
+from shoal.runs.kinds import SEARCH
 
 # A process that takes a folder, says so, and gives it back at the end of its input; `{first}` is done before that.
 HOLD = """
 import errno, fcntl, sys
 from pathlib import Path
 from shoal.runs import lock
+from shoal.runs.folder import RunFolder, refuse_taken
+from shoal.runs.kinds import SEARCH
 {first}
 try:
     held = lock.take(Path(sys.argv[1]))
@@ -101,6 +105,8 @@ RACE = """
 import errno, fcntl, os, sys
 from pathlib import Path
 from shoal.runs import lock
+from shoal.runs.folder import RunFolder, refuse_taken
+from shoal.runs.kinds import SEARCH
 {first}
 go, said, end = os.pipe(), os.pipe(), os.pipe()
 for _ in range(20):
@@ -231,5 +237,28 @@ def test_a_process_of_the_same_number_is_not_the_owner(tmp_path: Path) -> None:
     mine.release()
     dead = {**owner.__dict__, "started": owner.started - 1000}
     (tmp_path / "lease-7.json").write_text(json.dumps(dead))
+    lock.take(tmp_path).release()
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize("content", ['{"tenant": "Mrs. Smith"}', "[1]", "diary", '{"host": "a", "pid": 1}'])
+@pytest.mark.parametrize("name", ["lease-7.json", "run.lock"])
+def test_a_file_of_the_users_with_the_name_of_a_lock_is_refused_and_stays(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name} is not the lock of a run: move it"):
+        lock.take(tmp_path)
+    for out in (tmp_path, tmp_path / "."):
+        with pytest.raises(ValueError, match="is not empty"):
+            refuse_taken(out)
+        with pytest.raises(ValueError, match="is not empty"), RunFolder(SEARCH, out, "a", {}):
+            pass
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {name: content}
+
+
+def test_what_a_process_left_that_was_killed_while_it_took_the_folder_is_a_lock(tmp_path: Path) -> None:
+    (tmp_path / "run.lock").touch()
+    refuse_taken(tmp_path)
     lock.take(tmp_path).release()
     assert names(tmp_path) == set()

@@ -130,12 +130,16 @@ class Session:
             return self._run(out, dry_run, fresh)
 
     def _run(self, out: Path | None, dry_run: bool, fresh: bool) -> bool:
+        from shoal.models.saving import check_place
         from shoal.runs.folder import RunFolder, refuse_taken
-        from shoal.runs.kinds import SEARCH, read_run
+        from shoal.runs.kinds import MODEL, SEARCH, read_run
         from shoal.search.settings import comparable_model
 
-        if out is not None and read_run(out) is None:
-            refuse_taken(out)
+        if out is not None:
+            if read_run(out) is None:
+                refuse_taken(out)
+            elif fresh:
+                check_place(out / MODEL)
         self.model = comparable_model(self.settings) if self.check and self.settings is not None else None
         self._find_data()
         self.source = _read(self.request)
@@ -160,6 +164,7 @@ class Session:
                 self._show_finished(folder.found)
                 return True
             if folder.resumes:
+                check_place(folder.path / MODEL)
                 say(f"going on with {folder.path}, begun {folder.begun} (--fresh begins anew)")
             self._prepare()
             self._plan()

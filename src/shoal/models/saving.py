@@ -114,8 +114,14 @@ def check_place(target: Path) -> None:
     """Replace models only, never somebody's folder of other things."""
     if target.is_file():
         raise UserError(f"{target} is a file; a model is saved as a folder: give another name")
-    if target.is_dir() and not {file.name for file in target.iterdir()} <= {DESCRIPTION, WEIGHTS, TIMINGS, EXPLANATION}:
-        raise UserError(f"{target} holds other files than a model; give the name of a new folder")
+    own = {DESCRIPTION, WEIGHTS, TIMINGS, EXPLANATION}
+    others = sorted(file.name for file in target.iterdir() if file.name not in own) if target.is_dir() else []
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise UserError(
+            f"{target} holds other files than a model: {others[0]}{more}; move that away, or give the name of a new "
+            "folder"
+        )
 
 
 def _sha(body: dict[str, Any]) -> str:

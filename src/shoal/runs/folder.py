@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import platform
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ from shoal import atomic, terminal
 from shoal.errors import UserError
 from shoal.plain_files import PRIVATE, Removal, remove
 from shoal.runs.changes import differences
-from shoal.runs.journal import EVENTS, Journal
+from shoal.runs.journal import EVENTS, Journal, is_own_file
 from shoal.runs.kinds import (
     FOLDERS,
     FORMAT,
@@ -36,6 +35,7 @@ from shoal.runs.kinds import (
     Kind,
     Run,
     check_of,
+    is_progress,
     read_about,
     read_run,
 )
@@ -288,17 +288,19 @@ def remove_files(path: Path, names: tuple[str, ...], act: bool = True) -> Remova
     found = Removal()
     for name in names:
         if os.path.lexists(path / name):
-            known = OWN_FILES.get(name)
-            remove(path / name, ours=partial(_is_of_a_run, path / name, known), act=act, into=found)
+            remove(path / name, ours=partial(_is_of_a_run, path / name), act=act, into=found)
     return found
 
 
-def _is_of_a_run(top: Path, known: re.Pattern[str] | None, path: Path) -> bool:
+def _is_of_a_run(top: Path, path: Path) -> bool:
     if path == top:
-        return path.is_dir() == (path.name in FOLDERS)
-    if known is None or atomic.is_left_over(path):
+        return path.is_dir() == (path.name in FOLDERS) and (path.name != PROGRESS or is_progress(path))
+    if atomic.is_left_over(path):
         return True
-    return known.fullmatch(path.relative_to(top).as_posix()) is not None
+    if top.name == JOURNAL:
+        return is_own_file(top, path)
+    known = OWN_FILES.get(top.name)
+    return known is None or known.fullmatch(path.relative_to(top).as_posix()) is not None
 
 
 def _runs_of(stem: str, kind: Kind) -> Iterator[Run]:
@@ -322,7 +324,7 @@ def numbered(path: Path) -> Path:
 
 def refuse_taken(out: Path) -> None:
     """Refuse a folder that holds anything but the files of a lock, and what was killed while it began."""
-    if out.is_dir() and all(is_lock_file(file.name) or atomic.is_left_over(file) for file in out.iterdir()):
+    if out.is_dir() and all(is_lock_file(file) or atomic.is_left_over(file) for file in out.iterdir()):
         return
     if (out / SETTINGS).exists():
         raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")

@@ -31,6 +31,7 @@ from shoal.runs.journal_file import ENDING, Damaged, Head
 
 EVENTS, DAMAGED = "events.jsonl", "damaged"
 KIND = re.compile(r"[a-z][a-z0-9_]*")
+SET_ASIDE = re.compile(r"events(-\d+)?\.jsonl|[a-z][a-z0-9_]*-[0-9a-f]{32}(-\d+)?\.safetensors")
 KEY = re.compile(r"[0-9a-f]+")
 AGAIN = "its work is computed again"
 REMEDIES = {
@@ -227,6 +228,27 @@ class Journal:
 def read_events(folder: Path) -> list[tuple[str, Any]]:
     """The events of a journal that are whole, in order. Changes nothing: for whoever looks at somebody else's run."""
     return _whole_events(_content(folder / EVENTS))[0]
+
+
+def is_own_file(folder: Path, path: Path) -> bool:
+    """Whether what is in the folder of a journal, or in `damaged` there, was written by one.
+
+    The header of a file, or the checksum of an event, says so. What was set aside as damaged cannot say it any more:
+    its name must be one that a journal gives, and the journal must have an event.
+    """
+    if path == folder / DAMAGED:
+        return path.is_dir()
+    if path.is_dir() or path.is_symlink():
+        return False
+    try:
+        if path.parent == folder / DAMAGED:
+            return SET_ASIDE.fullmatch(path.name) is not None and bool(read_events(folder))
+        if path == folder / EVENTS:
+            return path.stat().st_size == 0 or bool(read_events(folder))  # empty: the disk was full
+        journal_file.read_head(path)
+    except (Damaged, OSError, ValueError):
+        return False
+    return True
 
 
 def _warn(text: str) -> None:

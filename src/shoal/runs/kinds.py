@@ -1,6 +1,6 @@
 """The kinds of runs, and what the files of each say: what it is, whether it is finished, how far it is.
 
-A folder of an older version has no run.json; its settings.json says the same.
+A folder is a run by its run.json, or the copy of that in its journal: settings.json alone may be a user's copy.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ START = "start"  # the tiny model as it was made
 FORMAT, VERSION = "shoal-run-folder", 1  # of run.json
 SEARCH_FORMAT, FINETUNE_FORMAT, SETTINGS_VERSION = "shoal-run", "shoal-finetune", 1  # of settings.json
 INTERRUPTED = "interrupted"
-# What a run writes into its folders. Anything else there is somebody else's, and stays when a run is removed.
+# What a run writes into its folders. Anything else there is somebody else's, and stays when a run is removed. Files of
+# the journal are known by what is in them.
 FOLDERS = {JOURNAL, MODEL, CHECKPOINTS, EVENTS, START}
 OWN_FILES = {
-    JOURNAL: re.compile(r"damaged|(damaged/)?(events(-\d+)?\.jsonl|[^/]+\.safetensors)"),
     MODEL: re.compile(r"(model|timings|explanation)\.json|weights\.safetensors"),
     CHECKPOINTS: re.compile(r"checkpoint-\d+(/.+)?"),
     EVENTS: re.compile(r"events\.out\.[^/]+"),
@@ -48,7 +48,6 @@ class Kind:
     keeps_finished: bool  # whether a finished run stays where it is, also with --fresh
     is_finished: Callable[[Path], bool]
     has_work: Callable[[Path], bool]  # whether there is anything to go on with, or to look at
-    old_marks: Callable[[dict[str, Any]], Any]  # the fingerprint of a run of an older version, from its settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,21 +69,22 @@ class Malformed(UserError):
 def read_run(path: Path) -> Run | None:
     """The run of a folder; None if it holds none. The journal has a copy of run.json."""
     about = read_about(path) or _noted_about(path)
-    if _is_about_a_run(about):
-        kind, marks, begun = KINDS[about["kind"]], about.get("fingerprint"), str(about.get("begun", ""))
-    else:
-        about, settings = {}, read_json(path / SETTINGS)
-        found = OLD_FORMATS.get(str(settings.get("format", "")))
-        if found is None or settings.get("version") != SETTINGS_VERSION:
-            return None
-        kind, marks, begun = found, found.old_marks(settings), str(settings.get("created", ""))
-    return Run(path, kind, marks, begun, kind.is_finished(path), about) if isinstance(marks, dict) else None
+    marks = about.get("fingerprint")
+    if not _is_about_a_run(about) or not isinstance(marks, dict):
+        return None
+    kind = KINDS[about["kind"]]
+    return Run(path, kind, marks, str(about.get("begun", "")), kind.is_finished(path), about)
+
+
+def is_progress(path: Path) -> bool:
+    """Whether a run wrote this progress.json."""
+    return read_json(path).keys() >= {"share", "at"}
 
 
 def read_about(path: Path) -> dict[str, Any]:
     """What run.json says; empty where it is missing or damaged."""
     about = read_json(path / RUN)
-    return about if about.get("sha256", check_of(about)) == check_of(about) else {}
+    return about if about.get("sha256") == check_of(about) else {}
 
 
 def check_of(about: Mapping[str, Any]) -> str:
@@ -110,6 +110,8 @@ def problem_of(path: Path) -> str:
         about = _noted_about(path) or read_object(path / RUN)  # a search resumes with the journal's copy as well
         if not _is_about_a_run(about) or not isinstance(about.get("fingerprint"), dict):
             raise Malformed(f"{RUN} does not describe a run that this Shoal knows")
+        if read_run(path) is None:
+            raise Malformed(f"{RUN} was altered (its checksum is another)")
         if os.path.lexists(path / SETTINGS):
             read_object(path / SETTINGS)
     except Malformed as error:
@@ -171,14 +173,6 @@ def _search_has_work(path: Path) -> bool:
     )
 
 
-def _search_marks(settings: dict[str, Any]) -> dict[str, Any] | None:
-    try:
-        data, search, versions = settings["data"], settings["search"], settings["versions"]
-        return search_marks(data["sha256"], {**data, **search}, versions)
-    except (KeyError, TypeError, AttributeError):
-        return None
-
-
 def search_marks(sha256: str, options: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
     """The fingerprint of a search: the data, what the bits depend on, and options as they are in its settings.json."""
     said = {name: value for name, value in options.items() if name not in NO_OPTIONS and (name, value) != ("kinds", [])}
@@ -196,18 +190,13 @@ def _finetune_has_work(path: Path) -> bool:
     return (path / METRICS).exists()
 
 
-def _finetune_marks(settings: dict[str, Any]) -> Any:
-    return settings.get("fingerprint")
-
-
 KINDS = {
     kind.name: kind
     for kind in (
         Kind("search", (RUN, PROGRESS, JOURNAL, SETTINGS, REPORT, BOARD, MODEL), (JOURNAL, PROGRESS),
-             False, _search_is_finished, _search_has_work, _search_marks),
+             False, _search_is_finished, _search_has_work),
         Kind("finetune", (RUN, PROGRESS, SETTINGS, METRICS, SAMPLES, REPORT, START, CHECKPOINTS, EVENTS),
-             (CHECKPOINTS, PROGRESS), True, _finetune_is_finished, _finetune_has_work, _finetune_marks),
+             (CHECKPOINTS, PROGRESS), True, _finetune_is_finished, _finetune_has_work),
     )
 }  # fmt: skip
 SEARCH, FINETUNE = KINDS["search"], KINDS["finetune"]
-OLD_FORMATS = {SEARCH_FORMAT: SEARCH, FINETUNE_FORMAT: FINETUNE}

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from shoal.atomic import is_left_over
-from shoal.errors import MissingFile
+from shoal.errors import MissingFile, UserError
 from shoal.plain_files import Removal, is_mount_point, read_text, remove
 from shoal.runs.folder import RUNS, Say, remove_files
 from shoal.runs.kinds import KINDS, METRICS, PROGRESS, SEARCH, SETTINGS, Run, problem_of, read_json, read_run
-from shoal.runs.lock import InUse, Owner, is_lock_file, living, owner_of, take
+from shoal.runs.lock import Owner, is_lock_file, living, owner_of, take
 
 RUNNING, INTERRUPTED, FINISHED, MALFORMED = "running", "interrupted", "finished", "malformed"
 
@@ -75,7 +75,7 @@ def clean(path: Path, unfinished: bool, say: Say, planned: Removal) -> Removal:
     """Remove of a run what `planned` has. A folder in use stays as it is, and `say` is told by whom."""
     try:
         lock = take(path, say)
-    except InUse as error:
+    except UserError as error:  # in use, or its lock is somebody's file
         say(str(error))
         return Removal()
     try:
@@ -101,7 +101,7 @@ def _sweep(run: Listed, act: bool) -> Removal:
     for file in sorted(path.iterdir()):
         if is_left_over(file) and file not in found.gone:
             remove(file, act=act, into=found)
-    if not [file for file in path.iterdir() if file not in found.gone and not is_lock_file(file.name)]:
+    if not [file for file in path.iterdir() if file not in found.gone and not is_lock_file(file)]:
         found.gone[path] = True
     return found
 
@@ -191,5 +191,6 @@ def _size(path: Path) -> int:
     for place, _, names in os.walk(path):
         for name in names:
             with contextlib.suppress(OSError):
-                total += 0 if is_lock_file(name) else os.lstat(os.path.join(place, name)).st_size
+                file = Path(place, name)
+                total += 0 if is_lock_file(file) else os.lstat(file).st_size
     return total

@@ -160,8 +160,26 @@ def living(folders: Iterable[Path]) -> dict[Path, Owner]:
     return found
 
 
-def is_lock_file(name: str) -> bool:
-    return name == LOCK or LEASE.fullmatch(name) is not None
+def is_lock_file(path: Path) -> bool:
+    """Whether Shoal wrote it: an empty run.lock, or a lease that names its owner. One that was killed at once is empty.
+    A file of the user's that has such a name is none."""
+    if path.name != LOCK and LEASE.fullmatch(path.name) is None:
+        return False
+    try:
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        return status.st_size == 0 or (path.name != LOCK and read_owner(path) is not None)
+    except OSError:
+        return False
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Never write to or remove a file that somebody else gave the name of ours."""
+    if os.path.lexists(path) and not is_lock_file(path) and os.path.lexists(path):  # it may go meanwhile
+        status = os.lstat(path)
+        what = "" if stat.S_ISREG(status.st_mode) else f"{kind_of(status)}, "
+        raise UserError(f"{path} is {what}not the lock of a run: move it, or give another --out")
 
 
 def read_owner(lease: Path) -> Owner | None:
@@ -183,6 +201,8 @@ def _take_lease(folder: Path, supported: bool, kernel: BaseFileLock | None, say:
     """None: others tried at the same moment, try again. Where locks are supported but not ours, only a dead owner's
     children can have it."""
     seen = _leases(folder)
+    for path in seen:
+        _refuse_foreign(path)
     held = supported and kernel is None
     if held and not (seen and _is_dead(seen[-1])):
         raise InUse(_in_use(folder))
@@ -292,12 +312,9 @@ def _kernel_lock(file: Path) -> tuple[bool, BaseFileLock | None]:
     """Whether the disk has locks, and that of the file if it was free.
 
     filelock falls back to the mere existence of a file where there are none, which a dead process would hold forever.
-    It empties the file that it opens, so that must be a file, and no link to somebody's.
+    It may empty the file that it opens, and we remove it, so that must be ours, and no link to somebody's.
     """
-    with contextlib.suppress(FileNotFoundError):
-        status = os.lstat(file)
-        if not stat.S_ISREG(status.st_mode):
-            raise UserError(f"{file} is {kind_of(status)}, not the lock of a run: remove it")
+    _refuse_foreign(file)
     try:
         lock: BaseFileLock = FileLock(file, timeout=0, thread_local=False, fallback_to_soft=False)
     except TypeError:  # an older filelock
