@@ -19,6 +19,7 @@ from shoal import parallel
 from shoal.errors import UserError
 from shoal.parallel import checkpoint
 from shoal.parallel.identity import SAMPLED, data_hash, described, network_lines
+from shoal.parallel.networks import own_network
 
 JOB = {"strategy": "serial", "epochs": 1, "batch_size": 64}
 
@@ -117,6 +118,89 @@ def test_a_network_and_a_loss_that_were_sent_to_a_worker_are_the_same():
     model, function = pickle.loads(cloudpickle.dumps((Local(), loss)))
     assert network_lines(model) == network_lines(Local())
     assert described(function) == described(loss)
+
+
+NETWORK = """
+import types
+from functools import lru_cache, partial
+import torch
+from torch import nn
+import beside_{name} as beside
+from beside_{name} import scaled
+
+SLOPE, UNUSED, CALLS = 0.1, 1, 0
+TABLE = dict(low=[1, 2], high=(3, None))
+CONFIG = types.SimpleNamespace(slope=0.1, epochs=5)
+WEIGHTS = torch.ones(3)
+LAYER = nn.LeakyReLU(0.1)
+ITSELF = [SLOPE]
+ITSELF.append(ITSELF)
+
+def inner(x):
+    return x * SLOPE if x.sum() > 1e9 else again(x)
+
+def again(x):
+    return x if x.sum() < 1e9 else inner(x)
+
+@lru_cache
+def cached():
+    return 1.5
+
+class Twice(torch.autograd.Function):
+    factor = 2
+
+class Net(nn.Linear):
+    widths = (1, 2)
+
+    def forward(self, x):
+        global CALLS
+        CALLS += 1
+        x = LAYER(super().forward(x)) * CONFIG.slope * len(TABLE) * len(ITSELF) * cached() * Twice.factor
+        act = partial(torch.mul, other=WEIGHTS.sum())
+        return [inner(beside.shifted(act(part))) * scaled(part) for part in [x]][0] + self.widths[0]
+"""
+BESIDE = """
+SHIFT, UNUSED, SCALE = 1.0, 1, 2.0
+
+def shifted(x):
+    return x + SHIFT
+
+def scaled(x):
+    return x * SCALE
+"""
+
+
+def own_lines(folder, name, edit=("", "")):
+    """Of a network in a file of the user's, with one edit; as it is, and as a worker gets it."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+    assert edit[0] in NETWORK + BESIDE
+    (folder / f"{name}.py").write_text(NETWORK.replace("{name}", name).replace(*edit))
+    (folder / f"beside_{name}.py").write_text(BESIDE.replace(*edit))
+    model = own_network(f"{folder / name}.py:Net", FEATURES, CLASSES)
+    lines = network_lines(model)
+    model(torch.zeros(2, FEATURES))
+    assert network_lines(model) == lines == network_lines(pickle.loads(cloudpickle.dumps(model)))
+    return lines
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ("SLOPE, UNUSED, CALLS = 0.1", "SLOPE, UNUSED, CALLS = 5.0"), ("x if x.sum() <", "x if x.sum() <="),
+    ("high=(3, None)", "high=(4, None)"), ("slope=0.1", "slope=0.2"), ("torch.ones(3)", "torch.ones(4)"),
+    ("LeakyReLU(0.1)", "LeakyReLU(0.2)"), ("return 1.5", "return 1.6"), ("factor = 2", "factor = 3"),
+    ("widths = (1, 2)", "widths = (1, 3)"), ("SHIFT, UNUSED, SCALE = 1.0", "SHIFT, UNUSED, SCALE = 1.1"),
+    ("return x + SHIFT", "return x - SHIFT"), ("return x * SCALE", "return x / SCALE"), ("1, 2.0", "1, 2.1"),
+])  # fmt: skip
+def test_all_that_the_code_of_a_network_uses_is_part_of_it(tmp_path, before, after):
+    name = f"net{abs(hash((before, after)))}"
+    own = own_lines(tmp_path, f"{name}a")
+    assert own == own_lines(tmp_path, f"{name}b")
+    assert own != own_lines(tmp_path, f"{name}c", (before, after))
+
+
+@pytest.mark.parametrize("edit", [("epochs=5", "epochs=6"), ("UNUSED, CALLS = 0.1, 1", "UNUSED, CALLS = 0.1, 2")])
+def test_what_the_code_of_a_network_does_not_use_may_change(tmp_path, edit):
+    name = f"net{abs(hash(edit))}"
+    assert own_lines(tmp_path, f"{name}a") == own_lines(tmp_path, f"{name}b", edit)
 
 
 class Rows(Dataset):
