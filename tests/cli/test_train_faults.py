@@ -70,6 +70,32 @@ def test_a_checkpoint_of_another_network_or_of_other_rows_is_refused(tmp_path, c
     assert "resuming from the checkpoint" in call(tmp_path, *base, "--epochs", "2").stdout
 
 
+LOADED = """
+import random, numpy, torch
+from pathlib import Path
+from torch import nn
+
+def make(inputs, outputs):
+    model = nn.Linear(inputs, outputs)
+    with torch.no_grad():
+        model.weight += random.random() + numpy.random.rand()
+        model.bias += float(Path("bias.txt").read_text())
+    return model
+"""
+
+
+def test_a_network_that_loads_other_initial_weights_is_refused(tmp_path, call):
+    table(tmp_path)
+    (tmp_path / "loaded.py").write_text(LOADED)
+    (tmp_path / "bias.txt").write_text("1")
+    base = ("train", "points.csv", "--target", "way", *SERIAL, "--checkpoint", "kept", "--net", "loaded.py:make")
+    call(tmp_path, *base)
+    (tmp_path / "bias.txt").write_text("2")
+    assert "the network's initial weights differ" in call(tmp_path, *base, code=2).stderr
+    (tmp_path / "bias.txt").write_text("1")
+    assert "resuming from the checkpoint" in call(tmp_path, *base, "--epochs", "2").stdout
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_an_edited_table_is_refused_and_the_old_one_resumed(tmp_path, call, seed):
     table(tmp_path)

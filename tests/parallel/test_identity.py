@@ -76,7 +76,42 @@ def with_activation(layer):
     return nn.Sequential(nn.Linear(FEATURES, 8), layer, nn.Linear(8, CLASSES))
 
 
+class Fixed(nn.Module):
+    """With a buffer that training changes (of batch normalisation), others that it does not, and a frozen layer."""
+
+    def __init__(self, scale=1.0, shift=0.0, frozen=1.0, tied=False, trained=False):
+        super().__init__()
+        self.norm, self.frozen = nn.BatchNorm1d(FEATURES), nn.Linear(FEATURES, CLASSES)
+        self.layer, self.other = nn.Linear(FEATURES, CLASSES), nn.Linear(FEATURES, CLASSES)
+        nn.init.constant_(self.frozen.weight, frozen)
+        nn.init.zeros_(self.frozen.bias)
+        self.frozen.requires_grad_(trained)
+        if tied:
+            self.other.weight = self.layer.weight
+        self.register_buffer("scale", torch.tensor(scale))
+        self.register_buffer("shift", torch.tensor(shift), persistent=False)
+        self.register_buffer("calls", torch.tensor(0), persistent=False)
+
+    def forward(self, x):
+        self.calls += 1
+        x = self.norm(x)
+        return self.scale * self.layer(x) + self.other(x) + self.frozen(x) + self.shift
+
+
+def test_a_network_that_was_trained_meanwhile_resumes_its_checkpoint(tmp_path):
+    model = Fixed()
+    parallel.fit(model, data(), checkpoint=tmp_path, **JOB)
+    again = parallel.fit(model, data(), checkpoint=tmp_path, **JOB | {"epochs": 2})
+    assert len(again.history) == 2
+    assert len(parallel.fit(Fixed(), data(), checkpoint=tmp_path, **JOB | {"epochs": 3}).history) == 3
+
+
 @pytest.mark.parametrize(("first", "second", "words"), [
+    ({"model": Fixed()}, {"model": Fixed(scale=2.0)}, "'scale' of the network, which is not trained, has other"),
+    ({"model": Fixed()}, {"model": Fixed(shift=2.0)}, "'shift' of the network"),
+    ({"model": Fixed()}, {"model": Fixed(frozen=2.0)}, "'frozen.weight' of the network"),
+    ({"model": Fixed()}, {"model": Fixed(tied=True)}, "has 'other.weight: .*, the same as layer.weight'"),
+    ({"model": Fixed()}, {"model": Fixed(trained=True)}, "has 'frozen.weight: .*, trained'"),
     ({}, {"rows": edited()}, "the data have changed since"),
     ({}, {"rows": edited(0)}, "the data have changed since"),
     ({"valid": data(40, 2)}, {"valid": data(40, 3)}, "the data have changed since"),

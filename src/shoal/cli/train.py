@@ -33,6 +33,7 @@ from shoal.parallel.job import Job
 from shoal.parallel.options import TableOptions
 from shoal.plain_files import PRIVATE
 from shoal.progress import Screen
+from shoal.runs.changes import WEIGHTS
 from shoal.runs.folder import refuse_taken
 from shoal.runs.lock import take
 
@@ -135,8 +136,11 @@ def _train(job: Job, subject: Subject, network: dict[str, Any], out: Path | None
     """Show what is trained on what, train, show and save the results."""
     from shoal.parallel.checks import check_fit
     from shoal.parallel.environment import world
+    from shoal.parallel.identity import weights_hash
 
     model, sets = model_of(subject, network), subject.sets
+    if job.checkpoint and ".py" in subject.net:
+        job = replace(job, about={**(job.about or {}), WEIGHTS: weights_hash(model)})
     check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
     screen = Screen(_epoch_line, quiet=world()[0] != 0)
     with _own_place(out, not screen.quiet):

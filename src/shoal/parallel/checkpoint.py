@@ -15,7 +15,7 @@ import torch
 
 from shoal.atomic import new_file
 from shoal.errors import CannotWrite, UserError
-from shoal.runs.changes import differences
+from shoal.runs.changes import FIXED, differences
 
 NAME = "checkpoint.pt"
 TEMPORARY = "shoal-run-"  # temporary folders of launchers begin so; then comes the process number
@@ -100,12 +100,19 @@ def load(folder: str | os.PathLike[str], fingerprint: dict[str, Any], data: str 
         ) from None
     if content.get("version") != VERSION:
         raise UserError(f"{path} is of version {content.get('version')!r}, this program reads {VERSION}; delete it")
-    changes = differences(content["fingerprint"], fingerprint, content.get("data", ""), data)
+    before, now = (_without_changing(one, content["unchanged"]) for one in (content["fingerprint"], fingerprint))
+    changes = differences(before, now, content.get("data", ""), data)
     if changes:
         raise UserError(
             f"{path} holds a run that differs: {'; '.join(changes)}. Give another folder, or delete it to begin anew"
         )
     return dict(content)
+
+
+def _without_changing(fingerprint: dict[str, Any], unchanged: list[str]) -> dict[str, Any]:
+    """Without the buffers that training has changed, such as running means: a model at hand may have either values."""
+    values = fingerprint.get(FIXED, {})
+    return fingerprint | {FIXED: {name: values.get(name) for name in unchanged}}
 
 
 def _add_checksum(path: Path) -> None:

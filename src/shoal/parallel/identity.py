@@ -67,7 +67,7 @@ def _add_rows(digest: Any, data: Any) -> None:
     rows = sorted({round(place) for place in np.linspace(0, len(data) - 1, min(SAMPLED, len(data)))})
     digest.update(f"{len(data)} rows".encode())
     loader = Loader(data, torch.device("cpu"))
-    with _random_numbers_kept():
+    with random_numbers_kept():
         first = [_row_hash(loader, row) for row in rows]
         random_rows = [_row_hash(loader, row) for row in rows[:READ_TWICE]] != first[:READ_TWICE]
         digest.update("".join(_row_hash(loader, row, shapes=True) if random_rows else own
@@ -100,7 +100,7 @@ def _add_value(digest: Any, value: Any, shapes: bool) -> None:
 
 
 @contextmanager
-def _random_numbers_kept() -> Iterator[None]:
+def random_numbers_kept() -> Iterator[None]:
     """The generators of Python and numpy afterwards give the numbers that they would have given."""
     before = random.getstate(), np.random.get_state()
     try:
@@ -129,6 +129,7 @@ def network_lines(model: nn.Module) -> list[str]:
 def _network_lines(model: nn.Module, seen: set[int]) -> list[str]:
     lines: list[str] = []
     codes: dict[str, str] = {}
+    first: dict[int, str] = {}  # the first name of each tensor
     seen = seen | set(map(id, model.modules()))
     for name, module in model.named_modules(remove_duplicate=False):
         own = {key: value for key, value in vars(module).items() if key not in OF_EVERY_MODULE}
@@ -136,10 +137,23 @@ def _network_lines(model: nn.Module, seen: set[int]) -> list[str]:
         settings = ", ".join(f"{key}={value}" for key, value in plain.items() if value)
         kind = type(module)
         lines.append(f"{f'{name}: ' if name else ''}{kind.__name__} {settings}".rstrip())
-        tensors = [*module._parameters.items(), *module._buffers.items()]
-        lines += [f"{f'{name}.' if name else ''}{own}: {_shape(value)}" for own, value in tensors if value is not None]
+        for key, value in (*module._parameters.items(), *module._buffers.items()):
+            if value is not None:
+                full = f"{f'{name}.' if name else ''}{key}"
+                tied = first.setdefault(id(value), full)
+                lines.append(f"{full}: {_shape(value)}{'' if tied == full else f', the same as {tied}'}")
         codes |= {f"code of {one.__name__}": code for one in kind.__mro__ if (code := _class_code(one, set(seen)))}
     return lines + [f"{name}: {code}" for name, code in codes.items()]
+
+
+def fixed_values(model: nn.Module) -> dict[str, str]:
+    """A checksum of each tensor that no optimiser changes: buffers, and parameters that are not trained."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {name: described(value.detach()) for name, value in named if not value.requires_grad and not value.is_meta}
+
+
+def weights_hash(model: nn.Module) -> str:
+    return _short([described(value) for value in model.state_dict().values()])
 
 
 def _shape(value: torch.Tensor) -> str:

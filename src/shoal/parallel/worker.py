@@ -19,13 +19,13 @@ from shoal.parallel.devices import find_device
 from shoal.parallel.divergence import Diverged, Guard, all_finite
 from shoal.parallel.evaluation import chunks_of, flops_per_row, measures
 from shoal.parallel.groups import Group
-from shoal.parallel.identity import data_hash, network_lines
+from shoal.parallel.identity import data_hash, fixed_values, network_lines
 from shoal.parallel.learner import make_loss
 from shoal.parallel.loader import Loader, Pair, align, epoch_order, key, prefetch, take_all
 from shoal.parallel.randomness import draw_weights
 from shoal.parallel.scatter import scattered
 from shoal.parallel.threads import blas_threads, use_threads
-from shoal.runs.changes import DATA, NETWORK
+from shoal.runs.changes import DATA, FIXED, NETWORK
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -210,6 +210,7 @@ class Worker:
         own = checkpoint.is_temporary(self.job.checkpoint)
         return {
             **self.job.fingerprint(), "rows": len(self.train), NETWORK: network_lines(self.model),
+            FIXED: {} if own else fixed_values(self.model),
             DATA: "" if own else data_hash(self.train.data, None if self.valid is None else self.valid.data),
         }  # fmt: skip
 
@@ -223,11 +224,14 @@ class Worker:
         state = self.updater.state()
         if self.group.rank == 0:
             assert self.job.checkpoint is not None
+            begun = self.fingerprint[FIXED]
+            values = fixed_values(self.updater.model) if begun else {}
             checkpoint.save(self.job.checkpoint, {
                 "fingerprint": self.fingerprint, "data": self._data_name(), "state": state, "epoch": self.epoch,
                 "position": self.position, "step": self.step, "sums": self.sums, "history": self.history,
                 "rounds": self.rounds, "finished": self.finished, "first_loss": self.guard.first,
                 "torch_generator": torch.get_rng_state(),
+                "unchanged": [name for name in begun if values.get(name) == begun[name]],
             })  # fmt: skip
 
     def _resume(self) -> None:

@@ -9,7 +9,13 @@ from typing import Any
 
 DATA = "data"  # the checksum of what is learned from
 NETWORK = "network"  # a network in words, line by line
-HASHES = {"start": "the model to start from has changed since", "repeat": "it repeats another run, or none"}
+FIXED = "fixed values"  # of a network: a checksum of each tensor that no optimiser changes
+WEIGHTS = "initial weights"  # of a network from the user's file
+HASHES = {
+    "start": "the model to start from has changed since",
+    "repeat": "it repeats another run, or none",
+    WEIGHTS: "the network's initial weights differ (another seed, or another file that they are loaded from)",
+}
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], file_before: str, file: str) -> list[str]:
@@ -30,6 +36,9 @@ def _words(name: str, before: Any, now: Any, file_before: str, file: str) -> str
         return f"{what} changed since (another checksum)"
     if name == NETWORK:
         return _first_other_line(before or [], now or [])
+    if name == FIXED:
+        other = next(name for name in {**(before or {}), **now} if (before or {}).get(name) != now.get(name))
+        return f"{other!r} of the network, which is not trained, has other values"
     if name in HASHES and (name != "start" or isinstance(now, dict)):  # of shoal train, "start" is a word
         return HASHES[name]
     return f"{name} was {_shown(before)} and is {_shown(now)}"
