@@ -54,8 +54,9 @@ def table(folder, changed=()):
     (["--dropout", "0.2"], "dropout was 0.0 and is 0.2"),
     (["--net", "mlp:3-5-2"], "net was mlp:3-64-64-2 and is mlp:3-5-2"),
     (["--seed", "4"], "seed was 0 and is 4"),
-    (["--rows", "50"], "points.csv has changed since"),
-    (["--valid", "0.3"], "points.csv has changed since"),
+    (["--rows", "50"], "other rows of points.csv to train on (another split, seed or encoding)"),
+    (["--valid", "0.3"], "other rows of points.csv to train on (another split, seed or encoding)"),
+    (["--test", "0.3"], "other rows of points.csv to train on (another split, seed or encoding)"),
     (["--drop", "b"], "net was mlp:3-64-64-2 and is mlp:2-64-64-2"),
 ])  # fmt: skip
 def test_a_checkpoint_of_another_network_or_of_other_rows_is_refused(tmp_path, call, more, words):
@@ -65,6 +66,7 @@ def test_a_checkpoint_of_another_network_or_of_other_rows_is_refused(tmp_path, c
     before = (tmp_path / "kept" / checkpoint.NAME).read_bytes()
     done = call(tmp_path, *base, *more, code=2)
     assert words in done.stderr
+    assert "changed since" not in done.stderr
     assert "Give another folder, or delete it to begin anew" in done.stderr
     assert (tmp_path / "kept" / checkpoint.NAME).read_bytes() == before
     assert "resuming from the checkpoint" in call(tmp_path, *base, "--epochs", "2").stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import re
@@ -16,7 +17,7 @@ from torch import nn
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from shoal import parallel
-from shoal.errors import UserError
+from shoal.errors import CannotWrite, UserError
 from shoal.parallel import checkpoint
 from shoal.parallel.identity import SAMPLED, data_hash, described, network_lines
 from shoal.parallel.networks import own_network
@@ -284,3 +285,40 @@ def test_a_description_is_the_same_in_every_process():
     text = "\n".join([described(function), *network_lines(Own(function))])
     assert not re.search(r"0x[0-9a-f]{6}| at line", text)
     assert described(function).startswith("function ")
+
+
+@pytest.mark.parametrize("kind", ["a FIFO", "a device", "a folder"])
+def test_a_checkpoint_that_is_no_file_is_not_waited_for(tmp_path, kind):
+    place = tmp_path / checkpoint.NAME
+    if kind == "a FIFO":
+        os.mkfifo(place)
+    elif kind == "a device":
+        place.symlink_to("/dev/zero")
+    else:
+        place.mkdir()
+    assert checkpoint.peek(tmp_path) == {}
+    with pytest.raises(UserError, match=rf"cannot be resumed \(.*checkpoint.pt is {kind}, not a file\). Delete it"):
+        parallel.fit(network(), data(), checkpoint=tmp_path, **JOB)
+
+
+def test_an_error_of_the_disk_names_the_whole_path(tmp_path):
+    folder = tmp_path / ("long" * 40)
+    (folder / checkpoint.NAME).mkdir(parents=True)  # cannot be replaced by a file
+    with pytest.raises(CannotWrite, match=rf"cannot be written to {folder}: .*{folder}"):
+        checkpoint.save(folder, {"fingerprint": {}})
+
+
+@pytest.mark.parametrize("every", ["epoch", 1])
+def test_fewer_epochs_than_are_done_are_refused(tmp_path, every):
+    """Also where the last of them is half done."""
+    job = JOB | {"epochs": 3, "checkpoint": tmp_path, "checkpoint_every": every}
+
+    def interrupt(content):
+        if content.get("record", content if every == 1 else {}).get("epoch") == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parallel.fit(network(), data(), tell=interrupt, **job)
+    with pytest.raises(UserError, match=r"has begun 2 epochs.*1 .*asked for.*at least 2.*another folder"):
+        parallel.fit(network(), data(), **job | {"epochs": 1})
+    assert len(parallel.fit(network(), data(), **job | {"epochs": 2}).history) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from shoal.cli.subjects import (
 from shoal.json_values import plain
 from shoal.parallel.job import Job
 from shoal.parallel.options import TableOptions
-from shoal.plain_files import PRIVATE
+from shoal.plain_files import PRIVATE, open_file
 from shoal.progress import Screen
 from shoal.runs.changes import WEIGHTS
 from shoal.runs.folder import refuse_taken
@@ -102,7 +103,15 @@ def train(
         subject = own_table(file, table, net, wanted)
         job = replace(job, loss=loss_of(subject, job.loss if "loss" in typed else None))
     bound = {} if ".py" in subject.net else {"net": subject.net, **network}  # of a custom one, its code is compared
-    _train(replace(job, about={**bound, "file": str(file or data or "mnist")}), subject, network, out)
+    about = {"file": str(file or data or "mnist"), "checksum": _checksum(file) if job.checkpoint else ""}
+    _train(replace(job, about=bound | about), subject, network, out)
+
+
+def _checksum(file: Path | None) -> str:
+    if file is None or not file.is_file():
+        return ""
+    with open(open_file(file), "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _complete(job: Job, typed: Mapping[str, str]) -> Job:

@@ -214,8 +214,10 @@ class Worker:
             DATA: "" if own else data_hash(self.train.data, None if self.valid is None else self.valid.data),
         }  # fmt: skip
 
-    def _data_name(self) -> str:
-        return str((self.job.about or {}).get("file", ""))
+    def _file(self) -> tuple[str, str]:
+        """The name of the data and the checksum of their file, where they are known."""
+        about = self.job.about or {}
+        return str(about.get("file", "")), str(about.get("checksum", ""))
 
     def _save(self) -> None:
         """Not while the last loss of any worker was absurd: then the checkpoint from before stays."""
@@ -227,7 +229,7 @@ class Worker:
             begun = self.fingerprint[FIXED]
             values = fixed_values(self.updater.model) if begun else {}
             checkpoint.save(self.job.checkpoint, {
-                "fingerprint": self.fingerprint, "data": self._data_name(), "state": state, "epoch": self.epoch,
+                "fingerprint": self.fingerprint, "file": self._file(), "state": state, "epoch": self.epoch,
                 "position": self.position, "step": self.step, "sums": self.sums, "history": self.history,
                 "rounds": self.rounds, "finished": self.finished, "first_loss": self.guard.first,
                 "torch_generator": torch.get_rng_state(),
@@ -239,7 +241,7 @@ class Worker:
             return
         content = None
         if self.group.rank == 0:
-            content = checkpoint.load(self.job.checkpoint, self.fingerprint, self._data_name())
+            content = checkpoint.load(self.job.checkpoint, self.fingerprint, *self._file(), epochs=self.job.epochs)
         content = self.group.first_object(content)
         if content is None:
             return

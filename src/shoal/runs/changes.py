@@ -18,20 +18,26 @@ HASHES = {
 }
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any], file_before: str, file: str) -> list[str]:
+def differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], file_before: str, file: str, same_file: bool = False
+) -> list[str]:
     """What has changed between two fingerprints. Files are named as the user knows them.
+
+    same_file  the file has not changed: if the data have, other rows were taken of it, or encoded in another way
 
     >>> differences({"data": "a", "recipes": 500, "folds": None}, {"data": "b", "recipes": 600}, "/a/x.csv", "/a/x.csv")
     ['x.csv has changed since (another checksum)', 'recipes was 500 and is 600']
     """
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    return [_words(name, before.get(name), now.get(name), file_before, file) for name in names]
+    return [_words(name, before.get(name), now.get(name), file_before, file, same_file) for name in names]
 
 
-def _words(name: str, before: Any, now: Any, file_before: str, file: str) -> str:
+def _words(name: str, before: Any, now: Any, file_before: str, file: str, same_file: bool) -> str:
     if name == DATA:
         if file and file_before and file != file_before:
             return f"the data were {file_before} and are {file}"
+        if same_file:
+            return f"other rows of {Path(file).name} to train on (another split, seed or encoding)"
         what = f"{Path(file).name} has" if file else "the data have"
         return f"{what} changed since (another checksum)"
     if name == NETWORK:
