@@ -54,9 +54,14 @@ def _first_other_line(before: list[str], now: list[str]) -> str:
     """
     >>> _first_other_line(["0: Linear", "1: ReLU"], ["0: Linear", "1: Tanh"])
     "the network had '1: ReLU' and has '1: Tanh'"
+    >>> _first_other_line(["code of Net: 12ab"], ["code of Net: 34cd"])
+    'the code of Net, or a constant or function that it uses, has changed'
     """
     pairs = itertools.zip_longest(before, now, fillvalue="nothing more")
     was, is_now = next((was, is_now) for was, is_now in pairs if was != is_now)
+    code = was.partition(": ")[0]
+    if code.startswith("code of ") and is_now.startswith(f"{code}: "):
+        return f"the {code}, or a constant or function that it uses, has changed"
     return f"the network had {was!r} and has {is_now!r}"
 
 
