@@ -411,3 +411,43 @@ def test_seeded_leaves_the_callers_random_numbers_alone():
     torch.manual_seed(12)
     assert torch.equal(nn.Linear(4, 4).weight, two.weight)
     assert math.isfinite(one.weight.sum().item())
+
+
+class Counting(nn.Linear):
+    """Counts its calls, by changing a buffer in place, or by replacing it."""
+
+    def __init__(self, replaced: bool) -> None:
+        super().__init__(3, 2)
+        self.replaced = replaced
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        if self.replaced:
+            self.calls = self.calls + 1
+        else:
+            self.calls += 1
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_the_comparison_with_the_modules_alone_leaves_their_buffers_as_they_are(replaced):
+    modules = [Counting(replaced) for _ in range(3)]
+    stacked, state = stack(modules), torch.get_rng_state()
+    for _ in range(4):
+        stacked(torch.zeros(5, 3))
+    assert len({float(module.calls) for module in modules}) == 1
+    if not replaced:
+        assert [float(module.calls) for module in modules] == [4, 4, 4]
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap calls attention once for each module
+def test_encoder_layers_of_transformers_are_stacked():
+    modules = seeded(lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), range(3))
+    stacked, rows = stack(modules), torch.randn(4, 5, 8)
+    outputs = stacked(rows)
+    assert torch.backends.mha.get_fastpath_enabled()
+    for own, module in zip(outputs, modules, strict=True):
+        torch.testing.assert_close(own, module(rows), rtol=1e-4, atol=1e-5)
+    (outputs**2).sum().backward()
+    assert all(parameter.grad is not None for module in modules for parameter in module.parameters())

@@ -54,8 +54,9 @@ def table(folder, changed=()):
     (["--dropout", "0.2"], "dropout was 0.0 and is 0.2"),
     (["--net", "mlp:3-5-2"], "net was mlp:3-64-64-2 and is mlp:3-5-2"),
     (["--seed", "4"], "seed was 0 and is 4"),
-    (["--rows", "50"], "points.csv has changed since"),
-    (["--valid", "0.3"], "points.csv has changed since"),
+    (["--rows", "50"], "other rows of points.csv to train on (another split, seed or encoding)"),
+    (["--valid", "0.3"], "other rows of points.csv to train on (another split, seed or encoding)"),
+    (["--test", "0.3"], "other rows of points.csv to train on (another split, seed or encoding)"),
     (["--drop", "b"], "net was mlp:3-64-64-2 and is mlp:2-64-64-2"),
 ])  # fmt: skip
 def test_a_checkpoint_of_another_network_or_of_other_rows_is_refused(tmp_path, call, more, words):
@@ -65,8 +66,35 @@ def test_a_checkpoint_of_another_network_or_of_other_rows_is_refused(tmp_path, c
     before = (tmp_path / "kept" / checkpoint.NAME).read_bytes()
     done = call(tmp_path, *base, *more, code=2)
     assert words in done.stderr
+    assert "changed since" not in done.stderr
     assert "Give another folder, or delete it to begin anew" in done.stderr
     assert (tmp_path / "kept" / checkpoint.NAME).read_bytes() == before
+    assert "resuming from the checkpoint" in call(tmp_path, *base, "--epochs", "2").stdout
+
+
+LOADED = """
+import random, numpy, torch
+from pathlib import Path
+from torch import nn
+
+def make(inputs, outputs):
+    model = nn.Linear(inputs, outputs)
+    with torch.no_grad():
+        model.weight += random.random() + numpy.random.rand()
+        model.bias += float(Path("bias.txt").read_text())
+    return model
+"""
+
+
+def test_a_network_that_loads_other_initial_weights_is_refused(tmp_path, call):
+    table(tmp_path)
+    (tmp_path / "loaded.py").write_text(LOADED)
+    (tmp_path / "bias.txt").write_text("1")
+    base = ("train", "points.csv", "--target", "way", *SERIAL, "--checkpoint", "kept", "--net", "loaded.py:make")
+    call(tmp_path, *base)
+    (tmp_path / "bias.txt").write_text("2")
+    assert "the network's initial weights differ" in call(tmp_path, *base, code=2).stderr
+    (tmp_path / "bias.txt").write_text("1")
     assert "resuming from the checkpoint" in call(tmp_path, *base, "--epochs", "2").stdout
 
 
@@ -94,7 +122,7 @@ def test_a_network_whose_code_has_changed_is_refused(tmp_path, call):
     (tmp_path / "own.py").write_text(
         OWN.replace("(rows).relu()", "(rows).tanh()").replace("import sys", "\n\nimport sys")
     )
-    assert "the network had 'code of Tied: " in call(tmp_path, *base, code=2).stderr
+    assert "the code of Tied, or a constant or function that it uses, has changed: " in call(tmp_path, *base, code=2).stderr
     (tmp_path / "own.py").write_text("# a comment\n" + OWN)
     call(tmp_path, *base)
 

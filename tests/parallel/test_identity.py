@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import re
@@ -16,9 +17,10 @@ from torch import nn
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from shoal import parallel
-from shoal.errors import UserError
+from shoal.errors import CannotWrite, UserError
 from shoal.parallel import checkpoint
 from shoal.parallel.identity import SAMPLED, data_hash, described, network_lines
+from shoal.parallel.networks import own_network
 
 JOB = {"strategy": "serial", "epochs": 1, "batch_size": 64}
 
@@ -75,7 +77,42 @@ def with_activation(layer):
     return nn.Sequential(nn.Linear(FEATURES, 8), layer, nn.Linear(8, CLASSES))
 
 
+class Fixed(nn.Module):
+    """With a buffer that training changes (of batch normalisation), others that it does not, and a frozen layer."""
+
+    def __init__(self, scale=1.0, shift=0.0, frozen=1.0, tied=False, trained=False):
+        super().__init__()
+        self.norm, self.frozen = nn.BatchNorm1d(FEATURES), nn.Linear(FEATURES, CLASSES)
+        self.layer, self.other = nn.Linear(FEATURES, CLASSES), nn.Linear(FEATURES, CLASSES)
+        nn.init.constant_(self.frozen.weight, frozen)
+        nn.init.zeros_(self.frozen.bias)
+        self.frozen.requires_grad_(trained)
+        if tied:
+            self.other.weight = self.layer.weight
+        self.register_buffer("scale", torch.tensor(scale))
+        self.register_buffer("shift", torch.tensor(shift), persistent=False)
+        self.register_buffer("calls", torch.tensor(0), persistent=False)
+
+    def forward(self, x):
+        self.calls += 1
+        x = self.norm(x)
+        return self.scale * self.layer(x) + self.other(x) + self.frozen(x) + self.shift
+
+
+def test_a_network_that_was_trained_meanwhile_resumes_its_checkpoint(tmp_path):
+    model = Fixed()
+    parallel.fit(model, data(), checkpoint=tmp_path, **JOB)
+    again = parallel.fit(model, data(), checkpoint=tmp_path, **JOB | {"epochs": 2})
+    assert len(again.history) == 2
+    assert len(parallel.fit(Fixed(), data(), checkpoint=tmp_path, **JOB | {"epochs": 3}).history) == 3
+
+
 @pytest.mark.parametrize(("first", "second", "words"), [
+    ({"model": Fixed()}, {"model": Fixed(scale=2.0)}, "'scale' of the network, which is not trained, has other"),
+    ({"model": Fixed()}, {"model": Fixed(shift=2.0)}, "'shift' of the network"),
+    ({"model": Fixed()}, {"model": Fixed(frozen=2.0)}, "'frozen.weight' of the network"),
+    ({"model": Fixed()}, {"model": Fixed(tied=True)}, "has 'other.weight: .*, the same as layer.weight'"),
+    ({"model": Fixed()}, {"model": Fixed(trained=True)}, "has 'frozen.weight: .*, trained'"),
     ({}, {"rows": edited()}, "the data have changed since"),
     ({}, {"rows": edited(0)}, "the data have changed since"),
     ({"valid": data(40, 2)}, {"valid": data(40, 3)}, "the data have changed since"),
@@ -117,6 +154,89 @@ def test_a_network_and_a_loss_that_were_sent_to_a_worker_are_the_same():
     model, function = pickle.loads(cloudpickle.dumps((Local(), loss)))
     assert network_lines(model) == network_lines(Local())
     assert described(function) == described(loss)
+
+
+NETWORK = """
+import types
+from functools import lru_cache, partial
+import torch
+from torch import nn
+import beside_{name} as beside
+from beside_{name} import scaled
+
+SLOPE, UNUSED, CALLS = 0.1, 1, 0
+TABLE = dict(low=[1, 2], high=(3, None))
+CONFIG = types.SimpleNamespace(slope=0.1, epochs=5)
+WEIGHTS = torch.ones(3)
+LAYER = nn.LeakyReLU(0.1)
+ITSELF = [SLOPE]
+ITSELF.append(ITSELF)
+
+def inner(x):
+    return x * SLOPE if x.sum() > 1e9 else again(x)
+
+def again(x):
+    return x if x.sum() < 1e9 else inner(x)
+
+@lru_cache
+def cached():
+    return 1.5
+
+class Twice(torch.autograd.Function):
+    factor = 2
+
+class Net(nn.Linear):
+    widths = (1, 2)
+
+    def forward(self, x):
+        global CALLS
+        CALLS += 1
+        x = LAYER(super().forward(x)) * CONFIG.slope * len(TABLE) * len(ITSELF) * cached() * Twice.factor
+        act = partial(torch.mul, other=WEIGHTS.sum())
+        return [inner(beside.shifted(act(part))) * scaled(part) for part in [x]][0] + self.widths[0]
+"""
+BESIDE = """
+SHIFT, UNUSED, SCALE = 1.0, 1, 2.0
+
+def shifted(x):
+    return x + SHIFT
+
+def scaled(x):
+    return x * SCALE
+"""
+
+
+def own_lines(folder, name, edit=("", "")):
+    """Of a network in a file of the user's, with one edit; as it is, and as a worker gets it."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+    assert edit[0] in NETWORK + BESIDE
+    (folder / f"{name}.py").write_text(NETWORK.replace("{name}", name).replace(*edit))
+    (folder / f"beside_{name}.py").write_text(BESIDE.replace(*edit))
+    model = own_network(f"{folder / name}.py:Net", FEATURES, CLASSES)
+    lines = network_lines(model)
+    model(torch.zeros(2, FEATURES))
+    assert network_lines(model) == lines == network_lines(pickle.loads(cloudpickle.dumps(model)))
+    return lines
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ("SLOPE, UNUSED, CALLS = 0.1", "SLOPE, UNUSED, CALLS = 5.0"), ("x if x.sum() <", "x if x.sum() <="),
+    ("high=(3, None)", "high=(4, None)"), ("slope=0.1", "slope=0.2"), ("torch.ones(3)", "torch.ones(4)"),
+    ("LeakyReLU(0.1)", "LeakyReLU(0.2)"), ("return 1.5", "return 1.6"), ("factor = 2", "factor = 3"),
+    ("widths = (1, 2)", "widths = (1, 3)"), ("SHIFT, UNUSED, SCALE = 1.0", "SHIFT, UNUSED, SCALE = 1.1"),
+    ("return x + SHIFT", "return x - SHIFT"), ("return x * SCALE", "return x / SCALE"), ("1, 2.0", "1, 2.1"),
+])  # fmt: skip
+def test_all_that_the_code_of_a_network_uses_is_part_of_it(tmp_path, before, after):
+    name = f"net{abs(hash((before, after)))}"
+    own = own_lines(tmp_path, f"{name}a")
+    assert own == own_lines(tmp_path, f"{name}b")
+    assert own != own_lines(tmp_path, f"{name}c", (before, after))
+
+
+@pytest.mark.parametrize("edit", [("epochs=5", "epochs=6"), ("UNUSED, CALLS = 0.1, 1", "UNUSED, CALLS = 0.1, 2")])
+def test_what_the_code_of_a_network_does_not_use_may_change(tmp_path, edit):
+    name = f"net{abs(hash(edit))}"
+    assert own_lines(tmp_path, f"{name}a") == own_lines(tmp_path, f"{name}b", edit)
 
 
 class Rows(Dataset):
@@ -165,3 +285,40 @@ def test_a_description_is_the_same_in_every_process():
     text = "\n".join([described(function), *network_lines(Own(function))])
     assert not re.search(r"0x[0-9a-f]{6}| at line", text)
     assert described(function).startswith("function ")
+
+
+@pytest.mark.parametrize("kind", ["a FIFO", "a device", "a folder"])
+def test_a_checkpoint_that_is_no_file_is_not_waited_for(tmp_path, kind):
+    place = tmp_path / checkpoint.NAME
+    if kind == "a FIFO":
+        os.mkfifo(place)
+    elif kind == "a device":
+        place.symlink_to("/dev/zero")
+    else:
+        place.mkdir()
+    assert checkpoint.peek(tmp_path) == {}
+    with pytest.raises(UserError, match=rf"cannot be resumed \(.*checkpoint.pt is {kind}, not a file\). Delete it"):
+        parallel.fit(network(), data(), checkpoint=tmp_path, **JOB)
+
+
+def test_an_error_of_the_disk_names_the_whole_path(tmp_path):
+    folder = tmp_path / ("long" * 40)
+    (folder / checkpoint.NAME).mkdir(parents=True)  # cannot be replaced by a file
+    with pytest.raises(CannotWrite, match=rf"cannot be written to {folder}: .*{folder}"):
+        checkpoint.save(folder, {"fingerprint": {}})
+
+
+@pytest.mark.parametrize("every", ["epoch", 1])
+def test_fewer_epochs_than_are_done_are_refused(tmp_path, every):
+    """Also where the last of them is half done."""
+    job = JOB | {"epochs": 3, "checkpoint": tmp_path, "checkpoint_every": every}
+
+    def interrupt(content):
+        if content.get("record", content if every == 1 else {}).get("epoch") == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parallel.fit(network(), data(), tell=interrupt, **job)
+    with pytest.raises(UserError, match=r"has begun 2 epochs.*1 .*asked for.*at least 2.*another folder"):
+        parallel.fit(network(), data(), **job | {"epochs": 1})
+    assert len(parallel.fit(network(), data(), **job | {"epochs": 2}).history) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,8 +32,9 @@ from shoal.cli.subjects import (
 from shoal.json_values import plain
 from shoal.parallel.job import Job
 from shoal.parallel.options import TableOptions
-from shoal.plain_files import PRIVATE
+from shoal.plain_files import PRIVATE, open_file
 from shoal.progress import Screen
+from shoal.runs.changes import WEIGHTS
 from shoal.runs.folder import refuse_taken
 from shoal.runs.lock import take
 
@@ -101,7 +103,15 @@ def train(
         subject = own_table(file, table, net, wanted)
         job = replace(job, loss=loss_of(subject, job.loss if "loss" in typed else None))
     bound = {} if ".py" in subject.net else {"net": subject.net, **network}  # of a custom one, its code is compared
-    _train(replace(job, about={**bound, "file": str(file or data or "mnist")}), subject, network, out)
+    about = {"file": str(file or data or "mnist"), "checksum": _checksum(file) if job.checkpoint else ""}
+    _train(replace(job, about=bound | about), subject, network, out)
+
+
+def _checksum(file: Path | None) -> str:
+    if file is None or not file.is_file():
+        return ""
+    with open(open_file(file), "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _complete(job: Job, typed: Mapping[str, str]) -> Job:
@@ -135,8 +145,11 @@ def _train(job: Job, subject: Subject, network: dict[str, Any], out: Path | None
     """Show what is trained on what, train, show and save the results."""
     from shoal.parallel.checks import check_fit
     from shoal.parallel.environment import world
+    from shoal.parallel.identity import weights_hash
 
     model, sets = model_of(subject, network), subject.sets
+    if job.checkpoint and ".py" in subject.net:
+        job = replace(job, about={**(job.about or {}), WEIGHTS: weights_hash(model)})
     check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
     screen = Screen(_epoch_line, quiet=world()[0] != 0)
     with _own_place(out, not screen.quiet):

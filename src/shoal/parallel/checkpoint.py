@@ -15,7 +15,8 @@ import torch
 
 from shoal.atomic import new_file
 from shoal.errors import CannotWrite, UserError
-from shoal.runs.changes import differences
+from shoal.plain_files import open_file, read_bytes
+from shoal.runs.changes import FIXED, differences
 
 NAME = "checkpoint.pt"
 TEMPORARY = "shoal-run-"  # temporary folders of launchers begin so; then comes the process number
@@ -41,6 +42,7 @@ def save(folder: str | os.PathLike[str], content: dict[str, Any]) -> None:
 def peek(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The fingerprint of a checkpoint; empty if there is none or it is damaged, which `load` will say."""
     try:
+        os.close(open_file(Path(folder) / NAME))  # a FIFO would be waited for
         found = torch.load(Path(folder) / NAME, map_location="cpu", weights_only=True, mmap=True)
         return dict(found["fingerprint"])
     except Exception:
@@ -81,10 +83,12 @@ def make_place(folder: str | os.PathLike[str]) -> None:
         raise UserError(f"a checkpoint cannot be written to {place}: {error.strerror or error}") from None
 
 
-def load(folder: str | os.PathLike[str], fingerprint: dict[str, Any], data: str = "") -> dict[str, Any] | None:
-    """The checkpoint in a folder, or None if there is none. One of another run is refused.
+def load(
+    folder: str | os.PathLike[str], fingerprint: dict[str, Any], data: str = "", checksum: str = "", epochs: int = 0
+) -> dict[str, Any] | None:
+    """The checkpoint in a folder, or None if there is none. One of another run is refused, and one of more epochs.
 
-    data  what the data are called, for the error
+    data, checksum  what the data are called, and the checksum of their file, for the error
     """
     path = Path(folder) / NAME
     if not path.exists():
@@ -100,12 +104,29 @@ def load(folder: str | os.PathLike[str], fingerprint: dict[str, Any], data: str 
         ) from None
     if content.get("version") != VERSION:
         raise UserError(f"{path} is of version {content.get('version')!r}, this program reads {VERSION}; delete it")
-    changes = differences(content["fingerprint"], fingerprint, content.get("data", ""), data)
+    before, now = (
+        _without_changing(one, content.get("unchanged", [])) for one in (content["fingerprint"], fingerprint)
+    )
+    file_before, checksum_before = content.get("file", ("", ""))
+    same_file = bool(data) and checksum == checksum_before
+    changes = differences(before, now, file_before, data, same_file)
     if changes:
         raise UserError(
             f"{path} holds a run that differs: {'; '.join(changes)}. Give another folder, or delete it to begin anew"
         )
+    begun = content.get("epoch", 0) + (content.get("position", 0) > 0)
+    if epochs and begun > epochs:
+        raise UserError(
+            f"{path} has begun {begun} epochs, more than the {epochs} asked for: ask for at least {begun}, give "
+            "another folder, or delete it to begin anew"
+        )
     return dict(content)
+
+
+def _without_changing(fingerprint: dict[str, Any], unchanged: list[str]) -> dict[str, Any]:
+    """Without the buffers that training has changed, such as running means: a model at hand may have either values."""
+    values = fingerprint.get(FIXED, {})
+    return fingerprint | {FIXED: {name: values.get(name) for name in unchanged}}
 
 
 def _add_checksum(path: Path) -> None:
@@ -120,10 +141,10 @@ def _add_checksum(path: Path) -> None:
 
 def _is_whole(path: Path) -> bool:
     """Whether every byte is as it was written."""
-    content = path.read_bytes()
+    content = read_bytes(path, None)
     end = len(content) - LENGTH
     return end > 0 and content[end:] == NOTE + hashlib.sha256(memoryview(content)[:end]).hexdigest().encode()
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:100]
+    return (str(error).splitlines() or [type(error).__name__])[0]

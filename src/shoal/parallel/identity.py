@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import _lru_cache_wrapper, partial
 from inspect import isbuiltin, isfunction, ismethod
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,10 @@ SAMPLED = 1000  # rows that are read of a data set which is not in memory, evenl
 READ_TWICE = 32  # of those: rows that differ between two reads are random, and only their shapes count
 PIECE = 1 << 24  # bytes
 OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+MANY = 100_000  # of a longer list or dict only the length counts
+LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+INSTALLED = ("site-packages", "dist-packages")
 
 
 def data_hash(*sets: Dataset[Any] | None) -> str:
@@ -61,7 +67,7 @@ def _add_rows(digest: Any, data: Any) -> None:
     rows = sorted({round(place) for place in np.linspace(0, len(data) - 1, min(SAMPLED, len(data)))})
     digest.update(f"{len(data)} rows".encode())
     loader = Loader(data, torch.device("cpu"))
-    with _random_numbers_kept():
+    with random_numbers_kept():
         first = [_row_hash(loader, row) for row in rows]
         random_rows = [_row_hash(loader, row) for row in rows[:READ_TWICE]] != first[:READ_TWICE]
         digest.update("".join(_row_hash(loader, row, shapes=True) if random_rows else own
@@ -94,7 +100,7 @@ def _add_value(digest: Any, value: Any, shapes: bool) -> None:
 
 
 @contextmanager
-def _random_numbers_kept() -> Iterator[None]:
+def random_numbers_kept() -> Iterator[None]:
     """The generators of Python and numpy afterwards give the numbers that they would have given."""
     before = random.getstate(), np.random.get_state()
     try:
@@ -117,17 +123,37 @@ def network_lines(model: nn.Module) -> list[str]:
     0.bias: [1] of float32, trained
     1: Tanh
     """
+    return _network_lines(model, set())
+
+
+def _network_lines(model: nn.Module, seen: set[int]) -> list[str]:
     lines: list[str] = []
     codes: dict[str, str] = {}
+    first: dict[int, str] = {}  # the first name of each tensor
+    seen = seen | set(map(id, model.modules()))
     for name, module in model.named_modules(remove_duplicate=False):
-        plain = {key: described(value) for key, value in vars(module).items() if key not in OF_EVERY_MODULE}
+        own = {key: value for key, value in vars(module).items() if key not in OF_EVERY_MODULE}
+        plain = {key: described(value, set(seen)) for key, value in own.items()}
         settings = ", ".join(f"{key}={value}" for key, value in plain.items() if value)
         kind = type(module)
         lines.append(f"{f'{name}: ' if name else ''}{kind.__name__} {settings}".rstrip())
-        tensors = [*module._parameters.items(), *module._buffers.items()]
-        lines += [f"{f'{name}.' if name else ''}{own}: {_shape(value)}" for own, value in tensors if value is not None]
-        codes |= {f"code of {one.__name__}": code for one in kind.__mro__ if (code := _class_code(one))}
+        for key, value in (*module._parameters.items(), *module._buffers.items()):
+            if value is not None:
+                full = f"{f'{name}.' if name else ''}{key}"
+                tied = first.setdefault(id(value), full)
+                lines.append(f"{full}: {_shape(value)}{'' if tied == full else f', the same as {tied}'}")
+        codes |= {f"code of {one.__name__}": code for one in kind.__mro__ if (code := _class_code(one, set(seen)))}
     return lines + [f"{name}: {code}" for name, code in codes.items()]
+
+
+def fixed_values(model: nn.Module) -> dict[str, str]:
+    """A checksum of each tensor that no optimiser changes: buffers, and parameters that are not trained."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {name: described(value.detach()) for name, value in named if not value.requires_grad and not value.is_meta}
+
+
+def weights_hash(model: nn.Module) -> str:
+    return _short([described(value) for value in model.state_dict().values()])
 
 
 def _shape(value: torch.Tensor) -> str:
@@ -135,21 +161,25 @@ def _shape(value: torch.Tensor) -> str:
     return f"{list(value.shape)} of {str(value.dtype).removeprefix('torch.')}{trained}"
 
 
-def _class_code(kind: type) -> str:
+def _class_code(kind: type, seen: set[int]) -> str:
     """A checksum of a class's methods; empty for classes of PyTorch and Python, which their versions name."""
     if kind.__module__.split(".")[0] in ("torch", "builtins"):
         return ""
-    methods = {}
-    for name, value in vars(kind).items():
+    seen.add(id(kind))
+    parts = []
+    for name, value in sorted(vars(kind).items()):
         value = getattr(value, "__func__", getattr(value, "fget", value))  # of static, class and property methods
-        if isfunction(value) or isinstance(value, (bool, int, float, str)):
-            methods[name] = described(value)
-    skipped = ("__module__", "__doc__", "__qualname__", "__firstlineno__")
-    return _short(sorted(f"{name} {text}" for name, text in methods.items() if name not in skipped))
+        if isfunction(value) or not (name.startswith("__") and name.endswith("__")):
+            parts.append(f"{name} {described(value, seen)}")
+    return _short(parts)
 
 
-def described(value: Any, inside: bool = False) -> str:
-    """A setting as text that is the same in every process; empty for objects that have none."""
+def described(value: Any, seen: set[int] | None = None) -> str:
+    """A setting as text that is the same in every process; empty for objects that have none.
+
+    seen  the functions, classes and networks that are described already, by their ids; of these only the name counts
+    """
+    seen = set() if seen is None else seen
     if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
         return repr(value)
     if isinstance(value, (torch.dtype, torch.Size)):
@@ -158,28 +188,80 @@ def described(value: Any, inside: bool = False) -> str:
         digest = hashlib.sha256()
         _add_value(digest, value, shapes=False)
         return digest.hexdigest()[:16]
-    if isinstance(value, (list, tuple)):
-        return f"({', '.join(described(part, inside) for part in value)})"
-    if isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(described(part, inside) for part in value))}}}"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {described(part, inside)}' for key, part in value.items())}}}"
+    if isinstance(value, (list, tuple, set, frozenset, dict)):
+        return _container(value, seen)
     if isinstance(value, partial):
-        return f"{described(value.func)} of {described(value.args)}, {described(value.keywords)}"
-    if isinstance(value, type) or isbuiltin(value):
-        return str(value.__name__)
+        return f"{described(value.func, seen)} of {described(value.args, seen)}, {described(value.keywords, seen)}"
     if ismethod(value):
-        return described(value.__func__, inside)
-    return _function(value, inside) if isfunction(value) else ""
+        return described(value.__func__, seen)
+    if isinstance(value, _lru_cache_wrapper):
+        return described(value.__wrapped__, seen)
+    if isinstance(value, (type, ModuleType)) or isfunction(value) or isbuiltin(value):
+        return _code_text(value, seen)
+    if isinstance(value, nn.Module) and id(value) not in seen:
+        return _short(_network_lines(value, seen))
+    return ""
 
 
-def _function(value: Any, inside: bool) -> str:
-    """Its name, and a checksum of its code with the values that it keeps; of functions among those only the code."""
-    kept: list[Any] = []
-    if not inside:
+def _container(value: Any, seen: set[int]) -> str:
+    if id(value) in seen or len(value) > MANY:
+        return f"{len(value)} values"
+    inner = seen | {id(value)}  # it may hold itself
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {described(part, inner)}' for key, part in value.items())}}}"
+    parts = [described(part, inner) for part in value]
+    return f"({', '.join(parts)})" if isinstance(value, (list, tuple)) else f"{{{', '.join(sorted(parts))}}}"
+
+
+def _code_text(value: Any, seen: set[int]) -> str:
+    """The name of a class or function, and a checksum of its code with all that it uses; of a library only names."""
+    name = str(value.__name__)
+    if id(value) in seen or isinstance(value, ModuleType) or isbuiltin(value):
+        return name
+    if isfunction(value):
+        seen.add(id(value))
         kept = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
         kept += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-    return f"{value.__name__} {_short([_code(value.__code__), *(described(one, True) for one in kept)])}"
+        used = [] if _is_library(value) else _used(value.__code__, value.__globals__, seen)
+        return f"{name} {_short([_code(value.__code__), *(described(one, seen) for one in kept), *used])}"
+    if _is_library(value):
+        return name
+    return f"{name} {_short([_class_code(one, seen) for one in value.__mro__ if not _is_library(one)])}"
+
+
+def _is_library(value: Any) -> bool:
+    """Whether a function or class is of Python or an installed package, whose code changes with its version only."""
+    package = str(value.__module__ or "").partition(".")[0]
+    if package in sys.stdlib_module_names or package in ("torch", "shoal"):
+        return True
+    place = str(getattr(sys.modules.get(package), "__file__", None) or "")
+    return any(folder in place for folder in INSTALLED)
+
+
+def _used(code: CodeType, names: dict[str, Any], seen: set[int]) -> list[str]:
+    """The global values that code uses, and the attributes that it takes of them; not those that it sets itself."""
+    steps = list(dis.get_instructions(code))
+    skipped = {step.argval for step in steps if step.opname == "STORE_GLOBAL"}
+    found = []
+    for k, step in enumerate(steps):
+        if step.opname in LOADS and step.argval in names and step.argval not in skipped:
+            value, path = names[step.argval], [step.argval]
+            for attribute in _attributes(steps[k + 1 :]):
+                if isinstance(value, type) or attribute not in getattr(value, "__dict__", {}):
+                    break
+                value = vars(value)[attribute]
+                path.append(attribute)
+            library = (isfunction(value) or isinstance(value, type)) and _is_library(value)
+            found.append(f"{'.'.join(path)} {value.__name__ if library else described(value, seen)}")
+    nested = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return found + [text for one in nested for text in _used(one, names, seen)]
+
+
+def _attributes(steps: list[dis.Instruction]) -> Iterator[str]:
+    for step in steps:
+        if step.opname not in ATTRIBUTES:
+            return
+        yield str(step.argval)
 
 
 def _is_filled(cell: Any) -> bool:

@@ -107,7 +107,7 @@ class Job(MeshOptions, KFoldOptions, ParameterServerOptions, OwnRowsOptions, Tra
     )
     seed: int = option(0, "Seed of all that is drawn at random.", least=0)
     about: dict[str, Any] | None = option(
-        None, "What a checkpoint is bound to as well, as the command line knows it; `file` only names the data.",
+        None, "What a checkpoint is bound to as well, as the command line knows it; file and checksum are for errors.",
         check=lambda name, value: instance(name, value, dict), on_command_line=False, in_files=False,
     )  # fmt: skip
 
@@ -167,7 +167,8 @@ class Job(MeshOptions, KFoldOptions, ParameterServerOptions, OwnRowsOptions, Tra
         from shoal.parallel.identity import described
 
         values = super().fingerprint() | self.method.fingerprint(self)
-        values |= {name: value for name, value in (values.pop("about") or {}).items() if name != "file"}
+        about = values.pop("about") or {}
+        values |= {name: value for name, value in about.items() if name not in ("file", "checksum")}
         if self.schedule == "constant":
             del values["epochs"]
         plain = (bool, int, float, str, list, type(None))

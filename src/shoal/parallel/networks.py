@@ -5,16 +5,19 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import itertools
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from shoal.errors import UserError
+from shoal.parallel.identity import random_numbers_kept
 from shoal.torch import ACTIVATIONS
 from shoal.validate import nearest, one_of
 
@@ -74,13 +77,16 @@ def own_network(net: str, inputs: int, outputs: int, seed: int = 0) -> nn.Module
         if not callable(function):
             raise UserError(f"--net {net}: {file} has no function {name!r}")
         state = torch.get_rng_state()
-        try:
-            torch.manual_seed(seed)
-            model = function(inputs, outputs) if _takes_two(function) else function()
-        except (Exception, SystemExit) as error:
-            raise UserError(f"--net {net}: {name} failed: {type(error).__name__}: {error}") from None
-        finally:
-            torch.set_rng_state(state)
+        with random_numbers_kept():
+            try:
+                torch.manual_seed(seed)
+                random.seed(seed)
+                np.random.seed(seed % 2**32)
+                model = function(inputs, outputs) if _takes_two(function) else function()
+            except (Exception, SystemExit) as error:
+                raise UserError(f"--net {net}: {name} failed: {type(error).__name__}: {error}") from None
+            finally:
+                torch.set_rng_state(state)
     if not isinstance(model, nn.Module):
         raise UserError(f"--net {net}: {name} must return a torch.nn.Module; it returned {type(model).__name__}")
     return model

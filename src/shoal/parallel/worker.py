@@ -19,13 +19,13 @@ from shoal.parallel.devices import find_device
 from shoal.parallel.divergence import Diverged, Guard, all_finite
 from shoal.parallel.evaluation import chunks_of, flops_per_row, measures
 from shoal.parallel.groups import Group
-from shoal.parallel.identity import data_hash, network_lines
+from shoal.parallel.identity import data_hash, fixed_values, network_lines
 from shoal.parallel.learner import make_loss
 from shoal.parallel.loader import Loader, Pair, align, epoch_order, key, prefetch, take_all
 from shoal.parallel.randomness import draw_weights
 from shoal.parallel.scatter import scattered
 from shoal.parallel.threads import blas_threads, use_threads
-from shoal.runs.changes import DATA, NETWORK
+from shoal.runs.changes import DATA, FIXED, NETWORK
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -210,11 +210,14 @@ class Worker:
         own = checkpoint.is_temporary(self.job.checkpoint)
         return {
             **self.job.fingerprint(), "rows": len(self.train), NETWORK: network_lines(self.model),
+            FIXED: {} if own else fixed_values(self.model),
             DATA: "" if own else data_hash(self.train.data, None if self.valid is None else self.valid.data),
         }  # fmt: skip
 
-    def _data_name(self) -> str:
-        return str((self.job.about or {}).get("file", ""))
+    def _file(self) -> tuple[str, str]:
+        """The name of the data and the checksum of their file, where they are known."""
+        about = self.job.about or {}
+        return str(about.get("file", "")), str(about.get("checksum", ""))
 
     def _save(self) -> None:
         """Not while the last loss of any worker was absurd: then the checkpoint from before stays."""
@@ -223,11 +226,14 @@ class Worker:
         state = self.updater.state()
         if self.group.rank == 0:
             assert self.job.checkpoint is not None
+            begun = self.fingerprint[FIXED]
+            values = fixed_values(self.updater.model) if begun else {}
             checkpoint.save(self.job.checkpoint, {
-                "fingerprint": self.fingerprint, "data": self._data_name(), "state": state, "epoch": self.epoch,
+                "fingerprint": self.fingerprint, "file": self._file(), "state": state, "epoch": self.epoch,
                 "position": self.position, "step": self.step, "sums": self.sums, "history": self.history,
                 "rounds": self.rounds, "finished": self.finished, "first_loss": self.guard.first,
                 "torch_generator": torch.get_rng_state(),
+                "unchanged": [name for name in begun if values.get(name) == begun[name]],
             })  # fmt: skip
 
     def _resume(self) -> None:
@@ -235,7 +241,7 @@ class Worker:
             return
         content = None
         if self.group.rank == 0:
-            content = checkpoint.load(self.job.checkpoint, self.fingerprint, self._data_name())
+            content = checkpoint.load(self.job.checkpoint, self.fingerprint, *self._file(), epochs=self.job.epochs)
         content = self.group.first_object(content)
         if content is None:
             return

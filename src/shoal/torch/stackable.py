@@ -34,11 +34,15 @@ def refuse_unstackable(part: nn.Module) -> None:
 def compare(networks: list[nn.Module], stacked: Callable[[], Any], inputs: Sequence[Any], each: bool) -> None:
     """Refuse modules that do not compute in a stack what they compute alone, first and last of them, in evaluation.
 
-    Outputs are compared, and the gradients of their sum: a wrong result must never be handed out.
+    Outputs are compared, and the gradients of their sum: a wrong result must never be handed out. Buffers and random
+    numbers are as before afterwards, and torch's fast path of attention, which has no gradients, is off meanwhile.
     """
     modes = [[part.training for part in network.modules()] for network in networks]
-    state = torch.get_rng_state()
+    buffers = [(part, name, buffer, buffer.clone()) for k in {0, len(networks) - 1} for part in networks[k].modules()
+               for name, buffer in part._buffers.items() if buffer is not None]  # fmt: skip
+    state, fast = torch.get_rng_state(), torch.backends.mha.get_fastpath_enabled()
     try:
+        torch.backends.mha.set_fastpath_enabled(False)
         for network in networks:
             network.eval()
         with torch.enable_grad():
@@ -48,6 +52,10 @@ def compare(networks: list[nn.Module], stacked: Callable[[], Any], inputs: Seque
                 _compare_one(k, networks[k], _tensors(together, k), _tensors(own))
     finally:
         torch.set_rng_state(state)
+        torch.backends.mha.set_fastpath_enabled(fast)
+        with torch.no_grad():
+            for part, name, buffer, before in buffers:
+                part._buffers[name] = buffer.copy_(before)
         for network, mode in zip(networks, modes, strict=True):
             for part, training in zip(network.modules(), mode, strict=True):
                 part.training = training
