@@ -122,10 +122,7 @@ def test_a_network_whose_code_has_changed_is_refused(tmp_path, call):
     (tmp_path / "own.py").write_text(
         OWN.replace("(rows).relu()", "(rows).tanh()").replace("import sys", "\n\nimport sys")
     )
-    assert (
-        "the code of Tied, or a constant or function that it uses, has changed: "
-        in call(tmp_path, *base, code=2).stderr
-    )
+    assert "the code of Tied, or a constant or function that it uses" in call(tmp_path, *base, code=2).stderr
     (tmp_path / "own.py").write_text("# a comment\n" + OWN)
     call(tmp_path, *base)
 
