@@ -71,10 +71,11 @@ class Threads(Group):
             deadline = time.monotonic() + self.rendezvous.timeout
             while time.monotonic() < deadline and not self.rendezvous.barrier.broken:
                 try:
-                    if source is None:
-                        source = self.rendezvous.arrived[self.rank].get(timeout=0.2)
-                    vector.copy_(self.rendezvous.box(source, self.rank).get(timeout=0.2))
-                    return source
+                    sender = self.rendezvous.arrived[self.rank].get(timeout=0.2) if source is None else source
+                    # Who received from a given source has left its notice of arrival: then the box is empty.
+                    box = self.rendezvous.box(sender, self.rank)
+                    vector.copy_(box.get_nowait() if source is None else box.get(timeout=0.2))
+                    return sender
                 except queue.Empty:
                     continue
             raise Lost("another worker has failed or has not answered in time")
