@@ -16,13 +16,13 @@ from shoal.parallel.groups.threads import Rendezvous, Threads
 from shoal.parallel.training import make_job, run
 
 
-def listeners() -> set[tuple[str, str]]:
-    """Programs below this process, and this one, with the addresses that they accept connections on."""
+def listeners() -> set[tuple[str, str, int]]:
+    """Programs below this process, and this one, with the addresses and ports that they accept connections on."""
     found = set()
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):  # it may end meanwhile
             accepting = [one for one in process.net_connections("inet") if one.status == psutil.CONN_LISTEN]
-            found |= {(process.name(), one.laddr.ip) for one in accepting}
+            found |= {(process.name(), one.laddr.ip, one.laddr.port) for one in accepting}
     return found
 
 
@@ -40,7 +40,7 @@ def test_workers_of_this_machine_listen_on_the_loopback_interface_at_most(backen
     run(job, network(), data(), None, tell)
     assert seen
     assert set.union(*seen), "the monitor listens"
-    for name, address in set.union(*seen):
+    for name, address, _ in set.union(*seen):
         assert ipaddress.ip_address(address).is_loopback, f"{name} listens on {address}"
 
 
