@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find src CMakeLists.txt pyproject.toml constraints.txt -type f -not -path '*/__pycache__/*')
-KERNEL := $(shell find src/shoal/native -type f -name '*.?pp')
+KERNEL := $(shell find src/shoal/population/native -type f -name '*.?pp')
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
 .PHONY: demo check test suite lint bench bench-quick sanitize wheel clean
@@ -20,7 +20,7 @@ test: $(VENV)/.test
 	$(MAKE) --no-print-directory -j 2 lint suite
 
 suite: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests --pyargs shoal
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests benchmarks --pyargs shoal
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -29,10 +29,10 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 bench: $(VENV)/.test $(VENV)/.jax
-	$(BIN)/shoal bench all
+	$(BIN)/python -m benchmarks all
 
 bench-quick: $(VENV)/.test
-	$(BIN)/shoal bench all --quick
+	$(BIN)/python -m benchmarks all --quick
 
 # AddressSanitizer and UndefinedBehaviorSanitizer under the tests that reach the kernel, on every instruction set.
 sanitize: $(VENV)/.test

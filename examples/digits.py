@@ -33,7 +33,7 @@ members = shoal.grid(
 )
 population = shoal.Population(members, n_features=64, n_outputs=10)
 print(f"{len(members)} networks on {len(X)} images of handwritten digits")
-history = population.fit(X, y, epochs=30, rows=shoal.rows.holdout(len(X), 0.25), progress=True)
+history = population.fit(X, y, epochs=30, rows=shoal.rows.holdout(len(X), 0.25), callbacks=[shoal.ProgressBar()])
 
 # The leaderboard: recipes ranked by validation loss, averaged over their seeds, so that one lucky draw does not win.
 valid_loss = population.state.best_loss.reshape(-1, 3)

@@ -31,8 +31,8 @@ from shoal import _native  # noqa: E402
 from shoal.cli import main  # noqa: E402
 
 # What `make check` runs. Of the oracle: some cases, on one instruction set of the native engine and on the others.
-CORE = ("test_members", "test_rows", "test_layout", "test_population", "test_storage", "test_options", "test_imports")
-CORE += ("engines/test_native", "tables/", "encoders/", "metrics/")
+CORE = ("population/test_", "test_options", "test_imports")
+CORE += ("population/engines/test_native", "tables/", "encoders/", "metrics/")
 CORE += tuple(f"search/test_{part}" for part in ("loop", "training", "strategies", "space", "problem", "ensemble"))
 ORACLE_CASES = {"cross_entropy, options", "bce, options", "mse, options", "odd widths"}
 ORACLE_ENGINES = {f"native-{_native.instruction_set()}", "grouped", "reference"}
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         file = item.path.relative_to(tests).as_posix() if item.path.is_relative_to(tests) else ""
         given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        oracle = file == "engines/test_oracle.py" and given.get("engine") in ORACLE_ENGINES
+        oracle = file == "population/engines/test_oracle.py" and given.get("engine") in ORACLE_ENGINES
         if file.startswith(CORE) or (oracle and given.get("name") in ORACLE_CASES):
             item.add_marker("core")
 

@@ -19,7 +19,6 @@ PACKAGE = Path(shoal.__file__).parent
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"bench"},
     {"planner"},
     {"finetune"},
     {"parallel"},
@@ -35,16 +34,28 @@ LAYERS = [
     {"executors"},
     {"runs"},
     {"__init__"},
-    {"population"},
-    {"storage"},
-    {"memory", "history", "extract"},
-    {"engines"},
-    {"torch", "layout", "rows", "datasets", "progress"},
-    {"members", "machine", "early", "version", "options", "atomic", "json_values", "interrupts", "tensors", "turns"},
-    {"validate", "plain_files"},
-    {"activations", "allocator", "errors", "terminal", "_native"},
+    {"population.population"},
+    {"population.storage"},
+    {"population.memory", "population.history", "population.extract"},
+    {"population.engines"},
+    {"torch", "population.layout", "population.rows", "datasets", "console.progress"},
+    {"population.members", "population.turns", "machine", "version", "options", "files", "console"},
+    {"validate", "callbacks", "files.plain_files"},
+    {"population.activations", "population", "allocator", "errors", "console.terminal", "_native"},
 ]
 LAYER_OF = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+
+
+def layer_of(module: str) -> tuple[str, int]:
+    """The layer that a module is in: that of its longest name in LAYERS."""
+    parts = module.split(".")
+    for count in range(len(parts), 0, -1):
+        name = ".".join(parts[:count])
+        if name in LAYER_OF:
+            return name, LAYER_OF[name]
+    raise KeyError(f"{module} has no layer yet: give it one")
+
+
 # The package's top level offers `save`, `load` and the estimators of `search`, and loads them at first use.
 ALLOWED = {("__init__", "search")}
 
@@ -85,10 +96,11 @@ def _longest(name: str) -> str:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_packages_import_from_lower_layers_only(module):
-    here = module.split(".")[0]
-    assert here in LAYER_OF, f"{here} has no layer yet: give it one"
-    for other in {name.split(".")[0] for name in imported(MODULES[module])} - {here}:
-        assert LAYER_OF[other] > LAYER_OF[here] or (here, other) in ALLOWED, f"{module} must not import {other}"
+    here, depth = layer_of(module)
+    for other in imported(MODULES[module]):
+        there, below = layer_of(other)
+        if there != here and (here, there.split(".")[0]) not in ALLOWED:
+            assert below > depth, f"{module} must not import {other}"
 
 
 def test_no_module_imports_itself_through_others():
@@ -103,12 +115,25 @@ def test_no_module_imports_itself_through_others():
 
 def test_the_tests_of_directions_can_fail(tmp_path):
     bad = tmp_path / "members.py"
-    bad.write_text("def f():\n    from shoal.population import Population\n    from shoal.search import loop\n")
-    assert imported(bad) == {"population", "search.loop"}
-    assert LAYER_OF["population"] < LAYER_OF["members"]
+    lines = [
+        "def f():",
+        "    from shoal.population.population import Population",
+        "    from shoal.search.rounds import loop",
+    ]
+    bad.write_text("\n".join(lines))
+    assert imported(bad) == {"population.population", "search.rounds.loop"}
+    assert layer_of("population.population")[1] < layer_of("population.members")[1]
 
 
 TESTS = Path(__file__).parent
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_package_imports_neither_benchmarks_nor_tests(module):
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert not {name.split(".")[0] for name in names} & {"benchmarks", "support", "tests"}
 
 
 @pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
@@ -126,7 +151,7 @@ def test_no_test_imports_a_test(path):
 
 def test_folders_of_tests_are_packages_of_the_source():
     folders = {path.parent.relative_to(TESTS).parts[0] for path in TESTS.glob("*/test_*.py")}
-    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} | {"benchmarks"}
     assert folders == folders & packages
 
 

@@ -10,4 +10,4 @@ preload=$(${CXX:-g++} -print-file-name=libasan.so):$(${CXX:-g++} -print-file-nam
 # Python itself never frees some memory: leaks are not looked for.
 PYTHONPATH=$site LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0,allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
     "$python" -m pytest -p no:xdist -p no:cacheprovider -k "not grouped and not reference" \
-    tests/engines tests/test_population.py
+    tests/population/engines tests/population/test_population.py

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal import atomic
 from shoal.errors import MissingFile, UserError
+from shoal.files import atomic
 from shoal.validate import one_of
 
 VARIABLE = "SHOAL_DATA"

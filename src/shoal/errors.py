@@ -50,3 +50,7 @@ class NotWritten(OSError, UserError):
 
 class NothingTrained(UserError):
     """A search was ended before it had trained anything that could be kept."""
+
+
+class CompleteError(UserError):
+    """An error in reading a model that names its own cause: another file, or a network that was given."""

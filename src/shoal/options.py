@@ -67,7 +67,6 @@ class Option:
     changes_result: bool
     on_command_line: bool
     in_files: bool
-    new: bool
 
 
 def option(
@@ -75,7 +74,7 @@ def option(
     below: float | None = None, what: str | None = None, one_of: Iterable[str] | None = None,
     check: Check | None = None, flags: str = "", metavar: str | None = None, typed: Any = None,
     parse: Callable[[str], Any] | None = None, changes_result: bool = True, on_command_line: bool = True,
-    in_files: bool = True, new: bool = False,
+    in_files: bool = True,
 ) -> Any:  # fmt: skip
     """A field of a class of options. Rules follow from the field's type, and from what is given here.
 
@@ -89,12 +88,12 @@ def option(
     changes_result   False: a run may be resumed with another value
     on_command_line  False: there is no flag for it
     in_files         False: not written to files
-    new              files that were written before it existed lack it; its default is what was done then
     """
     rule = {"least": least, "most": most, "above": above, "below": below, "what": what, "one_of": one_of}
     said = {name: value for name, value in rule.items() if value is not None}
-    shown = Option(help, check, said, tuple(flags.split()), metavar, typed, parse, changes_result, on_command_line,
-                   in_files, new)  # fmt: skip
+    shown = Option(
+        help, check, said, tuple(flags.split()), metavar, typed, parse, changes_result, on_command_line, in_files
+    )
     return dataclasses.field(default=default, metadata={MARK: shown})
 
 
@@ -199,21 +198,26 @@ class Options:
         return cls._made(values, lambda name: declared[name].flag)
 
     @classmethod
+    def with_names(cls, values: Mapping[str, Any], names: Mapping[str, str]) -> Self:
+        """Options from Python, where some have other names, which errors then use."""
+        return cls._made(values, lambda name: names.get(name, name), typed=False)
+
+    @classmethod
     def from_dict(cls, content: Mapping[str, Any], part: str = "") -> Self:
         """Options from a file, as `as_dict` wrote them; `part` stands before names in errors, as in "search."."""
         declared = {name: known for name, known in options_of(cls).items() if known.about.in_files}
         for name in content:
             if name not in declared:
                 raise UserError(f"{part}{name} is no option{validate.nearest(name, declared)}")
-        for name, known in declared.items():
-            if name not in content and not known.about.new:
+        for name in declared:
+            if name not in content:
                 raise UserError(f"{part}{name} is missing")
         return cls._made(content, lambda name: part + name)
 
     @classmethod
     def names_in_files(cls) -> tuple[str, ...]:
-        """What every file has, also one that was written before newer options existed."""
-        return tuple(name for name, known in options_of(cls).items() if known.about.in_files and not known.about.new)
+        """The options that every file has."""
+        return tuple(name for name, known in options_of(cls).items() if known.about.in_files)
 
     @classmethod
     def part_of(cls, content: Mapping[str, Any], part: str = "") -> Self:
@@ -222,12 +226,12 @@ class Options:
         return cls.from_dict({name: value for name, value in content.items() if name in names}, part)
 
     @classmethod
-    def _made(cls, values: Mapping[str, Any], called: Callable[[str], str]) -> Self:
+    def _made(cls, values: Mapping[str, Any], called: Callable[[str], str], typed: bool = True) -> Self:
         """A new object whose checks use other names than `__init__` would."""
         made = object.__new__(cls)
         for name, known in options_of(cls).items():
             object.__setattr__(made, name, values.get(name, known.default))
-        made._settle(called, typed=True)
+        made._settle(called, typed)
         return made
 
     def _settle(self, called: Callable[[str], str], typed: bool) -> None:
@@ -244,9 +248,7 @@ class Options:
     def fingerprint(self) -> dict[str, Any]:
         """What decides the result, ready for JSON: a run can be resumed with options that agree on it."""
         declared = options_of(type(self)).values()
-        values = {known.name: getattr(self, known.name) for known in declared if known.about.changes_result}
-        unknown_then = {known.name for known in declared if known.about.new and values.get(known.name) == known.default}
-        return {name: _plain(value) for name, value in values.items() if name not in unknown_then}
+        return {known.name: _plain(getattr(self, known.name)) for known in declared if known.about.changes_result}
 
 
 def _plain(value: Any) -> Any:

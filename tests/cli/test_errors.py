@@ -37,7 +37,7 @@ MISTAKES = {
     ),
     "a strategy that needs lists": ("search table.csv --target y --recipes 2 --strategy grid", "got 'grid'"),
     "no such score": ("search table.csv --target y --recipes 2 --scoring best", "scoring must be one of"),
-    "too many folds": ("search table.csv --target y --recipes 2 --folds 99", "--folds must be"),
+    "too many folds": ("search table.csv --target y --recipes 2 --folds 99", "99 folds are too many"),
     "a taken folder": ("search table.csv --target y --recipes 2 --out taken", "--out must be a new folder"),
     "no such run": ("predict none table.csv", "there is no folder none"),
     "no model": ("predict taken table.csv", "has no model.json"),
@@ -47,8 +47,6 @@ MISTAKES = {
     "no such loss": ("train table.csv --target y --loss best", "loss must be"),
     "no such folder of texts": ("finetune none.csv --columns a", "there is no file none.csv"),
     "no model to write with": ("generate none words", "there is no folder none"),
-    "no such benchmark": ("bench table2", "No such command 'table2'"),
-    "no such engine": ("bench table1 --engine best", "--engine must be one of"),
 }
 
 
@@ -123,10 +121,9 @@ def test_a_full_disk_and_lack_of_memory_are_sentences(
 # Python's own types mean a bug, or are caught where they are raised; what users may see is one of `shoal.errors`.
 PLAIN = {"ValueError", "TypeError", "FileNotFoundError", "IsADirectoryError", "ModuleNotFoundError"}
 INTERNAL = {
-    "bench/peers/sequential.py", "bench/peers/stacked.py", "bench/tabular/fit.py", "executors/dask_remote.py",
-    "executors/interface.py", "executors/replies.py", "executors/worker.py", "json_values.py", "options.py",
-    "parallel/heartbeat.py", "report/search/page.py", "runs/journal.py", "runs/journal_file.py",
-    "tables/csv_columns.py", "tensors.py",
+    "executors/interface.py", "executors/replies.py", "executors/worker.py",
+    "files/json_values.py", "files/tensors.py", "options.py", "parallel/launch/heartbeat.py", "report/search/page.py",
+    "runs/journal.py", "tables/csv_columns.py",
 }  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def test_mistakes_of_users_are_sentences(houses: Path, call: Call) -> None:
     assert "there is no folder" in told("explain", "nowhere", "new.csv")
     (houses / "run/model/explanation.json").unlink()
     old = told("explain", "run", "new.csv")
-    assert "saved before explanations existed" in old
+    assert "explanation.json is missing" in old
     assert "--background FILE" in old
     call(houses, "explain", "run", "new.csv", "--background", "houses.csv", "--explain-seconds", 0)
     assert (houses / "why.html").is_file()

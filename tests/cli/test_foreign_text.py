@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from support.in_process import Said, Terminal, command
 
 import shoal
 from shoal import Member, ShoalClassifier
-from shoal.search.predictions import safe_cell
+from shoal.models.predictions import safe_cell
 
 PIECES = ("\x1b[2J", "\x1b]0;owned\x07", "\x9b1m", "[bold]", "[/]", "[link=x]", ":end:", "\u202e", "\nerror: forged",
           "\r", "\x08\x08", "\u2028", "\x7f", "$(touch X)", "`touch X`", "'; touch X; '", "&& touch X", "a", "Größe",
@@ -128,9 +129,11 @@ def test_help_shows_brackets_and_colons_as_they_are():
 
 
 def test_what_to_install_is_shown_in_full(tmp_path, monkeypatch):
-    monkeypatch.setattr("shoal.engines.available_engines", lambda: {"grouped": "no: pip install 'shoal[torch]'"})
-    assert "pip install 'shoal[torch]'" in command(tmp_path, "info").out
-    assert shlex.split("pip install 'shoal[torch]'")[-1] == "shoal[torch]"
+    monkeypatch.setattr(
+        sys.modules["shoal.cli.info"], "available_engines", lambda: {"grouped": "no: pip install 'shoal-ml[torch]'"}
+    )
+    assert "pip install 'shoal-ml[torch]'" in command(tmp_path, "info").out
+    assert shlex.split("pip install 'shoal-ml[torch]'")[-1] == "shoal-ml[torch]"
 
 
 @settings(max_examples=100, deadline=None)

@@ -22,18 +22,18 @@ def test_help_names_the_commands():
     result = shoal("--help")
     assert result.returncode == 0
     named = {words[0] for line in result.stdout.splitlines() if len(words := line.split()) > 2}
-    assert {"search", "predict", "export", "train", "finetune", "generate", "bench", "info"} <= named
+    assert {"search", "predict", "export", "train", "finetune", "generate", "info"} <= named
 
 
 def test_version_is_that_of_the_package():
-    assert shoal("--version").stdout.strip() == importlib.metadata.version("shoal")
+    assert shoal("--version").stdout.strip() == importlib.metadata.version("shoal-ml")
 
 
 def test_info_tells_version_engines_instruction_set_and_threads():
     result = shoal("info", SHOAL_ISA="baseline", SHOAL_THREADS="3")
     assert result.returncode == 0, result.stderr
     lines = {line.split("  ")[0].strip(): line for line in result.stdout.splitlines()}
-    assert lines["shoal"].split()[-1] == importlib.metadata.version("shoal")
+    assert lines["shoal"].split()[-1] == importlib.metadata.version("shoal-ml")
     assert "baseline, set by SHOAL_ISA" in lines["instruction set"]
     assert lines["threads"].split()[-1] == "3"
     for engine in ("native", "grouped", "reference"):

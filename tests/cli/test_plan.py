@@ -20,7 +20,8 @@ def shoal_plan(*words, cwd, timeout=180, **more):
 
 def test_a_plan_with_a_link(tmp_path):
     result = shoal_plan(*FEW, "--nodes", "1,2", "--link", "1gbit,0.1ms", "--price", "0.4", "--json", "plan.json",
-                        "--trace", "step.json", "--strategy", "allreduce,local_sgd:epoch", cwd=tmp_path)  # fmt: skip
+                        "--trace", "step.json", "--strategy", "allreduce-close,local_sgd:epoch",
+                        cwd=tmp_path)  # fmt: skip
     assert result.returncode == 0, result.stderr
     found = json.loads((tmp_path / "plan.json").read_text())
     assert [(row["strategy"], row["nodes"]) for row in found["rows"]] == [

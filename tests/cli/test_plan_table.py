@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from shoal.cli.plan import _columns, _score, _show, fitting
 from shoal.planner.options import PlanOptions
 from shoal.planner.planning import Row
+from shoal.report.plan.rows import quantities
 
 
 def row(nodes: int, **more) -> Row:
@@ -64,3 +68,14 @@ def test_an_interval_that_ends_at_one_is_as_wide_as_it_was():
 def test_other_hardware_is_not_a_machine_like_this_one():
     assert "like this one" in printed(plan(row(1)), 200)
     assert "like this one" not in printed(plan(row(1), node="4tflops,200gb/s"), 200)
+
+
+@given(st.floats(1e-6, 1e3))
+def test_what_takes_longer_is_not_a_negative_saving(speedup):
+    slow = replace(row(4), speedup=speedup, improvement_percent=100 * (1 - 1 / speedup))
+    cell = dict(_columns(plan(slow)))
+    page = {key: formatted for key, _, formatted in quantities("accuracy")}["improvement_percent"]
+    for text in (cell["saved"](slow), page(slow.improvement_percent)):
+        assert "-" not in text
+        assert ("long" in text) == (speedup < 0.995) or 0.995 <= speedup < 1
+    assert float(cell["speed-up"](slow).rstrip("x")) == pytest.approx(speedup, rel=0.1, abs=5e-6)

@@ -2,7 +2,6 @@
 
 import csv
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -73,14 +72,3 @@ def test_strange_rows_are_named_on_the_screen_and_written_if_asked(place, capsys
 def test_a_coverage_is_a_share(place, coverage):
     with pytest.raises(ValueError, match=rf"--coverage must be a share .* such as 0.9 for 90 in 100; got {coverage}"):
         answers(place, "numbers", coverage=coverage)
-
-
-def test_older_models_predict_as_ever_and_have_no_intervals(tmp_path, capsys):
-    model = Path(__file__).parents[1] / "models" / "saved" / "version-2"
-    (tmp_path / "new.csv").write_text("x0,x1\n0.5,-0.5\n1e9,2\n")
-    predict(model, tmp_path / "new.csv", tmp_path / "out.csv")
-    assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
-    assert capsys.readouterr().err == ""
-    for flags in ({"coverage": 0.9}, {"strange": True}):
-        with pytest.raises(ValueError, match="need a new search"):
-            predict(model, tmp_path / "new.csv", tmp_path / "out.csv", **flags)

@@ -111,7 +111,7 @@ def test_clean_removes_what_only_going_on_needs_and_never_of_a_running_one(runs,
     said = call(runs, "runs", "clean", "--yes").stdout
     assert said == shown.replace("would be freed", "were freed")
     assert re.search(r"20\d kB of shoal-runs/iris-2, interrupted at 25%:\n  remove shoal-runs/iris-2/journal/\n", said)
-    assert "2 runs could go on and stayed; --unfinished removes them, too" in said
+    assert "2 runs could be resumed and stayed; --unfinished removes them, too" in said
     gone = {path for path in before if path.startswith(("iris-2/journal", "iris-2/progress"))}
     assert gone
     assert before - files() == gone

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from support.damage import damage
 from support.in_process import Terminal, command, working_in
 
-from shoal import atomic
+from shoal.files import atomic
 from shoal.runs import lock
 from shoal.runs.folder import RunFolder
 from shoal.runs.kinds import FINETUNE, SEARCH
@@ -342,3 +342,13 @@ def test_a_lease_that_says_nonsense_is_nobodys(template, tmp_path):
         assert said.code == 0, said.err
         assert "shoal-runs/begun-1  " in said.out
         assert "running" not in said.out
+
+
+def test_a_model_whose_settings_were_lost_is_not_removed_as_an_unfinished_run(template, tmp_path):
+    shutil.copytree(template / "shoal-runs" / "done-1", tmp_path / "shoal-runs" / "done-1")
+    run = tmp_path / "shoal-runs" / "done-1"
+    shutil.rmtree(run / "journal")
+    (run / "settings.json").unlink()
+    assert "done-1 is malformed: settings.json is missing, beside a model" in command(tmp_path, "runs").out
+    command(tmp_path, "runs", "clean", "--unfinished", "--yes")
+    assert (run / "model" / "model.json").exists()

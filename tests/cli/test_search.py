@@ -163,12 +163,14 @@ def test_a_check_names_the_first_file_that_differs_and_keeps_nothing(place, call
 
 
 def test_a_check_says_what_it_needs(place, call, tmp_path):
-    assert "--check needs the run" in call(place, "search", "iris.csv", "--target", -1, "--check", code=2).stderr
+    said = call(place, "search", "iris.csv", "--target", -1, "--check", code=2).stderr
+    assert "--check compares the models of two runs" in said
     shutil.copytree(place / "first", tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")
     assert "there is no file" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
-    shutil.copytree(Path(__file__).parents[1] / "models" / "saved" / "version-1", tmp_path / "run" / "model")
-    assert "format version 3" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
+    (tmp_path / "run" / "model").mkdir()
+    (tmp_path / "run" / "model" / "model.json").write_text('{"version": 1}')
+    assert "format version 4" in call(tmp_path, "search", "--repeat", "run", "--check", code=2).stderr
 
 
 ALTERED = {
@@ -176,7 +178,7 @@ ALTERED = {
     "a field of search.effort must be one of encodings, folds": lambda s: s["search"].update(effort={"speed": 3}),
     "search.effort.rows must be a whole number": lambda s: s["search"].update(effort={"rows": "x"}),
     "search.effort.rows must not be more than the 150 rows": lambda s: s["search"].update(effort={"rows": 1_000_000}),
-    "search.effort.ensemble_rows must not be more": lambda s: s["search"].update(effort={"judged": 151}),
+    "search.effort.ensemble_rows must not be more": lambda s: s["search"].update(effort={"ensemble_rows": 151}),
     "search.effort.encodings.0 must be one of plain": lambda s: s["search"].update(effort={"encodings": ["round"]}),
     "log.0.recipes.1.0 must be one of plain; got": lambda s: s["search"].update(effort={"encodings": ["plain"]}),
     "search.seeds is missing": lambda s: s["search"].pop("seeds"),
@@ -213,7 +215,7 @@ def test_altered_settings_are_refused_by_the_name_of_the_field(words, place, tmp
 
 def test_a_check_is_no_dry_run(place, call):
     said = call(place, "search", "--repeat", "first", "--check", "--dry-run", code=2)
-    assert "--dry-run makes none; leave out one of them" in said.stderr
+    assert "--check compares the models of two runs" in said.stderr
     assert said.stdout == ""
 
 
@@ -255,7 +257,7 @@ def test_a_dry_run_plans_and_leaves_nothing_behind(tmp_path, call):
 def test_numbers_are_predicted_within_a_budget_and_get_a_folder_of_their_own(tmp_path, call):
     names, columns = iris_columns()
     write(tmp_path / "flowers.csv", names, columns)
-    result = call(tmp_path, "search", "flowers.csv", "--target", "petal length", "--budget", 4, "--no-ensemble")
+    result = call(tmp_path, "search", "flowers.csv", "--target", "petal length", "--budget", 4, "--model", "best")
     assert "task: regression" in result.stdout
     assert "of the differences in petal length to be explained" in result.stdout
     assert (tmp_path / "shoal-runs" / "flowers-1" / "report.html").is_file()
@@ -368,12 +370,12 @@ def test_a_second_ctrl_c_quits_at_once_and_leaves_what_goes_on(place):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert err.splitlines()[-1] == "interrupted: the same command goes on with quit"
+    assert err.splitlines()[-1] == "interrupted: the same command resumes quit"
     assert {file.name for file in (place / "quit").iterdir()} == {"journal", "progress.json", "run.json"}
 
 
 def test_kill_then_ctrl_c_then_the_whole_search_has_the_bits_of_one_that_was_left_alone(place, call):
-    same = ("search", "iris.csv", "--target", "species", "--recipes", 40, "--seeds", 2, "--folds", 3, "--epochs", 400)
+    same = ("search", "iris.csv", "--target", "species", "--recipes", 40, "--seeds", 2, "--folds", 3, "--epochs", 4000)
     cut = place / "shoal-runs" / "iris-1"
     killed = start(place, *same)
     wait_until(lambda: any(cut.glob("journal/shard-*.safetensors")))
@@ -385,12 +387,12 @@ def test_kill_then_ctrl_c_then_the_whole_search_has_the_bits_of_one_that_was_lef
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, out + err
-    assert f"going on with {Path('shoal-runs/iris-1')}, begun " in out
+    assert f"resuming {Path('shoal-runs/iris-1')}, begun " in out
     early = contents(cut)
     assert json.loads(early[Path("settings.json")])["result"]["ended"] == "interrupted"
     assert any(name.parts[0] == "journal" for name in early)
     last = call(place, *same, "--threads", 1)
-    assert f"going on with {Path('shoal-runs/iris-1')}, begun " in last.stdout
+    assert f"resuming {Path('shoal-runs/iris-1')}, begun " in last.stdout
     assert {file.name for file in cut.iterdir()} == FILES
     assert json.loads((cut / "settings.json").read_text())["result"]["ended"] == ""
     undisturbed = call(place, *same, "--fresh").stdout
@@ -408,7 +410,7 @@ def test_after_kill_the_same_command_goes_on_and_one_at_a_time(place, call):
     about = json.loads((place / "dead" / "run.json").read_text())
     assert about["kind"] == "search"
     assert not FILES - {"run.json"} & {file.name for file in (place / "dead").iterdir()}, "no results"
-    with pytest.raises(FileNotFoundError, match="dead has no model yet; the command that began it goes on with it"):
+    with pytest.raises(FileNotFoundError, match=r"dead has no model yet; run the command .* again to resume it"):
         answers(place / "dead", place / "iris.csv")
     process = start(place, *same)
     wait_for(process, "recipes, best")
@@ -417,8 +419,8 @@ def test_after_kill_the_same_command_goes_on_and_one_at_a_time(place, call):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, out + err
-    assert f"going on with dead, begun {about['begun']} (--fresh begins anew)" in out
-    assert "The same command goes on to the full search." in out
+    assert f"resuming dead, begun {about['begun']} (--fresh starts over)" in out
+    assert "The same command resumes the search." in out
     assert {file.name for file in (place / "dead").iterdir()} >= FILES
 
 

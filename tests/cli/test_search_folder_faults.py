@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from support.disks import small_disk
 
-from shoal.cli.search_watching import Watching
+from shoal.cli.search_run import Watching
 from shoal.errors import UserError
 from shoal.runs import lock
 
@@ -72,7 +72,7 @@ def interrupted(tmp_path, call, monkeypatch) -> tuple[Path, bytes]:
     (tmp_path / "iris.csv").write_text(IRIS)
     call(tmp_path, *SEARCH, "--out", "right")
     with monkeypatch.context() as patched:
-        patched.setattr(Watching, "rung_ended", EndedAfter(2), raising=False)
+        patched.setattr(Watching, "step_ended", EndedAfter(2), raising=False)
         said = call(tmp_path, *SEARCH, "--out", "begun", code=2).stderr
     assert said.rstrip().endswith("the power has failed. " + KEPT.format("begun"))
     return tmp_path, (tmp_path / "right" / WEIGHTS).read_bytes()
@@ -93,14 +93,14 @@ def test_any_single_file_may_be_damaged_or_gone(interrupted, call):
         damage(folder / "out" / file, kind)
         said = call(folder, *SEARCH, "--out", "out")
         assert (folder / "out" / WEIGHTS).read_bytes() == right, (file, kind)
-        assert "going on with out, begun " in said.stdout, (file, kind)
+        assert "resuming out, begun " in said.stdout, (file, kind)
 
 
 def test_a_search_without_its_run_json_is_found_without_a_name_too(interrupted, call):
     folder, right = interrupted
     shutil.copytree(folder / "begun", folder / "shoal-runs" / "iris-1")
     (folder / "shoal-runs/iris-1/run.json").unlink()
-    assert "going on with" in call(folder, *SEARCH).stdout
+    assert "resuming" in call(folder, *SEARCH).stdout
     assert (folder / "shoal-runs/iris-1" / WEIGHTS).read_bytes() == right
     assert (folder / "shoal-runs/iris-1/run.json").exists(), "it is written again"
 
@@ -123,7 +123,7 @@ def test_a_file_of_the_users_where_the_model_will_be_is_refused_before_any_work(
     mine.write_text("mine")
     before = sorted((folder / "begun").rglob("*"))
     with monkeypatch.context() as patched:
-        patched.setattr(Watching, "rung_ended", EndedAfter(0), raising=False)  # it gets nowhere near that
+        patched.setattr(Watching, "step_ended", EndedAfter(0), raising=False)  # it gets nowhere near that
         said = call(folder, *SEARCH, "--out", "begun", *more, code=2).stderr
     assert "begun/model holds other files than a model: notes.txt; move that away, or give " in said
     assert sorted((folder / "begun").rglob("*")) == before
@@ -141,9 +141,9 @@ def test_names_that_are_not_utf_8(tmp_path, call, monkeypatch):
     (place / f"{name}.csv").write_text(IRIS)
     search = ("search", f"{name}.csv", *SEARCH[2:], "--out", f"{name}/out")
     with monkeypatch.context() as patched:
-        patched.setattr(Watching, "rung_ended", EndedAfter(1), raising=False)
+        patched.setattr(Watching, "step_ended", EndedAfter(1), raising=False)
         call(place, *search, code=2)
-    assert "going on with" in call(place, *search).stdout
+    assert "resuming" in call(place, *search).stdout
     out = place / name / "out"
     (out / "report.html").read_text(encoding="utf-8")
     for file in ("run.json", "settings.json"):

@@ -10,9 +10,9 @@ from support.commands import command
 from support.waiting import wait_until
 
 from shoal.executors.local import LocalWorkers
-from shoal.search.forecast import Forecast
-from shoal.search.place import workers_beside
-from shoal.search.workplace import Link, Workplace, look
+from shoal.search.budget.model import Forecast
+from shoal.search.remote.journaled import workers_beside
+from shoal.search.remote.workplace import Link, Workplace, look
 
 IRIS = "sepal,species\n" + "".join(f"{k % 3 + k / 1000},{'abc'[k % 3]}\n" for k in range(60))
 LOOPBACK = {"127.0.0.1", "::1"}
@@ -91,7 +91,7 @@ def test_no_scheduler_is_said_before_the_data_are_looked_for(tmp_path, call):
 
 
 def test_the_time_there_is_shorter_by_what_workers_take_over():
-    plan = Forecast(10, 3, "", 5, 30, seconds=100.0, memory=0, metric="", training=80.0)
+    plan = Forecast(10, 3, "", 5, 30, seconds=100.0, memory=0, training=80.0)
     assert plan.seconds_there(1.0) == 100.0
     assert plan.seconds_there(4.0) == 40.0
     place = Workplace("x", workers=4, hosts=2, slots=8, threads=16, link=Link())

@@ -15,11 +15,13 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from shoal.parallel import checkpoint, payload
+from shoal.models.saving import load
+from shoal.parallel import checkpoint
+from shoal.parallel.data.tables import load_table
 from shoal.parallel.job import Job
+from shoal.parallel.launch import payload
 from shoal.parallel.networks import own_network
 from shoal.parallel.options import TableOptions
-from shoal.parallel.tables import load, load_table
 from shoal.parallel.training import check_fit
 from shoal.runs.lock import take
 
@@ -131,12 +133,8 @@ def test_new_rows_are_read_as_the_training_file_was(tmp_path, call, recwarn):
         assert run.predict({"more": [1, 1], "a": [-999, 1], "b": [0.5, 0.5]}).tolist() == right.tolist()
     with pytest.raises(ValueError, match="every column of the training data must be there; 'a' is missing"):
         run.predict({"b": [0.5]})
-    with pytest.raises(ValueError, match="X has 3 features, but Trained is expecting 2"):
+    with pytest.raises(ValueError, match="X has 3 features, but Predictor is expecting 2"):
         run.predict(np.zeros((1, 3)))
-    state = json.loads((tmp_path / "o" / "table.json").read_text())
-    state["reading"] = {"sep": None, "header": True, "missing": ["-999"]}  # as an earlier version wrote it
-    (tmp_path / "o" / "table.json").write_text(json.dumps(state))
-    assert load(tmp_path / "o").predict(given[0]).tolist() == right.tolist()
 
 
 def test_a_target_that_two_columns_are_called_is_asked_for_by_number(tmp_path, call):
@@ -181,7 +179,8 @@ def test_files_beside_that_of_the_network_are_imported_and_travel_with_it(tmp_pa
     payload.write(tmp_path, Job(), model, TensorDataset(rows, rows), None)
     torch.save((rows, model(rows)), tmp_path / "expected.pt")
     code = (
-        "import sys, torch; from pathlib import Path; from shoal.parallel import payload; here = Path(sys.argv[1])\n"
+        "import sys, torch; from pathlib import Path; from shoal.parallel.launch import payload\n"
+        "here = Path(sys.argv[1])\n"
         "rows, right = torch.load(here / 'expected.pt'); print(torch.equal(payload.read(here)[1](rows), right))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
@@ -215,12 +214,12 @@ def test_another_network_than_that_of_the_run_is_named_with_its_sizes(tmp_path, 
     call(tmp_path, "train", "sums.csv", "--target", "y", "--net", "own.py:one", *SERIAL, "--out", "o")
     settings = json.loads((tmp_path / "o" / "settings.json").read_text())
     assert (settings["inputs"], settings["outputs"]) == (2, 1)
-    with pytest.raises(ValueError, match=r"load\(.*, model\), where the model is one\(2, 1\), of inputs and outputs"):
+    with pytest.raises(ValueError, match=r"network=one\(2, 1\) in shoal.load, or --net own.py:one"):
         load(tmp_path / "o")
-    told = r"not that of the run, own.py:one: 'weight' is \(1, 2\) in the run and \(1, 5\) in .*; give one\(2, 1\)"
+    told = r"not that of the model, own.py:one: 'weight' is \(1, 2\) in the model and \(1, 5\) in .*; give one\(2, 1\)"
     with pytest.raises(ValueError, match=told):
         load(tmp_path / "o", nn.Linear(5, 1))
-    with pytest.raises(ValueError, match=r"'bias' is \(1,\) in the run and missing in the network"):
+    with pytest.raises(ValueError, match=r"'(weight|bias)' is .* in the model and missing in the network"):
         load(tmp_path / "o", nn.Sequential(nn.Linear(2, 1)))
     assert load(tmp_path / "o", nn.Linear(2, 1)).predict({"a": [1.0], "b": [1.0]}).shape == (1,)
 

@@ -10,7 +10,7 @@ import pytest
 from support.dask_cluster import close_shared
 from support.executors import KINDS, Bench, Kind, Watched
 
-from shoal.executors.dask import LOGGERS
+from shoal.executors.dask.workers import LOGGERS
 from shoal.executors.dispatch import Dispatcher
 
 FEWER = [name for name in KINDS if name != "dask, 1 worker"]  # Dask takes seconds: the search's suite has 1, 2 and 4

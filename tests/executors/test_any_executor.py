@@ -6,12 +6,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from support.executors import KINDS, Bench, KillOnce, cut, gained, run, set_aside, task_of, tasks_of
+from support.executors import KINDS, Bench, KillOnce, cut, gained, run, skipped, task_of, tasks_of
 
 from shoal import _native
 from shoal.errors import UserError
-from shoal.executors import dispatch, rounds
 from shoal.executors.interface import Done
+from shoal.executors.limits import RetryLimits
 
 ERROR = "ArithmeticError: {} cannot be done"
 
@@ -88,12 +88,12 @@ def test_a_worker_that_comes_later_refuses_what_it_cannot_do_the_same(some_kind,
     assert not bench.traces("tasks")
 
 
-def test_a_task_that_fails_is_tried_once_more_and_then_set_aside(some_kind, begin, bench):
+def test_a_task_that_fails_is_tried_once_more_and_then_skipped(some_kind, begin, bench):
     dispatcher = begin(some_kind)
     tasks = [task_of("bad", {"bad": "fail"}, cost=0.5), *tasks_of(5)]
     results = run(dispatcher, tasks)
     where = "the only worker" if some_kind.slots == 1 else "2 workers"
-    assert set_aside(results) == {"bad": f"it failed on {where}, for an error of its own ({ERROR.format('bad')})"}
+    assert skipped(results) == {"bad": f"it failed on {where}, for an error of its own ({ERROR.format('bad')})"}
     assert gained(results) == bench.expected(tasks[1:])
     assert len(bench.traces("failures")) == 2
 
@@ -106,8 +106,8 @@ def test_a_failure_by_chance_costs_nothing_but_time(some_kind, begin, bench):
 def test_of_a_task_that_fails_only_the_guilty_part_is_lost(some_kind, begin, bench):
     parts = {"a": "", "b": "", "c": "fail", "d": ""}
     results = run(begin(some_kind), [task_of("task", parts)])
-    assert set_aside(results).keys() == {"c"}
-    assert f"({ERROR.format('c')})" in set_aside(results)["c"]
+    assert skipped(results).keys() == {"c"}
+    assert f"({ERROR.format('c')})" in skipped(results)["c"]
     assert gained(results).keys() == {"a", "b", "d"}
 
 
@@ -118,12 +118,12 @@ def test_a_worker_that_fails_every_task_is_named_and_costs_no_task(process_kind,
         tasks = [task_of(f"{k}", {f"{k} a": "fail here", f"{k} b": ""}) for k in range(first, first + 10)]
         results = run(dispatcher, tasks)
         assert gained(results) == bench.expected(tasks)
-        assert set_aside(results) == {}
+        assert skipped(results) == {}
     failures = bench.traces("failures")
     assert len({process for process, _ in failures}) == 1
     assert 2 <= len(failures) <= 12, "it gets no more when others have completed what it failed"
     (note,) = dispatcher.status.notes
-    assert re.match(r"worker \S+ on \S+ is not used any more: it failed 2 tasks that other workers completed", note)
+    assert re.match(r"worker \S+ on \S+ gets no more tasks: it failed 2 tasks that other workers completed", note)
     assert "OSError: [Errno 28] No space left on device); make room on its disk" in note
 
 
@@ -205,23 +205,22 @@ def test_a_worker_that_is_killed_costs_its_task_only(process_kind, begin, bench)
     assert dispatcher.status.repeated >= 1
 
 
-def test_a_worker_that_hangs_is_replaced_after_a_limit_from_the_others(process_kind, begin, bench, monkeypatch):
-    monkeypatch.setattr(dispatch, "PATIENCE", 0.5)
-    monkeypatch.setattr(rounds, "HANGS", 20)  # a new process may take longer; the limit doubles each time
-    dispatcher = begin(process_kind)
+def test_a_worker_that_hangs_is_replaced_after_a_limit_from_the_others(process_kind, begin, bench):
+    limits = RetryLimits(patience_seconds=0.5, max_hangs=20)  # a new process may be slow; the limit doubles each time
+    dispatcher = begin(process_kind, limits=limits)
     tasks = [*tasks_of(6), task_of("stopped", {"stopped": "stop once"}, cost=0.1)]
     assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
     assert len(bench.traces("stops")) == 1
     assert "far longer than the others" in dispatcher.status.notes[0]
 
 
-def test_a_poisonous_task_is_set_aside_and_the_others_are_done(process_kind, begin, bench):
+def test_a_poisonous_task_is_skipped_and_the_others_are_done(process_kind, begin, bench):
     dispatcher = begin(process_kind)
     tasks = [*tasks_of(4), task_of("poison", {"poison": "die"}, cost=2.5)]
     results = run(dispatcher, tasks)
     assert gained(results) == bench.expected(tasks[:-1])
-    assert set_aside(results).keys() == {"poison"}
-    assert "workers in a row" in set_aside(results)["poison"]
+    assert skipped(results).keys() == {"poison"}
+    assert "workers in a row" in skipped(results)["poison"]
     assert len(bench.traces("deaths")) <= process_kind.kills
 
 
@@ -230,7 +229,7 @@ def test_of_a_poisonous_task_only_the_guilty_part_is_lost(name, begin, bench):
     dispatcher = begin(KINDS[name])
     tasks = [task_of("task", {"a": "", "b": "die", "c": "", "d": ""}), *tasks_of(2)]
     results = run(dispatcher, tasks)
-    assert set_aside(results).keys() == {"b"}
+    assert skipped(results).keys() == {"b"}
     assert gained(results).keys() == bench.expected(tasks).keys() - {"b"}
 
 

@@ -13,13 +13,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.dask_cluster import Cluster, plugin_bytes, plugins, tasks_held
+from support.dask_cluster import Cluster, jobs_kept, tasks_held
 from support.executors import Bench, KillOnce, gained, run, task_of, tasks_of
 from support.waiting import wait_until
 
 from shoal.errors import UserError
-from shoal.executors import dask, dask_session
-from shoal.executors.dask import DaskWorkers
+from shoal.executors.dask import connection as dask_connection
+from shoal.executors.dask import workers as dask
+from shoal.executors.dask.workers import DaskWorkers
 from shoal.executors.dispatch import Dispatcher
 
 WITHOUT_SHOAL = "raise ModuleNotFoundError(\"No module named 'shoal'\", name='shoal')\n"
@@ -69,9 +70,9 @@ def test_a_search_leaves_nothing_in_the_cluster(two, connect, bench, said):
     tasks = tasks_of(20)
     assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
     assert wait_until(lambda: two.ask(tasks_held) == [])
-    assert two.ask(plugins) == [f"shoal-{bench.job.key}"]
+    assert sum(two.ask_workers(jobs_kept)) >= 1
     dispatcher.close()
-    assert two.ask(plugins) == []
+    assert two.ask_workers(jobs_kept) == [0, 0]
     assert said() == []
     assert logging.getLogger("distributed").level < logging.CRITICAL
 
@@ -88,17 +89,14 @@ def test_four_workers_give_what_one_gives(tmp_path, connect, bench):
 def test_a_worker_that_joins_later_gets_the_job_and_then_tasks(two, connect, bench):
     dispatcher = connect(two)
     [late] = two.add()
-    assert wait_until(lambda: late in [process for process, _ in bench.traces("loads")])
-    assert not bench.traces("tasks")
     assert wait_until(lambda: dispatcher.workers.slots() == 3)
     tasks = tasks_of(30)
     assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
     assert late in [process for process, _ in bench.traces("tasks")]
 
 
-def test_a_large_job_goes_to_each_worker_once_in_pieces_and_not_into_the_scheduler(two, connect, tmp_path, monkeypatch):
-    monkeypatch.setattr(dask_session, "INLINE", 0)
-    monkeypatch.setattr(dask_session, "PIECE", 37)
+def test_a_job_whose_file_workers_cannot_see_goes_to_each_once_in_pieces(two, connect, tmp_path, monkeypatch):
+    monkeypatch.setattr(dask_connection, "PIECE_BYTES", 37)
     bench = Bench(tmp_path, file=tmp_path / "nobody sees it")
     dispatcher = connect(two, bench)
     tasks = tasks_of(20)
@@ -106,11 +104,9 @@ def test_a_large_job_goes_to_each_worker_once_in_pieces_and_not_into_the_schedul
     loads = [process for process, _ in bench.traces("loads")]
     assert sorted(loads) == sorted(two.pids())
     assert dispatcher.status.repeated == 0
-    assert bench.job.content not in two.ask(plugin_bytes)
 
 
-def test_another_search_of_the_same_data_may_end_first(two, connect, tmp_path, monkeypatch):
-    monkeypatch.setattr(dask_session, "INLINE", 0)
+def test_another_search_of_the_same_data_may_end_first(two, connect, tmp_path):
     bench = Bench(tmp_path, file=tmp_path / "nobody sees it")
     first, second = connect(two, bench), connect(two, bench)
     tasks = tasks_of(8)
@@ -128,10 +124,10 @@ def test_threads_of_workers_are_slots_and_cores_are_shared(empty, connect, bench
     dispatcher = connect(empty)
     [info] = dispatcher.workers.present()
     assert (dispatcher.workers.slots(), info.slots) == (2, 2)
-    assert dispatcher.team.threads == max(1, info.cores // 2)
-    assert dispatcher.team.memory == 700_000_000 // 2
+    assert dispatcher.settings.threads == max(1, info.cores // 2)
+    assert dispatcher.settings.memory == 700_000_000 // 2
     run(dispatcher, [task_of("a", {"a": "tell"}), task_of("b", {"b": "tell"})])
-    assert {text.split()[0] for _, text in bench.traces("told")} == {str(dispatcher.team.threads)}
+    assert {text.split()[0] for _, text in bench.traces("told")} == {str(dispatcher.settings.threads)}
 
 
 # --- workers that cannot take part
@@ -142,7 +138,7 @@ def test_a_worker_without_shoal_is_not_used_and_not_harmed(two, connect, bench, 
     variables = {"PYTHONPATH": str(tmp_path)}
     two.add(variables=variables)
     dispatcher = connect(two)
-    two.add(variables=variables)  # it starts, though the plugin cannot do anything there
+    two.add(variables=variables)
     tasks = tasks_of(12)
     assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
     assert dispatcher.workers.slots() == 2
@@ -174,7 +170,7 @@ def test_no_scheduler(connect, bench, said):
 
 
 def test_something_else_at_the_address(bench, monkeypatch, said):
-    monkeypatch.setattr(dask, "SPEAKING", 0.5)
+    monkeypatch.setattr(dask, "SPEAKING_SECONDS", 0.5)
 
     class Silent(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -191,7 +187,7 @@ def test_something_else_at_the_address(bench, monkeypatch, said):
 
 
 def test_no_workers(empty, connect, monkeypatch):
-    monkeypatch.setattr(dask, "WAITING", 0.5)
+    monkeypatch.setattr(dask, "WAITING_SECONDS", 0.5)
     with pytest.raises(UserError, match=f"the scheduler has no workers .*: dask worker {empty.address}"):
         connect(empty)
 
@@ -214,7 +210,7 @@ def test_a_worker_that_is_killed_costs_its_task_only(two, connect, bench, said):
 
 def test_a_silent_worker_is_not_waited_for(two, connect, bench, monkeypatch):
     """Dask waits for 5 minutes. Nothing else was done yet, so nothing is known of how long a task takes."""
-    monkeypatch.setattr(dask_session, "SILENT", 4.0)
+    monkeypatch.setattr(dask_connection, "SILENT_SECONDS", 4.0)
     dispatcher = connect(two)
     tasks = [task_of("stopped", {"stopped": "stop once"})]
     assert gained(run(dispatcher, tasks)) == bench.expected(tasks)
@@ -226,8 +222,8 @@ def test_a_silent_worker_is_not_waited_for(two, connect, bench, monkeypatch):
 
 
 def test_the_nanny_of_a_silent_worker_restarts_it(empty, connect, bench, monkeypatch):
-    monkeypatch.setattr(dask_session, "SILENT", 3.0)
-    monkeypatch.setattr(dask_session, "RESTARTING", 1.0)
+    monkeypatch.setattr(dask_connection, "SILENT_SECONDS", 3.0)
+    monkeypatch.setattr(dask_connection, "RESTARTING_SECONDS", 1.0)
     empty.nanny = True
     empty.add()
     tasks = [task_of("stopped", {"stopped": "stop once"})]
@@ -256,7 +252,7 @@ def test_a_scheduler_that_is_restarted_is_found_again(empty, connect, bench, sai
 
 
 def test_a_scheduler_that_is_gone_for_good(empty, connect, bench, monkeypatch, said):
-    monkeypatch.setattr(dask, "RETURNING", 1.0)
+    monkeypatch.setattr(dask, "RETURNING_SECONDS", 1.0)
     empty.add()
     dispatcher = connect(empty)
 

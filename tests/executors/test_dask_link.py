@@ -11,8 +11,8 @@ from support.executors import gained, run, task_of, tasks_of
 from support.network import Link, may_make_links
 from support.waiting import wait_until
 
-from shoal.executors import dask_session
-from shoal.executors.dask import DaskWorkers
+from shoal.executors.dask import connection as dask_connection
+from shoal.executors.dask.workers import DaskWorkers
 from shoal.executors.dispatch import Dispatcher
 
 
@@ -33,7 +33,7 @@ def test_a_link_that_is_cut_costs_at_most_the_task_behind_it(link, tmp_path, ben
             assert [info.name.partition("://")[2].partition(":")[0] for info in dispatcher.workers.present()] == [
                 link.there
             ]
-            [far] = dispatcher.workers._session.workers.values()
+            [far] = dispatcher.workers._connection.workers.values()
             cut = []
 
             def cut_for_a_while() -> bool:
@@ -49,7 +49,7 @@ def test_a_link_that_is_cut_costs_at_most_the_task_behind_it(link, tmp_path, ben
             assert gained(run(dispatcher, tasks, cut_for_a_while)) == bench.expected(tasks)
             assert (cut, dispatcher.status.lost, dispatcher.status.repeated) == ([True], 0, 0)
 
-            monkeypatch.setattr(dask_session, "SILENT", 4.0)
+            monkeypatch.setattr(dask_connection, "SILENT_SECONDS", 4.0)
             bench.stay()
             [near] = cluster.add()
 

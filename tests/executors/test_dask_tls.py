@@ -13,8 +13,8 @@ from support.dask_cluster import Cluster
 from support.executors import Bench, gained, run, tasks_of
 
 from shoal.errors import UserError
-from shoal.executors import dask
-from shoal.executors.dask import DaskWorkers
+from shoal.executors.dask import workers as dask
+from shoal.executors.dask.workers import DaskWorkers
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.find import find_workers
 
@@ -73,7 +73,7 @@ def test_a_certificate_that_is_not_there(encrypted, settings, bench, tmp_path):
 
 
 def test_one_side_encrypts_and_the_other_does_not(encrypted, settings, bench, monkeypatch, tmp_path):
-    monkeypatch.setattr(dask, "SPEAKING", 0.5)
+    monkeypatch.setattr(dask, "SPEAKING_SECONDS", 0.5)
     plain = encrypted.name.replace("tls:", "dask:")
     assert f"or {encrypted.name}" in refused(plain, bench)
     with closing(Cluster(tmp_path)) as cluster, use(settings):

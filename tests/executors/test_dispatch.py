@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.executors import KINDS, Watched, gained, run, set_aside, task_of, tasks_of
+from support.executors import KINDS, Watched, gained, run, skipped, task_of, tasks_of
 
 from shoal import _native
 from shoal.errors import UserError
-from shoal.executors.dispatch import PATIENCE, SLOWER, STARTING, Dispatcher, Pace
+from shoal.executors.compatibility import choose_instruction_set, share
+from shoal.executors.dispatch import LIMITS, Dispatcher, TaskPace
 from shoal.executors.interface import WorkerInfo
 from shoal.executors.serial import SerialWorkers
-from shoal.executors.team import choose_instruction_set, share
 from shoal.executors.worker import versions
 
 
@@ -87,16 +87,17 @@ def test_a_worker_without_the_instruction_set_asked_for_gets_no_tasks(bench):
 
 
 def test_too_long_is_a_multiple_of_what_the_slowest_took():
-    pace = Pace()
+    patience, factor = LIMITS.patience_seconds, LIMITS.slowest_task_factor
+    pace = TaskPace()
     pace.saw(cost=0.0, seconds=0.1, loading=0.0)
     assert pace.limit(1.0) == float("inf")
     pace.saw(cost=10.0, seconds=20.0, loading=0.5)
     pace.saw(cost=8.0, seconds=24.0, loading=0.0)
     pace.saw(cost=0.001, seconds=1.0, loading=0.0)  # what it costs to begin at all says nothing of large tasks
-    assert pace.limit(2.0) == PATIENCE + SLOWER * (0.5 + 3.0 * 2.0)
+    assert pace.limit(2.0) == patience + factor * (0.5 + 3.0 * 2.0)
     pace.saw(cost=10.0, seconds=50.0, loading=0.0)
-    assert pace.limit(2.0) == PATIENCE + SLOWER * (0.5 + 5.0 * 2.0), "a slower one counts from now on"
-    assert Pace(seconds_per_cost=5.0).limit(2.0) == STARTING * PATIENCE + SLOWER * 10.0
+    assert pace.limit(2.0) == patience + factor * (0.5 + 5.0 * 2.0), "a slower one counts from now on"
+    assert TaskPace(seconds_per_cost=5.0).limit(2.0) == LIMITS.patience_factor_at_start * patience + factor * 10.0
 
 
 def test_what_is_left_at_the_end_is_cut_finer(begin, bench):
@@ -108,10 +109,10 @@ def test_what_is_left_at_the_end_is_cut_finer(begin, bench):
     assert len({result.task.name for result in results}) == 2
 
 
-def test_one_task_that_fails_where_nothing_else_is_left_is_set_aside(begin):
+def test_one_task_that_fails_where_nothing_else_is_left_is_skipped(begin):
     """A search that is resumed may have nothing but that one to do."""
     results = run(begin(KINDS["serial"]), [task_of("bad", {"bad": "fail"})])
-    assert set_aside(results) == {
+    assert skipped(results) == {
         "bad": "it failed on the only worker, for an error of its own (ArithmeticError: bad cannot be done)"
     }
 

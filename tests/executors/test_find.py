@@ -67,5 +67,5 @@ def test_what_there_is_is_found():
 @pytest.mark.parametrize(("name", "package"), [("local:2", "loky"), ("mpi", "mpi4py.futures")])
 def test_a_library_that_is_not_there_is_named(monkeypatch, name, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingPackage, match=r"pip install 'shoal\[(cluster|mpi)\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install 'shoal-ml\[(cluster|mpi)\]'"):
         find_workers(name)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import signal
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import loky
 import pytest
-from support.executors import KINDS, Bench, cut, gained, run, set_aside, task_of, tasks_of
+from support.executors import KINDS, Bench, cut, gained, run, skipped, task_of, tasks_of
 
 from shoal.errors import UserError
-from shoal.executors import dispatch, rounds
+from shoal.executors import worker
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.find import find_workers
+from shoal.executors.limits import RetryLimits
 
 
 def test_an_executor_that_was_shut_down_is_one_sentence(bench):
@@ -48,7 +50,7 @@ def test_a_pool_of_loky_that_breaks_is_replaced(bench):
     with Dispatcher(find_workers(pool), bench.job) as dispatcher:
         results = run(dispatcher, tasks)
     assert gained(results) == bench.expected(tasks[1:])
-    assert set_aside(results).keys() == {"poison"}
+    assert skipped(results).keys() == {"poison"}
     pool.shutdown(kill_workers=True)
 
 
@@ -101,11 +103,9 @@ def test_processes_by_fork_are_processes_of_their_own(bench):
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
-def test_a_task_that_never_ends_does_not_keep_the_others_waiting(begin, bench, monkeypatch):
-    """It is set aside, and its thread cannot be ended: nobody waits for it."""
-    monkeypatch.setattr(dispatch, "PATIENCE", 0.5)
-    monkeypatch.setattr(rounds, "HANGS", 1)
-    dispatcher = begin(KINDS["threads"])
+def test_a_task_that_never_ends_does_not_keep_the_others_waiting(begin, bench):
+    """It is skipped, and its thread cannot be ended: nobody waits for it."""
+    dispatcher = begin(KINDS["threads"], limits=RetryLimits(patience_seconds=0.5, max_hangs=1))
     tasks = [*tasks_of(4), task_of("endless", {"endless": "wait"}, cost=0.1)]
     late = time.monotonic() + 60
     results = run(dispatcher, tasks, lambda: time.monotonic() > late)
@@ -113,5 +113,90 @@ def test_a_task_that_never_ends_does_not_keep_the_others_waiting(begin, bench, m
     bench.go()
     assert ended
     assert gained(results) == bench.expected(tasks[:-1])
-    assert set_aside(results).keys() == {"endless"}
+    assert skipped(results).keys() == {"endless"}
     assert dispatcher.left == []  # its slot was taken away: it is not to be counted twice
+
+
+class Odd(Bare):
+    """An executor that does something else with some calls of tasks than to run them."""
+
+    def __init__(self, pool: Executor, odd, is_odd) -> None:  # type: ignore[no-untyped-def]
+        super().__init__(pool)
+        self.odd, self.is_odd, self.calls = odd, is_odd, 0
+
+    def submit(self, function, /, *arguments, **options) -> Future:  # type: ignore[no-untyped-def]
+        future = self.pool.submit(function, *arguments, **options)
+        if function is not worker.run:
+            return future
+        self.calls += 1
+        return self.odd(future) if self.is_odd(self.calls) else future
+
+
+def cancelled(_: Future | None = None) -> Future:
+    future: Future = Future()
+    future.cancel()
+    return future
+
+
+def answered(reply: object) -> Future:
+    future: Future = Future()
+    future.set_result(reply)
+    return future
+
+
+@pytest.mark.parametrize(
+    "odd", [cancelled, lambda _: answered(None), lambda one: answered(one.result() | {"proof": ""})]
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_calls_that_an_executor_cancels_or_answers_itself_cost_no_task(bench, odd, seed):
+    chance = random.Random(seed)
+    with ThreadPoolExecutor(2) as pool:
+        executor = Odd(pool, odd, lambda _: chance.random() < 0.5)
+        with Dispatcher(find_workers(executor), bench.job) as dispatcher:
+            results = run(dispatcher, tasks_of(12))
+    assert gained(results) == bench.expected(tasks_of(12))
+    assert not skipped(results)
+
+
+@pytest.mark.parametrize(("odd", "words"), [
+    (cancelled, "Odd: a call was cancelled, but not by Shoal, 20 times for one task; see what the executor does"),
+    (lambda _: answered({}), r"Odd: a call brought something else than a worker's reply \(the status .* 20 times"),
+    (lambda _: None, r"Odd: submit\(\) must return a concurrent.futures.Future; it returned NoneType"),
+])  # fmt: skip
+def test_an_executor_that_answers_nothing_is_one_sentence(bench, odd, words):
+    with ThreadPoolExecutor(2) as pool, pytest.raises(UserError, match=words):  # noqa: SIM117
+        with Dispatcher(find_workers(Odd(pool, odd, lambda _: True)), bench.job) as dispatcher:
+            run(dispatcher, tasks_of(2))
+
+
+def test_an_executor_that_returns_a_future_twice_is_one_sentence(bench):
+    waiting: Future = Future()
+    with ThreadPoolExecutor(2) as pool, pytest.raises(UserError, match=r"submit\(\) must return a new Future for each"):  # noqa: SIM117
+        with Dispatcher(find_workers(Odd(pool, lambda _: waiting, lambda _: True)), bench.job) as dispatcher:
+            run(dispatcher, tasks_of(2))
+
+
+class Cancels(Executor):
+    def submit(self, function, /, *arguments, **options) -> Future:  # type: ignore[no-untyped-def]
+        return cancelled()
+
+
+def test_an_executor_that_cancels_everything_is_found_at_the_start(bench):
+    with pytest.raises(UserError, match="Cancels: the executor cancels its calls; give one that runs them"):
+        Dispatcher(find_workers(Cancels()), bench.job).start()
+
+
+def test_an_executor_that_repeats_a_reply_is_one_sentence(bench):
+    """A worker that says that it lacks the job gets it, and cannot say so again: to ask on would never end."""
+    pool = ThreadPoolExecutor(1)
+    kept = pool.submit(worker.hello)
+
+    def first(future: Future) -> Future:
+        nonlocal kept
+        kept = future if executor.calls == 1 else kept
+        return answered(kept.result())
+
+    executor = Odd(pool, first, lambda _: True)
+    with pool, pytest.raises(UserError, match=r"Odd: a call brought the reply of an earlier call, 20 times"):  # noqa: SIM117
+        with Dispatcher(find_workers(executor), bench.job) as dispatcher:
+            run(dispatcher, tasks_of(1))

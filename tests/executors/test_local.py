@@ -21,8 +21,9 @@ from support.processes import has_ended
 from support.waiting import wait_until
 
 from shoal.errors import UserError
-from shoal.executors import dispatch, local, rounds
-from shoal.executors.interface import WorkerLost
+from shoal.executors import local
+from shoal.executors.interface import LostWorker
+from shoal.executors.limits import RetryLimits
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_where_only_some_processes_start_these_do_the_work(begin, bench):
 
 
 def _cannot(_deadline):
-    raise WorkerLost("no room")
+    raise LostWorker("no room")
 
 
 def test_where_no_process_starts_it_is_one_sentence_after_a_few_tries(monkeypatch, bench):
@@ -148,11 +149,10 @@ def test_where_no_process_starts_it_is_one_sentence_after_a_few_tries(monkeypatc
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_process_that_ends_in_the_middle_of_its_result_is_replaced(killed, begin, bench, monkeypatch):
+def test_a_process_that_ends_in_the_middle_of_its_result_is_replaced(killed, begin, bench):
     """Loky waits for the rest of the message, with no limit."""
-    monkeypatch.setattr(dispatch, "PATIENCE", 0.5)
-    monkeypatch.setattr(rounds, "HANGS", 20)  # a new process may take longer; the limit doubles each time
-    dispatcher = begin(KINDS["local:1"])
+    limits = RetryLimits(patience_seconds=0.5, max_hangs=20)  # a new process may be slow; the limit doubles each time
+    dispatcher = begin(KINDS["local:1"], limits=limits)
     run(dispatcher, tasks_of(2))
     tasks = [task_of("half", {"half": "half once"}, cost=2.0), task_of("other", ["other"])]
     late = time.monotonic() + 60

@@ -79,7 +79,8 @@ def test_the_latest_jobs_are_kept_and_others_are_loaded_again():
 def test_a_job_brought_beforehand_needs_no_content_and_can_be_forgotten():
     whole, bare = call(b"job"), call(b"job", content=None)
     assert worker.run(bare)["status"] == replies.MISSING
-    worker.keep(whole.key, whole.load, b"job")
+    worker.receive(whole.key, whole.load, 0, b"jo", 3)
+    worker.receive(whole.key, whole.load, 2, b"b", 3)
     assert worker.run(bare)["content"] == b"job payload 1"
     worker.forget(whole.key)
     assert worker.run(bare)["status"] == replies.MISSING

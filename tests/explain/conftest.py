@@ -7,7 +7,7 @@ import pytest
 from support.tables import columns
 
 import shoal
-from shoal.search.final_model import make_model
+from shoal.search.results.conclude import make_model
 
 
 @pytest.fixture(scope="session")

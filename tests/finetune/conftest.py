@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.finetune import ROWS
 
-from shoal.finetune import models, rank
+from shoal.finetune import models
 
 torch = pytest.importorskip("torch")
 
@@ -16,7 +16,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("models") / "tiny"
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    rank.quiet()
+    models.silence_libraries()
     models.make_tiny(folder, ROWS, 64, seed=1)
     yield folder
     torch.set_num_threads(before)

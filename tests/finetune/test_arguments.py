@@ -7,7 +7,8 @@ import shutil
 import pytest
 from support.finetune import write
 
-from shoal.finetune import checkpoints, place
+from shoal.finetune import checkpoints
+from shoal.runs.kinds import FINETUNE_FORMAT
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -46,13 +47,13 @@ def test_bad_input_gives_an_error_of_one_sentence(tmp_path, call, arguments, wor
 
 def test_generate_checks_its_input_before_loading_the_model(tmp_path, call, tiny):
     checkpoints.write_json(tmp_path / "settings.json", {
-        "format": place.FORMAT, "version": 1, "fingerprint": {}, "settings": {"columns": ["q", "a"]}
+        "format": FINETUNE_FORMAT, "version": 1, "fingerprint": {}, "settings": {"columns": ["q", "a"]}
     })  # fmt: skip
     said = call(tmp_path, "generate", ".", "text", code=2)
     assert "is not finished; repeat its shoal finetune command to resume it" in said.stderr
     shutil.copytree(tiny, tmp_path / "model")
     assert "give at most 1 of them" in call(tmp_path, "generate", ".", "one", "two", code=2).stderr
-    assert "would all be the same" in call(tmp_path, "generate", ".", "one", "--samples", 2, code=2).stderr
+    assert "would all be equal" in call(tmp_path, "generate", ".", "one", "--samples", 2, code=2).stderr
     assert "did you mean 'model'?" in call(tmp_path, "generate", "modle", "one", code=2).stderr
 
 

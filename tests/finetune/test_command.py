@@ -212,7 +212,7 @@ def test_a_killed_and_resumed_run_gives_the_same_weights(place, undisturbed):
     wait_until(lambda: not any(psutil.pid_exists(worker) for worker in workers), 10)
     assert not (place / "dead" / "model").exists()
     said = run(place, "finetune", "texts.csv", *SMALL, "--out", "dead").stdout
-    assert "going on with dead from step" in said
+    assert "resuming dead from step" in said
     assert_same(place / "dead", undisturbed)
     assert json.loads((place / "dead" / "settings.json").read_text())["run"]["resumed_at"][0] % 3 == 0
 
@@ -232,5 +232,5 @@ def test_ctrl_c_saves_and_the_same_command_resumes_with_any_number_of_workers(tm
     step = int(saved(folder)[0].parent.name.rpartition("-")[2])
     assert 0 < step < STEPS
     said = run(tmp_path, *arguments)
-    assert f"going on with texts-tiny-1 from step {step}" in said.stdout
+    assert f"resuming texts-tiny-1 from step {step}" in said.stdout
     assert_close(folder, undisturbed)

@@ -1,4 +1,4 @@
-"""Tables as texts: what is left out, and the texts of the demonstration."""
+"""Tables as texts: what is skipped, and the texts of the demonstration."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def test_blank_cells_and_repeated_rows_are_left_out_with_a_note(tmp_path):
     assert found.rows == [("one", "  x = 1\n"), ("two", ""), ("none", "NA")], "blanks and words like none are kept"
     assert found.read == 5
     assert found.notes == [
-        "1 row left out: all cells are empty",
-        "1 row left out: duplicate text",
-        "1 row with an empty cell: that part is left out of the text",
+        "1 row skipped: all cells are empty",
+        "1 row skipped: duplicate text",
+        "1 row with an empty cell: the text skips that part",
     ]
     assert texts.prompt(["q", "hint", "a"], ["one", ""]) == "q:\none\n\na:\n", "as a text with that cell empty looks"
     assert [texts.join(found.columns, row) for row in found.rows[:2]] == ["q:\none\n\na:\n  x = 1\n", "q:\ntwo"]

@@ -11,8 +11,10 @@ from safetensors.numpy import load_file, save_file
 from support.disks import small_disk
 from support.finetune import ROWS, worker
 
-from shoal.finetune import checkpoints, models, place, session, tokens
+from shoal.finetune import checkpoints, models, tokens
+from shoal.finetune.folder import read_log
 from shoal.finetune.options import FinetuneOptions
+from shoal.runs.kinds import METRICS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -62,9 +64,9 @@ def test_it_trains_as_plain_pytorch_does(tmp_path, tiny):
     got = load_file(tmp_path / "run" / "model" / "model.safetensors")
     for name in got:
         assert np.linalg.norm(got[name] - expected[name]) <= 1e-5 * np.linalg.norm(expected[name]), name
-    records = session.records(tmp_path / "run")
+    records = read_log(tmp_path / "run")
     assert [record["loss"] for record in records if "loss" in record] == pytest.approx(losses, rel=1e-5)
-    assert line.told[0]["begun"]["run"]["context"] == 48
+    assert line.told[0]["facts"]["run"]["context"] == 48
 
 
 def test_the_test_loss_is_a_mean_over_tokens(tmp_path, tiny):
@@ -77,7 +79,7 @@ def test_the_test_loss_is_a_mean_over_tokens(tmp_path, tiny):
         with torch.no_grad():
             total += float(model(input_ids=ids, labels=ids).loss) * (ids.shape[1] - 1)
         count += ids.shape[1] - 1
-    assert session.records(tmp_path / "run")[-1]["eval_loss"] == pytest.approx(total / count, rel=1e-6)
+    assert read_log(tmp_path / "run")[-1]["eval_loss"] == pytest.approx(total / count, rel=1e-6)
 
 
 def test_a_resumed_run_draws_the_same_dropout(tmp_path, tiny):
@@ -92,17 +94,17 @@ def test_a_resumed_run_draws_the_same_dropout(tmp_path, tiny):
     whole, parts = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "parts"))
     for name in whole:
         np.testing.assert_array_equal(whole[name], parts[name])
-    plain = session.records(tmp_path / "whole")
-    assert [record.get("loss") for record in plain] == [r.get("loss") for r in session.records(tmp_path / "parts")]
+    plain = read_log(tmp_path / "whole")
+    assert [record.get("loss") for record in plain] == [r.get("loss") for r in read_log(tmp_path / "parts")]
     worker(tmp_path / "none", tiny, dropout=0.0)
-    assert plain[1]["loss"] != session.records(tmp_path / "none")[1]["loss"], "there was dropout"
+    assert plain[1]["loss"] != read_log(tmp_path / "none")[1]["loss"], "there was dropout"
 
 
 def test_lora_trains_little_and_saves_a_whole_model(tmp_path, tiny):
     pytest.importorskip("peft")
     line = worker(tmp_path / "run", tiny, lora=4)
     trained = next(
-        told["begun"]["run"]["trained"] for told in line.told if "trained" in told.get("begun", {}).get("run", {})
+        told["facts"]["run"]["trained"] for told in line.told if "trained" in told.get("facts", {}).get("run", {})
     )
     assert 0 < trained < models.count_parameters(tiny) / 5
     before = load_file(tiny / "model.safetensors")
@@ -110,7 +112,7 @@ def test_lora_trains_little_and_saves_a_whole_model(tmp_path, tiny):
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     assert changed, "what was learned is in the saved model"
     assert all("c_" in name for name in changed), "and only matrices were trained"
-    records = session.records(tmp_path / "run")
+    records = read_log(tmp_path / "run")
     assert records[-1]["eval_loss"] < records[0]["eval_loss"]
 
 
@@ -139,26 +141,26 @@ def test_weights_that_are_not_finite_do_not_replace_the_last_good_checkpoint(tmp
 
 def test_one_step_is_not_lost_to_the_warm_up(tmp_path, tiny):
     worker(tmp_path / "run", tiny, epochs=1, batch_size=20)
-    assert [record["learning_rate"] for record in session.records(tmp_path / "run") if "loss" in record] == [3e-3]
+    assert [record["learning_rate"] for record in read_log(tmp_path / "run") if "loss" in record] == [3e-3]
 
 
 def test_the_last_step_is_always_recorded(tmp_path, tiny):
     worker(tmp_path / "run", tiny, log_every=4)
-    assert [record["step"] for record in session.records(tmp_path / "run") if "loss" in record] == [1, 4, 6]
+    assert [record["step"] for record in read_log(tmp_path / "run") if "loss" in record] == [1, 4, 6]
 
 
 def test_without_a_checkpoint_the_log_starts_empty(tmp_path, tiny):
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / place.METRICS).write_text('{"step": 0, "eval_loss": 9.0}\n{"step": 1, "lo')
+    (tmp_path / "run" / METRICS).write_text('{"step": 0, "eval_loss": 9.0}\n{"step": 1, "lo')
     worker(tmp_path / "run", tiny)
-    assert [record["step"] for record in session.records(tmp_path / "run")] == [
+    assert [record["step"] for record in read_log(tmp_path / "run")] == [
         0,
         *(s for s in range(1, 7) for _ in "ab"),
     ]
 
 
 def test_samples_continue_their_own_prompts_in_a_small_context(tiny):
-    from shoal.finetune.writing import continue_text
+    from shoal.finetune.generating import continue_text
 
     model, tokenizer = models.load_model(tiny), models.load_tokenizer(tiny)
     looked_at = []
@@ -194,8 +196,8 @@ def test_one_flipped_bit_in_a_checkpoint_is_noticed(tmp_path, seed):
 
 
 def test_an_incomplete_last_line_of_the_log_is_ignored(tmp_path):
-    (tmp_path / place.METRICS).write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo')
-    assert session.records(tmp_path) == [{"step": 1, "loss": 2.0}]
+    (tmp_path / METRICS).write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "lo')
+    assert read_log(tmp_path) == [{"step": 1, "loss": 2.0}]
 
 
 # ---- disk space ----

@@ -15,11 +15,11 @@ from shoal.metrics.find import find_metric
 from shoal.metrics.metric import ALIASES, METRICS
 from shoal.metrics.scorers import _partly_wrong, scorer_names
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
-from shoal.search.evidence import Evidence
-from shoal.search.honest import HonestScore, correct
-from shoal.search.problem import make_problem
-from shoal.search.report_data import chance, honest_words
-from shoal.search.trainers import InProcess
+from shoal.search.problem.problem import make_problem
+from shoal.search.results.report_data import chance, honest_words
+from shoal.search.rounds.candidates import InProcess
+from shoal.search.scoring.evidence import Evidence
+from shoal.search.scoring.honest import HonestScore, correct
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -148,7 +148,7 @@ def test_draws_without_a_score_do_not_spoil_the_honest_score():
 def test_a_search_ranks_by_the_score(scoring, data):
     X, y = data(return_X_y=True)
     fold = (np.flatnonzero(np.arange(len(y)) % 2), np.flatnonzero(np.arange(len(y)) % 2 == 0))
-    model = ShoalClassifier(MEMBERS, scoring=scoring, cv=[fold], ensemble=False, seeds=1).fit(X, y)
+    model = ShoalClassifier(MEMBERS, scoring=scoring, cv=[fold], model="best", seeds=1).fit(X, y)
     metric = ALIASES.get(scoring, scoring)
     problem, best = model.result_.search.problem, model.result_.outcome.best
     seen = np.flatnonzero(problem.valid_weight)
@@ -421,8 +421,8 @@ def test_scores_in_words(metric, score, guess, words):
     said = honest_words(honest, guess, "price", 10)
     assert words in said[0]
     assert len(said) == 3
-    assert f"Measured on rows not trained on: {score + 0.01:.4f}. Less 0.0300: the luck" in said[2]
-    assert "Plus 0.0200: the model averages the networks of all folds" in said[2]
+    assert f"On held-out rows it scored {score + 0.01:.4f}. Shoal subtracts 0.0300 because" in said[2]
+    assert "It adds 0.0200 because the model averages the networks of all folds" in said[2]
 
 
 def test_the_brier_score_of_three_classes_is_not_halved():

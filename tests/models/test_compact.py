@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shoal
-from shoal.bench.serving.models import untrained_model
+from benchmarks.harness.models import untrained_model
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.models.compact import Compact, compact_model, reduced
@@ -51,7 +51,7 @@ def test_a_search_knows_its_compact_form(searched, tmp_path):
 
 def test_a_compact_search_delivers_it_with_a_score_of_its_own(searched):
     whole, X, y = searched
-    small = shoal.ShoalClassifier(**QUICK, compact=True).fit(X, y)
+    small = shoal.ShoalClassifier(**QUICK, model="compact").fit(X, y)
     found = small.result_.outcome.compact
     assert len(small.model_) == found.networks == whole.model_.compact.networks
     assert small.model_.compact.networks == small.model_.compact.whole_networks  # it is compact already
@@ -64,7 +64,7 @@ def test_a_compact_search_delivers_it_with_a_score_of_its_own(searched):
 
 def test_models_that_do_not_know_say_so():
     old = untrained_model(Table.of(small_table()[0]), Task(CLASSIFICATION, 2), 2, 2)
-    with pytest.raises(UserError, match=r"does not know its compact form.*search again"):
+    with pytest.raises(UserError, match=r"has no compact form.*use a model of .shoal search."):
         compact_model(old)
 
 

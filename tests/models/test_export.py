@@ -20,7 +20,7 @@ from shoal.models.export.comparison import compare, made_up_rows
 from shoal.models.export.plan import make_plan
 from shoal.models.export.registry import EXPORTERS, Exporter
 from shoal.models.export.writing import default_place, export_model
-from shoal.search.final_model import make_model
+from shoal.search.results.conclude import make_model
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 from support.exports import CLOSE, run_onnx
+from support.fitting import fit_table
 
 import shoal
 from shoal.models.export.writing import export_model
-from shoal.search.predictions import read_new_rows
+from shoal.models.predictions import read_new_rows
 from shoal.tables.files import read_table, strings_of
 from shoal.tables.reading import Reading
 
@@ -45,8 +46,8 @@ def place(tmp_path_factory):
     model = shoal.ShoalRegressor(
         space={"hidden": [(8,)]}, strategy="grid", epochs=10, cv=2, seeds=1, n_jobs=1, kinds=kinds
     )
-    data = model.training_data(table.select(range(5)), table["y"], "y")
-    model.fit_data(data, reading=Reading(("gone",), tuple(table.names), found.header, found.separator))
+    reading = Reading(("gone",), tuple(table.names), found.header, found.separator)
+    fit_table(model, table.select(range(5)), table["y"], "y", reading)
     for to in ("onnx", "torch"):
         export_model(model, to, folder / f"m.{'onnx' if to == 'onnx' else 'pt2'}")
     return folder, model
@@ -57,7 +58,7 @@ def test_exports_understand_the_cells_of_a_file(place, name):
     folder, model = place
     with open(folder / name, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    expected = model.predict(read_new_rows(folder / name, model, None))
+    expected = model.predict(read_new_rows(folder / name, model))
     numbers = np.array([[float(row["x"])] for row in rows])
     cells = np.array([[row[column] for column in NAMES] for row in rows], dtype=object)
     got = run_onnx(folder / "m.onnx", numbers=numbers, categories=cells)["prediction"][:, 0]

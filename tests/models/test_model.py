@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.bench.serving.models import untrained_model
+from benchmarks.harness.models import untrained_model
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.models import model as module
 from shoal.tables.table import Table

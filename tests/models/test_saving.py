@@ -146,7 +146,7 @@ def test_500_networks_are_one_array_on_disk(tmp_path):
     model = ShoalClassifier(members, strategy="grid", cv=10, seeds=1).fit(X, y)
     from safetensors.numpy import load_file
 
-    from shoal.search.final_model import make_model
+    from shoal.search.results.conclude import make_model
 
     search = model.result_.search
     candidates = search.best_candidates()
@@ -190,8 +190,8 @@ ALTERED = [
     (("parts", 0, "view"), "round"),
     (("parts", 0, "member"), {"hidden": [10**12]}),
     (("parts",), []),
-    (("widths", "plain"), 10**9),
-    (("widths", "plain"), 0),
+    (("networks", "plain", "width"), 10**9),
+    (("networks", "plain", "width"), 0),
     (("task", "n_outputs"), 4),
     (("task", "kind"), "regression"),
     (("classes", "values"), [0, 1]),
@@ -202,7 +202,6 @@ ALTERED = [
     (("schema", "columns", 0, "kind"), "drop table"),
     (("schema", "columns", 0, "kind"), "category"),
     (("schema", "columns", 0, "kind"), "constant"),
-    (("results", "n_features_in_"), 5),
     (("results", "best_index_"), 99),
     (("leaderboard", "score"), [1.0]),
     (("honest_score", "low"), [0]),
@@ -268,26 +267,6 @@ def test_json_nested_without_end_is_refused_in_a_sentence(iris_model, tmp_path, 
     reseal(folder, {**whole, "body": {**whole["body"], "temperature": deep}})
     with pytest.raises(ValueError, match=r"model\.json cannot be read as a model"):
         shoal.load(folder)
-
-
-def test_models_of_the_first_version_are_read():
-    """Written by the code of that time: timings in model.json, scores among the weights."""
-    model = shoal.load(Path(__file__).parent / "saved" / "version-1")
-    row = {"sepal length": [6.3], "sepal width": [3.3], "petal length": [6.0], "petal width": ["wide"]}
-    np.testing.assert_allclose(model.predict_proba(row), [[0.362941, 0.230311, 0.406748]], atol=1e-3)
-    assert model.leaderboard_["seconds"][0] == pytest.approx(0.016438, abs=1e-6)
-    assert model.cv_results_["mean_fit_time"][0] == pytest.approx(0.008219, abs=1e-6)
-    assert list(model.feature_names_in_) == list(row)
-
-
-def test_models_of_the_second_version_predict_and_say_that_intervals_need_a_new_search():
-    """Written by the code of that time, which knew no certainty."""
-    model = shoal.load(Path(__file__).parent / "saved" / "version-2")
-    rows = [[0.5, -0.5], [1.0, 2.0]]
-    np.testing.assert_allclose(model.predict(rows), [0.13379936, 0.00111354], atol=1e-5)
-    for ask in (model.predict_interval, model.strange):
-        with pytest.raises(ValueError, match=r"saved before Shoal knew .* they need a new search, .* predicts as ever"):
-            ask(rows)
 
 
 class Circle(ColumnEncoder):

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 from support.parallel_cases import data, network
 
-from shoal.parallel import auto
-from shoal.parallel.auto import Candidate, _pick, choose
 from shoal.parallel.job import Job
-from shoal.parallel.strategies import TABLE
+from shoal.parallel.strategies import TABLE, auto
+from shoal.parallel.strategies.auto import TimedJob, _pick, choose
 
 
 def test_another_way_than_the_plain_loop_is_chosen_only_where_it_is_clearly_faster():
     def candidate(strategy, seconds):
-        return Candidate(strategy, Job(strategy=strategy, workers=1 + (strategy == "allreduce")), seconds)
+        return TimedJob(strategy, Job(strategy=strategy, workers=1 + (strategy == "allreduce")), seconds)
 
     plain = candidate("blas", 1.0)
     for strategy in ("serial", "allreduce"):
@@ -48,11 +47,16 @@ class Counted:
         return counted
 
     def choose(self, steps: int, kind: str = "plain") -> tuple[str, str]:
-        notes: list[dict] = []
+        notes: list[str] = []
+
+        def notify(event: str, text: str) -> bool:
+            notes.append(text)
+            return False
+
         self.now = self.steps = 0
         job = Job(epochs=steps, batch_size=32)
-        chosen = choose(job, network(kind), data(32), notes.append, lambda: self.now)
-        first, *others = [note["note"] for note in notes]
+        chosen = choose(job, network(kind), data(32), notify, lambda: self.now)
+        first, *others = notes
         if "measured beside it" in first:
             assert "chosen by the clock" in others[0]
             assert f"--strategy {chosen.strategy}" in others[0]

@@ -12,13 +12,14 @@ import pytest
 import torch
 from support.parallel_bits import SEVEN, WIDE
 from support.parallel_cases import SETTINGS, case_data, case_network, data, far, flat, network, plain_loop, run_ranks
+from support.watching import Seen
 from torch import nn
 from torch.utils.data import Dataset
 
 from shoal import parallel
+from shoal.parallel.data.loader import to_device
+from shoal.parallel.exact.threads import blas_threads
 from shoal.parallel.job import Job
-from shoal.parallel.loader import to_device
-from shoal.parallel.threads import blas_threads
 
 SUPPORT = Path(__file__).parent.parent / "support"
 THREADS = {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "3", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -101,10 +102,10 @@ class Fatal(Dataset):
 def test_a_run_that_goes_on_with_fewer_workers_of_more_threads_ends_with_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setenv("SHOAL_THREADS", "4")  # two workers with two threads each, then one with four
     job = {**SEVEN, "strategy": "allreduce", "exact": True, "epochs": 2}
-    notes = []
+    seen = Seen()
     result = parallel.fit(case_network(WIDE), Fatal(tmp_path / "flag"), backend="processes", workers=2,
-                          allow_fewer=True, checkpoint_every=1, tell=notes.append, **job)  # fmt: skip
-    assert "with 1 worker" in "\n".join(note["note"] for note in notes if "note" in note)
+                          allow_fewer=True, checkpoint_every=1, callbacks=[seen], **job)  # fmt: skip
+    assert "with 1 worker" in seen.text
     alone = parallel.fit(case_network(WIDE), case_data(WIDE), backend="threads", workers=1, **job)
     assert torch.equal(flat(result.model), flat(alone.model))
 
@@ -153,10 +154,10 @@ def test_in_exact_mode_a_product_has_one_thread_whatever_was_asked_for(strategy)
 
 def test_all_reduce_is_exact_unless_asked_otherwise():
     def fitted(workers, **more):
-        notes = []
+        seen = Seen()
         job = {**SETTINGS, "strategy": "allreduce", "backend": "threads", "workers": workers, **more}
-        result = parallel.fit(network("random"), data(), tell=notes.append, **job)
-        return result, " ".join(note.get("note", "") for note in notes)
+        result = parallel.fit(network("random"), data(), callbacks=[seen], **job)
+        return result, seen.text
 
     asked, quiet = fitted(1, exact=True)
     assert "exact" not in quiet
@@ -183,8 +184,8 @@ def test_all_reduce_is_exact_unless_asked_otherwise():
     ("stateful", {"strategy": "kfold", "folds": 2, "exact": True}, 8),
 ])  # fmt: skip
 def test_it_is_said_once_that_batches_are_normalised_in_parts(kind, job, parts):
-    notes = []
-    parallel.fit(network(kind), data(128), tell=notes.append, **{**SETTINGS, "backend": "threads", "workers": 2, **job})
-    said = [note["note"] for note in notes if "batch normalisation" in note.get("note", "")]
+    seen = Seen()
+    parallel.fit(network(kind), data(128), callbacks=[seen], **{**SETTINGS, "backend": "threads", "workers": 2, **job})
+    said = [note for note in seen.notes if "batch normalisation" in note]
     assert len(said) == (parts is not None)
     assert parts is None or f"up to {parts} parts" in said[0]

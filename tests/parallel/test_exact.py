@@ -13,10 +13,11 @@ from support.parallel_cases import BATCH, ROWS, SETTINGS, data, far, flat, netwo
 from torch import nn
 
 from shoal import parallel
+from shoal.parallel.events import silent
+from shoal.parallel.exact.tree_sum import combine, cover, shares
 from shoal.parallel.groups import Alone
 from shoal.parallel.job import Job
 from shoal.parallel.training import run_threads
-from shoal.parallel.tree_sum import combine, cover, shares
 
 KINDS = ("plain", "random", "stateful")
 WORKERS = (2, 3, 4, 8)
@@ -167,7 +168,7 @@ def test_batches_are_counted_alike_where_a_worker_has_no_rows_in_the_last_one():
     for workers in (1, 3):
         model = network("stateful")
         model[2].momentum, model[3] = None, nn.Identity()
-        run_threads(replace(job, workers=workers), model, data(), None, lambda content: None)
+        run_threads(replace(job, workers=workers), model, data(), None, silent)
         ends.append(model)
     assert ends[0][2].num_batches_tracked == 20
     assert same_bits(*ends)
@@ -282,7 +283,7 @@ def test_an_asynchronous_server_with_one_worker_is_the_plain_loop_and_never_stal
 
 
 def test_folds_are_separate_fits_on_the_rest_of_the_rows():
-    from shoal.parallel.loader import epoch_order
+    from shoal.parallel.data.loader import epoch_order
 
     result = parallel.fit(network(), data(), strategy="kfold", backend="threads", workers=2, folds=4, **SETTINGS)
     assert len(result.folds) == 4

@@ -15,10 +15,12 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from shoal import parallel
-from shoal.parallel import checkpoint, external
+from shoal.parallel import checkpoint
 from shoal.parallel.divergence import Guard
+from shoal.parallel.events import silent
 from shoal.parallel.groups import Rendezvous, Threads
 from shoal.parallel.job import Job
+from shoal.parallel.launch import external
 from shoal.parallel.networks import make_model
 from shoal.parallel.worker import Worker
 
@@ -121,7 +123,7 @@ def test_rows_that_hold_nan_are_named_by_all_workers_that_share_a_batch(row):
 
     def work(rank: int) -> None:
         try:
-            Worker(job, Threads(rendezvous, rank), network(), TensorDataset(X, y), None, lambda content: None).run()
+            Worker(job, Threads(rendezvous, rank), network(), TensorDataset(X, y), None, silent).run()
         except parallel.Diverged as error:
             said.append("its rows hold NaN or infinity; fill or drop these" in str(error))
 
@@ -204,7 +206,7 @@ def test_torchrun_does_not_train_again_what_has_diverged(torchrun):
     assert not first.has_diverged()
     first.remember(parallel.Diverged("the loss is nan"))
     torchrun(1)
-    code = "from shoal.parallel.external import ExternalRank; ExternalRank('torchrun').store(); print('started again')"
+    code = "from shoal.parallel.launch.external import ExternalRank as Rank; Rank('torchrun').store(); print('again')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "not restarted, since training has diverged" in done.stderr

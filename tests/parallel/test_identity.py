@@ -313,12 +313,17 @@ def test_fewer_epochs_than_are_done_are_refused(tmp_path, every):
     """Also where the last of them is half done."""
     job = JOB | {"epochs": 3, "checkpoint": tmp_path, "checkpoint_every": every}
 
-    def interrupt(content):
-        if content.get("record", content if every == 1 else {}).get("epoch") == 1:
-            raise KeyboardInterrupt
+    class Interrupt:
+        def progress(self, event):
+            if every == 1 and event.epoch == 1:
+                raise KeyboardInterrupt
+
+        def step_ended(self, event):
+            if event.epoch == 1:
+                raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        parallel.fit(network(), data(), tell=interrupt, **job)
+        parallel.fit(network(), data(), callbacks=[Interrupt()], **job)
     with pytest.raises(UserError, match=r"has begun 2 epochs.*1 .*asked for.*at least 2.*another folder"):
         parallel.fit(network(), data(), **job | {"epochs": 1})
     assert len(parallel.fit(network(), data(), **job | {"epochs": 2}).history) == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.parallel.launch import MARKER, TEMPORARY, own_folder
+from shoal.parallel.launch.launcher import MARKER, TEMPORARY, own_folder
 
 GONE = 2**22 + 7  # no process has such a number
 

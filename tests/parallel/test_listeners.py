@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import threading
-from typing import Any
 
 import psutil
 import pytest
 from support.parallel_cases import SETTINGS, data, network
 
-from shoal.parallel import external
 from shoal.parallel.groups.threads import Rendezvous, Threads
+from shoal.parallel.launch import external
 from shoal.parallel.training import make_job, run
 
 
@@ -32,12 +31,12 @@ def test_workers_of_this_machine_listen_on_the_loopback_interface_at_most(backen
         pytest.importorskip("mpi4py")
     before, seen = listeners(), []
 
-    def tell(content: dict[str, Any]) -> None:
-        if "record" in content:  # both workers train
+    class Look:
+        def step_ended(self, event: object) -> None:  # both workers train
             seen.append(listeners() - before)
 
     job = make_job(**{**SETTINGS, "workers": 2, "backend": backend, "epochs": 2, "strategy": "allreduce"})
-    run(job, network(), data(), None, tell)
+    run(job, network(), data(), None, [Look()])
     assert seen
     assert set.union(*seen), "the monitor listens"
     for name, address, _ in set.union(*seen):

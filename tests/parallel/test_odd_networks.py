@@ -153,7 +153,7 @@ def test_the_fewest_rows_are_known_before_training(name, rows, batch, workers, e
     job = make_job(strategy=name, backend="threads", workers=1 if TABLE[name].one_worker else workers, epochs=1,
                    batch_size=batch, **more)  # fmt: skip
     Normalised.seen = []
-    run(job, Normalised(width=2), data(rows), None, lambda content: None)
+    run(job, Normalised(width=2), data(rows))
     targets = data(rows).tensors[1]
     assert (job.method.smallest_part(job, rows, 2, targets) == 1) == (min(Normalised.seen) == 1)
     said = {**more, "strategy": name, "backend": "threads", "workers": job.workers, "epochs": 1, "batch_size": batch}
@@ -200,5 +200,9 @@ def test_a_network_that_exits_has_failed(code, name, after):
 
 
 def test_a_callback_that_exits_has_failed():
-    with pytest.raises(UserError, match=r"training was ended by sys.exit\(0\) .*test_odd_networks.py, line"):
-        parallel.fit(nn.Linear(FEATURES, CLASSES), data(), strategy="serial", tell=lambda content: sys.exit(0), **JOB)
+    class Exits:
+        def progress(self, event):
+            sys.exit(0)
+
+    with pytest.raises(UserError, match=r"a callback called sys.exit\(0\) in progress; to stop early, return True"):
+        parallel.fit(nn.Linear(FEATURES, CLASSES), data(), strategy="serial", callbacks=[Exits()], **JOB)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.own_rows_oracle import dealt
 
+from shoal.parallel.data.ownership import owners, sizes
 from shoal.parallel.job import Job
-from shoal.parallel.ownership import owners, sizes
 
 
 def job(workers: int, **settings) -> Job:

@@ -18,13 +18,13 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from shoal import parallel
-from shoal.parallel import environment
-from shoal.parallel.datasets import load_data
+from shoal.parallel.data.datasets import load_data
+from shoal.parallel.data.loader import Loader, epoch_order, prefetch
+from shoal.parallel.exact.randomness import own_generator
+from shoal.parallel.exact.threads import threads_per_worker
 from shoal.parallel.job import Job
-from shoal.parallel.loader import Loader, epoch_order, prefetch
+from shoal.parallel.launch import environment
 from shoal.parallel.networks import make_model
-from shoal.parallel.randomness import OwnGenerator
-from shoal.parallel.threads import threads_per_worker
 
 # ---- settings ----
 
@@ -37,7 +37,7 @@ from shoal.parallel.threads import threads_per_worker
         ({"device": "cudda"}, r"device must be one of .* did you mean 'cuda'\?"),
         ({"loss": "mse_loss"}, r"loss must be one of .* did you mean 'mse'\?"),
         ({"optimizer": "admw"}, r"optimizer must be one of .*"),
-        ({"epochs": 0}, r"epochs must be a whole number of at least 1; got 0"),
+        ({"epochs": 0}, r"epochs must be a whole number from 1 to 1000000; got 0"),
         ({"workers": -2, "strategy": "allreduce"}, r"workers must be a whole number of at least 1; got -2"),
         ({"learning_rate": 0.0}, r"learning_rate must be a positive number .*; got 0.0"),
         ({"strategy": "serial", "workers": 2}, r"strategy 'serial' has one worker; got workers=2"),
@@ -59,7 +59,7 @@ def test_impossible_settings_are_refused_in_one_sentence(settings, sentence):
 
 
 def test_an_unknown_setting_is_named_with_its_nearest():
-    with pytest.raises(TypeError, match=r"no setting 'batchsize'; did you mean 'batch_size'\?"):
+    with pytest.raises(TypeError, match=r"no option 'batchsize'; did you mean 'batch_size'\?"):
         parallel.fit(network(), data(), batchsize=3)
 
 
@@ -118,7 +118,7 @@ def test_threads_are_shared_out_in_one_place():
 def test_mpi_without_mpi_names_the_pip_command(monkeypatch):
     import importlib.util
 
-    from shoal.parallel.launch import mpi_launcher
+    from shoal.parallel.launch.launcher import mpi_launcher
 
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "mpi4py" else found(name))
@@ -209,14 +209,14 @@ def test_random_numbers_of_all_sorts_come_from_the_generator_of_the_thread():
         ]  # fmt: skip
 
     before = torch.get_rng_state()
-    with OwnGenerator(torch.Generator().manual_seed(3)):
+    with own_generator(torch.Generator().manual_seed(3)):
         one = draw()
     torch.rand(7)
-    with OwnGenerator(torch.Generator().manual_seed(3)):
+    with own_generator(torch.Generator().manual_seed(3)):
         other = draw()
     torch.set_rng_state(before)
     assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-    with OwnGenerator(torch.Generator().manual_seed(4)):
+    with own_generator(torch.Generator().manual_seed(4)):
         third = draw()
     assert not all(torch.equal(a, b) for a, b in zip(one, third, strict=True))
     assert torch.equal(before, torch.get_rng_state())
@@ -463,11 +463,15 @@ def test_train_without_torch_names_the_extra():
             "sys.argv = ['shoal', 'train']; from shoal.cli import main; main()")  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "shoal[torch]" in done.stderr
+    assert "shoal-ml[torch]" in done.stderr
 
 
 def test_one_worker_that_is_asked_for_computes_what_more_would(tmp_path):
-    from shoal.cli.train import _strategy
+    from shoal.cli.train import complete
+
+    def _strategy(workers, checkpoint, exact):
+        typed = {} if workers is None else {"workers": "--workers"}
+        return complete(Job(workers=workers or 1, checkpoint=checkpoint, exact=exact), typed).strategy
 
     assert [_strategy(workers, None, None) for workers in (None, 1, 2)] == ["auto", "allreduce", "allreduce"]
     parallel.fit(network(), data(), strategy="serial", checkpoint=str(tmp_path), **SETTINGS)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.parallel_cases import SETTINGS, data, far, network
+from support.planner import cost_model
 
 from shoal import parallel
 from shoal.options import options_of
 from shoal.parallel import strategies
 from shoal.parallel.checkpoint import peek
+from shoal.parallel.data.loader import key, rows_in
+from shoal.parallel.data.ownership import split_rows
 from shoal.parallel.job import Job
-from shoal.parallel.loader import key, rows_in
 from shoal.parallel.strategies import TABLE
-from shoal.parallel.updaters.base import split_rows
-from shoal.parallel.updaters.whole_model import WholeModelUpdater
+from shoal.parallel.strategies.updater import WholeModelUpdater
+from shoal.planner.cost.links import Link
 
-README = (Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent.parent
+README, CONTRIBUTING = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
 
 
 def test_the_docs_and_the_help_show_the_table():
@@ -101,6 +106,21 @@ def test_a_registered_strategy_is_known_by_its_name(monkeypatch):
         parallel.fit(network(), data(), strategy="damped", exact=True, **job)
     with pytest.raises(ValueError, match=r"got 'dammped'; did you mean 'damped'\?"):
         parallel.fit(network(), data(), strategy="dammped", **job)
+
+
+def test_the_example_of_contributing_trains_and_has_a_cost():
+    """It equals the plain loop; with a perfect link it costs what its workers compute, on a slow link more."""
+    found: dict = {}
+    exec(re.search(r"## A parallel strategy.*?```python\n(.*?)```", CONTRIBUTING, re.S)[1], found)  # type: ignore[index]
+    strategy = found["PlainSum"]()
+    many = parallel.fit(network(), data(), strategy=strategy, workers=2, backend="threads", **SETTINGS)
+    assert far(many.model, parallel.fit(network(), data(), strategy="serial", **SETTINGS).model) < 1e-6
+    (variant,) = strategy.variants()
+    fast, slow = (cost_model(link).estimate(variant, 4) for link in (Link(math.inf, 0.0), Link(1e6, 1e-3)))
+    one = cost_model().estimate(variant, 1)
+    assert fast.communicating == 0 < slow.communicating
+    assert fast.seconds < one.seconds < slow.seconds
+    assert fast.memory < one.memory
 
 
 class Nothing(parallel.Strategy):

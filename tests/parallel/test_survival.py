@@ -20,16 +20,13 @@ from support.parallel_cases import BATCH, SETTINGS, data, far, flat, network
 from support.parallel_trap import Trap
 from support.processes import children_of
 from support.waiting import wait_until
+from support.watching import Seen
 
 from shoal import parallel
 from shoal.parallel import checkpoint
-from shoal.parallel.heartbeat import HELLO, Heartbeat, Monitor
+from shoal.parallel.launch.heartbeat import HELLO, Heartbeat, Monitor
 
 EXACT = {**SETTINGS, "strategy": "allreduce", "exact": True}
-
-
-def told(notes: list[dict]) -> str:
-    return "\n".join(note["note"] for note in notes if "note" in note)
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +47,15 @@ def undisturbed():
     ],
 )
 def test_a_lost_worker_is_noticed_and_the_run_ends_with_the_same_weights(backend, action, fewer, undisturbed, tmp_path):
-    notes: list[dict] = []
+    seen = Seen()
     result = parallel.fit(
         network("random"), Trap(tmp_path / "sprung", action), backend=backend, workers=2, allow_fewer=fewer,
-        checkpoint=str(tmp_path / "run"), checkpoint_every=2, tell=notes.append, **EXACT,
+        checkpoint=str(tmp_path / "run"), checkpoint_every=2, callbacks=[seen], **EXACT,
     )  # fmt: skip
     assert (tmp_path / "sprung").exists(), "the trap did not spring: the test tests nothing"
     assert torch.equal(flat(result.model), flat(undisturbed))
-    assert "restarting from the last checkpoint" in told(notes)
-    assert f"with {1 if fewer else 2} worker" in told(notes)
+    assert "restarting from the last checkpoint" in seen.text
+    assert f"with {1 if fewer else 2} worker" in seen.text
     assert result.metrics["workers"] == (1 if fewer else 2)
 
 
@@ -85,8 +82,9 @@ def test_no_worker_is_left_behind_after_ctrl_c(tmp_path):
     script = tmp_path / "long.py"
     script.write_text(
         "from shoal import parallel\nfrom support.parallel_cases import data, network\n"
+        "class Going:\n    def step_ended(self, event):\n        print('going', flush=True)\n"
         "parallel.fit(network(), data(), strategy='allreduce', exact=True, workers=2, epochs=100000,\n"
-        "             tell=lambda c: print('going', flush=True) if 'record' in c else None)\n"
+        "             callbacks=[Going()])\n"
     )
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
@@ -111,7 +109,7 @@ def test_the_monitor_notices_silence_and_broken_connections_and_refuses_stranger
         quiet.sendall((json.dumps({"token": monitor.token, "rank": 3, "pid": 1, "host": "elsewhere"}) + "\n").encode())
         stranger = socket.create_connection(("127.0.0.1", int(monitor.address.split(":")[1])))
         stranger.sendall((json.dumps({"token": "guess", "rank": 4, "pid": 1, "host": "elsewhere"}) + "\n").encode())
-        heartbeat.tell("progress", share=0.5)
+        heartbeat.send("progress", share=0.5)
         events = [monitor.events.get(timeout=10) for _ in range(4)]
         kinds = {(event.kind, event.rank) for event in events}
         assert kinds == {("connected", 3), ("connected", 5), ("progress", 5), ("lost", 3)}
@@ -194,21 +192,21 @@ def test_a_run_can_be_resumed_anywhere_with_any_number_of_workers(tmp_path, undi
     class Stop(Exception):
         pass
 
-    def stop_after(count):
-        def tell(content):
-            nonlocal count
-            count -= "loss" in content
-            if count < 0:
-                raise Stop
+    class StopAfter:
+        def __init__(self, rounds):
+            self.left = rounds
 
-        return tell
+        def progress(self, event):
+            self.left -= 1
+            if self.left < 0:
+                raise Stop
 
     model = network("random")
     for workers in (1, 3, 2, 8):
         with pytest.raises(Stop):
             parallel.fit(
                 network("random"), data(), backend="threads", workers=workers, checkpoint=str(tmp_path),
-                checkpoint_every=1, tell=stop_after(3), **EXACT,
+                checkpoint_every=1, callbacks=[StopAfter(3)], **EXACT,
             )  # fmt: skip
     content = torch.load(tmp_path / checkpoint.NAME, weights_only=True)
     assert content["position"] % BATCH == 0
@@ -244,11 +242,11 @@ def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path):
 def test_a_run_that_goes_on_does_so_as_it_began(tmp_path):
     job = {**SETTINGS, "backend": "threads", "checkpoint": str(tmp_path)}
     parallel.fit(network(), data(), strategy="allreduce", workers=2, exact=True, **{**job, "epochs": 2})
-    notes: list[dict] = []
-    result = parallel.fit(network(), data(), strategy="auto", tell=notes.append, **job)
+    seen = Seen()
+    result = parallel.fit(network(), data(), strategy="auto", callbacks=[seen], **job)
     assert result.metrics["strategy"] == "allreduce"
     assert result.metrics["exact"]
-    assert told(notes) == "resuming from the checkpoint after 10 steps (epoch 3)"  # nothing was measured
+    assert seen.text == "resuming from the checkpoint after 10 steps (epoch 3)"  # nothing was measured
     assert len(result.history) == job["epochs"]
 
 
@@ -286,10 +284,13 @@ from support.parallel_cases import data, network
 from support.parallel_trap import Trap
 from pathlib import Path
 from shoal import parallel
+class Notes:
+    def note(self, text):
+        print(text, flush=True)
 rows = Trap(Path(sys.argv[2]), sys.argv[3], 240) if len(sys.argv) > 3 else data()
 result = parallel.fit(network("random"), rows, strategy="allreduce", exact=True, epochs=4, batch_size=32,
                       learning_rate=0.01, checkpoint=sys.argv[1] + ".run", checkpoint_every=2,
-                      tell=lambda content: print(content["note"], flush=True) if "note" in content else None)
+                      callbacks=[Notes()])
 import os
 if os.environ.get("RANK", os.environ.get("PMI_RANK")) == "0":
     torch.save(result.model.state_dict(), sys.argv[1])
@@ -319,7 +320,7 @@ def test_torchrun_restarts_go_on_from_the_checkpoint(tmp_path, undisturbed):
 
 
 def test_a_stopped_rank_under_mpiexec_ends_the_run_which_then_goes_on(tmp_path, undisturbed):
-    from shoal.parallel.launch import mpi_launcher
+    from shoal.parallel.launch.launcher import mpi_launcher
 
     prefix, trap = [mpi_launcher(), "-n", "2", sys.executable], (str(tmp_path / "sprung"), "SIGSTOP")
     done = started(tmp_path, prefix, *trap)
@@ -340,7 +341,7 @@ def test_an_error_under_torchrun_is_shown_once(tmp_path):
 
 
 def test_the_first_rank_waits_for_those_who_are_a_little_later(monkeypatch):
-    from shoal.parallel.external import ExternalRank
+    from shoal.parallel.launch.external import ExternalRank
 
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")):
         monkeypatch.setenv(name, value)

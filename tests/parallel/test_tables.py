@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from shoal.parallel.tables import hold_back
+from shoal.parallel.data.tables import _split, hold_back
+from shoal.tables.table import Table
+from shoal.tables.target import TASKS, LabelledTable
+
+
+@given(copies=st.lists(st.integers(0, 30), min_size=40, max_size=120), seed=st.integers(0, 2**31),
+       shares=st.tuples(st.floats(0.05, 0.5), st.floats(0.05, 0.5)), kind=st.sampled_from(TASKS))  # fmt: skip
+def test_copies_of_a_row_are_never_in_two_parts(copies, seed, shares, kind):
+    sets = np.array([*copies, *range(31, 41)])
+    question = LabelledTable("y", kind, "", Table.of({"x": np.arange(len(sets))}), sets % 3)
+    parts = _split(question, sets, shares, None, seed)
+    assert sorted(np.concatenate(parts)) == list(range(len(sets)))
+    assert sum(len(np.unique(sets[part])) for part in parts) == len(np.unique(sets))
 
 
 @given(labels=st.lists(st.sampled_from("abcd"), min_size=2, max_size=60), share=st.floats(0.01, 0.99),

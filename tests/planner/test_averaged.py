@@ -16,12 +16,12 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from shoal import parallel
+from shoal.parallel.data.loader import epoch_order
+from shoal.parallel.data.ownership import owners
+from shoal.parallel.exact.tree_sum import shares
 from shoal.parallel.job import Job
-from shoal.parallel.loader import epoch_order
-from shoal.parallel.ownership import owners
-from shoal.parallel.tree_sum import shares
-from shoal.planner.averaged import Averaged, train_averaged
-from shoal.planner.recipe import NotFast, can_be_fast
+from shoal.planner.simulate.averaged import Averaged, train_averaged
+from shoal.planner.simulate.recipe import NotFast, can_be_fast
 
 # The largest difference of a weight; measured are 5e-7. But where a gradient is almost zero, Adam makes a step of its
 # rounding error: then weights may be as far from those in float64 as PyTorch's own in float32, times a factor.
@@ -291,8 +291,8 @@ def frozen() -> nn.Sequential:
 @pytest.mark.parametrize(
     ("model", "change", "reason"),
     [
-        (network(5, 3), {"average_every": 3}, "averages every epoch or at the end"),
-        (network(5, 3), {"strategy": "allreduce"}, "only local_sgd"),
+        (network(5, 3), {"average_every": 3}, "averaged every epoch or at the end"),
+        (network(5, 3), {"strategy": "allreduce"}, "only networks that are averaged"),
         (network(5, 3), {"loss": nn.functional.cross_entropy}, "a loss of your own"),
         (network(5, 3), {"optimizer": torch.optim.Adam}, "an optimizer of your own"),
         (network(5, 3), {"optimizer": "sgd", "momentum": 1.5}, "momentum below 1; got 1.5"),
@@ -348,7 +348,7 @@ def test_what_can_be_fast_is() -> None:
 def test_what_does_not_go_together_is_refused() -> None:
     train, _, outputs = rows_of("classes")
     model = network(5, outputs)
-    with pytest.raises(NotFast, match="averages every epoch"):
+    with pytest.raises(NotFast, match="averaged every epoch"):
         train_averaged(model, train, replace(PLAIN, average_every=2))
     with pytest.raises(ValueError, match="job 1 does not"):
         train_averaged(model, train, [PLAIN, replace(PLAIN, epochs=3)])

@@ -10,18 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planner import cost_model, machine, network
 
-from shoal.planner.calibration import between_two, small_name
-from shoal.planner.curves import Curve
-from shoal.planner.links import Link
-from shoal.planner.machines import PAYLOAD, Cluster, Hardware
-from shoal.planner.rounds import SHORTEST
-from shoal.planner.times import overlapped
+from shoal.parallel.cost import SHORTEST, overlapped
+from shoal.planner.cost.curves import Curve
+from shoal.planner.cost.links import Link
+from shoal.planner.measure.calibration import between_two
+from shoal.planner.measure.machines import PAYLOAD, Cluster, Hardware
 from shoal.planner.variants import VARIANTS
 from shoal.planner.verdict import bandwidth_from, batch_from, speedup
 
 PERFECT = Link(math.inf, 0.0)
 NAMES = [name for name in VARIANTS if name != "kfold"]
+PAIRS = ("data+tensor", "data+pipeline")  # these need an even number of nodes
 SHARED = ["allreduce", "allreduce-exact", "parameter_server", "local_sgd:8", "local_sgd:epoch", "gossip"]
+
+
+def round_of(model, name, rows, nodes):
+    return VARIANTS[name].strategy.round_cost(model, VARIANTS[name], rows, nodes)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -66,7 +70,7 @@ def test_the_bubble_of_a_pipeline(stages, shards):
     """(p - 1) / (m + p - 1) of the turns."""
     equal = replace(machine(), facts=network((256,) * (stages + 1)))
     model = cost_model(PERFECT, batch_size=128, shards=shards, calibration=equal)
-    phases = {phase.name: phase.seconds for phase in model.pipeline(128, stages).phases}
+    phases = {phase.name: phase.seconds for phase in round_of(model, "pipeline", 128, stages).phases}
     busy = phases["forward"] + phases["backward"]
     assert phases["bubble"] / (phases["bubble"] + busy) == pytest.approx((stages - 1) / (shards + stages - 1))
 
@@ -78,7 +82,7 @@ def test_stages_of_a_pipeline_hinder_each_other_while_both_are_busy():
 
     def turn(facts, calibration):
         model = cost_model(None, own_machines=False, batch_size=128, calibration=replace(calibration, facts=facts))
-        phases = {phase.name: phase.seconds for phase in model.pipeline(128, 2).phases}
+        phases = {phase.name: phase.seconds for phase in round_of(model, "pipeline", 128, 2).phases}
         return phases["forward"] + phases["backward"] + 8 * model.apply(2) * max_part(facts)
 
     def max_part(facts):
@@ -93,7 +97,7 @@ def test_stages_of_a_pipeline_hinder_each_other_while_both_are_busy():
 def test_a_link_of_no_bandwidth_never_pays(name):
     for rows, batch in ((10_000, 128), (100, 128), (10, 4)):  # whole rounds; less than one
         model = cost_model(Link(0.0, 0.0), rows=rows, batch_size=batch)
-        assert speedup(model, VARIANTS[name], 2 if not VARIANTS[name].nodes_only else 4) == 0
+        assert speedup(model, VARIANTS[name], 4 if name in PAIRS else 2) == 0
 
 
 @given(folds=st.integers(2, 12), rows=st.integers(4, 400), batch=st.integers(1, 600), nodes=st.integers(2, 6))
@@ -125,18 +129,18 @@ def test_a_ring_sends_two_times_n_minus_one_nths():
 def test_software_costs_the_same_per_byte_for_any_number_of_nodes_of_a_ring():
     """Measured between two: a ring of n moves 2 (n - 1) / n of the vector, two move the whole of it."""
     model = cost_model(None, calibration=machine(software=1e-9))
-    two = model.collectives(2).all_reduce(1e6, 2)
+    two = model.messages(2).all_reduce(1e6, 2)
     assert two == pytest.approx(1e-3)
-    assert model.collectives(8).all_reduce(1e6, 8) == pytest.approx(2 * 7 / 8 * 1e-3)
+    assert model.messages(8).all_reduce(1e6, 8) == pytest.approx(2 * 7 / 8 * 1e-3)
 
 
 def test_a_tree_has_fewer_steps_than_a_ring_for_the_same_bytes():
     late, wide = Link(math.inf, 1e-3), Link(1e6, 0.0)
     for nodes, steps in ((2, 2), (4, 4), (5, 6), (8, 6)):
-        tree, ring = (cost_model(late, backend=backend).collectives(nodes) for backend in ("mpi", "processes"))
+        tree, ring = (cost_model(late, backend=backend).messages(nodes) for backend in ("mpi", "processes"))
         assert tree.all_reduce(1e6, nodes) == pytest.approx(steps * 1e-3)
         assert ring.all_reduce(1e6, nodes) == pytest.approx(2 * (nodes - 1) * 1e-3)
-        same = [cost_model(wide, backend=backend).collectives(nodes).all_reduce(1e6, nodes) for backend in
+        same = [cost_model(wide, backend=backend).messages(nodes).all_reduce(1e6, nodes) for backend in
                 ("mpi", "processes")]  # fmt: skip
         assert same[0] == pytest.approx(same[1] / 1.08) == pytest.approx(2 * (nodes - 1) / nodes / PAYLOAD)
 
@@ -145,7 +149,7 @@ def test_two_nodes_take_what_was_measured_between_two():
     measured = machine(software=1e-9)
     for backend in ("mpi", "processes"):
         model = cost_model(None, calibration=measured, backend=backend)
-        assert model.collectives(2).all_reduce(3e6, 2) == pytest.approx(measured.messages["all_reduce"](3e6))
+        assert model.messages(2).all_reduce(3e6, 2) == pytest.approx(measured.messages["all_reduce"](3e6))
 
 
 def test_nodes_that_share_a_machine_share_its_cores():
@@ -207,7 +211,7 @@ def test_the_break_even_batch_is_where_it_begins_to_pay():
 def test_what_working_together_takes_beyond_the_model_does_not_wait_for_the_link(name):
     here = machine()
     model = cost_model(None, own_machines=False, calibration=here, rows=1024, batch_size=32)
-    slower = replace(model, calibration=replace(here, overhead={small_name(VARIANTS[name]): 0.01}))
+    slower = replace(model, calibration=replace(here, overhead={VARIANTS[name].small_name: 0.01}))
     before, after = (one.estimate(VARIANTS[name], 2) for one in (model, slower))
     assert after.seconds > before.seconds + 0.009
     assert after.communicating == pytest.approx(before.communicating)
@@ -217,22 +221,22 @@ def test_small_steps_that_were_measured_correct_the_model():
     """What a step of few rows takes beyond the model is taken to be the same for every step."""
     plain = cost_model(None, own_machines=False)
     rows = 16
-    explained = plain.allreduce(rows, 2).seconds
+    explained = round_of(plain, "allreduce", rows, 2).seconds
     corrected = replace(plain, calibration=replace(plain.calibration, small={"allreduce": (rows, explained + 1e-3)}))
     rounds = -(-plain.rows // plain.job.batch_size)
     difference = corrected.estimate(VARIANTS["allreduce"], 2).seconds - plain.estimate(VARIANTS["allreduce"], 2).seconds
     assert difference == pytest.approx(rounds * 1e-3)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not VARIANTS[name].nodes_only])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in PAIRS])
 @given(less=st.floats(0.01, 5), batch=st.integers(1, 600), rows=st.integers(1, 5000))
 def test_small_steps_that_took_less_than_the_model_says_make_all_steps_shorter(name, less, batch, rows):
     """By the same seconds of each round, down to a part of what the model says."""
     plain = cost_model(None, own_machines=False, batch_size=batch, rows=rows)
     variant, small = VARIANTS[name], 16
     inside = replace(plain, job=replace(plain.job, batch_size=small))
-    known = inside._maker(variant)(small, 2).seconds if "async" not in name else 1e-3
-    measured = {small_name(variant): (small, known / (1 + less))}
+    known = round_of(inside, name, small, 2).seconds if "async" not in name else 1e-3
+    measured = {variant.small_name: (small, known / (1 + less))}
     corrected = replace(plain, calibration=replace(plain.calibration, small=measured))
     before, after = (model.estimate(variant, 2) for model in (plain, corrected))
     assert 0 < SHORTEST * before.seconds * (1 - 1e-9) <= after.seconds
@@ -265,7 +269,7 @@ def test_who_trains_alone_takes_the_fastest_node():
 
 def test_gloo_is_hindered_by_bytes_both_ways_and_a_ring_in_segments_hardly():
     link = Link(1e6, 0.0)
-    gloo, mpi = (cost_model(link, backend=backend).collectives(2) for backend in ("processes", "mpi"))
+    gloo, mpi = (cost_model(link, backend=backend).messages(2) for backend in ("processes", "mpi"))
     assert mpi.tree_sum(1e6, 2, 8) == pytest.approx(1 / PAYLOAD)
     assert gloo.tree_sum(1e6, 2, 8) == pytest.approx((1.7 + 1.3) / 2 / PAYLOAD)
     assert gloo.all_reduce(1e6, 2) == pytest.approx(1.08 / PAYLOAD)
@@ -321,7 +325,7 @@ def test_what_many_workers_measured_is_what_the_model_says_of_many(workers):
     told = replace(machine(), messages={"all_reduce": between_two(measured, workers)})
     model = cost_model(None, calibration=told)
     for size, seconds in measured.points:
-        assert model.collectives(workers).all_reduce(size, workers) == pytest.approx(seconds)
+        assert model.messages(workers).all_reduce(size, workers) == pytest.approx(seconds)
 
 
 def test_two_nodes_on_eight_cores_have_four_threads_each():

@@ -12,14 +12,15 @@ from torch.utils.data import Subset, TensorDataset
 
 from shoal import planner
 from shoal.errors import UserError
+from shoal.parallel.cost import Facts
+from shoal.parallel.data.loader import Loader
 from shoal.parallel.job import Job
-from shoal.parallel.loader import Loader
 from shoal.planner import planning
-from shoal.planner.accuracy import metric_of
-from shoal.planner.facts import Facts
-from shoal.planner.noise import noise_scale
+from shoal.planner.measure.facts import facts_of
 from shoal.planner.options import PlanOptions
 from shoal.planner.planning import Row, model_for
+from shoal.planner.simulate.accuracy import metric_of
+from shoal.planner.simulate.noise import noise_scale
 from shoal.planner.variants import VARIANTS
 from shoal.planner.verdict import bandwidth_from, judge, speedup
 
@@ -58,18 +59,18 @@ class Last(nn.Module):
         return value[0][:, -1]
 
 
-def facts_of(model: nn.Module) -> Facts:
-    return Facts.of(model, Loader(classes(), torch.device("cpu")), Job(strategy="blas", workers=1))
+def facts(model: nn.Module) -> Facts:
+    return facts_of(model, Loader(classes(), torch.device("cpu")), Job(strategy="blas", workers=1))
 
 
 def test_layers_may_work_in_place():
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Linear(8, 2))
-    assert [layer.flops for layer in facts_of(model).layers] == [layer.flops for layer in facts_of(network()).layers]
+    assert [layer.flops for layer in facts(model).layers] == [layer.flops for layer in facts(network()).layers]
 
 
 def test_layers_may_give_something_else_than_a_tensor():
     model = nn.Sequential(nn.Unflatten(1, (4, 1)), nn.LSTM(1, 8, batch_first=True), Last(), nn.Linear(8, 2))
-    assert facts_of(model).layers == ()
+    assert facts(model).layers == ()
 
 
 # ---- rows and scores ----
@@ -116,7 +117,7 @@ def test_a_loss_without_a_score_needs_no_accuracy():
 
 def test_nodes_without_rows_are_left_out():
     found = planner.plan(network(), classes(5), classes(20), **{**COMMON, "nodes": (2, 8)})
-    assert [(row.strategy, row.nodes) for row in found.rows if row.nodes > 2] == [("allreduce", 8)]
+    assert [(row.strategy, row.nodes) for row in found.rows if row.nodes > 2] == [("allreduce-exact", 8)]
     assert any("needs at least 8 rows, and there are 5" in note for note in found.notes)
 
 

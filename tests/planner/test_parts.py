@@ -14,20 +14,22 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from shoal.errors import UserError
+from shoal.parallel.cost import buckets_of
+from shoal.parallel.data.loader import Loader
 from shoal.parallel.job import Job
-from shoal.parallel.loader import Loader
 from shoal.parallel.networks import make_model
-from shoal.planner.accuracy import Scores
-from shoal.planner.calibration import _contention, row_sizes
-from shoal.planner.curves import Curve
-from shoal.planner.events import serve, slowest_of
-from shoal.planner.facts import Facts, buckets_of
-from shoal.planner.links import Link
-from shoal.planner.machines import Cluster, Hardware
-from shoal.planner.measuring import needed_sizes
-from shoal.planner.noise import estimate, noise_scale
+from shoal.parallel.strategies.parameter_server import serve
+from shoal.planner.cost.curves import Curve
+from shoal.planner.cost.links import Link
+from shoal.planner.cost.times import slowest_of
+from shoal.planner.cost.trace import trace_of
+from shoal.planner.measure.calibration import _contention, row_sizes
+from shoal.planner.measure.facts import facts_of
+from shoal.planner.measure.machines import Cluster, Hardware
+from shoal.planner.measure.measuring import needed_sizes
 from shoal.planner.options import PlanOptions
-from shoal.planner.trace import trace_of
+from shoal.planner.simulate.accuracy import Scores
+from shoal.planner.simulate.noise import estimate, noise_scale
 from shoal.planner.variants import VARIANTS, find_variants
 
 # ---- links ----
@@ -173,7 +175,7 @@ def test_linear_layers_are_split_in_the_pairs_of_the_tensor_strategy():
     flat = make_model("mlp:6-8-10-12-3")
     nested = nn.Sequential(flat[:3], nn.ReLU(), flat[4:])
     rows = TensorDataset(torch.randn(8, 6), torch.arange(8) % 3)
-    one, other = (Facts.of(model, Loader(rows, torch.device("cpu")), Job(strategy="blas", workers=1))
+    one, other = (facts_of(model, Loader(rows, torch.device("cpu")), Job(strategy="blas", workers=1))
                   for model in (flat, nested))  # fmt: skip
     assert one.pairs == other.pairs
     assert [pair.sums for pair in one.pairs] == [(10,), (3, 10)]
@@ -186,12 +188,12 @@ def test_linear_layers_behind_others_and_over_sequences():
     images = TensorDataset(torch.randn(4, 1, 6, 6), torch.arange(4) % 3)
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 5), nn.ReLU(), nn.Linear(5, 3))
     job = Job(strategy="blas", workers=1)
-    (pair,) = Facts.of(model, Loader(images, torch.device("cpu")), job).pairs
+    (pair,) = facts_of(model, Loader(images, torch.device("cpu")), job).pairs
     assert pair.sums == (3, 32)
     assert pair.flops == 6 * (32 * 5 + 5 * 3)
     sequences = TensorDataset(torch.randn(4, 7, 6), torch.arange(4) % 3)
     model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2), nn.Flatten(), nn.Linear(14, 3))
-    found = Facts.of(model, Loader(sequences, torch.device("cpu")), job)
+    found = facts_of(model, Loader(sequences, torch.device("cpu")), job)
     assert [pair.sums for pair in found.pairs] == [(14,), (3, 14)]
     assert sum(pair.flops for pair in found.pairs) == found.flops
 
@@ -200,14 +202,14 @@ def test_facts_of_a_perceptron():
     rows = TensorDataset(torch.zeros(8, 64), torch.zeros(8, dtype=torch.int64))
     model = make_model("mlp:64-256-256-256-10")
     job = Job(strategy="blas", workers=1, optimizer="sgd")
-    found, expected = Facts.of(model, Loader(rows, torch.device("cpu")), job), network()
+    found, expected = facts_of(model, Loader(rows, torch.device("cpu")), job), network()
     assert found.parameters == expected.parameters == sum(p.numel() for p in model.parameters())
     assert sorted(found.tensors) == sorted(expected.tensors)
     assert found.width == 4 * (found.parameters + 1)
     assert found.state == 0
     assert found.row == 4 * 64 + 8
     assert [layer.kind for layer in found.layers] == [layer.kind for layer in expected.layers]
-    adam = Facts.of(model, Loader(rows, torch.device("cpu")), Job(strategy="blas", workers=1, optimizer="adam"))
+    adam = facts_of(model, Loader(rows, torch.device("cpu")), Job(strategy="blas", workers=1, optimizer="adam"))
     assert adam.state == pytest.approx(8 * found.parameters, rel=0.01)
     assert adam.averaged == sum(adam.tensors) + adam.state
 

@@ -11,25 +11,27 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from support.planner import cost_model, machine
+from support.watching import Seen
 from torch.utils.data import TensorDataset
 
 from shoal import parallel, planner
 from shoal.errors import UserError
 from shoal.parallel.networks import make_model
-from shoal.planner import measuring, planning
-from shoal.planner.links import Link
+from shoal.planner import planning
+from shoal.planner.cost.links import Link
+from shoal.planner.measure import measuring
+from shoal.planner.measure.remembered import recalled
 from shoal.planner.planning import Row
-from shoal.planner.remembered import recalled
 from shoal.planner.variants import VARIANTS
 from shoal.planner.verdict import judge
 
-COMMON = {"epochs": 3, "batch_size": 16, "learning_rate": 0.2, "seeds": 2}
+COMMON = {"optimizer": "sgd", "epochs": 3, "batch_size": 16, "learning_rate": 0.2, "seeds": 2}
 
 
 @pytest.fixture(autouse=True)
 def nothing_remembered(tmp_path, monkeypatch):
     """Measurements of other tests, and of the user, are not used; nor are theirs overwritten. Timing is brief."""
-    monkeypatch.setattr("shoal.planner.remembered.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("shoal.planner.measure.remembered.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(measuring, "BRIEF", measuring.BRIEFEST)
 
 
@@ -46,8 +48,8 @@ def network(seed: int = 0):
 @pytest.fixture(scope="module")
 def whole():
     """A plan on threads, which need no other process."""
-    names = ("allreduce", "allreduce-exact", "parameter_server", "local_sgd:4", "local_sgd:epoch", "local_sgd:end",
-             "gossip", "parameter_server-async", "kfold")  # fmt: skip
+    names = ("allreduce-close", "allreduce-exact", "parameter_server", "local_sgd:4", "local_sgd:epoch",
+             "local_sgd:end", "gossip", "parameter_server-async", "kfold")  # fmt: skip
     return planner.plan(network(), rows(), rows(200, 1), nodes=(1, 2, 3), strategy=names, backend="threads",
                         redraw=network, price=0.4, goal="accuracy=0.55", folds=3, **COMMON)  # fmt: skip
 
@@ -146,7 +148,7 @@ def test_nodes_that_stop_at_an_error_take_the_time_of_their_epochs():
 
 
 def test_a_server_is_a_machine_that_is_paid_for():
-    found = planner.plan(network(), rows(), rows(50, 1), nodes=2, strategy=("parameter_server", "allreduce"),
+    found = planner.plan(network(), rows(), rows(50, 1), nodes=2, strategy=("parameter_server", "allreduce-close"),
                          backend="threads", accuracy=False, price=3600.0, **COMMON)  # fmt: skip
     for row in found.rows:
         machines = row.nodes + (row.strategy == "parameter_server" and row.nodes > 1)
@@ -155,12 +157,26 @@ def test_a_server_is_a_machine_that_is_paid_for():
 
 
 def test_progress_never_goes_back():
-    told: list[float] = []
+    seen = Seen()
     planner.plan(network(), rows(), rows(50, 1), nodes=2, strategy=("local_sgd:epoch", "gossip"), backend="threads",
-                 tell=lambda share, words: told.append(share), **COMMON)  # fmt: skip
-    assert told == sorted(told)
-    assert len({share for share in told if 0 < share < planning.MEASURING}) > 3
-    assert told[-1] == pytest.approx(1)
+                 callbacks=[seen], **COMMON)  # fmt: skip
+    assert seen.shares == sorted(seen.shares)
+    assert len({share for share in seen.shares if 0 < share < planning.MEASURING}) > 3
+    assert seen.shares[-1] == pytest.approx(1)
+    stages = [event.stage for event in seen.steps]
+    assert stages[0] == "measured"
+    assert sorted(stages[1:]) == ["gossip on 1", "gossip on 2", "local_sgd:epoch on 1", "local_sgd:epoch on 2"]
+    assert [event.nodes for event in seen.beginnings] == [(1, 2)]
+    assert seen.results
+
+
+def test_a_callback_that_stops_a_plan_keeps_what_is_known():
+    found = planner.plan(network(), rows(), rows(50, 1), nodes=2, strategy=("local_sgd:epoch", "gossip"),
+                         backend="threads", callbacks=[Seen(stop_after=1)], **COMMON)  # fmt: skip
+    assert [row.accuracy for row in found.rows] == [None] * 4
+    assert found.rows[0].seconds > 0
+    assert "Stopped: accuracy is known for some rows only." in found.notes
+    assert not found.interrupted
 
 
 def test_a_number_as_target_is_scored_by_r2():
@@ -190,7 +206,7 @@ def test_measurements_are_remembered_between_plans_with_a_link(monkeypatch, tmp_
         return calls[-1]
 
     monkeypatch.setattr(measuring, "probed", probed)
-    settings = {"nodes": 2, "strategy": ("allreduce",), "link": "1gbit,0.1ms", "accuracy": False, **COMMON}
+    settings = {"nodes": 2, "strategy": ("allreduce-close",), "link": "1gbit,0.1ms", "accuracy": False, **COMMON}
     first = planner.plan(network(), rows(), rows(50, 1), **settings)
     second = planner.plan(network(), rows(), rows(50, 1), **settings)
     assert len(calls) == 1
@@ -245,7 +261,7 @@ def test_nodes_on_this_machine_take_what_is_known_of_the_same_network_where_a_pl
 @pytest.mark.parametrize(
     ("settings", "says"),
     [({"nodes": 0}, "from 1 to"), ({"strategy": ("pipeline",), "nodes": 9}, "too few for a pipeline"),
-     ({"goal": "accuracy=0.9", "accuracy": False}, "accuracy=False leaves out"), ({"rate": 3}, "no setting 'rate'")],
+     ({"goal": "accuracy=0.9", "accuracy": False}, "accuracy=False leaves out"), ({"rate": 3}, "no option 'rate'")],
 )  # fmt: skip
 def test_what_cannot_be_planned_ends_in_a_sentence(settings, says):
     with pytest.raises((UserError, TypeError)) as caught:

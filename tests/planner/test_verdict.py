@@ -19,10 +19,10 @@ from shoal import planner
 from shoal.cli.plan import _show
 from shoal.errors import UserError
 from shoal.planner import planning
-from shoal.planner.accuracy import Scores
-from shoal.planner.links import Link
+from shoal.planner.cost.links import Link
 from shoal.planner.options import PlanOptions
 from shoal.planner.planning import Row
+from shoal.planner.simulate.accuracy import Scores
 from shoal.planner.variants import VARIANTS
 from shoal.planner.verdict import UNSTABLE, epochs_from, judge, speedup
 
@@ -70,7 +70,9 @@ PLANS = {
 def test_what_is_waited_for_decides_and_the_text_says_the_same(start, slope, nodes, strategy, **options):
     """Pays, exactly where the best row's seconds in all are fewer than those of one node; and no number is endless."""
     here = machine(slope=slope, start=start, workers=2)
-    found = plan_on(here, nodes=tuple(nodes), strategy=("allreduce", *strategy), accuracy=False, shards=64, **options)
+    found = plan_on(
+        here, nodes=tuple(nodes), strategy=("allreduce-close", *strategy), accuracy=False, shards=64, **options
+    )
     for row in found.rows:
         own = row.nodes == 1 or options["link"] is not None
         ranks = row.nodes + row.strategy.startswith("parameter_server")
@@ -143,8 +145,8 @@ def test_scores_that_depend_on_the_seed_are_not_compared():
     rows, model, options = rows_of(Link(1.25e9, 1e-5), 0.0, scores, slope=1e-4)
     [note] = planning.unstable_note(rows, options)
     assert "averaging each epoch on 2 nodes (and of 1 other setting) differs from seed to seed by 19 points" in note
-    assert "unstable at learning rate 0.1" in note
-    assert "Give a lower --learning-rate, such as 0.01" in note
+    assert "unstable at learning rate 0.001" in note
+    assert "Give a lower --learning-rate, such as 0.0001" in note
     found = judge(rows, model, None)
     assert not found.pays  # a mean within the noise is no proof that it is as good
     assert "accuracies were not compared" in found.text

@@ -15,7 +15,7 @@ from shoal import parallel
 from shoal.parallel.divergence import Diverged
 from shoal.parallel.networks import make_model
 from shoal.parallel.training import make_job
-from shoal.planner.virtual import Timing, Virtual, World, run_nodes
+from shoal.planner.simulate.virtual import Timing, Virtual, World, run_nodes
 
 DETERMINISTIC = {
     "every epoch": {"strategy": "local_sgd", "average_every": "epoch"},

@@ -8,7 +8,6 @@ from support.browser import Visit, Window, visits
 
 from shoal.report import (
     write_finetune_page,
-    write_landscape_page,
     write_plan_page,
     write_search_page,
     write_why_page,
@@ -31,12 +30,6 @@ def visit_run(window: Window, tmp_path: Path) -> Iterator[Visit]:
 def visit_plan(window: Window, tmp_path: Path) -> Iterator[Visit]:
     """Opens the page of a plan."""
     yield from visits(window, tmp_path / "plan.html", lambda data, path: write_plan_page(path, data))
-
-
-@pytest.fixture
-def visit_landscape(window: Window, tmp_path: Path) -> Iterator[Visit]:
-    """Opens the page of a landscape."""
-    yield from visits(window, tmp_path / "landscape.html", lambda data, path: write_landscape_page(path, data))
 
 
 @pytest.fixture

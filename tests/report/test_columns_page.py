@@ -20,7 +20,7 @@ def test_what_matters_comes_first_after_the_score():
     assert sections(page)[:5] == ["score", "matters", "effects", "together", "searched"]
     assert "<strong>status</strong> matters most for predicting class." in page
     assert "Next come <em>duration</em>, <em>credit_history</em> and <em>amount</em>." in page
-    assert "14 columns of 20 are no help" in page
+    assert "14 columns of 20 (faint) do not clearly help." in page
     assert ">5.0<" in page  # points of accuracy
     assert "4.4 and 5.6" in page
     assert "<em>amount</em> and <em>duration</em>: <strong>8.0 points</strong>" in page
@@ -40,13 +40,13 @@ def test_nothing_that_matters_is_said_plainly():
     found["groups"] = []
     for one in found["columns"]:
         one["low"] = -0.01
-    assert "No column matters by itself, as far as can be told." in search_page(data)
+    assert "No single column clearly matters." in search_page(data)
 
 
 def test_columns_that_there_was_no_time_for_are_counted():
     data = search_data()
     data["explanation"]["importance"]["left_out"] = ["a", "b"]
-    assert "There was no time for 2 columns: give --explain-seconds." in search_page(data)
+    assert "There was no time to measure 2 columns. Give more with --explain-seconds." in search_page(data)
 
 
 def test_hostile_names_stay_names():
@@ -62,7 +62,7 @@ def test_hostile_names_stay_names():
 
 def test_curves_answer_to_pointer_and_keyboard_and_are_tables(visit):
     page = visit(search_data())
-    figure = page.locator('figure[data-effect="1"]')
+    figure = page.locator('figure[data-read="effect-1"]')
     slider, output = figure.locator("input"), figure.locator("output")
     assert "Effect of duration on probability of bad" in slider.get_attribute("aria-label")
     slider.focus()
@@ -80,9 +80,9 @@ def test_curves_answer_to_pointer_and_keyboard_and_are_tables(visit):
     page.keyboard.press("Enter")
     assert figure.locator("tbody tr").count() == 12
     assert figure.locator("tbody tr").first.inner_text().split() == ["4", "20.0%", "18.0%", "and", "24.0%"]
-    dates = page.locator('figure[data-effect="2"] output').inner_text()
+    dates = page.locator('figure[data-read="effect-2"] output').inner_text()
     assert dates.startswith("2018-03-02: ")
-    words = page.locator('figure[data-effect="0"] svg text').all_text_contents()
+    words = page.locator('figure[data-read="effect-0"] svg text').all_text_contents()
     assert {"none", "A11", "A12"} <= set(words)
 
 
@@ -90,7 +90,7 @@ def test_the_page_of_rows_has_a_bar_for_each_column():
     page = why_page(why_data())
     assert page.count('id="row-') == 3 * (2 + 2 + 2)  # sections, tables and further columns, with headings or captions
     assert "Row 1: why bad (80.0%)?" in page
-    assert "On average the model says 30.0%; for this row <strong>80.0%</strong>." in page
+    assert "On average the model predicts 30.0%; for this row <strong>80.0%</strong>." in page
     assert "<em>column 0</em> = 3.25 raises it by 20.0 points." in page
     assert "<em>column 1</em> = red lowers it by 19.0 points." in page
     assert page.count('class="importance"') == 39

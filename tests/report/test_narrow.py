@@ -14,9 +14,9 @@ from support.pages import BROKEN_WORDS
 from support.plan_data import plan_data
 from support.report_data import finetune_data, search_data, why_data
 
+from benchmarks.engine.landscape.page import landscape_page
 from shoal.report import (
     finetune_page,
-    landscape_page,
     plan_page,
     search_page,
     why_page,

@@ -6,7 +6,7 @@ import pytest
 from support.report_data import search_data
 
 from shoal.report import search_page
-from shoal.report.search.one_row import one_row
+from shoal.report.search.results import one_row
 
 
 def words(page):
@@ -16,8 +16,8 @@ def words(page):
 
 def test_it_says_how_wide_intervals_are_and_for_whom():
     text = words(search_page(search_data("regression", 20)))
-    assert "What to expect of one row" in text
-    assert "price is between for 9 in 10 new rows" in text
+    assert "What to expect for one row" in text
+    assert "contains price for 9 in 10 new rows" in text
     assert "the prediction ±41 ." in text
     assert "less than ±30" in text
     assert "duration: above 12 ±0.71" in text
@@ -25,7 +25,7 @@ def test_it_says_how_wide_intervals_are_and_for_whom():
 
 def test_it_says_how_large_sets_are_and_for_whom():
     text = words(search_page(search_data("classification", 20)))
-    assert "68% of the rows have one, 32% two ." in text
+    assert "68% of the rows have one class, 32% two ." in text
     assert "duration: above 12 1.42 690" in text
     assert "bad 1.6 300" in text
 
@@ -42,7 +42,7 @@ def test_a_model_that_was_trained_again_says_so():
     assert "trained again on all rows" in words(search_page(data))
 
 
-@pytest.mark.parametrize("part", [None, {}, {"kind": "numbers", "widths": [None, 1.0, 2.0]}])
+@pytest.mark.parametrize("part", [{}, {"kind": "numbers", "widths": [None, 1.0, 2.0]}])
 def test_nothing_is_said_where_nothing_is_known(part):
     assert one_row(part, "price") is None
 
@@ -51,5 +51,5 @@ def test_where_nothing_tells_rows_apart():
     data = search_data("regression", 20)
     data["one_row"] |= {"columns": [], "widths": [10.0, 10.0, 10.0]}
     text = words(search_page(data))
-    assert "about as sure of one row as of another" in text
-    assert "about the same whatever the columns say" in text
+    assert "about equally sure of every row" in text
+    assert "about the same for all values of the columns" in text

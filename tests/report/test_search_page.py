@@ -15,8 +15,8 @@ from support.pages import NASTY, Outline
 from support.report_data import column, search_data
 
 from shoal.report import search_page, write_search_page
-from shoal.report.search.page import SCRIPTS, script_text
-from shoal.report.shell.prepare import script_json
+from shoal.report.search.page import SCRIPTS
+from shoal.report.shell.shell import script_json, scripts
 
 # ---- the page as a file
 
@@ -47,7 +47,7 @@ def test_pages_are_reproducible_and_the_data_is_not_changed(tmp_path):
 def test_every_file_of_the_page_is_part_of_the_package():
     for name in ("page.html", "page.css", *SCRIPTS):
         assert files("shoal.report").joinpath("assets", name).is_file()
-    assert "</script" not in script_text().lower()
+    assert "</script" not in scripts(SCRIPTS).lower()
 
 
 def test_json_in_a_script_cannot_end_it_and_round_trips():
@@ -83,9 +83,41 @@ def test_half_a_surrogate_pair_in_a_name_can_be_written(tmp_path):
 def test_the_headline_is_the_corrected_score_with_its_interval():
     page = search_page(search_data())
     assert '<span class="figure">75.2%</span>' in page
-    assert "<strong>73.0%</strong> and <strong>77.8%</strong>" in page
+    first = re.search('<p class="headline">(.*?)</p>', page)[1]
+    assert re.search(r"Shoal found an ensemble of \d+ recipes that predicts class\.", first)
+    assert "Expect it to be right for 75.2% of new rows; guessing is right for 70.0%." in first
+    assert "With 95% confidence, the accuracy is between 73.0% and 77.8%." in first
     assert "lowers the score by 1.8 points" in page
-    assert "The whole interval is above that." in page
+    assert "no better than guessing" not in page
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "found"),
+    [
+        ({"used": True, "recipes": 4}, "an ensemble of 4 recipes"),
+        ({"used": True, "recipes": 1}, "one recipe"),
+        ({"used": False, "recipes": 4}, "one recipe"),
+        ({"used": True, "recipes": None}, "a model"),
+        (None, "a model"),
+    ],
+)
+def test_the_first_sentence_says_what_was_found(ensemble, found):
+    assert f"Shoal found {found} that predicts class. " in search_page({**search_data(rows=5), "ensemble": ensemble})
+
+
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        ({"metric": "r2", "chance": 0.0}, "explain 75% of the variance of class in new rows; predicting the mean"),
+        ({"metric": "roc_auc", "chance": 0.5}, "Expect 0.752 (area under the ROC curve) on new rows; guessing scores"),
+        ({"metric": "accuracy", "chance": None}, "right for 75.2% of new rows. With 95%"),
+        ({"metric": "accuracy", "problem": "too few rows to correct"}, "Too few rows to correct.</span>"),
+    ],
+)
+def test_the_first_paragraph_says_how_good_it_is(score, said):
+    data = search_data(rows=5)
+    data["score"] |= {"corrected": 0.752, **score}
+    assert said in re.search('<p class="headline">(.*?)</p>', search_page(data))[1]
 
 
 def test_a_score_that_may_be_guessing_gets_a_warning():
@@ -93,13 +125,12 @@ def test_a_score_that_may_be_guessing_gets_a_warning():
     data["score"] |= {"corrected": 0.71, "low": 0.69, "high": 0.73}
     page = search_page(data)
     assert "may be no better than guessing" in page
-    assert "The whole interval" not in page
 
 
 def test_an_uncorrected_score_is_marked():
     data = search_data()
     data["score"] |= {"corrected": None, "low": None, "high": None}
-    assert "as measured, not corrected" in search_page(data)
+    assert "This is the measured score, not corrected" in search_page(data)
 
 
 # ---- the leaderboard
@@ -301,7 +332,7 @@ def test_the_scatter_plot_by_keyboard(visit):
 def test_curves_show_values_by_slider_and_pointer(visit):
     data = search_data(rows=10)
     page = visit(data)
-    figure = page.locator("figure[data-curve='0']")
+    figure = page.locator("figure[data-read='curve-0']")
     figure.locator("input").press("Home")
     first = data["curves"][0]
     assert figure.locator("output").inner_text() == (
@@ -320,9 +351,9 @@ def test_gaps_and_single_epochs_in_curves(visit):
     data["curves"][0]["valid"][3:6] = [None, math.nan, math.inf]
     data["curves"][1] |= {"epochs": [1], "train": [0.5], "valid": [None]}
     page = visit(data)
-    drawn = page.locator("figure[data-curve='0'] path.valid").get_attribute("d")
+    drawn = page.locator("figure[data-read='curve-0'] path.valid").get_attribute("d")
     assert drawn.count("M") == 2
-    assert page.locator("figure[data-curve='1'] output").inner_text() == "Epoch 1: training 0.5"
+    assert page.locator("figure[data-read='curve-1'] output").inner_text() == "Epoch 1: training 0.5"
 
 
 # ---- other tasks, missing parts, hostile names
@@ -426,8 +457,8 @@ def test_the_page_names_the_first_recipe_and_says_why_stopped_ones_come_last():
     for row, (value, name, end, neurons) in zip(board["rows"], cases, strict=True):
         row[score], row[activation], row[stopped], row[width] = value, name, end, neurons
     page = search_page(data)
-    assert "The first recipe of the leaderboard is tanh with 8 hidden neurons." in page
-    assert "others were ahead or the time was up (2 here), come last, whatever their score" in page
+    assert "The first recipe of the leaderboard uses tanh with 8 hidden neurons." in page
+    assert "Recipes that stopped early (2 here) come last, whatever their score." in page
     table = page[page.index('id="activations"') :]
     assert (
         table.index("tanh")
@@ -444,19 +475,23 @@ def test_the_page_names_the_first_recipe_and_says_why_stopped_ones_come_last():
 def test_an_ensemble_that_scored_less_than_the_best_recipe_is_explained():
     data = search_data()
     data["ensemble"] |= {"used": True, "best_single": 0.8, "score": 0.79, "gain": -0.01}
-    assert "The final model is the ensemble nevertheless" in search_page(data)
+    assert "The final model is still the ensemble." in search_page(data)
     data["ensemble"] |= {"score": 0.81, "gain": 0.01}
-    assert "The final model is the ensemble nevertheless" not in search_page(data)
+    assert "The final model is still the ensemble." not in search_page(data)
 
 
 @pytest.mark.parametrize(
     ("gain", "said"),
-    [(0.0123, "that raises the score by 1.2 points"), (-0.004, "that lowers the score by 0.4 points"), (0.0001, None)],
+    [
+        (0.0123, "which raises the score by 1.2 points"),
+        (-0.004, "which lowers the score by 0.4 points"),
+        (0.0001, None),
+    ],
 )
 def test_the_gain_of_averaging_over_folds_is_mentioned_unless_negligible(gain, said):
     from shoal.report.search.sections import correction_words
 
     score = {"metric": "accuracy", "raw": 0.9, "corrected": 0.89 + gain, "averaging": gain}
     text = str(correction_words(score, 100))
-    assert "Removing that luck lowers the score by 1.0 points" in text
+    assert "Correcting for this lowers the score by 1.0 points" in text
     assert (said in text) if said else ("one fold at a time" not in text)

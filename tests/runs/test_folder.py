@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal import atomic
-from shoal.cli.train import _own_place
+from shoal.files import atomic
 from shoal.runs import lock
 from shoal.runs.folder import RunFolder
-from shoal.runs.kinds import FINETUNE, SEARCH, read_run
+from shoal.runs.kinds import FINETUNE, SEARCH, TRAIN, read_run
 
 MARKS: dict[str, Any] = {"data": "a" * 64, "recipes": 500, "folds": None, "drop": [], "shoal": "0.1.0"}
 
@@ -136,7 +135,7 @@ def test_another_run_in_the_named_folder_is_refused_with_what_changed() -> None:
         with pytest.raises(ValueError, match="the beginning of a run that differs: ") as refused:
             opened(Path("mine"), {**MARKS, **changed}).__enter__()
         assert words in str(refused.value)
-        assert "Give another --out, or --fresh to begin anew" in str(refused.value)
+        assert "Give another --out, or --fresh to start over" in str(refused.value)
     with pytest.raises(ValueError, match=r"the data were /there/data\.csv and are /other\.csv"):
         opened(Path("mine"), {**MARKS, "data": "b"}, file="/other.csv").__enter__()
     with opened(Path("mine")) as folder:
@@ -248,8 +247,8 @@ def test_a_new_folder_is_for_its_owner_only_and_an_old_one_keeps_its_mode(out: P
         Path("shared").chmod(0o751)
         with opened(Path("shared")) as shared:
             work(shared)
-        with _own_place(Path("trained"), first=True):
-            pass
+        with RunFolder(TRAIN, Path("trained"), "data", MARKS) as trained:
+            (trained.path / "settings.json").write_text("{}")
     finally:
         os.umask(before)
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder.path, shared.path, Path("trained"))}

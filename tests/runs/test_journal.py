@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from support.journal import flip, same
 
 from shoal.errors import CannotWrite
-from shoal.runs import journal_file
+from shoal.files import tensors
+from shoal.runs import journal as journal_module
 from shoal.runs.journal import DAMAGED, EVENTS, Journal, read_events
 
 ARRAYS = {
@@ -186,8 +188,8 @@ def test_every_bit_of_a_small_file_counts(tmp_path: Path) -> None:
     for bit in range(8 * len(content)):
         changed = bytearray(content)
         changed[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(journal_file.Damaged):
-            journal_file.checked(path.name, np.frombuffer(bytes(changed), np.uint8))
+        with pytest.raises(tensors.NotTensors):
+            tensors.unseal(np.frombuffer(bytes(changed), np.uint8))
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["opened again", "still open"])
@@ -219,7 +221,7 @@ def test_a_file_of_another_version_is_set_aside(
     journal: Journal, warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key, version in (("aa", "0"), ("bb", "2")):
-        monkeypatch.setattr(journal_file, "VERSION", version)
+        monkeypatch.setattr(journal_module, "VERSION", version)
         journal.write("shard", [key], ARRAYS)
     monkeypatch.undo()
     journal = reopened(journal)
@@ -262,9 +264,9 @@ def test_a_right_checksum_does_not_make_wrong_shapes_right(journal: Journal, war
         (b'{"dtype"', b'["dtype"'),
     ]:
         text = content[8:length].replace(old, new, 1)
-        begin = journal_file._with_checksum(content[:8] + text, journal_file.ZEROS)
-        right = journal_file._sha256([begin, content[length:]])
-        path.write_bytes(journal_file._with_checksum(begin, right) + content[length:])
+        begin = tensors.sealed(content[:8] + text, tensors.NO_SEAL)
+        right = hashlib.sha256(begin + content[length:]).hexdigest()
+        path.write_bytes(tensors.sealed(begin, right) + content[length:])
         assert journal.read(path) is None
     assert len(warned) == 5
     assert len(names(journal.folder / DAMAGED)) == 5, "numbered where names clash"

@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris
 from support.dask_cluster import close_shared
 from support.machine import Machine
 
-from shoal.search import trainers
+from shoal.search.rounds import candidates
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def machine_of_speed(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Machi
 
     def made(speed: float) -> Machine:
         machine = Machine(speed)
-        monkeypatch.setattr(trainers, "train", machine.train)
+        monkeypatch.setattr(candidates, "train", machine.train)
         return machine
 
     return made

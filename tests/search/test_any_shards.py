@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 from support.callbacks import Crash
+from support.fitting import fit_table
 
 import shoal
 from shoal.runs.journal import Journal
-from shoal.search import on_workers, shards, trainers
 from shoal.search.estimators import ShoalClassifier
-from shoal.tables.table import Table
+from shoal.search.remote import on_workers, shards
+from shoal.search.rounds import candidates
 
 
 class CrashingJournal(Journal):
@@ -34,7 +35,7 @@ class CrashingJournal(Journal):
 
 def weights(model, journal, folder):
     X, y = load_iris(return_X_y=True)
-    model.fit_data(model.training_data(Table.of(X), y, "species"), journal=journal)
+    fit_table(model, X, y, "species", journal=journal)
     shoal.save(model, folder)
     return {name: (folder / name).read_bytes() for name in ("model.json", "weights.safetensors")}
 
@@ -52,7 +53,7 @@ def test_any_shards_workers_and_crashes_give_the_same_bytes(
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
         alone = weights(ShoalClassifier(**options), None, folder / "alone")
-        for module in (on_workers, trainers):
+        for module in (on_workers, candidates):
             patch.setattr(module, "FIRST_COST", least)
         patch.setattr(on_workers, "LEAST_SECONDS", 0.0)
         patch.setattr(shards, "SHARE", share)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
-from shoal.search.averaging import FoldPredictions, averaging_gain, best_temperature
+from shoal.search.scoring.averaging import FoldPredictions, averaging_gain, best_temperature
 
 
 def folds_of(task, y, truth, noise, folds, pull, generator, repeats=1, new=False):

@@ -19,17 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.callbacks import watching
 from support.commands import start
+from support.fitting import fit_table
 from support.machine import Machine
 from support.tables import small_table
 from support.waiting import wait_until
 
 from shoal import ShoalClassifier
-from shoal.cli import search_session
-from shoal.search import estimators, fit
-from shoal.search.conclude import conclude
-from shoal.search.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
-from shoal.search.measuring import measure_passes
-from shoal.search.timing import MOST_BUSY, Clock
+from shoal.cli import search_run
+from shoal.search import estimators
+from shoal.search import run as search_module
+from shoal.search.budget import model as time_model
+from shoal.search.budget.clock import MOST_BUSY, Clock
+from shoal.search.budget.trial import measure_passes
+from shoal.search.results.conclude import conclude
+from shoal.search.scoring.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -46,7 +49,7 @@ def test_what_is_left_out_is_a_warning_in_python_and_a_sentence_of_the_report(
     assert [one.filename for one in warned] == [__file__]
     rows = model.result_.effort.rows
     page = model.report(tmp_path / "page.html").read_text()
-    assert f"on {rows:,} rows of 20 columns. To save time, it searched on {rows:,} of the 10,000 rows, in 2" in page
+    assert f"To save time, it used only {rows:,} of the 10,000 rows, 2 folds" in page
 
 
 def test_encodings_of_numbers_that_the_user_asks_for_stay(machine_of_speed: Callable[[float], Machine]) -> None:
@@ -54,7 +57,7 @@ def test_encodings_of_numbers_that_the_user_asks_for_stay(machine_of_speed: Call
     space = {"encoding": ["piecewise"], "hidden": [(), (8,)], "epochs": [1, 2]}
     model = ShoalClassifier(space, callbacks=[SimpleNamespace(note=said.append)])
     X, y = small_table(10_000, 20)
-    model.fit_table(Table.of(X), y, "y", clock=replace(machine_of_speed(1e9).clock(1.0), advised=1e5))
+    fit_table(model, X, y, clock=replace(machine_of_speed(1e9).clock(1.0), advised=1e5))
     assert {candidate.recipe.encoding for candidate in model.result_.search.candidates} == {"piecewise"}
     assert "2 folds" in said[0]
     assert "encoding" not in said[0]
@@ -66,7 +69,7 @@ def test_advice_on_the_budget_does_not_contradict_itself(
     call: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(search_session, "started", lambda: time.monotonic() - 1000)  # reading took long
+    monkeypatch.setattr(search_run, "started", lambda: time.monotonic() - 1000)  # reading took long
     X, y = small_table(4000, 20)
     np.savetxt(
         tmp_path / "t.csv", np.column_stack([X, y]), "%.3f", ",", header=",".join("abcdefghijklmnopqrstu"), comments=""
@@ -89,7 +92,7 @@ def test_no_more_is_kept_back_for_a_refit_than_it_takes(machine_of_speed: Callab
     search = model.fit(*small_table()).result_.search
     reserves = []
     for search.costs.rate in (0.0, 1e9):
-        search.after_round()
+        search.after_round(search)
         reserves.append(search.clock.reserve)
     assert reserves[1] > 200  # a fifth of the budget at most
     assert reserves[0] < 150
@@ -99,7 +102,7 @@ def test_time_that_more_seeds_do_not_need_is_searched_in(machine_of_speed: Calla
     """Up to the reserve. A tenth of the budget went unused where seeds took less than their share."""
     machine, budget = machine_of_speed(3e9), 30.0
     X, y = small_table()
-    model = ShoalClassifier(seeds=2, cv=2).fit_table(Table.of(X), y, "y", clock=machine.clock(budget))
+    model = fit_table(ShoalClassifier(seeds=2, cv=2), X, y, clock=machine.clock(budget))
     assert 0.96 * budget < machine.time + model.result_.search.clock.reserve
     assert machine.time < budget + machine.longest
 
@@ -114,7 +117,7 @@ def test_no_more_is_kept_back_for_an_explanation_than_it_makes_use_of(
     search = model.fit(*small_table()).result_.search
     reserves = []
     for search.costs.rate in (1e-12, 1e-6):
-        search.after_round()
+        search.after_round(search)
         reserves.append(search.clock.reserve)
     assert 3.0 < reserves[1] < reserves[0] + 3.0
     assert reserves[0] < 2.0
@@ -164,7 +167,7 @@ def test_more_is_kept_back_on_a_busy_machine_and_for_wide_tables(machine_of_spee
         search.problem = replace(search.problem, schema=_schema(columns))
         passes = measure_passes(search, report=True)
         assert passes is not None
-        fixed.append(passes.fixed(report=True))
+        fixed.append(passes.fixed)
     assert fixed[1] > 2 * fixed[0] > 0.6
     assert fixed[2] - fixed[1] == pytest.approx(2 * 3 * 1e-4 * 4999, rel=0.5)
 
@@ -242,10 +245,35 @@ def test_an_interrupt_after_the_search_shortens_the_rest(
     def bootstraps(name: str) -> int:
         return int(json.loads((tmp_path / name / "settings.json").read_text())["result"]["score"]["bootstraps"])
 
-    monkeypatch.setattr(fit, "conclude", interrupted)
+    monkeypatch.setattr(search_module, "conclude", interrupted)
     arguments = ("search", "--demo", "--recipes", 3, "--seeds", 1, "--epochs", 1, "--folds", 2)
     said = call(tmp_path, *arguments, "--out", "cut")
     assert "ending the search" in said.stderr
     assert bootstraps("cut") == FEWEST_BOOTSTRAPS < BOOTSTRAPS
     monkeypatch.undo()
     assert "the same: every byte" in call(tmp_path, "search", "--repeat", "cut", "--check").stdout
+
+
+# ---- decided once ----
+
+
+def test_speed_folds_and_metric_are_found_once(
+    tmp_path: Path, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the plan on the screen, for what is reduced, and for the search."""
+    calls: list[str] = []
+
+    def counted(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def count(*arguments: Any, **named: Any) -> Any:
+            calls.append(name)
+            return function(*arguments, **named)
+
+        monkeypatch.setattr(module, name, count)
+
+    counted(time_model, "try_out")
+    counted(search_module, "make_folds")
+    counted(search_module, "find_metric")
+    call(tmp_path, "search", "--demo", "--budget", 3, "--out", "run", "--explain-seconds", 0)
+    assert sorted(calls) == ["find_metric", "make_folds", "try_out"]

@@ -8,13 +8,13 @@ import pytest
 from sklearn.base import clone
 
 from shoal import Member, ShoalClassifier
+from shoal.callbacks import Callback
 from shoal.errors import UserError
-from shoal.search.callbacks import Callback
-from shoal.search.loop import Search
-from shoal.search.schedule import Limits
+from shoal.search.budget.clock import Clock
+from shoal.search.budget.costs import Limits
+from shoal.search.rounds.loop import Search
 from shoal.search.space import Recipe, check_space
 from shoal.search.strategies import HALVING, STRATEGIES, Listed, Strategy, find_strategy
-from shoal.search.timing import Clock
 
 
 class Recorder(Callback):
@@ -27,14 +27,14 @@ class Recorder(Callback):
     def progress(self, progress):
         self.events.append(("progress", progress))
 
-    def rung_ended(self, rung):
+    def step_ended(self, rung):
         self.events.append(("rung", rung))
 
     def finished(self, result):
         self.events.append(("finished", result))
 
 
-@pytest.mark.parametrize("event", ["started", "progress", "rung_ended", "finished"])
+@pytest.mark.parametrize("event", ["started", "progress", "step_ended", "finished"])
 def test_a_callback_that_exits_has_failed(iris, event):
     """It would end Python with exit code 0."""
 
@@ -61,7 +61,7 @@ def test_a_callback_is_told_of_the_start_each_rung_and_the_end_in_this_order(iri
 
 def test_a_callback_may_end_the_search_after_a_rung(iris):
     class AfterOne(Callback):
-        def rung_ended(self, rung):
+        def step_ended(self, rung):
             return True
 
     model = ShoalClassifier(recipes=60, cv=3, callbacks=[AfterOne()]).fit(*iris)
@@ -74,7 +74,7 @@ def test_a_callback_may_end_the_search_after_a_rung(iris):
 
 def test_a_callback_may_end_the_search_with_a_truth_value_of_numpy(iris):
     class GoodEnough(Callback):
-        def rung_ended(self, rung):
+        def step_ended(self, rung):
             return np.float64(0.9) > 0.5
 
     model = ShoalClassifier(recipes=9, seeds=1, cv=3, callbacks=[GoodEnough()]).fit(*iris)

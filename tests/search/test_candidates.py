@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 
 from shoal import Member
-from shoal.search.candidates import Candidate
-from shoal.search.samples import Samples
+from shoal.search.rounds.candidates import Candidate
+from shoal.search.rounds.training import Assessment
+from shoal.search.scoring.evidence import Samples
 from shoal.search.space import Recipe
-from shoal.search.training import Assessment
 
 
 def test_it_keeps_its_own_numbers_and_no_others():

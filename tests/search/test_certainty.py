@@ -9,7 +9,7 @@ import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
 from shoal.models import certainty
 from shoal.models.model import Model
-from shoal.search.report_rows import for_whom, one_row
+from shoal.search.results.report_rows import for_whom, one_row
 from shoal.tables.inputs import new_table
 from shoal.tables.table import Table
 
@@ -164,6 +164,7 @@ def test_rows_may_be_dealt_several_times_and_have_weights():
     calibration = model.model_.certainty.calibration
     assert calibration.counts.sum() == 160
     assert calibration.rows == weight.sum()
+    assert calibration.effective == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
     assert calibration.weight.sum() == 2 * weight.sum()
     assert np.isfinite(model.predict_interval(X)).all()
 
@@ -182,7 +183,7 @@ def test_the_report_tells_for_whom(regressor, classifier):
 def test_a_compact_model_learns_from_the_rows_that_its_own_folds_left_out(tmp_path):
     """Few networks of few folds: scores are those of the rows that these folds held out, and hold on new rows."""
     X, y = table(1200, seed=2)
-    model = ShoalRegressor(**QUICK, seeds=1, cv=4, compact=True).fit(X, y)
+    model = ShoalRegressor(**QUICK, seeds=1, cv=4, model="compact").fit(X, y)
     calibration, folds = model.model_.certainty.calibration, len(model.model_.folds)
     assert folds < 4, "the table is so easy that a few folds will do"
     assert len(calibration.counts) == folds
@@ -193,7 +194,7 @@ def test_a_compact_model_learns_from_the_rows_that_its_own_folds_left_out(tmp_pa
     assert (high - low)[X["x"] > 0.5].mean() > 2 * (high - low)[X["x"] < -0.5].mean(), "narrow where data are calm"
     shoal.save(model, tmp_path / "compact")
     assert np.array_equal(shoal.load(tmp_path / "compact").predict_interval(X, 0.9), np.stack([low, high], axis=1))
-    classes = ShoalClassifier(**QUICK, seeds=1, cv=4, compact=True).fit(X, y > 0)
+    classes = ShoalClassifier(**QUICK, seeds=1, cv=4, model="compact").fit(X, y > 0)
     assert classes.predict_set(X[:5], 0.9).any(axis=1).all()
 
 
@@ -201,11 +202,11 @@ def test_a_compact_model_learns_from_the_rows_that_its_own_folds_left_out(tmp_pa
 def test_scores_of_a_compact_model_are_those_of_its_own_networks(kind):
     """Those of the whole ensemble would be too small."""
     X, y = table(300)
-    model = kind(**QUICK, seeds=3, cv=4, compact=True).fit(X, y if kind is ShoalRegressor else y > 0)
+    model = kind(**QUICK, seeds=3, cv=4, model="compact").fit(X, y if kind is ShoalRegressor else y > 0)
     result, held = model.result_, model.result_.outcome.held_out
     assert model.model_.compact.whole_networks < len(result.outcome.model.parts) * 4 or len(model.model_.folds) < 4
     first = np.unique(result.problem.row_of, return_index=True)[1]
-    said = model.model_.predict_folds(result.data_table.take(first[held.rows]))[held.fold, held.row]
+    said = model.model_.predict_folds(result.searched.table.take(first[held.rows]))[held.fold, held.row]
     said = said if kind is ShoalRegressor else said / said.sum(axis=-1, keepdims=True)
     np.testing.assert_allclose(held.prediction, model.model_.task.temper(said, model.model_.temperature), rtol=1e-4)
 

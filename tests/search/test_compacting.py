@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.metrics.tasks import REGRESSION, Task
-from shoal.search.averaging import FoldPredictions
-from shoal.search.compacting import choose_compact, nested_picks
+from shoal.search.scoring.averaging import FoldPredictions
+from shoal.search.scoring.ensemble import choose_compact, nested_picks
 
 TASK = Task(REGRESSION, 1)
 

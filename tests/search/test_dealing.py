@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.search.dealing import blocks_in_time, deal_forward, deal_groups
-from shoal.search.problem import make_folds
+from shoal.search.problem.dealing import blocks_in_time, deal_forward, deal_groups
+from shoal.search.problem.problem import make_folds
 
 
 @settings(max_examples=50, deadline=None)
@@ -71,7 +71,7 @@ def test_blocks_are_neighbours():
 def test_folds_of_a_search_are_by_groups_or_forward(task):
     y = np.arange(60) % 2 if task.kind == CLASSIFICATION else np.arange(60.0)[:, None]
     groups = np.array([f"g{k // 5}" for k in range(60)])
-    pairs, name = make_folds(None, task, None, y, groups, 0, folds=4, repeats=2)
+    pairs, name = make_folds(None, task, None, y, groups, 0, (4, 2))
     assert len(pairs) == 8
     assert name.endswith("4-fold by groups, 2 times")
     assert not any(set(groups[train]) & set(groups[valid]) for train, valid in pairs)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.search.ensemble import as_good_as_the_best, greedy, weigh
+from shoal.search.scoring.ensemble import as_good_as_the_best, greedy, weigh
 
 
 def test_greedy_selection_finds_the_pair_that_complements_each_other():

@@ -35,7 +35,7 @@ SMALL = {"recipes": 6, "seeds": 1, "epochs": 20}
 
 @parametrize_with_checks([ShoalClassifier(recipes=4, seeds=1), ShoalRegressor(recipes=4, seeds=1)])
 def test_scikit_learns_own_checks(estimator, check, monkeypatch):
-    monkeypatch.setattr("shoal.search.fit.BOOTSTRAPS", 40)  # no check looks at the interval
+    monkeypatch.setattr("shoal.search.budget.model.BOOTSTRAPS", 40)  # no check looks at the interval
     check(estimator)
 
 
@@ -128,7 +128,7 @@ def test_works_in_pipelines_and_searches_of_scikit_learn(iris):
     X, y = iris
     pipeline = make_pipeline(StandardScaler(), ShoalClassifier(**SMALL))
     assert cross_val_score(pipeline, X, y, cv=2).min() > 0.85
-    grid = GridSearchCV(ShoalClassifier(**SMALL), {"ensemble": [True, False]}, cv=2).fit(X, y)
+    grid = GridSearchCV(ShoalClassifier(**SMALL), {"model": ["ensemble", "best"]}, cv=2).fit(X, y)
     assert grid.best_score_ > 0.85
     with sklearn.config_context(transform_output="pandas"):
         assert pipeline.fit(X, y).score(X, y) > 0.9
@@ -187,9 +187,9 @@ def test_groups_are_never_on_both_sides():
     y = generator.integers(2, size=30)[groups]
     X = generator.normal(size=(30, 5))[groups] + 0.01 * generator.normal(size=(180, 5))
     members = [Member(hidden=32, learning_rate=0.03, batch_size=16)]
-    leaky = ShoalClassifier(members, epochs=60, seeds=1, ensemble=False, cv=5, group_repeats=False).fit(X, y)
-    honest = ShoalClassifier(members, epochs=60, seeds=1, ensemble=False, cv=GroupKFold(5)).fit(X, y, groups=groups)
-    default = ShoalClassifier(members, epochs=60, seeds=1, ensemble=False).fit(X, y, groups=groups)
+    leaky = ShoalClassifier(members, epochs=60, seeds=1, model="best", cv=5, group_repeats=False).fit(X, y)
+    honest = ShoalClassifier(members, epochs=60, seeds=1, model="best", cv=GroupKFold(5)).fit(X, y, groups=groups)
+    default = ShoalClassifier(members, epochs=60, seeds=1, model="best").fit(X, y, groups=groups)
     assert default.best_score_ < 0.7, "groups count without a splitter as well"
     assert leaky.best_score_ > 0.95
     assert honest.best_score_ < 0.7
@@ -265,7 +265,7 @@ def test_preprocessing_never_sees_the_rows_a_fold_is_scored_on(iris):
     train, valid = np.arange(0, 150, 2), np.arange(1, 150, 2)
     wild = X.copy()
     wild[valid] *= 1e6
-    fits = [ShoalClassifier(**SMALL, cv=[(train, valid)], ensemble=False, refit=False).fit(Z, y) for Z in (X, wild)]
+    fits = [ShoalClassifier(**SMALL, cv=[(train, valid)], model="best", refit=False).fit(Z, y) for Z in (X, wild)]
     numbers = [fit.model_.folds[0].encoder.scaling for fit in fits]
     np.testing.assert_array_equal(numbers[0].centre, numbers[1].centre)
     np.testing.assert_array_equal(numbers[0].edges, numbers[1].edges)
@@ -300,7 +300,7 @@ def test_strategies_over_a_space(iris, strategy):
 def test_a_list_of_members_is_tried_as_given(iris):
     X, y = iris
     members = shoal.grid(hidden=[4, 16], activation=["relu", "elu"], learning_rate=0.01, repeats=2)
-    model = ShoalClassifier(members, strategy="grid", epochs=20, seeds=1, cv=3, ensemble=False).fit(X, y)
+    model = ShoalClassifier(members, strategy="grid", epochs=20, seeds=1, cv=3, model="best").fit(X, y)
     assert len(model.leaderboard_) == 4, "seeds of a recipe share a row"
     assert set(model.leaderboard_["seeds"]) == {2}
     assert model.best_member_.replace(epochs=None) in members
@@ -322,7 +322,7 @@ def test_the_leaderboard_is_a_frame_that_prints_as_a_list_of_recipes(fitted, mon
     assert fitted.leaderboard_["score"].max() > 0.9, "it is the user's copy"
     assert not hasattr(ShoalClassifier(), "leaderboard_")
     monkeypatch.setitem(sys.modules, "pandas", None)
-    monkeypatch.delitem(sys.modules, "shoal.search.leaderboard_frame")
+    monkeypatch.delitem(sys.modules, "shoal.search.results.leaderboard_frame")
     assert fitted.leaderboard_ is fitted.board_
 
 
@@ -390,8 +390,8 @@ def test_one_row_may_be_a_dict_of_values_and_equal_names_are_made_different():
         ({"space": {"hiden": [3]}}, "did you mean 'hidden'"),
         ({"space": []}, "empty list"),
         ({"refit": "maybe"}, "refit must be"),
-        ({"ensemble": "no"}, "ensemble must be True or False; got 'no'"),
-        ({"ensemble": None}, "ensemble must be True or False; got None"),
+        ({"model": "bset"}, "model must be one of ensemble, compact, best; got 'bset'; did you mean 'best'?"),
+        ({"recipes": 3, "budget": 5}, r"give budget \(time\) or recipes \(a fixed amount of work\), not both"),
         ({"strategy": "grid"}, "needs lists of values"),
     ],
 )
@@ -458,9 +458,7 @@ def test_scores_of_classes_are_those_of_scikit_learn(scoring):
 
     X, y = load_breast_cancer(return_X_y=True)
     half = np.arange(len(y)) % 2 == 0
-    model = ShoalClassifier(
-        **SMALL, scoring=scoring, cv=[(np.flatnonzero(half), np.flatnonzero(~half))], ensemble=False
-    )
+    model = ShoalClassifier(**SMALL, scoring=scoring, cv=[(np.flatnonzero(half), np.flatnonzero(~half))], model="best")
     model.fit(X, y)
     outcome = model.result_.outcome
     seen = np.flatnonzero(model.result_.search.problem.valid_weight > 0)
@@ -481,7 +479,7 @@ def test_scores_of_numbers_are_those_of_scikit_learn(scoring):
     X, y = load_diabetes(return_X_y=True)
     half = np.arange(len(y)) % 2 == 0
     cv = [(np.flatnonzero(half), np.flatnonzero(~half))]
-    model = ShoalRegressor(**SMALL, scoring=scoring, cv=cv, ensemble=False, refit=False).fit(X, y)
+    model = ShoalRegressor(**SMALL, scoring=scoring, cv=cv, model="best", refit=False).fit(X, y)
     assert model.best_score_ == pytest.approx(get_scorer(scoring)(model, X[~half], y[~half]), rel=1e-5)
 
 

@@ -11,15 +11,15 @@ from support import search_work
 from support.callbacks import Crash, CrashAfter
 from support.dask_cluster import Cluster
 
-from shoal.cli.search_watching import Watching
-from shoal.members import Member
-from shoal.search import on_workers, shards
+from shoal.cli.search_run import Watching
+from shoal.population.members import Member
 from shoal.search.estimators import ShoalClassifier
+from shoal.search.remote import on_workers, shards
 
 SPACE = {"hidden": [4, 8, 12], "learning_rate": [3e-3, 1e-2, 3e-2], "patience": [0, 2]}
 IRIS = "sepal,species\n" + "".join(f"{k % 3 + k / 1000},{'abc'[k % 3]}\n" for k in range(60))
 SEARCH = ("search", "iris.csv", "--target", "species", "--recipes", 12, "--seeds", 1, "--epochs", 3, "--out", "out")
-NAMED = r"worker tcp://\S+ on \S+ is not used any more: it failed 2 tasks that other workers completed \((.*)\); (.*)"
+NAMED = r"worker tcp://\S+ on \S+ gets no more tasks: it failed 2 tasks that other workers completed \((.*)\); (.*)"
 
 
 def searching(**more):
@@ -84,7 +84,7 @@ def test_where_every_disk_is_full_the_search_stops_and_names_the_first_failure(
     fault.write_text("disk")
     (tmp_path / "iris.csv").write_text(IRIS)
     with monkeypatch.context() as patched:  # a search that has got some way
-        patched.setattr(Watching, "rung_ended", CrashAfter(2).rung_ended, raising=False)
+        patched.setattr(Watching, "step_ended", CrashAfter(2).step_ended, raising=False)
         call(tmp_path, *SEARCH, code=2)
     with monkeypatch.context() as patched:
         patched.setenv(search_work.FAULT, str(fault))

@@ -8,9 +8,9 @@ import shoal
 from shoal import ShoalClassifier, ShoalRegressor
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, Task
-from shoal.search import fit
-from shoal.search.evidence import Evidence
-from shoal.search.honest import correct
+from shoal.search.budget import model as time_model
+from shoal.search.scoring.evidence import Evidence
+from shoal.search.scoring.honest import correct
 
 SPACE = {
     "hidden": [(), (8,), (16,), (32,), (16, 16)], "activation": ["relu", "tanh", "gelu"],
@@ -21,7 +21,7 @@ SPACE = {
 @pytest.fixture
 def fewer_samples(monkeypatch):
     """A third of the usual bootstrap samples: means over many searches need no more, and they take most of the time."""
-    monkeypatch.setattr(fit, "BOOTSTRAPS", 66)
+    monkeypatch.setattr(time_model, "BOOTSTRAPS", 66)
 
 
 def signal(generator, n):
@@ -31,14 +31,20 @@ def signal(generator, n):
 
 
 @pytest.mark.usefixtures("fewer_samples")
-@pytest.mark.parametrize("ensemble", [False, True])
-def test_on_random_labels_the_best_looks_good_and_the_honest_score_is_at_chance(ensemble):
+@pytest.mark.parametrize("wanted", ["best", "ensemble"])
+def test_on_random_labels_the_best_looks_good_and_the_honest_score_is_at_chance(wanted):
     raw, corrected, covered = [], [], 0
     for seed in range(6):
         generator = np.random.default_rng(seed)
         X, y = generator.normal(size=(150, 6)), np.tile([0, 1], 75)
         model = ShoalClassifier(
-            SPACE, strategy="random", recipes=120, seeds=1, cv=4, random_state=seed, ensemble=ensemble
+            SPACE,
+            strategy="random",
+            recipes=120,
+            seeds=1,
+            cv=4,
+            random_state=seed,
+            model=wanted,
         ).fit(X, y)
         raw.append(model.best_score_)
         corrected.append(model.honest_score_.corrected)
@@ -51,14 +57,14 @@ def test_on_random_labels_the_best_looks_good_and_the_honest_score_is_at_chance(
 
 
 @pytest.mark.usefixtures("fewer_samples")
-@pytest.mark.parametrize("ensemble", [False, True])
-def test_with_real_signal_the_interval_covers_fresh_data_about_as_often_as_it_claims(ensemble):
+@pytest.mark.parametrize("wanted", ["best", "ensemble"])
+def test_with_real_signal_the_interval_covers_fresh_data_about_as_often_as_it_claims(wanted):
     covered, errors = [], []
     for seed in range(24):
         generator = np.random.default_rng(100 + seed)
         X, y = signal(generator, 200)
         fresh = signal(generator, 10_000)
-        model = ShoalClassifier(SPACE, recipes=12, seeds=1, cv=4, random_state=seed, ensemble=ensemble).fit(X, y)
+        model = ShoalClassifier(SPACE, recipes=12, seeds=1, cv=4, random_state=seed, model=wanted).fit(X, y)
         score = model.score(*fresh)
         covered.append(model.honest_score_.low <= score <= model.honest_score_.high)
         errors.append(model.honest_score_.corrected - score)
@@ -141,14 +147,20 @@ def test_numbers_have_honest_scores_too():
     assert real.honest_score_.corrected > 0.9
 
 
-@pytest.mark.parametrize("ensemble", [True, False])
-def test_the_score_is_of_the_tempered_model(ensemble):
+@pytest.mark.parametrize("wanted", ["ensemble", "best"])
+def test_the_score_is_of_the_tempered_model(wanted):
     """Networks that were stopped early are far too unsure of themselves; the model's temperature mends it."""
     generator = np.random.default_rng(0)
     X = generator.normal(size=(20_400, 4))
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
     model = ShoalClassifier(
-        recipes=4, seeds=1, epochs=8, cv=3, scoring="neg_log_loss", ensemble=ensemble, random_state=0
+        recipes=4,
+        seeds=1,
+        epochs=8,
+        cv=3,
+        scoring="neg_log_loss",
+        model=wanted,
+        random_state=0,
     ).fit(X[:400], y[:400])
     assert model.model_.temperature < 0.7
     fresh = -float(log_loss(y[400:], model.predict_proba(X[400:])))

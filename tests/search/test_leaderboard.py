@@ -3,8 +3,8 @@
 import numpy as np
 
 from shoal import Member
-from shoal.search.candidates import Candidate
-from shoal.search.leaderboard import variance_shares
+from shoal.search.results.leaderboard import variance_shares
+from shoal.search.rounds.candidates import Candidate
 from shoal.search.space import Recipe
 
 

@@ -7,11 +7,12 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.utils.validation import check_is_fitted
 from support.callbacks import watching
+from support.fitting import fit_table
 
 import shoal
 from shoal import Member, Population, ShoalClassifier
-from shoal.search import trainers
-from shoal.search.training import epochs_done, new_networks, train
+from shoal.search.rounds import candidates
+from shoal.search.rounds.training import epochs_done, new_networks, train
 from shoal.tables.table import Table
 
 
@@ -48,7 +49,7 @@ def test_losers_stop_costing_time(iris):
 
 def test_out_of_fold_predictions_come_from_networks_that_did_not_see_the_row(iris):
     X, y = iris
-    model = ShoalClassifier(recipes=5, seeds=1, cv=4, ensemble=False).fit(X, y)
+    model = ShoalClassifier(recipes=5, seeds=1, cv=4, model="best").fit(X, y)
     problem, best = model.result_.search.problem, model.result_.outcome.best
     for k, fold in enumerate(problem.folds):
         assert not np.any((fold.train > 0) & (fold.valid > 0))
@@ -63,7 +64,7 @@ def test_out_of_fold_predictions_come_from_networks_that_did_not_see_the_row(iri
 
 def fit_on(machine, budget, X, y, **settings):
     """A classifier whose budget counts on that machine's clock."""
-    return ShoalClassifier(**settings).fit_table(Table.of(X), y, "y", clock=machine.clock(budget))
+    return fit_table(ShoalClassifier(**settings), X, y, clock=machine.clock(budget))
 
 
 @pytest.mark.filterwarnings("ignore:short of time")
@@ -100,7 +101,7 @@ def test_a_run_that_the_clock_ended_can_be_repeated_without_one(iris, machine_of
     first = fit_on(machine_of_speed(2e8), 20, X, y)
     assert first.result_.search.ended == "budget"
     assert first.result_.repeats == 3, "few rows and a budget: folds are dealt three times"
-    again = ShoalClassifier().fit_table(Table.of(X), y, "y", earlier=first.result_.as_earlier())
+    again = fit_table(ShoalClassifier(), X, y, earlier=first.result_.as_earlier())
     np.testing.assert_array_equal(first.predict_proba(Table.of(X)), again.predict_proba(Table.of(X)))
     assert first.leaderboard_["score"].tolist() == again.leaderboard_["score"].tolist()
     assert first.honest_score_.corrected == again.honest_score_.corrected
@@ -190,7 +191,7 @@ def test_a_search_ended_anywhere_in_a_round_can_be_repeated(iris, name, monkeypa
     cut = Cut(*where)
     one.set_params(callbacks=[cut])
     with monkeypatch.context() as patch:
-        patch.setattr(trainers, "train", cut)
+        patch.setattr(candidates, "train", cut)
         one.fit(*iris)
     assert one.result_.search.ended == "interrupted"
     assert [len(entry["rungs"]) for entry in one.result_.search.log] == rungs
@@ -211,7 +212,7 @@ def test_a_repetition_that_is_ended_early_can_be_repeated_too(iris, monkeypatch)
     first.fit(*iris)
     second.set_params(callbacks=[cut])
     with monkeypatch.context() as patch:
-        patch.setattr(trainers, "train", cut)
+        patch.setattr(candidates, "train", cut)
         second.repeat(*iris, first.result_)
     assert second.result_.search.ended == "interrupted"
     third.repeat(*iris, second.result_)

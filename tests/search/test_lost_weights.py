@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from support.callbacks import Crash, CrashAfter, watching
+from support.fitting import fit_table
 
 import shoal
 from shoal import Member, ShoalClassifier
-from shoal.search import journaled, loop
-from shoal.search.result import Earlier
-from shoal.search.trainers import Batch, InProcess
-from shoal.search.training import assess
-from shoal.tables.table import Table
+from shoal.search.remote import journaled
+from shoal.search.results.result import Earlier
+from shoal.search.rounds import loop
+from shoal.search.rounds.candidates import Batch, InProcess
+from shoal.search.rounds.training import assess
 
 
 class EndAfter:
@@ -20,7 +21,7 @@ class EndAfter:
     def __init__(self, rungs):
         self.left = rungs
 
-    def rung_ended(self, rung):
+    def step_ended(self, rung):
         self.left -= 1
         return self.left <= 0
 
@@ -95,7 +96,7 @@ class Forgetful(InProcess):
 
 
 def test_an_early_end_where_no_network_has_come_back_gives_the_best(iris, monkeypatch):
-    monkeypatch.setattr("shoal.search.place.InProcess", Forgetful)
+    monkeypatch.setattr("shoal.search.remote.journaled.InProcess", Forgetful)
     model = ShoalClassifier(recipes=9, cv=3, epochs=9, callbacks=[EndAfter(1)]).fit(*iris)
     (chosen,) = model.result_.search.best_candidates()
     assert chosen.loss == min(candidate.loss for candidate in model.result_.search.candidates)
@@ -132,7 +133,7 @@ def test_only_samples_were_kept_of_what_turns_out_to_be_the_last_rung(monkeypatc
 
     def repeated(*callbacks):
         model = ShoalClassifier(**settings, journal=tmp_path / "j", callbacks=callbacks)
-        return model.fit_data(model.training_data(Table.of(X), y, "y"), earlier=earlier)
+        return fit_table(model, X, y, earlier=earlier)
 
     with pytest.raises(Crash):
         repeated(CrashAfter(1))
@@ -148,8 +149,8 @@ def test_only_samples_were_kept_of_what_turns_out_to_be_the_last_rung(monkeypatc
 @pytest.mark.parametrize("rungs", [None, 3])
 def test_no_networks_of_earlier_rungs_stay_in_the_journal(iris, rungs, monkeypatch, tmp_path):
     """Files of a single candidate: after the next rung, nobody needs them."""
-    monkeypatch.setattr("shoal.search.place.SHARD_SECONDS", 1e-6)
-    monkeypatch.setattr("shoal.search.trainers.FIRST_COST", 1.0)
+    monkeypatch.setattr("shoal.search.remote.journaled.SHARD_SECONDS", 1e-6)
+    monkeypatch.setattr("shoal.search.rounds.candidates.FIRST_COST", 1.0)
 
     def searched(*callbacks):
         return ShoalClassifier(

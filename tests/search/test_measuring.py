@@ -13,11 +13,11 @@ from support.tables import small_table
 from shoal import ShoalClassifier
 from shoal.metrics.find import find_metric
 from shoal.metrics.tasks import Task
-from shoal.search import measuring
-from shoal.search.data import TrainingData
-from shoal.search.ensemble import weigh
-from shoal.search.measuring import draw_rows
-from shoal.search.schedule import Limits
+from shoal.search.budget import trial
+from shoal.search.budget.costs import Limits
+from shoal.search.budget.trial import draw_rows
+from shoal.search.problem.data import TrainingData
+from shoal.search.scoring.ensemble import weigh
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -40,7 +40,7 @@ def test_an_encoding_of_numbers_is_left_out_only_where_there_are_two() -> None:
         task, schema = Task("classification", 2), Schema.of(table)
         limits = Limits(recipes=1, seeds=1, finalists=1, default_epochs=1, threads=1, seed=0)
         data = TrainingData(task, schema, table, y, np.ones(300))
-        return measuring.measure_pace(data, find_metric(None, task), limits, False, encodings).spare
+        return trial.try_out(data, find_metric(None, task), limits, 0.01, encodings=encodings).pace.spare
 
     numbers = {f"x{j}": column for j, column in enumerate(small_table(columns=90)[0].T)}
     few = {name: numbers[name] for name in ("x0", "x1")}
@@ -59,7 +59,7 @@ def test_weighing_is_measured_on_many_numbers_also_for_small_tables(monkeypatch:
         sizes.append(loss_inputs.shape[:2])
         return weigh(task, loss_inputs, *others)
 
-    monkeypatch.setattr(measuring, "weigh", recorded)
-    assert measuring.measure_passes(model.result_.search, report=False) is not None
+    monkeypatch.setattr(trial, "weigh", recorded)
+    assert trial.measure_passes(model.result_.search, report=False) is not None
     assert set(sizes) == {(len(model.result_.search.best_candidates()), 300)}
     assert sizes[0][0] > 20

@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from support.fitting import fit_table
 
 import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
 from shoal.cli.predict import predict
-from shoal.search.predictions import read_new_rows
+from shoal.models.predictions import read_new_rows
 from shoal.tables.reading import Reading
 
 QUICK = {"strategy": "grid", "cv": 2, "seeds": 1}
@@ -42,9 +43,9 @@ def fitted():
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A run of the command line in `run`, and its model alone in `alone`."""
-    from shoal.cli.search import _complete
-    from shoal.cli.search_session import Request, Session
+    from shoal.cli import search_run
     from shoal.search.options import SearchOptions
+    from shoal.search.problem.source import Request
     from shoal.tables.options import RowOptions
 
     folder = tmp_path_factory.mktemp("rows")
@@ -52,7 +53,9 @@ def place(tmp_path_factory):
     reading = RowOptions(missing=("unknown", "-1.0"), target="price", drop=("owner",))
     options = SearchOptions(task="regression", recipes=2, folds=2, seeds=1, epochs=5, threads=1)
     request = Request(folder / "houses.csv", False, reading, options)
-    assert Session(_complete(request), None).run(folder / "run", False)
+    source, clock = search_run.understand(request, None, folder / "run", False)
+    with search_run.folder_of(source, None, folder / "run", False) as run:
+        assert search_run.search_in(run, source, None, clock, keep=True) == 0
     shutil.copytree(folder / "run" / "model", folder / "alone")
     return folder
 
@@ -91,9 +94,9 @@ def test_the_separator_of_the_training_file_helps_where_it_cannot_be_guessed(pla
     assert model.reading_ == Reading(("unknown", "-1.0"), columns, header=True, sep=";", quote='"')
     (place / "at.csv").write_text("size@colour@door\n" + "40@red@0.5\n-1.0@blue@0.25\n" * 5)
     with pytest.raises(ValueError, match="'size', 'colour' and 'door' are missing"):
-        read_new_rows(place / "at.csv", model, None)
+        read_new_rows(place / "at.csv", model)
     model.reading_ = replace(model.reading_, sep="@")
-    assert read_new_rows(place / "at.csv", model, None)["door"].tolist() == [0.5, 0.25] * 5
+    assert read_new_rows(place / "at.csv", model)["door"].tolist() == [0.5, 0.25] * 5
 
 
 def test_a_file_without_names_must_have_as_many_columns(place, call):
@@ -108,7 +111,7 @@ def test_a_file_without_names_may_have_all_columns_of_a_training_file_with_names
     assert model.reading_.header
     for part in (frame, frame[["size", "colour", "door"]]):
         part.to_csv(place / "bare.csv", index=False, header=False)
-        table = read_new_rows(place / "bare.csv", model, None, header=False)
+        table = read_new_rows(place / "bare.csv", model, header=False)
         assert table.names == ["size", "colour", "door"]
         np.testing.assert_array_equal(model.predict(table), model.predict(frame))
 
@@ -219,15 +222,15 @@ def codes(tmp_path_factory):
     kinds = {"column 2": "category"}
     table, found = read_table(folder / "t.csv", header=False, strings=strings_of(kinds))
     model = ShoalRegressor(MEMBERS, **QUICK, kinds=kinds)
-    data = model.training_data(table.select([0, 1]), table.columns[2], "column 3")
-    return model.fit_data(data, reading=Reading((), tuple(table.names), found.header, found.separator)), folder
+    reading = Reading((), tuple(table.names), found.header, found.separator)
+    return fit_table(model, table.select([0, 1]), table.columns[2], "column 3", reading), folder
 
 
 @pytest.mark.parametrize("rows", ["1.5,1001,7\n1.5,01001,7\n", "1.5,1001\n1.5,01001\n"])
 def test_categories_of_files_without_names_are_read_as_written(codes, rows):
     model, folder = codes
     (folder / "new.csv").write_text(rows)
-    table = read_new_rows(folder / "new.csv", model, None)
+    table = read_new_rows(folder / "new.csv", model)
     assert table["column 2"].tolist() == ["1001", "01001"]
     one, other = model.predict(table)
     assert one != other
@@ -238,13 +241,13 @@ def test_a_file_with_decimal_commas_is_converted_and_said_so(place, capsys, tmp_
     frame = houses(5)[["size", "colour", "door"]]
     frame.to_csv(tmp_path / "points.csv", index=False)
     frame.to_csv(tmp_path / "commas.csv", index=False, sep=";", decimal=",")
-    expected = model.predict(read_new_rows(tmp_path / "points.csv", model, None))
+    expected = model.predict(read_new_rows(tmp_path / "points.csv", model))
     assert capsys.readouterr().err == ""
-    table = read_new_rows(tmp_path / "commas.csv", model, None)
+    table = read_new_rows(tmp_path / "commas.csv", model)
     assert "numbers are read with decimal commas, unlike those of the training data" in capsys.readouterr().err
     assert model.predict(table).tolist() == expected.tolist(), "and it is said once"
     (tmp_path / "both.csv").write_text("size;colour;door\n1,5;red;0,5\n2,5;red;0.25\n")
     with pytest.raises(
         ValueError, match=r"column 'door'.* row 2 \(the first row of data is 1\) has '0.25'.*in one way"
     ):
-        model.predict(read_new_rows(tmp_path / "both.csv", model, None))
+        model.predict(read_new_rows(tmp_path / "both.csv", model))

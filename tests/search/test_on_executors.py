@@ -10,10 +10,11 @@ from support import search_work
 from support.callbacks import Crash, CrashAfter, EndAfter
 from support.executors import KINDS, dask, named
 
-from shoal.members import Member
+from shoal.population.members import Member
 from shoal.runs.journal import Journal
-from shoal.search import on_workers, shards, trainers
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
+from shoal.search.remote import on_workers, shards
+from shoal.search.rounds import candidates
 
 SPACE = {
     "hidden": [4, 8, 12], "learning_rate": [3e-3, 1e-2, 3e-2], "patience": [0, 2], "optimizer": ["adam", "sgd"],
@@ -39,12 +40,12 @@ def alone(tmp_path_factory):
 @pytest.fixture
 def tiny_shards(monkeypatch):
     """As many shards as there can be: each candidate alone, the expensive ones fold by fold."""
-    for module in (on_workers, trainers):
+    for module in (on_workers, candidates):
         monkeypatch.setattr(module, "FIRST_COST", 1e3)
     monkeypatch.setattr(on_workers, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(on_workers, "LEAST_TURNS", 0.0)
     monkeypatch.setattr(shards, "SHARE", 40)
-    monkeypatch.setattr(trainers, "SHARD_SECONDS", 1e-9)
+    monkeypatch.setattr(candidates, "SHARD_SECONDS", 1e-9)
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
@@ -100,7 +101,7 @@ def test_a_search_goes_on_from_its_journal_with_the_same_bytes(executor, rungs, 
 
 def test_a_finished_journal_needs_no_training_at_all(alone, iris, tmp_path, monkeypatch):
     searching(journal=tmp_path / "journal").fit(*iris)
-    monkeypatch.setattr(trainers, "train", None)
+    monkeypatch.setattr(candidates, "train", None)
     assert search_work.files_of_model(searching(journal=tmp_path / "journal").fit(*iris), tmp_path / "model") == alone
 
 

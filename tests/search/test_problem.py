@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from shoal.search.problem import distinct_rows
+from shoal.search.problem.problem import distinct_rows
 from shoal.tables.table import Table
 
 

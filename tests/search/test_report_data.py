@@ -7,8 +7,8 @@ import pytest
 
 import shoal
 from shoal.metrics.metric import METRICS
-from shoal.search.honest import HonestScore
-from shoal.search.report_data import honest_words
+from shoal.search.results.report_data import honest_words
+from shoal.search.scoring.honest import HonestScore
 from shoal.tables.table import Table
 
 
@@ -22,7 +22,7 @@ def test_report_data_are_complete_and_agree_with_the_estimator(task):
     from sklearn.datasets import load_iris
 
     from shoal.report import search_page
-    from shoal.search.report_data import Context, chance, report_data
+    from shoal.search.results.report_data import Context, chance, report_data
 
     found = load_iris()
     X = Table.of(found.data, [f"x{k}" for k in range(4)])
@@ -33,7 +33,7 @@ def test_report_data_are_complete_and_agree_with_the_estimator(task):
     }[task]
     kind = shoal.ShoalRegressor if task == "regression" else shoal.ShoalClassifier
     estimator = fitted(kind, y, X)
-    data = report_data(estimator, X, Context("iris", "species", ["a note"], None, 3.0, {"reading": 0.1}))
+    data = report_data(estimator.result_, Context("iris", ["a note"], 3.0, {"reading": 0.1}))
     assert data["task"] == task
     assert data["search"]["networks"] == estimator.n_networks_
     assert data["score"]["corrected"] == estimator.honest_score_.corrected
@@ -68,10 +68,10 @@ def test_one_time_is_not_one_times():
     assert "is right 1 time in 100" in said[1]
 
 
-def test_the_report_says_each_thing_that_was_left_out():
-    from shoal.report.search.sections import left_out
-    from shoal.search.timing import Effort
+def test_the_report_says_each_thing_that_was_reduced():
+    from shoal.report.search.sections import reductions
+    from shoal.search.budget.shares import Effort
 
     effort = Effort(folds=2, encodings=("plain",), rows=500)
-    told = "To save time, it searched on 500 of the 2,000 rows, in 2 folds, with one encoding of numbers only. "
-    assert left_out(effort.as_dict(), 2000) == told
+    said = "To save time, it used only 500 of the 2,000 rows, 2 folds, one encoding of numbers. "
+    assert reductions(effort.as_dict(), 2000) == said

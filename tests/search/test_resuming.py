@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from support.callbacks import Crash, CrashAfter
+from support.fitting import fit_table
 
 import shoal
 from shoal.runs.journal import Journal
 from shoal.search.estimators import ShoalClassifier
-from shoal.tables.table import Table
 
 BUDGET, SPEED = 12.0, 2e7
 
@@ -16,9 +16,8 @@ BUDGET, SPEED = 12.0, 2e7
 def searched(iris, machine, folder, space=None, **more):
     X, y = iris
     model = ShoalClassifier(space, budget=BUDGET, cv=3, epochs=9, seeds=2, **more)
-    data = model.training_data(Table.of(X), y, "species")
     journal = None if folder is None else Journal(folder)
-    return model.fit_data(data, clock=machine.clock(BUDGET), journal=journal)
+    return fit_table(model, X, y, "species", clock=machine.clock(BUDGET), journal=journal)
 
 
 @pytest.mark.filterwarnings("ignore:short of time")
@@ -61,7 +60,7 @@ def test_what_was_ended_by_the_user_goes_on_to_the_full_search(iris, tmp_path):
     X, y = iris
 
     class EndAfterFirstRung:
-        def rung_ended(self, rung):
+        def step_ended(self, rung):
             return True
 
     ended = ShoalClassifier(recipes=9, cv=3, epochs=9, journal=tmp_path / "j", callbacks=[EndAfterFirstRung()]).fit(
@@ -89,9 +88,9 @@ def test_a_journal_that_served_for_other_data_takes_no_time_and_decides_nothing(
     )
     for model in (alone, after):
         machine = machine_of_speed(SPEED)
-        model.fit_data(model.training_data(Table.of(X), y, "species"), clock=machine.clock(BUDGET))
+        fit_table(model, X, y, "species", clock=machine.clock(BUDGET))
     assert after.result_.log == alone.result_.log
     again = machine_of_speed(SPEED)
-    after.fit_data(after.training_data(Table.of(X), y, "species"), clock=again.clock(BUDGET))
+    fit_table(after, X, y, "species", clock=again.clock(BUDGET))
     assert after.result_.log == alone.result_.log, "that of the same data does count"
     assert again.time < 0.5 * BUDGET

@@ -8,7 +8,9 @@ import shoal
 from shoal import Member
 from shoal.errors import UserError
 from shoal.metrics.metric import METRICS
-from shoal.search import data as search_data
+from shoal.search.problem import data as search_data
+from shoal.search.problem.roles import Roles
+from shoal.tables.table import Table
 
 QUICK = {"space": [Member(hidden=8, learning_rate=0.02)], "epochs": 10, "seeds": 1, "n_jobs": 1}
 GROUPS, ROWS = 60, 5
@@ -113,10 +115,10 @@ def test_time_orders_rows_wherever_they_are_in_the_table():
 
 
 def _folds(X, y):
-    from shoal.search.problem import make_folds
+    from shoal.search.problem.problem import make_folds
 
     data = shoal.ShoalRegressor()._data(X, y, {"time": "day"})
-    return make_folds(None, data.task, None, data.target, data.groups, 0, 8, 1, data.time)[0]
+    return make_folds(None, data.task, None, data.target, data.groups, 0, (8, 1), data.time)[0]
 
 
 @pytest.mark.parametrize("folds", [2, 3])
@@ -144,13 +146,13 @@ def test_some_of_the_rows_keep_their_groups_and_times():
         ({"groups": np.arange(39)}, "groups must be as many as the rows, 40; got 39"),
         ({"groups": np.ones((40, 2))}, r"groups must be one value for each row, .*got shape \(40, 2\)"),
         ({"groups": ["a", None] * 20}, "groups must be known in every row, .*missing in 20 of 40 rows"),
-        ({"time": "who"}, "'who' must hold dates or numbers, to say which rows are later; it has 'w0'"),
+        ({"time": "who"}, "'who' must hold dates or numbers, since it holds the times; it has 'w0'"),
         ({"time": "gaps"}, "'gaps' must be known in every row"),
         ({"time": "same"}, "'same' must have at least 2 different times"),
         ({"time": "who", "groups": "who"}, "give groups or time, not both"),
         ({"sample_weight": "x"}, "'x' holds the weights, which must not be negative; row 1 has -1"),
         ({"sample_weight": "none"}, "'none' holds the weights, and all are zero"),
-        ({"sample_weight": "who"}, "'who' cannot be a number"),
+        ({"sample_weight": "who"}, "'who' must hold numbers, since it holds the weights; it has 'w0'"),
         ({"sample_weight": "gaps"}, "'gaps' must be known in every row, since it holds the weights"),
     ],
 )
@@ -166,3 +168,25 @@ def test_mistakes_are_named_with_their_remedy(rows, words):
 def test_times_and_folds_of_ones_own_contradict_each_other():
     with pytest.raises(UserError, match="give time or folds of your own, not both"):
         shoal.ShoalRegressor(**QUICK, cv=KFold(3)).fit({"x": np.arange(40.0)}, np.arange(40.0), time="x")
+
+
+def test_weights_and_times_have_the_decimal_sign_of_their_table():
+    """ "1,234" is between one and two where another column has "0,5"; alone, it would be more than a thousand."""
+    cells = {"x": [f"0,{k + 1}" for k in range(8)], "w": ["1,234", "2,500"] * 4}
+    table = Table.of({name: np.array(column, dtype=object) for name, column in cells.items()})
+    assert Roles.of(table, None, sample_weight="w").weight.tolist() == [1.234, 2.5] * 4
+    table = Table.of({"x": np.array(["1,5", "2"] * 4, dtype=object), "t": np.array(["0,995", "1"] * 4, dtype=object)})
+    assert Roles.of(table, None, time="t").time.tolist() == [0, 1] * 4
+
+
+@pytest.mark.parametrize("role", ["time", "sample_weight"])
+def test_a_word_for_a_missing_time_or_weight_is_no_last_time_and_no_weight(role):
+    table = Table.of({"x": [1.0, 2.0, 3.0], "r": np.array(["1", "-", "3"], dtype=object)})
+    with pytest.raises(UserError, match=r"column 'r' must be known in every row.* first in row 2"):
+        Roles.of(table, None, **{role: "r"})
+
+
+@pytest.mark.parametrize("kind", ["datetime64[D]", "timedelta64[h]"])
+def test_dates_and_times_are_not_predicted_as_microseconds(kind):
+    with pytest.raises(UserError, match="holds dates or times: give days or seconds"):
+        shoal.ShoalRegressor(recipes=1).fit(np.arange(40.0)[:, None], np.arange(40).astype(kind))

@@ -10,9 +10,11 @@ from scipy.stats import loguniform
 
 from shoal import ShoalClassifier
 from shoal.errors import UserError
-from shoal.search import conclude, picks, samples
-from shoal.search import fit as fit_module
-from shoal.search.samples import Sampled, Samples
+from shoal.search.budget import model as time_model
+from shoal.search.results import conclude
+from shoal.search.scoring import evidence as samples
+from shoal.search.scoring import picks
+from shoal.search.scoring.evidence import Sampled, Samples
 
 ROWS, OUTPUTS = np.array([1, 4, 5, 8]), 3
 BYTES = 4 * len(ROWS) * OUTPUTS  # of a sample
@@ -101,7 +103,7 @@ def test_a_search_beyond_memory_gives_the_same_result(strategy, monkeypatch):
         how = {"strategy": strategy, "scoring": "neg_log_loss", "recipes": 500, "cv": 2, "seeds": 1}
         return ShoalClassifier(space, **how).fit(X, y)
 
-    monkeypatch.setattr(fit_module, "BOOTSTRAPS", 40)
+    monkeypatch.setattr(time_model, "BOOTSTRAPS", 40)
     plain = fit()
     assert plain.result_.search.samples.in_memory
     monkeypatch.setattr(samples, "IN_MEMORY", 10_000)

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from shoal.metrics.find import find_metric
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
-from shoal.search.evidence import Evidence
-from shoal.search.honest import correct
-from shoal.search.score_interval import score_interval
+from shoal.search.scoring.evidence import Evidence
+from shoal.search.scoring.honest import correct, score_interval
 
 CASES, CANDIDATES, NEW = 60, 6, 4_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.search import settings as run_settings
+from shoal.search.results import settings as run_settings
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from shoal.search.candidates import Candidate
+from shoal.search.rounds.candidates import Candidate
 from shoal.search.space import Space
 from shoal.search.strategies import Halving, Random
 

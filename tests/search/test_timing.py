@@ -8,18 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.search.picks import ENSEMBLE_CANDIDATES
-from shoal.search.timing import (
-    AFTER_INTERRUPT,
-    FIRST_LOOK,
-    SEARCH_SHARE,
-    Clock,
-    Effort,
-    Pace,
-    Passes,
-    begin,
-    finish,
-)
+from shoal.search.budget.clock import SECONDS_AFTER_INTERRUPT, Clock
+from shoal.search.budget.shares import FIRST_EPOCH_SHARE, SEARCH_SHARE, Effort, Pace, Passes
+from shoal.search.scoring.picks import ENSEMBLE_CANDIDATES
 
 FOLDS = (8, 3, 2)
 
@@ -50,17 +41,17 @@ class Slowing:
 @settings(deadline=None)
 @given(paces, st.floats(1, 1000), st.integers(20, 10_000_000))
 def test_most_of_the_time_is_for_the_search_or_all_that_may_be_is_left_out(pace: Pace, left: float, rows: int) -> None:
-    effort = begin(pace, left, rows, FOLDS, fewer_rows=True)
+    effort = pace.reduced(left, rows, FOLDS, fewer_rows=True)
     kept, folds, encodings = effort.rows or rows, effort.folds or FOLDS[0], 0.5 if effort.encodings else 1.0
     other = pace.encoding(kept, folds, encodings) + pace.end * kept
-    fits = other <= (1 - SEARCH_SHARE) * left and pace.look(kept, folds, encodings) <= FIRST_LOOK * left
+    fits = other <= (1 - SEARCH_SHARE) * left and pace.first_epoch(kept, folds, encodings) <= FIRST_EPOCH_SHARE * left
     assert fits or (kept == min(rows, 2000) and folds == FOLDS[-1] and encodings == 0.5)
     if effort.rows is not None:
         assert folds == FOLDS[-1]  # rows go last
-    assert begin(replace(pace, spare=False), left, rows, FOLDS, fewer_rows=True).encodings is None
-    again = begin(pace, 1e9, rows, FOLDS, fewer_rows=True)
+    assert replace(pace, spare=False).reduced(left, rows, FOLDS, fewer_rows=True).encodings is None
+    again = pace.reduced(1e9, rows, FOLDS, fewer_rows=True)
     assert again == Effort()
-    assert begin(pace, left, rows, FOLDS, fewer_rows=False).rows is None
+    assert pace.reduced(left, rows, FOLDS, fewer_rows=False).rows is None
 
 
 @settings(max_examples=200, deadline=None)
@@ -79,37 +70,37 @@ def test_a_run_ends_in_time_on_any_machine_that_may_become_twice_as_slow(
     now = machine.speed()
     pace = Pace(pace.fixed, pace.row, pace.epoch, 37 * whole)
     told = Pace(now * pace.fixed, now * pace.row, now * pace.epoch, now * pace.end)
-    effort = begin(told, clock.time_left(), rows, FOLDS, fewer_rows=True)
+    effort = told.reduced(clock.time_left(), rows, FOLDS, fewer_rows=True)
     rows, folds = effort.rows or rows, effort.folds or FOLDS[0]
     encodings = 0.5 if effort.encodings else 1.0
     machine.work(pace.encoding(rows, folds, encodings))
     while clock.left() > 0:  # training is stopped by the clock, a tenth of a second late at most
         passes = measured(machine, rows, whole, cell)
-        clock.reserve = passes.reserve(budget, True, candidates, min(rows, 16_000))
+        clock.reserve = passes.reserve(budget, candidates, min(rows, 16_000))
         machine.time += max(min(clock.left(), budget / 10), 0.1)
     passes = measured(machine, rows, whole, cell)
-    last, seconds = finish(passes, clock.time_left(), True, candidates, rows, min(rows, 16_000))
+    last, seconds = passes.finish(clock.time_left(), candidates, rows, min(rows, 16_000))
     known = min(candidates, ENSEMBLE_CANDIDATES)
     machine.work(passes.choosing(last.candidates or known) * (last.ensemble_rows or rows) / machine.speed())
     sampled = last.sampled or min(rows, 16_000)
     at_least = machine.now() + seconds  # more samples than the fewest are drawn until the clock says so
     machine.work(passes.scoring(known) * sampled / machine.speed())
     machine.time = max(machine.time, at_least)
-    machine.work(passes.fixed(True) / machine.speed())
+    machine.work(passes.fixed / machine.speed())
     if told.encoding(rows, folds, encodings) + told.end * rows <= (1 - SEARCH_SHARE) * budget * (1 - reading):
         assert machine.now() <= budget + max(2.0, 0.05 * budget)
 
 
 def measured(machine: Slowing, rows: int, whole: float, cell: float) -> Passes:
     """What a trial says now, if a row of a pass takes `whole` and a number of it `cell` on a fast machine."""
-    return Passes(rows, whole * rows * machine.speed(), cell * machine.speed(), 0.3 * machine.speed())
+    return Passes(rows, whole * rows * machine.speed(), cell * machine.speed(), True, 0.3 * machine.speed())
 
 
 def test_an_interrupt_is_a_budget_of_its_own() -> None:
     machine = Slowing(1e9, 1.0)
     endless, short = Clock(None, 0.0, now=machine.now), Clock(10.0, 0.0, now=machine.now)
     machine.work(9.5)
-    for clock, left in ((endless, AFTER_INTERRUPT), (short, 0.5)):
+    for clock, left in ((endless, SECONDS_AFTER_INTERRUPT), (short, 0.5)):
         clock.hurry()
         assert clock.time_left() == pytest.approx(left)
         assert clock.left() <= left

@@ -14,11 +14,11 @@ import shoal
 from shoal import Member, ShoalRegressor
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.search.candidates import Candidate, Pool
-from shoal.search.problem import make_folds, make_problem
-from shoal.search.samples import Samples
+from shoal.search.problem.problem import make_folds, make_problem
+from shoal.search.rounds.candidates import Candidate, Pool
+from shoal.search.rounds.training import Work, train
+from shoal.search.scoring.evidence import Samples
 from shoal.search.space import Recipe
-from shoal.search.training import Work, train
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 

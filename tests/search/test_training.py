@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from shoal import Member, ShoalClassifier
-from shoal.search.training import Control, Work, epochs_done, train
+from shoal.search.rounds.training import Control, Work, epochs_done, train
 
 MEMBERS = tuple(Member(hidden=width, learning_rate=0.01, batch_size=16, seed=width) for width in (3, 5, 8))
 
@@ -71,7 +71,7 @@ def test_who_was_stopped_before_the_end_is_not_assessed(searched):
 
 
 def test_assessing_ends_where_it_is_late_but_not_before_the_first(searched, monkeypatch):
-    monkeypatch.setattr("shoal.search.training.ASSESSED_CELLS", 1)  # one candidate at a time
+    monkeypatch.setattr("shoal.search.rounds.training.ASSESSED_CELLS", 1)  # one candidate at a time
     trained = train(searched.problem, searched.metric, work_of(searched.problem, 1), 1, Control(late=lambda: True))
     assert list(trained.assessments) == [0]
 

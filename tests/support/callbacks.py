@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shoal.search.callbacks import Callback
+from shoal.callbacks import Callback
 
 
 def watching(watch: Callable[[Any], bool | None]) -> Callback:
@@ -28,7 +28,7 @@ class CrashAfter:
     def __init__(self, rungs: int) -> None:
         self.left = rungs
 
-    def rung_ended(self, rung: object) -> None:
+    def step_ended(self, rung: object) -> None:
         self.left -= 1
         if not self.left:
             raise Crash
@@ -40,6 +40,6 @@ class EndAfter:
     def __init__(self, rungs: int) -> None:
         self.left = rungs
 
-    def rung_ended(self, rung: object) -> bool:
+    def step_ended(self, rung: object) -> bool:
         self.left -= 1
         return self.left <= 0

@@ -23,14 +23,11 @@ TESTS = Path(__file__).parents[1]
 Variables = dict[str, str]
 
 
-def plugins(dask_scheduler: Any) -> list[str]:
-    """Ours, that the scheduler gives to workers."""
-    return [name for name in dask_scheduler.worker_plugins if name.startswith("shoal")]
+def jobs_kept() -> int:
+    """In a worker."""
+    from shoal.executors import worker
 
-
-def plugin_bytes(dask_scheduler: Any) -> bytes:
-    """What the scheduler keeps of them."""
-    return b"".join(content for name, content in dask_scheduler.worker_plugins.items() if name.startswith("shoal"))
+    return len(worker._JOBS._kept)
 
 
 def tasks_held(dask_scheduler: Any) -> list[str]:
@@ -102,6 +99,12 @@ class Cluster:
 
         with Client(self.address, set_as_default=False) as client:
             return client.run_on_scheduler(question)
+
+    def ask_workers(self, question: Callable[..., Any]) -> list[Any]:
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:
+            return list(client.run(question).values())
 
     def end_scheduler(self) -> None:
         self.scheduler.kill()

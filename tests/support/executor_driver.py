@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from shoal.console.interrupts import interruptible
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.find import find_workers
-from shoal.interrupts import interruptible
 from support.executors import Bench, cut, gained, task_of, tasks_of
 
 
@@ -24,7 +24,7 @@ def main(cluster: str, folder: Path, waits: bool) -> None:
         found, expected = gained(results), bench.expected(tasks)
         same = "the same" if found.items() <= expected.items() else "different"
         again = dispatcher.status.repeated
-        print(f"{len(found)} of {len(expected)} parts, {same}, {again} again; {dispatcher.team.threads} threads")
+        print(f"{len(found)} of {len(expected)} parts, {same}, {again} again; {dispatcher.settings.threads} threads")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shoal.executors.dispatch import Dispatcher
 from shoal.executors.find import find_workers
-from shoal.executors.interface import Call, Done, Job, Reply, SetAside, Task, WorkerInfo, Workers
+from shoal.executors.interface import Call, Done, RemoteJob, RemoteTask, Reply, Skipped, WorkerInfo, Workers
 from support import dask_cluster, executor_work
 
 
@@ -105,7 +105,7 @@ class Watched(Workers):
     def notes(self) -> Sequence[str]:  # type: ignore[override]
         return self.workers.notes
 
-    def start(self, job: Job) -> list[WorkerInfo]:
+    def start(self, job: RemoteJob) -> list[WorkerInfo]:
         return self.change_infos(self.workers.start(job))
 
     def slots(self) -> int:
@@ -169,11 +169,11 @@ class Bench:
     folder: Path
     file: Path | None = None
     text: str = "job"
-    job: Job = field(init=False)
+    job: RemoteJob = field(init=False)
 
     def __post_init__(self) -> None:
         content = json.dumps({"folder": str(self.folder), "text": self.text}).encode()
-        self.job = Job.of(content, "support.executor_work:load", "support.executor_work:work", self.file)
+        self.job = RemoteJob.of(content, "support.executor_work:load", "support.executor_work:work", self.file)
 
     def traces(self, kind: str) -> list[tuple[int, str]]:
         return executor_work.traces(self.folder, kind)
@@ -186,28 +186,28 @@ class Bench:
         """Let the next ones wait again."""
         (self.folder / "go").unlink()
 
-    def expected(self, tasks: Sequence[Task]) -> dict[str, bytes]:
+    def expected(self, tasks: Sequence[RemoteTask]) -> dict[str, bytes]:
         """What these tasks must give, by part: however they were cut, and wherever they were done."""
         return {part: executor_work.line(self.text, part) for task in tasks for part, _ in parts_of(task)}
 
 
-def task_of(name: str, parts: Sequence[str] | dict[str, str], cost: float = 1.0, memory: int = 0) -> Task:
+def task_of(name: str, parts: Sequence[str] | dict[str, str], cost: float = 1.0, memory: int = 0) -> RemoteTask:
     """A task of these parts, and what to do for each: nothing, or what `executor_work.DOING` says."""
     told = parts if isinstance(parts, dict) else dict.fromkeys(parts, "")
     payload = {"name": name, "parts": list(told.items())}
-    return Task(name, json.dumps(payload).encode(), cost, memory)
+    return RemoteTask(name, json.dumps(payload).encode(), cost, memory)
 
 
-def tasks_of(count: int) -> list[Task]:
+def tasks_of(count: int) -> list[RemoteTask]:
     """Harmless ones, of two parts each."""
     return [task_of(f"task{i}", [f"part{i}a", f"part{i}b"], cost=float(i + 1)) for i in range(count)]
 
 
-def parts_of(task: Task) -> list[tuple[str, str]]:
+def parts_of(task: RemoteTask) -> list[tuple[str, str]]:
     return [(part, told) for part, told in json.loads(task.payload)["parts"]]
 
 
-def cut(task: Task) -> list[Task]:
+def cut(task: RemoteTask) -> list[RemoteTask]:
     """Two halves; nothing where there is only one part."""
     parts = parts_of(task)
     half = len(parts) // 2
@@ -224,11 +224,11 @@ def never() -> bool:
     return False
 
 
-def run(dispatcher: Dispatcher, tasks: Sequence[Task], stop: Callable[[], bool] = never) -> list[Done | SetAside]:
+def run(dispatcher: Dispatcher, tasks: Sequence[RemoteTask], stop: Callable[[], bool] = never) -> list[Done | Skipped]:
     return list(dispatcher.run(tasks, stop, cut))
 
 
-def gained(results: Sequence[Done | SetAside]) -> dict[str, bytes]:
+def gained(results: Sequence[Done | Skipped]) -> dict[str, bytes]:
     """What came back, by part. Nothing may come back twice."""
     found: dict[str, bytes] = {}
     for result in results:
@@ -239,9 +239,9 @@ def gained(results: Sequence[Done | SetAside]) -> dict[str, bytes]:
     return found
 
 
-def set_aside(results: Sequence[Done | SetAside]) -> dict[str, str]:
+def skipped(results: Sequence[Done | Skipped]) -> dict[str, str]:
     """Parts that nobody could do, with the reason."""
-    lost = [result for result in results if isinstance(result, SetAside)]
+    lost = [result for result in results if isinstance(result, Skipped)]
     return {part: result.reason for result in lost for part, _ in parts_of(result.task)}
 
 

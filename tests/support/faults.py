@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from shoal.bench.faults.clusters import CLUSTERS, Cluster
-from shoal.bench.faults.runs import Attempt, Story, search_words
+from benchmarks.harness.clusters import CLUSTERS, Cluster
+from benchmarks.harness.searches import Attempt, Story, search_words
 from support.waiting import wait_until
 
 RECIPES, ROWS = 12, 300

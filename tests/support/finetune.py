@@ -36,7 +36,7 @@ class Heartbeat:
         self.told: list[dict[str, Any]] = []
         self.paused = threading.Event()
 
-    def tell(self, kind: str, **content: Any) -> None:
+    def send(self, kind: str, **content: Any) -> None:
         self.told.append(content)
 
 

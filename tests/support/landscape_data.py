@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.bench.landscape.landscape import findings
-from shoal.bench.landscape.question import Question
-from shoal.bench.landscape.training import BATCH, Grid, Scores
+from benchmarks.engine.landscape.landscape import findings
+from benchmarks.engine.landscape.question import Question
+from benchmarks.engine.landscape.training import BATCH, Grid, Scores
 
 WIDTHS, RATES = (1, 2, 4, 8, 16, 32), (0.001, 0.01, 0.1, 1.0)
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
@@ -30,6 +30,6 @@ def landscape_data(
     question = Question(name, np.zeros((4 * rows, 5)), y, 3 * rows, np.zeros((rows, 5)), y[:rows], 3)
     data = findings(question, grid, Scores(picking, fresh, 0, 2, 100))
     return {
-        **data, "title": name, "created": "2026-01-01", "version": "0.1", "command": "shoal bench landscape",
+        **data, "title": name, "created": "2026-01-01", "version": "0.1", "command": "python -m benchmarks landscape",
         "machine": {"cpu": "Some CPU", "cores": 2}, "training_seconds": 12.0, "batch": BATCH,
     }  # fmt: skip

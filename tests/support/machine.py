@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from shoal.metrics.metric import Metric
-from shoal.search.candidates import candidate_cost
-from shoal.search.problem import Problem
+from shoal.search.budget.clock import Clock
+from shoal.search.problem.problem import Problem
+from shoal.search.rounds.candidates import candidate_cost
+from shoal.search.rounds.training import Control, Trained, Work, epochs_done, new_networks, train
 from shoal.search.space import Recipe
-from shoal.search.timing import Clock
-from shoal.search.training import Control, Trained, Work, epochs_done, new_networks, train
 
 
 class Machine:
@@ -33,7 +33,7 @@ class Machine:
     def train(
         self, problem: Problem, metric: Metric | None, work: Work, threads: int | None, control: Control | None = None
     ) -> Trained:
-        """Takes the place of `shoal.search.training.train`."""
+        """Takes the place of `shoal.search.rounds.training.train`."""
         work = replace(work, networks=work.networks or new_networks(problem, work.encoding, work.members))
         assert work.networks is not None
         folds, control = len(problem.folds), control or Control()
@@ -46,7 +46,8 @@ class Machine:
             if control.stop() or not going.any():
                 break
         reached = ((after >= work.until) | (after == before)).all(axis=1)  # diverged networks stand still
-        return train(problem, metric, replace(work, until=work.until * reached[:, None]), threads, control)
+        done = replace(work, until=work.until * reached[:, None])
+        return train(problem, metric, done, threads, Control(late=control.late))  # nothing is trained: nobody is asked
 
     def _pass_time(self, problem: Problem, work: Work, trained: np.ndarray) -> None:
         members = [member for member, moved in zip(work.members, trained, strict=True) if moved]

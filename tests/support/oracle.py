@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn import functional
 
 from shoal import Member, _native
-from shoal.activations import TABLE
-from shoal.rows import Split
+from shoal.population.activations import TABLE
+from shoal.population.rows import Split
 from shoal.torch import ACTIVATIONS as MODULES
 
 

@@ -29,7 +29,7 @@ def dealt(rows: int, workers: int, split: str, shares: tuple[int, ...] | None, s
 
 def own_starts(model: nn.Module, workers: int, seed: int = 0) -> list[nn.Module]:
     """A model for each worker; all but the first are initialised anew."""
-    from shoal.parallel.loader import key
+    from shoal.parallel.data.loader import key
 
     models = [copy.deepcopy(model) for _ in range(workers)]
     before = torch.get_rng_state()

@@ -56,7 +56,7 @@ def case_network(case: dict[str, Any]) -> nn.Sequential:
 
 
 def order_of(rows: int, seed: int, epoch: int) -> torch.Tensor:
-    from shoal.parallel.loader import epoch_order
+    from shoal.parallel.data.loader import epoch_order
 
     return epoch_order(rows, seed, epoch, True)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from shoal.parallel.events import silent
 from shoal.parallel.groups import Alone, Distributed, Group, Mpi
 from shoal.parallel.job import Job
 from shoal.parallel.worker import Worker
@@ -35,14 +36,14 @@ def train(folder: Path, group: Group, backend: str, jobs: dict) -> None:
         servers = settings["strategy"] == "parameter_server"
         job = Job(**{**SETTINGS, "backend": backend, "workers": group.size - servers, **settings})
         if case is None:
-            result = Worker(job, group, network(kind), data(), data(40, 2), lambda content: None).run()
+            result = Worker(job, group, network(kind), data(), data(40, 2), silent).run()
         else:
-            result = Worker(job, group, case_network(case), case_data(case), None, lambda content: None).run()
+            result = Worker(job, group, case_network(case), case_data(case), None, silent).run()
         if group.rank == 0:
             content = {"model": result.model.state_dict(), "history": result.history, "metrics": result.metrics}
             if case is not None:  # and the same on one worker, by itself
                 alone = replace(job, backend="threads", workers=1)
-                single = Worker(alone, Alone(), case_network(case), case_data(case), None, lambda content: None).run()
+                single = Worker(alone, Alone(), case_network(case), case_data(case), None, silent).run()
                 content["alone"] = single.model.state_dict()
             torch.save(content, folder / f"{group.size}-{name}.pt")
     group.gather_objects("done")

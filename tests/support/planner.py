@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+from shoal.parallel.cost import Facts, Layer, LinearPair
 from shoal.parallel.job import Job
-from shoal.planner.calibration import Calibration
-from shoal.planner.curves import Curve
-from shoal.planner.facts import Facts, Layer, Pair
-from shoal.planner.links import Link
-from shoal.planner.machines import Cluster
-from shoal.planner.times import CostModel
+from shoal.planner.cost.curves import Curve
+from shoal.planner.cost.links import Link
+from shoal.planner.cost.times import CostModel
+from shoal.planner.measure.calibration import Calibration
+from shoal.planner.measure.machines import Cluster
 
 
 def network(widths=(64, 256, 256, 256, 10)) -> Facts:
@@ -24,7 +24,7 @@ def network(widths=(64, 256, 256, 256, 10)) -> Facts:
     count = sum(tensors) // 4
     flops = sum(layer.flops for layer in layers)
     sizes = list(itertools.pairwise(widths))
-    pairs = [Pair((part[-1][1], *([part[0][0]] if k else [])), 6.0 * sum(ins * outs for ins, outs in part))
+    pairs = [LinearPair((part[-1][1], *([part[0][0]] if k else [])), 6.0 * sum(ins * outs for ins, outs in part))
              for k, part in enumerate(sizes[k : k + 2] for k in range(0, len(sizes), 2))]  # fmt: skip
     return Facts(count, tuple(tensors), 4 * count + 4, 4 * count, 0, 4 * sum(widths[1:]), 4 * widths[0], flops,
                  tuple(layers[:-1]), tuple(pairs))  # fmt: skip
@@ -43,8 +43,9 @@ def machine(
     messages = {name: line(0.0, software, (1024, 1 << 20, 8 << 20)) for name in
                 ("all_reduce", "exchange", "all_gather", "message")}  # fmt: skip
     made = Calibration(
-        facts, cores, curves, curves, apply=fixed / 2, copy=0.0, add=0.0, load=0.0, peak_flops=1e11, peak_bytes=1e10,
-        base=0, jitter=tuple(jitter), backend="processes", workers=2, messages=messages,
+        facts=facts, cores=cores, plain=curves, vector=curves, apply=fixed / 2, copy=0.0, add=0.0,
+        load=0.0, peak_flops=1e11, peak_bytes=1e10, base=0, jitter=tuple(jitter), backend="processes",
+        workers=2, messages=messages,
     )  # fmt: skip
     return replace(made, **changes)
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import shoal
-from shoal import tensors
-from shoal.search import on_workers
-from shoal.search.payloads import Setting
+from shoal.files import tensors
+from shoal.search.remote import on_workers
+from shoal.search.remote.payloads import Setting
 
 KILLS = "SHOAL_TEST_KILLS"  # folder with a file for each worker that was ended
 FAULT = "SHOAL_TEST_FAULT"  # file with the name of an error, which every task raises in a process that has the variable

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from shoal import datasets
 from shoal.tables.files import find_column, read_table
@@ -123,7 +125,7 @@ def test_everything_can_be_said_instead_of_guessed(tmp_path):
 
 def test_equal_names_are_made_different(tmp_path):
     table, understood = read_table(written(tmp_path, "a,a,,a (2)\n1,2,3,4\n5,6,7,8\n"))
-    assert table.names == ["a", "a (3)", "column 3", "a (2)"]
+    assert table.names == ["a", "a (3)", "Unnamed: 2", "a (2)"]
     assert any("more than once" in note for note in understood.notes)
 
 
@@ -200,6 +202,11 @@ def test_parquet_without_a_library(tmp_path):
         ("blank.csv", b"\n \n", "is empty"),
         ("header.csv", b"size,colour\n", "a header line and no rows"),
         ("ragged.csv", b"a,b\n1,2\n3,4\n\n5,6,7\n", "line 5 of .* has 3"),
+        ("short.csv", b"1,2\n" + b"1,2,3\n" * 20, "line 2 of .* has 3"),
+        ("open.csv", b'a,b\n1,x\n2,"y\n3,z\n4,w\n', "line 3 of .* is not closed"),
+        ("stray.csv", b'a,b\n1,x\n2,"y\n3,z\n4,"w"\n5,x\n', "line 3 of .* is not closed"),
+        ("mixed.csv", "a,b\n1,ö\n2,ü\n3,".encode() + b"\xff\n", "UTF-8 text, but line 4 has a byte that is not"),
+        ("marked.csv", b"\xef\xbb\xbfa,b\n1,\xff\n", "UTF-8 text, but line 2 has a byte that is not"),
         ("junk.csv", bytes(range(256)) * 40, "not a text file"),
         ("image.csv", b"\x89PNG\r\n\x1a\n" + bytes(100), "PNG image, not a table"),
         ("book.xlsx", b"PK\x03\x04" + bytes(100), "spreadsheet.* as CSV"),
@@ -218,6 +225,67 @@ def test_bad_files_end_in_one_sentence(tmp_path, name, content, words):
     with pytest.raises(ValueError, match=words) as caught:
         read_table(written(tmp_path, content, name))
     assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 9), st.text('ab \n",;', min_size=1, max_size=6)), min_size=2, max_size=9),
+    place=st.integers(0, 8),
+)
+def test_cells_with_ends_of_lines_are_whole_and_open_quotes_are_refused(tmp_path, rows, place):
+    """Any cell in quotes is read as it is; one whose last quote is missing never swallows the rows below."""
+    lines = [f'{number},"{cell.replace(chr(34), chr(34) * 2)}"\n' for number, cell in rows]
+    table, _ = read_table(written(tmp_path, "number,cell\n" + "".join(lines)), sep=",", header=True)
+    assert len(table) == len(rows)
+    place %= len(rows) - 1
+    rows = [(number, "x") if j != place else (number, cell.replace('"', "")) for j, (number, cell) in enumerate(rows)]
+    lines = [f'{number},"{cell}"\n' for number, cell in rows]
+    lines[place] = lines[place][:-2] + "\n"
+    with pytest.raises(ValueError, match="is not closed where the cell ends"):
+        read_table(written(tmp_path, "number,cell\n" + "".join(lines)), sep=",", header=True)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("cells", ["1,5;w", "1.5;2"])
+def test_the_line_with_which_excel_names_the_separator_is_no_row(tmp_path, encoding, end, cells):
+    text = "sep=;\na;b\n" + f"{cells}\n" * 30
+    table, found = read_table(written(tmp_path, text.replace("\n", end).encode(encoding)))
+    assert (table.names, len(table), found.separator) == (["a", "b"], 30, ";")
+
+
+@pytest.mark.parametrize("title", ["# made on Monday", "# made on Monday, by me"])
+@pytest.mark.parametrize("header", [None, True])
+def test_a_title_is_left_out_whether_or_not_the_header_is_known(tmp_path, title, header):
+    """A model knows that its file had a header, and must read that very file again."""
+    path = written(tmp_path, f"{title}\nx,c,y\n" + "1,a,2\n2,b,3\n" * 20)
+    table, found = read_table(path, header=header, named=["y"])
+    assert table.names == ["x", "c", "y"]
+    assert len(table) == 40
+    assert "line 1 is left out" in found.notes[0]
+
+
+@pytest.mark.parametrize("rows", [60, 200])
+def test_the_index_of_a_frame_is_no_input(tmp_path, rows):
+    """Also that of a sample of its rows, whose numbers have gaps, in CSV and in Parquet."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": np.linspace(0, 1, 5000), "y": np.linspace(1, 0, 5000)}).sample(rows, random_state=0)
+    frame.to_csv(tmp_path / "t.csv")
+    frame.to_parquet(tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        schema = Schema.of(read_table(tmp_path / name)[0])
+        assert [column.name for column in schema.used] == ["x", "y"], name
+
+
+def test_a_date_that_means_missing_is_found_in_every_file(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"day": ["1900-01-01", "2024-01-02", "2024-05-06"] * 10, "x": np.arange(30) / 7})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.assign(day=pd.to_datetime(frame.day)).to_parquet(tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        table, found = read_table(tmp_path / name, missing=["1900-01-01"])
+        assert found.missing == 10, name
+        assert np.isnat(Schema.of(table).check(table)["day"][::3]).all(), name
 
 
 def test_no_file_and_folders(tmp_path):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from shoal.tables.files import read_table, strings_of
 from shoal.tables.table import Table
 from shoal.tables.target import find_target
 
@@ -55,3 +56,17 @@ def test_columns_that_a_user_says_the_kind_of_are_named_or_numbered_as_the_targe
         find_target(table, "y", kinds={"c": "category"})
     with pytest.raises(ValueError, match="'y' is the target"):
         find_target(table, "y", kinds={"-1": "category"})
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        (["1.50", "1.5", "2.0"], ["1.5", "1.50", "2"]), (["1.0", "2", "3.0"], [1, 2, 3]),
+        (["01", "1", "2"], ["01", "1", "2"]), (["0.5", "1", "1.0"], ["0.5", "1", "1.0"]),
+    ],
+)  # fmt: skip
+def test_classes_that_are_asked_for_are_their_strings(tmp_path, cells, classes):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{j / 7},{cells[j % 3]}\n" for j in range(60)))
+    table, _ = read_table(path, strings=strings_of({}, "y"))
+    assert np.unique(find_target(table, "y", "classification").y).tolist() == classes

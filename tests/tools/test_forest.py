@@ -73,7 +73,7 @@ def test_out_of_bag_predictions_are_of_networks_that_did_not_see_the_row():
     X, y = X[:50], y[:50]
     model = ShoalForestRegressor(30, epochs=5).fit(X, y)
     data = module.prepare(ShoalForestRegressor(), X, y, kind="regression")
-    drawing = module._Drawing.of(model, data)
+    drawing = module._Bags.of(model, data)
     row = 17
     mine = [k for k in range(30) if data.row_of[row] in drawing.rows(k).valid]
     assert 3 < len(mine) < 25
@@ -175,8 +175,17 @@ def test_one_class_and_a_missing_target_are_refused():
 
 
 def test_more_networks_than_fit_are_refused_before_any_is_drawn(monkeypatch):
-    monkeypatch.setattr("shoal.memory.available_memory", lambda: 1_500_000)
+    monkeypatch.setattr("shoal.population.memory.available_memory", lambda: 1_500_000)
     with pytest.raises(
         ValueError, match=r"n_estimators=600 would take about 1.8 MB, .* n_estimators can be at most 500"
     ):
         ShoalForestClassifier(600).fit(*table(40))
+
+
+def test_copies_of_rows_do_not_go_unnoticed():
+    """Labels are random: equal rows are one, and nearly equal ones are named."""
+    random = np.random.default_rng(0)
+    X, y = np.repeat(random.normal(size=(100, 4)), 5, axis=0), np.repeat(random.integers(0, 2, 100), 5)
+    assert ShoalForestClassifier(30, epochs=40).fit(X, y).oob_score_ < 0.7
+    with pytest.warns(UserWarning, match="500 of 500 rows repeat each other.*remove the copies first"):
+        ShoalForestClassifier(30, epochs=40).fit(X + 1e-6 * random.normal(size=X.shape), y)

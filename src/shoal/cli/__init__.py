@@ -5,28 +5,33 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import traceback
 from typing import Annotated, NoReturn
 
 import typer
 
-from shoal import early
-from shoal.cli.bench import app as bench_app
+from shoal.cli import bugs
+from shoal.cli.background import Work
 from shoal.cli.explain import EXPLAIN_EXAMPLES, explain
 from shoal.cli.export import EPILOG as EXPORT_EXAMPLES
 from shoal.cli.export import export
 from shoal.cli.finetune import FINETUNE_EXAMPLES, finetune
 from shoal.cli.generate import GENERATE_EXAMPLES, generate
 from shoal.cli.info import info
+from shoal.cli.parameters import GroupedCommand
 from shoal.cli.plan import PLAN_EXAMPLES, plan
 from shoal.cli.predict import PREDICT_EXAMPLES, predict
 from shoal.cli.runs import app as runs_app
 from shoal.cli.search import SEARCH_EXAMPLES, search
 from shoal.cli.train import TRAIN_EXAMPLES, train
+from shoal.console import early
+from shoal.console.interrupts import sigterm_is_interrupt
+from shoal.console.progress import count_from_process_start
+from shoal.console.terminal import guarded, say
 from shoal.errors import UserError
-from shoal.interrupts import sigterm_is_interrupt
-from shoal.progress import count_from_process_start
-from shoal.terminal import guarded, say
+from shoal.parallel.launch.environment import world
+from shoal.version import __version__
 
 WRONG, BUG, INTERRUPTED = 2, 70, 130  # exit codes
 
@@ -38,23 +43,20 @@ app = typer.Typer(
     context_settings={"max_content_width": 120},
     rich_markup_mode=None,
 )
-app.command(epilog=SEARCH_EXAMPLES)(search)
-app.command(epilog=PREDICT_EXAMPLES)(predict)
-app.command(epilog=EXPLAIN_EXAMPLES)(explain)
-app.command(epilog=EXPORT_EXAMPLES)(export)
-app.command(epilog=TRAIN_EXAMPLES)(train)
-app.command(epilog=PLAN_EXAMPLES)(plan)
-app.command(epilog=FINETUNE_EXAMPLES)(finetune)
-app.command(epilog=GENERATE_EXAMPLES)(generate)
-app.command()(info)
+app.command(cls=GroupedCommand, epilog=SEARCH_EXAMPLES)(search)
+app.command(cls=GroupedCommand, epilog=PREDICT_EXAMPLES)(predict)
+app.command(cls=GroupedCommand, epilog=EXPLAIN_EXAMPLES)(explain)
+app.command(cls=GroupedCommand, epilog=EXPORT_EXAMPLES)(export)
+app.command(cls=GroupedCommand, epilog=TRAIN_EXAMPLES)(train)
+app.command(cls=GroupedCommand, epilog=PLAN_EXAMPLES)(plan)
+app.command(cls=GroupedCommand, epilog=FINETUNE_EXAMPLES)(finetune)
+app.command(cls=GroupedCommand, epilog=GENERATE_EXAMPLES)(generate)
+app.command(cls=GroupedCommand)(info)
 app.add_typer(runs_app, name="runs", help="List runs and how far they are; remove what only going on needs.")
-app.add_typer(bench_app, name="bench", help="Measure Shoal side by side with what you would use instead.")
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from shoal.version import __version__
-
         say(__version__)
         raise typer.Exit
 
@@ -83,7 +85,7 @@ def main() -> None:
             raise KeyboardInterrupt
     except (KeyboardInterrupt, typer.Abort):
         say("interrupted", error=True)
-        sys.exit(INTERRUPTED)
+        _leave(INTERRUPTED)
     except BrokenPipeError:  # somebody reads only the first lines of what we print
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -91,16 +93,24 @@ def main() -> None:
         _fail(". ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", [])]), WRONG)
     except SystemExit as error:
         if error.code:
-            raise
+            _leave(error.code if isinstance(error.code, int) else 1)
         _explain(error)  # Shoal itself never ends so: code of the user's, whose end must not look like success
-    except Exception as error:
+    except BaseException as error:  # also those of the user's code that are no Exception
         _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _leave(code: int) -> NoReturn:
+    """Python must not shut down while the kernel trains in another thread: it would abort."""
+    if any(isinstance(thread, Work) and thread.is_alive() for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 def _explain(error: BaseException) -> NoReturn:
     """Errors of typer (a flag that is not there, no number, ...), of the user's own code, and of ours."""
-    from shoal.cli import bugs
 
     if hasattr(error, "format_message"):  # those of typer have it
         message, code = error.format_message().rstrip("."), getattr(error, "exit_code", WRONG)
@@ -117,7 +127,6 @@ def _explain(error: BaseException) -> NoReturn:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    from shoal.parallel.environment import world
 
     if world()[0] != 0:  # one of many processes of torchrun or mpiexec: the first one says it
         sys.exit(code)

@@ -1,7 +1,7 @@
 """Long work in a thread of its own, so that the main thread is free for Ctrl-C and the screen.
 
 Signals reach the main thread only. While a population trains there, its own handler takes the first Ctrl-C; with the
-work elsewhere, one handler (`shoal.interrupts`) serves all phases of a run.
+work elsewhere, one handler (`shoal.console.interrupts`) serves all phases of a run.
 """
 
 from __future__ import annotations
@@ -10,32 +10,34 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-LAST_MOMENT = 10.0  # seconds; the engines look several times a second whether they are to end
+SECONDS_TO_END = 10.0  # after an interrupt; the engines look several times a second whether to end
 
 
-def run(work: Callable[[], Any], meanwhile: Callable[[], None], every: float = 0.1) -> Any:
-    """The result of `work`, done in another thread; the present one calls `meanwhile` now and then.
+class Work(threading.Thread):
+    """`Work(function).start()` calls it in a thread; `result` waits for what it returns."""
 
-    After KeyboardInterrupt the work is waited for, at most a moment: Python must not shut down while the kernel trains.
-    """
-    results: list[Any] = []
-    errors: list[BaseException] = []
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__(name="shoal-search", daemon=True)
+        self._work, self._result, self._error = work, None, None  # type: Callable[[], Any], Any, BaseException | None
 
-    def body() -> None:
+    def run(self) -> None:
         try:
-            results.append(work())
+            self._result = self._work()
         except BaseException as error:  # handed over to the thread that waits
-            errors.append(error)
+            self._error = error
 
-    thread = threading.Thread(target=body, name="shoal-search", daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(every)
-            meanwhile()
-    except KeyboardInterrupt:
-        thread.join(LAST_MOMENT)
-        raise
-    if errors:
-        raise errors[0]
-    return results[0]
+    def result(self, meanwhile: Callable[[], None], every: float = 0.1) -> Any:
+        """What the work returns, or its error. `meanwhile` is called now and then.
+
+        After KeyboardInterrupt it waits a moment for the end: Python must not shut down while the kernel trains.
+        """
+        try:
+            while self.is_alive():
+                self.join(every)
+                meanwhile()
+        except KeyboardInterrupt:
+            self.join(SECONDS_TO_END)
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._result

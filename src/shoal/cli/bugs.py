@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 
 import shoal
-from shoal.terminal import visible_lines
+from shoal.console.terminal import visible_lines
 
 VARIABLE = "SHOAL_TRACEBACK"
 INSTALLED = {"site-packages", "dist-packages"}  # folders of libraries that are not Python's own

@@ -12,10 +12,11 @@ from typing import Annotated
 import typer
 
 from shoal.cli.parameters import with_options
+from shoal.cli.predict import Net, load_predictor
+from shoal.console.terminal import say
 from shoal.explain.options import explain_seconds_option
 from shoal.options import Options
 from shoal.tables.options import ReadingOptions
-from shoal.terminal import say
 
 EXPLAIN_EXAMPLES = """Examples:
 
@@ -37,10 +38,11 @@ class ExplainOptions(Options):
 def explain(
     model: Annotated[Path, typer.Argument(help="Folder of a run or of a saved model.")],
     file: Annotated[Path, typer.Argument(help="The rows: CSV, TSV (also gzipped) or Parquet.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("why.html"),
+    out: Annotated[Path, typer.Option(help="Report file to write.")] = Path("why.html"),
     background: Annotated[
-        Path | None, typer.Option(help="Rows to compare with. (default: some of the training data, from the model)")
+        Path | None, typer.Option(help="Rows to compare with. (default: training rows kept with the model)")
     ] = None,
+    net: Net = None,
     *,
     options: ExplainOptions,
     reading: ReadingOptions,
@@ -49,24 +51,29 @@ def explain(
 
     The bars of a row sum to its prediction less the mean prediction (Shapley values, by sampling).
     """
+    from shoal.models.predictions import check_out, read_new_rows
+    from shoal.models.saving import model_folder
     from shoal.report import write_why_page
-    from shoal.search.predictions import check_out, read_new_rows
-    from shoal.search.saving import load
-    from shoal.search.settings import find_model
-    from shoal.search.why import ROWS_SHOWN, why_data, why_lines
+    from shoal.search.results.row_explanations import (
+        ROWS_SHOWN,
+        background_of,
+        explain_estimator,
+        restore,
+        why_data,
+        why_lines,
+    )
 
-    folder, settings = find_model(model)
     check_out(out, file)
-    estimator = load(folder)
+    estimator = load_predictor(model, net)
+    restore(estimator, model_folder(model))
     how = (reading.sep, reading.header, reading.missing)
-    table = read_new_rows(file, estimator, settings, *how)
-    others = None if background is None else read_new_rows(background, estimator, settings, *how)
+    table = read_new_rows(file, estimator, *how)
+    others = background_of(estimator) if background is None else read_new_rows(background, estimator, *how)
     if len(table) > ROWS_SHOWN:
         say(f"note: the first {ROWS_SHOWN} of {len(table):,} rows are explained; give a file with those you want")
         table = table.take(slice(0, ROWS_SHOWN))
-    found = estimator.explain(
-        table, background=others, seconds=USUAL_SECONDS if options.explain_seconds is None else options.explain_seconds
-    )
+    seconds = USUAL_SECONDS if options.explain_seconds is None else options.explain_seconds
+    found = explain_estimator(estimator, table, others, seconds, exact=False, threads=None)
     data = why_data(estimator, table, found, file.name)
     write_why_page(data, out)
     for line in why_lines(data):

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from shoal.console.terminal import say
 from shoal.models.export.registry import describe_exporters, find_exporter
-from shoal.terminal import say
 
 EPILOG = """Examples:
 
@@ -22,17 +22,17 @@ shoal export shoal-runs/iris-1 --to onnx --compact
 
 def export(
     model: Annotated[Path, typer.Argument(help="A model folder, or the run folder that holds it.", show_default=False)],
-    to: Annotated[str, typer.Option(help=f"What to write: {describe_exporters()}.", show_default=False)],
+    to: Annotated[str, typer.Option(help=f"Format: {describe_exporters()}.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option(help="The file to write; by default beside the model folder.", show_default=False)
+        Path | None, typer.Option(help="File to write. (default: next to the model folder)", show_default=False)
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="A table to check the export on; by default rows are made up.", show_default=False),
+        typer.Option(help="Table to check the export with. (default: generated rows)", show_default=False),
     ] = None,
     compact: Annotated[
         bool,
-        typer.Option("--compact", help="The fewest networks whose loss is within one standard error of all."),
+        typer.Option("--compact", help="Use the fewest networks whose loss is within one standard error."),
     ] = False,
 ) -> None:
     """Write a model for other programs, preprocessing included, and check it against Shoal's own prediction.
@@ -42,13 +42,14 @@ def export(
     and takes their numbers, which are stored in the file. Dates and texts cannot be exported.
     """
     from shoal.models.export.writing import default_place, export_model
-    from shoal.search.predictions import read_new_rows
-    from shoal.search.saving import load, model_folder
+    from shoal.models.predictions import read_new_rows
+    from shoal.models.predictor import Predictor
+    from shoal.models.saving import model_folder
 
     find_exporter(to)
     folder = model_folder(model)
-    estimator = load(folder)
-    table = read_new_rows(data, estimator, None) if data is not None else None
+    estimator = Predictor.load(folder)
+    table = read_new_rows(data, estimator) if data is not None else None
     place = out or default_place(folder, to)
     compared = export_model(estimator, to, place, table, compact)
     size = place.stat().st_size / 1e6

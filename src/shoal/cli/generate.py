@@ -1,7 +1,4 @@
-"""`shoal generate`: what a fine-tuned language model writes.
-
-Libraries are imported inside the functions, so that `shoal --help` does not wait for them.
-"""
+"""`shoal generate`: generate text with a fine-tuned language model."""
 
 from __future__ import annotations
 
@@ -13,9 +10,10 @@ import typer
 
 from shoal.cli.finetune import DEMO_PHRASE, need_libraries
 from shoal.cli.parameters import with_options
+from shoal.console.progress import steady_output
+from shoal.console.terminal import say, say_data
+from shoal.finetune.generating import TextGenerator
 from shoal.finetune.options import WritingOptions
-from shoal.progress import steady_output
-from shoal.terminal import say, say_data
 
 GENERATE_EXAMPLES = f"""Examples:
 
@@ -24,24 +22,30 @@ shoal generate shoal-runs/problems-tiny-1 '{DEMO_PHRASE}'
 shoal generate letters-run "Dear Sir" --temperature 0.8 --samples 3"""
 
 
+class _Notes:
+    def note(self, text: str) -> None:
+        say(f"note: {text}", error=True)
+
+
 @with_options()
 def generate(
     run: Annotated[Path, typer.Argument(help="Folder of a fine-tuning run, or of a model.")],
     text: Annotated[
         list[str],
-        typer.Argument(help="The first column of a text, or the first ones; the model writes the next. -: read it."),
+        typer.Argument(
+            metavar="TEXT...",
+            help="The first column of a text, or the first ones; the model writes the next. -: read it.",
+        ),
     ],
     options: WritingOptions,
 ) -> None:
-    """Let a fine-tuned model write. Only what it writes goes to the standard output."""
+    """Generate text with a fine-tuned model. Only the generated text goes to the standard output."""
     need_libraries(False, 0)
-    from shoal.finetune.generating import Writer
-
     steady_output()
     read = [sys.stdin.read().rstrip("\n") if part == "-" else part for part in text]
     begun = [part.encode("utf-8", "replace").decode("utf-8") for part in read]  # without halves of signs
-    writer = Writer(run, options.device, lambda message: say(message, error=True))
+    generator = TextGenerator(run, options.device, [_Notes()])
     for number in range(options.samples):
         if number:
             say("---")
-        say_data(writer.write(begun, options.tokens, options.temperature, options.top_p, options.seed + number))
+        say_data(generator.generate(begun, options.tokens, options.temperature, options.top_p, options.seed + number))

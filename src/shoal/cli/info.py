@@ -6,8 +6,11 @@ import importlib.util
 import os
 import platform
 
+from shoal import _native
+from shoal.console.terminal import say
 from shoal.machine import available_memory, instruction_set, processor, size_text, thread_count
-from shoal.terminal import say
+from shoal.population.engines import available_engines
+from shoal.version import __version__
 
 
 def info() -> None:
@@ -21,10 +24,6 @@ def info() -> None:
 def describe() -> dict[str, str]:
     """What `shoal info` prints."""
     import importlib.metadata  # slow to import, and needed here only
-
-    from shoal import _native
-    from shoal.engines import available_engines
-    from shoal.version import __version__
 
     engines = [name if answer == "yes" else f"{name} ({answer})" for name, answer in available_engines().items()]
     forced = ", set by SHOAL_ISA" if os.environ.get("SHOAL_ISA") else ""

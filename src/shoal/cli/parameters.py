@@ -4,45 +4,66 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand
+from typer.models import OptionInfo
 
 from shoal.options import Declared, Options, options_of
 
 Command = Callable[..., None]
 
 
+class GroupedCommand(TyperCommand):
+    """A command whose help lists its options under headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                argument = parameter.param_type_name == "argument"
+                heading = "Arguments" if argument else getattr(parameter, "rich_help_panel", None) or "Options"
+                sections.setdefault(heading, []).append((record[0].replace("<list[str]>", "<str>"), record[1]))
+        if len(sections) > 2:  # --help itself
+            sections["Other"] = sections.pop("Options", [])
+        for heading in sorted(sections, key=lambda name: (name != "Arguments", name == "Other")):
+            with formatter.section(heading):
+                formatter.write_dl(sections[heading])
+
+
 def with_options(
-    *,
-    defaults: Mapping[str, Any] | None = None,
-    moved: Mapping[str, str] | None = None,
-    headed: Mapping[str, str] | None = None,
+    *, defaults: Mapping[str, Any] | None = None, groups: Mapping[str, str] | None = None
 ) -> Callable[[Command], Command]:
-    """A parameter whose type is a class of options becomes a flag for each of them, in its place; others stay.
+    """A parameter whose type is a class of options becomes a flag for each of them; others stay.
 
     defaults  of the command line, where they are not those of the class; None: left open, the help shows none
-    moved     for the order of the help: {"seed": "out"} puts `seed`, and what follows it in its class, after `out`
-    headed    what the help of all options of a parameter begins with: {"reading": "FILE: "}
+    groups    headings of the help, each with its options in their order: {"Data": "target drop", "Output": "out"};
+              options without a heading come last
 
     A parameter of type typer.Context is passed on; `given` tells which flags were typed.
     """
+    heading_of = {name: heading for heading, names in (groups or {}).items() for name in names.split()}
+    order = {name: place for place, name in enumerate(heading_of)}
 
     def decorate(function: Command) -> Command:
         types = get_type_hints(function, include_extras=True)
         classes: dict[str, type[Options]] = {}
-        blocks: list[list[inspect.Parameter]] = []
+        found: list[inspect.Parameter] = []
         for parameter in inspect.signature(function).parameters.values():
             kind = types[parameter.name]
             if isinstance(kind, type) and issubclass(kind, Options):
                 classes[parameter.name] = kind
-                head = (headed or {}).get(parameter.name, "")
-                blocks.append([_parameter(known, defaults or {}, head) for known in _flags_of(kind).values()])
+                found += [_parameter(known, defaults or {}) for known in _flags_of(kind).values()]
             else:
-                blocks.append([parameter.replace(annotation=kind)])
-        signature = inspect.Signature(_in_order(blocks, moved or {}))
+                found.append(parameter.replace(annotation=kind))
+        for parameter in found:
+            for about in getattr(parameter.annotation, "__metadata__", ()):
+                if isinstance(about, OptionInfo):
+                    about.rich_help_panel = heading_of.get(parameter.name)
+        signature = inspect.Signature(sorted(found, key=lambda one: (one.kind, order.get(one.name, len(order)))))
 
         @functools.wraps(function)
         def command(*arguments: Any, **flags: Any) -> None:
@@ -54,6 +75,7 @@ def with_options(
                 values[name] = kind.from_flags(_understood(typed, kind))
             function(**values)
 
+        command.headings = groups  # type: ignore[attr-defined]
         command.__signature__ = signature  # type: ignore[attr-defined]
         command.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
         return command
@@ -75,7 +97,7 @@ def _flags_of(kind: type[Options]) -> dict[str, Declared]:
     return {name: known for name, known in options_of(kind).items() if known.about.on_command_line}
 
 
-def _parameter(known: Declared, defaults: Mapping[str, Any], head: str = "") -> inspect.Parameter:
+def _parameter(known: Declared, defaults: Mapping[str, Any]) -> inspect.Parameter:
     """An option as typer wants it."""
     default = defaults.get(known.name, known.default)
     kind = str if known.about.parse is not None else known.about.typed or known.type
@@ -86,9 +108,7 @@ def _parameter(known: Declared, defaults: Mapping[str, Any], head: str = "") -> 
     if default is None or known.optional:
         kind = kind | None
     flags = known.flags if known.about.flags or known.type is bool else ()
-    shown = typer.Option(
-        *flags, help=head + known.help, metavar=known.about.metavar, show_default=not known.default_in_help
-    )
+    shown = typer.Option(*flags, help=known.help, metavar=known.about.metavar, show_default=not known.default_in_help)
     return inspect.Parameter(
         known.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown]
     )
@@ -107,18 +127,3 @@ def _understood(typed: Mapping[str, Any], kind: type[Options]) -> dict[str, Any]
             value = known.about.parse(value)
         values[name] = value
     return values
-
-
-def _in_order(blocks: list[list[inspect.Parameter]], moved: Mapping[str, str]) -> list[inspect.Parameter]:
-    """All parameters of a command, some of them moved behind others."""
-    parts = []
-    for block in blocks:
-        cuts = [0, *(k for k, parameter in enumerate(block) if k and parameter.name in moved), len(block)]
-        parts += [block[start:end] for start, end in itertools.pairwise(cuts)]
-    ordered = [parameter for part in parts if part and part[0].name not in moved for parameter in part]
-    for part in parts:
-        if part and part[0].name in moved:
-            names = [parameter.name for parameter in ordered]
-            place = names.index(moved[part[0].name]) + 1
-            ordered[place:place] = part
-    return ordered

@@ -3,42 +3,43 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import shlex
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from shoal import terminal
-from shoal.atomic import check_target, write_text
 from shoal.cli.parameters import given, with_options
 from shoal.cli.subjects import (
-    Activation,
-    DataName,
+    DATA,
+    RESUMING,
+    STRATEGIES,
+    TRAINING,
     File,
-    Net,
-    RowCount,
-    Subject,
-    check_network,
+    NetworkAndData,
     check_source,
-    loss_of,
-    model_of,
-    named_data,
+    load_subject,
     need_torch,
-    own_table,
+    train_arguments,
 )
+from shoal.console import terminal
+from shoal.console.progress import Bar, steady_output
+from shoal.console.terminal import visible
+from shoal.files.atomic import check_target, write_text
 from shoal.machine import size_text
-from shoal.parallel.options import TableOptions
+from shoal.options import Options, option
+from shoal.parallel.options import NetworkOptions, TableOptions
+from shoal.planner.events import PlanProgress
 from shoal.planner.options import PlanOptions
-from shoal.progress import Bar, steady_output
-from shoal.terminal import visible
+from shoal.report.shell.words import saved
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from shoal.planner.planning import Plan, Row
 
-PAGE = Path("shoal-plan.html")
 # Columns that are left out where a line is short, the first one first.
 LEFT_OUT = ("memory a node", "sent a node", "efficiency", "saved", "s an epoch", "communicating", "s to start")
 WIDE = 180  # characters of a line where nobody looks on
@@ -53,102 +54,130 @@ shoal plan --data mnist --net cnn --nodes 2,4 --strategy all --no-accuracy
 shoal plan my.csv --target y --link 100mbit,1ms --split class:0.3 --strategy local_sgd:epoch,gossip"""
 
 
-@with_options(
-    defaults={"loss": None, "nodes": None, "strategy": None},
-    moved={"target": "file", "test": "rows"},
-    headed={"table": "FILE: "},
-)
+HEADINGS = {
+    "Data": DATA,
+    "Network and training": TRAINING,
+    "Nodes": f"nodes strategy workers link share_machine backend node node_speed price batch_per_node rate_rule "
+    f"node_folds {STRATEGIES}",
+    "Plan": "goal accuracy seeds remeasure",
+    "Output": f"out json_file trace {RESUMING}",
+}
+
+
+@dataclass(frozen=True)
+class PlanFiles(Options):
+    """The files of a plan."""
+
+    out: Path = option(Path("shoal-plan.html"), "The report, with figures.")
+    json_file: Path | None = option(None, "Write the plan to this file, for shoal train --plan.", flags="--json")
+    trace: Path | None = option(None, "Write a step of each node as a trace for Chrome or Perfetto.")
+
+    @property
+    def paths(self) -> list[Path]:
+        return [path for path in (self.out, self.json_file, self.trace) if path is not None]
+
+
+@with_options(defaults={"loss": None, "nodes": None, "strategy": None}, groups=HEADINGS)
 def plan(
     command_line: typer.Context,
     file: File = None,
     *,
-    data: DataName = None,
-    net: Net = None,
-    activation: Activation = "relu",
+    asked: NetworkOptions,
     options: PlanOptions,
-    rows: RowCount = None,
     table: TableOptions,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all numbers to this file.")] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Write a step of each node as a trace for Chrome or Perfetto.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The page with figures.")] = PAGE,
+    files: PlanFiles,
 ) -> None:
-    """Say beforehand what training on n nodes would cost, what it would do to accuracy, and whether it pays.
+    """Predict what a training costs on n nodes, what it does to accuracy, and whether more nodes pay.
 
-    Time follows from a cost model that is calibrated on this machine, accuracy from running each strategy on virtual
-    nodes. With --link each node is a machine like this one; without, nodes share this machine's cores.
+    Takes every option of shoal train, predicts that training, and ends with the command that runs the best plan. Time
+    comes from a cost model that is calibrated on this machine, accuracy from running each strategy on virtual nodes.
+    With --link each node is a machine like this one; without, nodes share this machine's cores.
     """
     need_torch("plan")
     typed = given(command_line)
-    check_source("plan", file, data, table, typed)
-    network = {"activation": activation, "output": "identity", "init": "torch", "dropout": 0.0, "seed": options.seed}
-    check_network(net, network)
-    for path in (json_file, trace, out):
-        if path is not None:
-            check_target(path)
-    wanted = (1 / 6, rows, options.seed)
-    if file is None:
-        subject = named_data(data or "mnist", net, wanted)
-    else:
-        subject = own_table(file, table, net, wanted)
-        options = replace(options, loss=loss_of(subject, options.loss if "loss" in typed else None))
-    _plan(options, subject, network, (json_file, trace, out), _words())
+    check_source("plan", file, asked, table, typed)
+    for path in files.paths:
+        check_target(path)
+    subject = load_subject(file, asked, table, options.seed)
+    options = replace(options, loss=subject.loss(options.loss, "loss" in typed))
+    console = _console(subject)
+    found = _found(options, subject, console)
+    _show(found, console)
+    arguments = train_arguments(file, asked, table, found.training())
+    content = {**found.as_dict(), "command": shlex.join(["shoal", *sys.argv[1:]]), "train": arguments}
+    _write(found, content, files, console)
+    for line in run_with(found, arguments):
+        console.print(visible(line))
+    if found.interrupted:
+        raise KeyboardInterrupt
 
 
-def _words() -> str:
-    """The command as it was typed."""
-    import shlex
-    import sys
-
-    return shlex.join(["shoal", *sys.argv[1:]])
-
-
-def _plan(
-    options: PlanOptions,
-    subject: Subject,
-    network: dict[str, Any],
-    files: tuple[Path | None, Path | None, Path],
-    command: str,
-) -> None:
-    from shoal.planner.planning import make_plan
-    from shoal.report import write_plan_page
-
+def _console(subject: NetworkAndData) -> Console:
     steady_output()
     console = terminal.console(soft_wrap=True)
     for line in subject.words:
         console.print(visible(f"  {line}"))
-    model, sets = model_of(subject, network), subject.sets
+    return console
+
+
+def _found(options: PlanOptions, subject: NetworkAndData, console: Console) -> Plan:
+    """Make the plan, and show how far it is."""
+    from shoal.planner.planning import make_plan
+
+    model, sets = subject.model(), subject.sets
     what = f"{subject.net} on {subject.name}"
     parameters = sum(p.numel() for p in model.parameters())
     sizes = f"{parameters:,} parameters, {len(sets.train):,} rows to train on, {len(sets.test):,} to test"
     console.print(visible(f"{what}: {sizes}"))
-    bar = Bar(1.0, amount="percent", words="measuring", clock="left", console=console, show=console.is_terminal,
-              transient=True)  # fmt: skip
-    bar.start()
+    screen = PlanScreen(console)
+    screen.bar.start()
     try:
-        found = make_plan(
-            options, model, sets.train, sets.test, what=what, tell=lambda share, words: bar.update(share, words),
-            redraw=lambda seed: model_of(subject, {**network, "seed": seed}),
+        return make_plan(
+            options, model, sets.train, sets.test, what=what, callbacks=[screen], redraw=subject.model
         )  # fmt: skip
     except KeyboardInterrupt:
-        bar.stop()
+        screen.bar.stop()
         console.print("Interrupted while this machine was measured: nothing is known yet.")
         raise
     finally:
-        bar.stop()
-    _show(found, console)
-    content = {**found.as_dict(), "command": command}
-    json_file, trace, page = files
-    if json_file is not None:
-        write_text(json_file, json.dumps(content, indent=1) + "\n")
-    if trace is not None:
-        write_text(trace, json.dumps(found.trace()) + "\n")
-    write_plan_page(page, content)
-    names = [str(path) for path in (page, json_file, trace) if path is not None]
-    console.print(visible(f"wrote {', '.join(names)}"))
-    if found.interrupted:
-        raise KeyboardInterrupt
+        screen.bar.stop()
+
+
+class PlanScreen:
+    """Shows how far a plan is."""
+
+    def __init__(self, console: Console) -> None:
+        self.bar = Bar(1.0, amount="percent", words="measuring", clock="left", console=console,
+                       show=console.is_terminal, transient=True)  # fmt: skip
+
+    def progress(self, event: PlanProgress) -> None:
+        self.bar.update(event.share, event.doing)
+
+
+def _write(found: Plan, content: dict[str, Any], files: PlanFiles, console: Console) -> None:
+    from shoal.report import write_plan_page
+
+    if files.json_file is not None:
+        write_text(files.json_file, json.dumps(content, indent=1) + "\n")
+    if files.trace is not None:
+        write_text(files.trace, json.dumps(found.trace()) + "\n")
+    write_plan_page(files.out, content)
+    console.print(visible(f"wrote {', '.join(map(str, files.paths))}"))
+
+
+def run_with(found: Plan, arguments: list[str]) -> tuple[str, str]:
+    """How to run the best plan, and the command."""
+    nodes, backend = found.best.nodes, found.options.backend
+    words, where = ["shoal", "train", *arguments], ""
+    if found.options.own_machines and nodes > 1:
+        where = f" on {nodes} machines"
+        if backend == "mpi":
+            words = ["mpiexec", "-n", str(nodes), *words]
+        else:
+            start = ["torchrun", f"--nnodes={nodes}", "--nproc-per-node=1", "--rdzv-backend=c10d"]
+            words = [*start, "--rdzv-endpoint=HOST:29500", "-m", *words]
+            where = f" on {nodes} machines, on each of them (HOST: the first one)"
+    return f"To run the best plan{where}:", shlex.join(words)
 
 
 def _show(found: Plan, console: Console) -> None:
@@ -205,8 +234,8 @@ def _columns(found: Plan) -> list[tuple[str, Any]]:
         ("s to start", "start_seconds", lambda row: _significant(row.start_seconds)),
         ("s an epoch", "seconds_per_epoch", lambda row: _significant(row.seconds_per_epoch)),
         ("s in all", "seconds", lambda row: _significant(row.seconds)),
-        ("speed-up", "speedup", lambda row: f"{row.speedup:.2f}x"),
-        ("saved", "improvement_percent", lambda row: f"{row.improvement_percent:.1f}%"),
+        ("speed-up", "speedup", lambda row: f"{row.speedup:.{2 if row.speedup >= 0.1 else 5}f}x"),
+        ("saved", "improvement_percent", lambda row: saved(row.improvement_percent)),
         ("efficiency", "efficiency", lambda row: f"{row.efficiency:.0%}"),
         ("communicating", "communication_share", lambda row: f"{row.communication_share:.0%}"),
         ("sent a node", "bytes_per_node", lambda row: size_text(row.bytes_per_node)),

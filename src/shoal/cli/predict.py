@@ -6,12 +6,20 @@ Libraries are imported inside the functions, so that `shoal --help` does not wai
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shoal.cli.parameters import with_options
 from shoal.tables.options import ReadingOptions
+
+if TYPE_CHECKING:
+    from shoal.models.predictor import Predictor
+
+Net = Annotated[
+    str | None,
+    typer.Option(help="file.py:make_network, for a model that `shoal train` made of your own network.", metavar="NET"),
+]
 
 PREDICT_EXAMPLES = """Examples:
 
@@ -27,18 +35,20 @@ def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a run or of a saved model.")],
     file: Annotated[Path, typer.Argument(help="New rows: CSV, TSV (also gzipped) or Parquet.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write. (default: the screen)")] = None,
-    proba: Annotated[bool, typer.Option("--proba", help="Also the probability of every class.")] = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of every class.")] = False,
     coverage: Annotated[
         float | None,
-        typer.Option(help="Also a low and a high value, or a set of classes: the truth is inside in this share."),
+        typer.Option(help="Also write intervals (or class sets) with this coverage, such as 0.9."),
     ] = None,
     strange: Annotated[
-        bool, typer.Option("--strange", help="Also how unlike the training data each row is, and in which columns.")
+        bool,
+        typer.Option("--strange", help="Also write how unusual each row is compared to the training data, and why."),
     ] = False,
     safe_cells: Annotated[
         bool,
-        typer.Option("--safe-cells", help="Put a ' before text that a spreadsheet would take for a formula (= + - @)."),
+        typer.Option("--safe-cells", help="Put a ' before text that a spreadsheet would run as a formula (= + - @)."),
     ] = False,
+    net: Net = None,
     *,
     reading: ReadingOptions,
 ) -> None:
@@ -48,15 +58,24 @@ def predict(
     One row of answers comes out for each row, in the same order. Rows unlike the training data are named on the screen.
     """
     from shoal.conformal.calibration import check_coverage
-    from shoal.models.served import ServedModel
-    from shoal.search.predictions import answer, note_strange, read_new_rows, write_answers
-    from shoal.search.settings import find_model
+    from shoal.models.predictions import answer, note_strange, read_new_rows, write_answers
 
     if coverage is not None:
         check_coverage("--coverage", coverage)
-    folder, settings = find_model(model)
-    estimator = ServedModel.load(folder)
-    table = read_new_rows(file, estimator, settings, reading.sep, reading.header, reading.missing)
+    estimator = load_predictor(model, net)
+    table = read_new_rows(file, estimator, reading.sep, reading.header, reading.missing)
     head, rows = answer(estimator, table, proba, coverage, strange)
     write_answers(head, rows, out, file, safe_cells)
     note_strange(estimator, table, file)
+
+
+def load_predictor(folder: Path, net: str | None) -> Predictor:
+    """The model in a folder. Only one that is a network of PyTorch needs that library, and perhaps the user's code."""
+    from shoal.models.predictor import Predictor
+
+    def make_network(network: Any) -> Any:
+        from shoal.parallel.saving import make_network
+
+        return make_network(network, net)
+
+    return Predictor.load(folder, make_network)

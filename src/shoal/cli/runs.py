@@ -1,4 +1,4 @@
-"""`shoal runs`: which runs there are, and `shoal runs clean`: away with what only going on needs."""
+"""`shoal runs` lists runs; `shoal runs clean` deletes files needed only for resuming."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from shoal.console.terminal import say, say_data, visible
 from shoal.errors import UserError
-from shoal.terminal import say, say_data, visible
+from shoal.machine import size_text
+from shoal.runs.folder import RUNS
+from shoal.runs.list import clean as remove
+from shoal.runs.list import cleanable, list_runs
 
 if TYPE_CHECKING:
-    from shoal.plain_files import Removal
+    from shoal.files.plain_files import Removal
     from shoal.runs.list import Listed
 
 LIST = "list"
@@ -49,12 +53,10 @@ def list_them(
     folders: Folders = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
-    """List runs: running, interrupted (the same command goes on), or finished, with their scores. The default.
+    """List runs with their states and scores: running, interrupted (the same command resumes it) or finished.
 
-    A folder whose files cannot be used is named with what is wrong with it; the others are listed all the same.
+    A folder with damaged files is named, with the reason. This is the default command.
     """
-    from shoal.runs.folder import RUNS
-    from shoal.runs.list import list_runs
 
     runs = list_runs(folders or [])
     if as_json:
@@ -69,19 +71,16 @@ def list_them(
 def clean(
     folders: Folders = None,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Also runs that could go on. What runs now always stays.")
+        bool, typer.Option("--unfinished", help="Also delete runs that could be resumed, never one that is running.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, then stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
 ) -> None:
-    """Remove what only going on needs: the journals and checkpoints of runs with results.
+    """Delete files needed only for resuming: the journals and checkpoints of runs with results.
 
-    Shows what goes and asks first. Removes only what a run has written into its own folder: never a symbolic link or
-    what it leads to, another file system, or a file of yours.
+    Lists the files and asks first. Deletes only what a run has written into its own folder: no symbolic links or their
+    targets, no other file systems, no files of yours.
     """
-    from shoal.machine import size_text
-    from shoal.runs.list import clean as remove
-    from shoal.runs.list import cleanable, list_runs
 
     runs = list_runs(folders or [])
     planned = {run.path: cleanable(run, unfinished) for run in runs}
@@ -91,7 +90,7 @@ def clean(
     kept = sum(run.state == "interrupted" and not run.has_results for run in runs) if not unfinished else 0
     if kept:
         what = "1 run" if kept == 1 else f"{kept} runs"
-        say(f"{what} could go on and stayed; --unfinished removes {'it' if kept == 1 else 'them'}, too")
+        say(f"{what} could be resumed and stayed; --unfinished removes {'it' if kept == 1 else 'them'}, too")
     if not any(found.gone for found in planned.values()):
         say("there is nothing to remove")
         return
@@ -112,7 +111,6 @@ def clean(
 
 def _say_planned(run: Listed, planned: Removal) -> None:
     """What of a run goes: a line for each file, and one for a folder that goes with all that is in it."""
-    from shoal.machine import size_text
 
     if planned.gone:
         say(f"{size_text(planned.size)} of {run.path}, {_state(run)}:")
@@ -133,7 +131,6 @@ def _ask(question: str) -> None:
 
 
 def _print_table(runs: list[Listed]) -> None:
-    from shoal.machine import size_text
 
     rows: list[tuple[str, ...]] = [("run", "kind", "state", "score", "begun", "size")]
     for run in runs:

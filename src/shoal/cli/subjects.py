@@ -1,4 +1,4 @@
-"""What is trained on what: a data set by name or a table of the user's own, and a network that fits it."""
+"""What `shoal train` and `shoal plan` share: the data and the network, and a training written as a command."""
 
 from __future__ import annotations
 
@@ -10,63 +10,69 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.errors import MissingPackage, UserError
-from shoal.members import ACTIVATIONS
-from shoal.options import options_of
-from shoal.parallel.options import TableOptions
+from shoal.options import Options, options_of
+from shoal.parallel.options import NetworkOptions, TableOptions
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from shoal.parallel.datasets import Data
-    from shoal.parallel.tables import Prepared
+    from shoal.parallel.data.datasets import Data
+    from shoal.parallel.data.tables import Prepared
+    from shoal.parallel.job import Job
 
-Wanted = tuple[float, int | None, int]  # share for validation, how many rows to use, seed
 File = Annotated[Path | None, typer.Argument(help="A table of your own: CSV, TSV (also gzipped), Parquet.")]
-DataName = Annotated[
-    str | None, typer.Option(help="mnist (default), fashion-mnist, iris, wine, digits or breast-cancer.")
-]
-Net = Annotated[
-    str | None,
-    typer.Option(
-        help="mlp:784-256-10 (layer sizes), cnn, or file.py:make_network, a function that returns an nn.Module, "
-        "called with (inputs, outputs) if it takes two. (default: an mlp that fits the data)"
-    ),
-]
-Activation = Annotated[str, typer.Option(help=f"Of hidden layers: {', '.join(ACTIVATIONS)}.")]
-RowCount = Annotated[int | None, typer.Option(help="Use only so many training rows.")]
+DEFAULT_DATA = "mnist"
+# The headings of the options that both commands have.
+DATA = "data target task test valid rows drop kinds missing sep header"
+TRAINING = (
+    "net activation output init dropout epochs batch_size learning_rate optimizer momentum weight_decay schedule loss "
+    "seed"
+)
+STRATEGIES = "blas_threads device exact shards asynchronous average_every split shares start until_error folds"
+RESUMING = "checkpoint checkpoint_every restarts allow_fewer timeout"
+
+
+@dataclass
+class NetworkAndData:
+    """What is trained on what."""
+
+    name: str
+    net: str
+    sets: Data
+    network: dict[str, Any]  # arguments of `make_model`, besides the name
+    prepared: Prepared | None = None  # for a table of the user's own
+    words: list[str] = field(default_factory=list)  # how the table was read, line by line
+
+    def model(self, seed: int | None = None) -> nn.Module:
+        """The network, made anew; with the weights of another seed, if given."""
+        from shoal.parallel.networks import make_model, own_network
+
+        network = self.network if seed is None else {**self.network, "seed": seed}
+        if ".py" in self.net:
+            return own_network(self.net, self.sets.features, self.sets.classes, network["seed"])
+        return make_model(self.net, **network)
+
+    def loss(self, asked: Any, typed: bool) -> Any:
+        """The loss that fits the target, unless another is asked for."""
+        from shoal.parallel.data.tables import default_loss
+
+        return asked if self.prepared is None else default_loss(self.prepared.kind, asked if typed else None)
 
 
 def need_torch(command: str) -> None:
     from importlib.util import find_spec
 
     if find_spec("torch") is None or find_spec("cloudpickle") is None:
-        raise MissingPackage(f"shoal {command} needs PyTorch: pip install 'shoal[torch]'")
-
-
-def check_network(net: str | None, network: dict[str, Any]) -> None:
-    """Refuse the name of a network that does not exist before data are loaded."""
-    from shoal.parallel.networks import make_model
-
-    if net is not None and ".py" not in net:
-        make_model(net, **network)
-
-
-@dataclass
-class Subject:
-    """What is trained on what."""
-
-    name: str
-    net: str
-    sets: Data
-    prepared: Prepared | None = None  # for a table of the user's own
-    words: list[str] = field(default_factory=list)  # how the table was read, line by line
+        raise MissingPackage(f"shoal {command} needs PyTorch: pip install 'shoal-ml[torch]'")
 
 
 def check_source(
-    command: str, file: Path | None, data: str | None, table: TableOptions, typed: Mapping[str, str]
+    command: str, file: Path | None, asked: NetworkOptions, table: TableOptions, typed: Mapping[str, str]
 ) -> None:
-    """A file or --data; options that only a file has need one."""
-    if file is not None and data is not None:
+    """A file or --data; options that only a file has need one. The name of the network is checked as well."""
+    from shoal.parallel.networks import layer_sizes
+
+    if file is not None and asked.data is not None:
         raise UserError("give a file of your own or --data, not both")
     if file is not None and table.target is None:
         raise UserError("say which column to predict: --target with a name or a number (-1 is the last column)")
@@ -81,38 +87,48 @@ def check_source(
             f"{', '.join(flags)}: only for a file of your own, as in 'shoal {command} data.csv --target price', and no "
             "file is given"
         )
+    if asked.net is not None and ".py" not in asked.net:
+        layer_sizes(asked.net)
 
 
-def named_data(data: str, net: str | None, wanted: Wanted) -> Subject:
-    """A data set by name, and a network that fits it unless one is given."""
-    from shoal.parallel.datasets import load_data
+def load_subject(file: Path | None, asked: NetworkOptions, table: TableOptions, seed: int) -> NetworkAndData:
+    """A table of the user's own or a data set by name, and a network that fits it unless one is given."""
+    from shoal.parallel.data.datasets import load_data
+    from shoal.parallel.data.tables import check_sizes, load_table
 
-    valid, rows, seed = wanted
-    sets = load_data(data, valid, rows, seed=seed)
-    return Subject(data, net or f"mlp:{sets.features}-256-{sets.classes}", sets)
-
-
-def own_table(file: Path, table: TableOptions, net: str | None, wanted: Wanted) -> Subject:
-    """A table of the user's own, and a network that fits it unless one is given."""
-    from shoal.parallel.tables import check_sizes, load_table
-
-    sets, prepared, words = load_table(file, table, *wanted)
-    net = net or f"mlp:{sets.features}-64-64-{sets.classes}"
+    network = asked.network(seed)
+    if file is None:
+        name = asked.data or DEFAULT_DATA
+        sets = load_data(name, asked.valid, asked.rows, seed=seed)
+        return NetworkAndData(name, asked.net or f"mlp:{sets.features}-256-{sets.classes}", sets, network)
+    sets, prepared, words = load_table(file, table, asked.valid, asked.rows, seed)
+    net = asked.net or f"mlp:{sets.features}-64-64-{sets.classes}"
     check_sizes(net, sets, f"{len(prepared.classes)} classes" if prepared.classes else "a number")
-    return Subject(file.name, net, sets, prepared, words)
+    return NetworkAndData(file.name, net, sets, network, prepared, words)
 
 
-def loss_of(subject: Subject, asked: Any) -> str:
-    """The loss that fits the target, unless another is asked for."""
-    from shoal.parallel.tables import default_loss
-
-    assert subject.prepared is not None
-    return default_loss(subject.prepared.kind, asked)
+# ---- a training as a command ----
 
 
-def model_of(subject: Subject, network: dict[str, Any]) -> nn.Module:
-    from shoal.parallel.networks import make_model, own_network
+def train_arguments(file: Path | None, asked: NetworkOptions, table: TableOptions, job: Job) -> list[str]:
+    """What `shoal train` has to be given for a training; options with their defaults are left out."""
+    strategy = ["--strategy", job.method.name]
+    workers = [] if job.method.one_worker else ["--workers", str(job.workers)]
+    others = [*arguments_of(asked), *arguments_of(table), *arguments_of(job, {"strategy", "workers"})]
+    return [*([] if file is None else [str(file)]), *others, *strategy, *workers]
 
-    if ".py" in subject.net:
-        return own_network(subject.net, subject.sets.features, subject.sets.classes, network["seed"])
-    return make_model(subject.net, **network)
+
+def arguments_of(options: Options, without: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
+    """Options that differ from their defaults, as they are typed."""
+    found: list[str] = []
+    for name, known in options_of(type(options)).items():
+        value = getattr(options, name)
+        if name in without or not known.about.on_command_line or value == known.default:
+            continue
+        if isinstance(value, bool):
+            found.append(known.flags[0].split("/")[0 if value or known.switches_off else -1])
+        elif isinstance(value, tuple) and known.about.parse is None:
+            found += [part for each in value for part in (known.flag, str(each))]
+        else:
+            found += [known.flag, ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+    return found

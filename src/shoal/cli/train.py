@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,36 +14,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.atomic import new_file, write_text
 from shoal.cli.parameters import given, with_options
 from shoal.cli.subjects import (
-    Activation,
-    DataName,
+    DATA,
+    DEFAULT_DATA,
+    RESUMING,
+    STRATEGIES,
+    TRAINING,
     File,
-    Net,
-    RowCount,
-    Subject,
-    check_network,
+    NetworkAndData,
     check_source,
-    loss_of,
-    model_of,
-    named_data,
+    load_subject,
     need_torch,
-    own_table,
 )
-from shoal.json_values import plain
+from shoal.console.progress import Screen
+from shoal.errors import UserError
+from shoal.files.atomic import new_file, write_text
+from shoal.files.json_values import plain
+from shoal.files.plain_files import open_file, read_bytes
+from shoal.parallel.events import EpochEnded, EpochProgress, FoldEnded
 from shoal.parallel.job import Job
-from shoal.parallel.options import TableOptions
-from shoal.plain_files import PRIVATE, open_file
-from shoal.progress import Screen
-from shoal.runs.changes import WEIGHTS
-from shoal.runs.folder import refuse_taken
-from shoal.runs.lock import take
+from shoal.parallel.options import NetworkOptions, TableOptions
+from shoal.runs.changes import TEST, WEIGHTS
+from shoal.runs.folder import RunFolder, refuse_finished
+from shoal.runs.kinds import HISTORY, MODEL, SETTINGS, STATE_DICT, TRAIN
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from shoal.parallel.datasets import Data
+    from shoal.parallel.data.datasets import Data
     from shoal.parallel.worker import Result
 
 TRAIN_EXAMPLES = """Examples:
@@ -49,6 +50,8 @@ TRAIN_EXAMPLES = """Examples:
 shoal train --data mnist --net mlp:784-1024-10 --strategy allreduce --workers 2
 
 shoal train houses.csv --target price --epochs 30 --out my-run
+
+shoal train --plan plan.json                  (what 'shoal plan ... --json plan.json' found to be best)
 
 shoal train houses.csv --target price --net mine.py:make_network --workers 2
 
@@ -59,29 +62,31 @@ mpiexec -n 4 shoal train --data mnist --checkpoint kept
 torchrun --nproc-per-node 2 --max-restarts 3 -m shoal train --data mnist --checkpoint kept"""
 
 
-COMMAND_DEFAULTS = {"epochs": 5, "batch_size": 128, "loss": None, "strategy": None, "workers": None}
+HEADINGS = {
+    "Data": DATA,
+    "Network and training": TRAINING,
+    "Workers": f"strategy workers backend {STRATEGIES}",
+    "Output": f"out plan {RESUMING}",
+}
+# Options that may stand beside --plan: they change nothing that was planned.
+BESIDE_PLAN = {"plan", "out", *RESUMING.split()}
 
 
-@with_options(
-    defaults=COMMAND_DEFAULTS,
-    moved={"target": "file", "test": "valid", "checkpoint": "kinds"},
-    headed={"table": "FILE: "},
-)
+@with_options(defaults={"loss": None, "strategy": None, "workers": None}, groups=HEADINGS)
 def train(
     command_line: typer.Context,
     file: File = None,
     *,
-    data: DataName = None,
-    net: Net = None,
-    activation: Activation = "relu",
-    output: Annotated[str, typer.Option("--output-activation", help="Of the last layer.")] = "identity",
-    init: Annotated[str, typer.Option(help="torch or glorot.")] = "torch",
-    dropout: Annotated[float, typer.Option(help="Share of hidden units left out in training.")] = 0.0,
+    asked: NetworkOptions,
     job: Job,
-    rows: RowCount = None,
-    valid: Annotated[float, typer.Option(help="Share of the training rows kept for validation.")] = 1 / 6,
     table: TableOptions,
-    out: Annotated[Path | None, typer.Option(help="Folder for model.safetensors, history.json, settings.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder. (default: shoal-runs/FILE-1, -2, ...; of --data, none)")
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="Run the best plan in a file of shoal plan --json, and compare predicted with measured."),
+    ] = None,
 ) -> None:
     """Train one network over many workers: threads, processes or MPI ranks; torchrun and mpiexec are detected.
 
@@ -90,21 +95,37 @@ def train(
     """
     need_torch("train")
     typed = given(command_line)
-    check_source("train", file, data, table, typed)
-    job = _complete(job, typed)
+    if plan is not None:
+        _train_planned(plan, command_line, typed)
+        return
+    check_source("train", file, asked, table, typed)
+    job = complete(job, typed)
     if out is not None:
-        refuse_taken(out)
-    network = {"activation": activation, "output": output, "init": init, "dropout": dropout, "seed": job.seed}
-    check_network(net, network)
-    wanted = (valid, rows, job.seed)
-    if file is None:
-        subject = named_data(data or "mnist", net, wanted)
-    else:
-        subject = own_table(file, table, net, wanted)
-        job = replace(job, loss=loss_of(subject, job.loss if "loss" in typed else None))
-    bound = {} if ".py" in subject.net else {"net": subject.net, **network}  # of a custom one, its code is compared
-    about = {"file": str(file or data or "mnist"), "checksum": _checksum(file) if job.checkpoint else ""}
-    _train(replace(job, about=bound | about), subject, network, out)
+        refuse_finished(out)
+    subject = load_subject(file, asked, table, job.seed)
+    job = replace(job, loss=subject.loss(job.loss, "loss" in typed))
+    bound = {} if ".py" in subject.net else {"net": subject.net, **subject.network}  # of a custom one, its code counts
+    about = {"file": str(file or asked.data or DEFAULT_DATA), "checksum": _checksum(file)}
+    _train(replace(job, about=bound | about), subject, out, command_line.obj)
+
+
+def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, str]) -> None:
+    """Train as a plan says, as if its command had been typed."""
+    refused = [flag for name, flag in typed.items() if name not in BESIDE_PLAN]
+    if refused:
+        raise UserError(f"{file} has all options of the training; leave out {', '.join(refused)}, or --plan")
+    try:
+        content = json.loads(read_bytes(file))
+        arguments, predicted = [str(word) for word in content["train"]], dict(content["predicted"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(f"{file} is no plan: give a file that 'shoal plan --json FILE' has written") from None
+    for name, flag in typed.items():
+        if name != "plan":
+            value = command_line.params[name]
+            arguments += [flag] if value is True else [flag, str(value)]
+    with command_line.command.make_context(command_line.info_name, arguments, parent=command_line.parent) as inner:
+        inner.obj = predicted
+        command_line.command.invoke(inner)
 
 
 def _checksum(file: Path | None) -> str:
@@ -114,52 +135,66 @@ def _checksum(file: Path | None) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _complete(job: Job, typed: Mapping[str, str]) -> Job:
+def complete(job: Job, typed: Mapping[str, str]) -> Job:
     """The job with the strategy and the number of workers that follow from what was typed."""
+    from shoal.parallel.checkpoint import peek
     from shoal.parallel.training import make_job
 
     workers = job.workers if "workers" in typed else None
-    strategy = job.strategy if "strategy" in typed else _strategy(workers, job.checkpoint, job.exact)
+    strategy = job.strategy
+    if "strategy" not in typed and workers is not None:  # that of the run that is resumed, else all-reduce
+        earlier = "" if job.checkpoint is None else str(peek(job.checkpoint).get("strategy", ""))
+        plain = "blas" if workers == 1 and not job.exact else ""  # the plain loop has one worker
+        strategy = (plain if earlier == "plain" else earlier) or "allreduce"
     return make_job(**{**vars(job), "workers": workers, "strategy": strategy})
 
 
 @contextmanager
-def _own_place(out: Path | None, first: bool) -> Iterator[None]:
-    """Make the folder for the results before training, which shows whether it can be written, and keep others out."""
-    if out is None:
-        yield
+def _run_folder(out: Path | None, job: Job, subject: NetworkAndData, first: bool) -> Iterator[RunFolder | None]:
+    """The folder of the run, ours until the end. None: nothing is saved, or by the first of many processes only."""
+    if not first or (out is None and subject.prepared is None):
+        yield None
         return
-    out.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    if not first:  # one of many processes of torchrun or mpiexec: it writes nothing
-        yield
-        return
-    lock = take(out)
-    try:
-        refuse_taken(out)
-        yield
-    finally:
-        lock.release()
+    decides = {name: _plain(value) for name, value in job.fingerprint().items() if name not in ("about", "epochs")}
+    about = {name: value for name, value in (job.about or {}).items() if name != "file"}
+    marks = {"data": about.pop("checksum", ""), **about, **decides}
+    stem = subject.name.partition(".")[0] or "train"
+    with RunFolder(TRAIN, out, stem, marks, again=True, file=str((job.about or {}).get("file", ""))) as folder:
+        yield folder
+        folder.finish()
 
 
-def _train(job: Job, subject: Subject, network: dict[str, Any], out: Path | None) -> None:
+def _train(job: Job, subject: NetworkAndData, out: Path | None, predicted: Mapping[str, Any] | None) -> None:
     """Show what is trained on what, train, show and save the results."""
     from shoal.parallel.checks import check_fit
-    from shoal.parallel.environment import world
-    from shoal.parallel.identity import weights_hash
+    from shoal.parallel.identity import data_hash, weights_hash
+    from shoal.parallel.launch.environment import world
+    from shoal.parallel.launch.failures import as_user_errors
 
-    model, sets = model_of(subject, network), subject.sets
-    if job.checkpoint and ".py" in subject.net:
-        job = replace(job, about={**(job.about or {}), WEIGHTS: weights_hash(model)})
+    model, sets = subject.model(), subject.sets
+    if job.checkpoint:
+        weights = {WEIGHTS: weights_hash(model)} if ".py" in subject.net else {}
+        job = replace(job, about={**(job.about or {}), TEST: data_hash(sets.test), **weights})
     check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
-    screen = Screen(_epoch_line, quiet=world()[0] != 0)
-    with _own_place(out, not screen.quiet):
-        _train_into(out, job, subject, network, model, screen)
+    screen = Screen(lambda record: None, quiet=world()[0] != 0)
+    with _run_folder(out, job, subject, not screen.quiet) as folder:
+        _introduce(job, subject, model, screen)
+        begun = time.perf_counter()
+        with as_user_errors(subject.net if ".py" in subject.net else ""):
+            with screen:
+                result = _run(job, model, sets, screen, folder)
+            waited = time.perf_counter() - begun
+            _conclude(screen, result, subject, job)
+        if predicted is not None:
+            for line in compared(predicted, result.metrics, waited):
+                screen.say(line)
+        if folder is not None:
+            _save(folder.path, result, job, {"net": subject.net, **subject.network}, subject)
+            screen.say(f"saved to {folder.path}")
 
 
-def _train_into(
-    out: Path | None, job: Job, subject: Subject, network: dict[str, Any], model: nn.Module, screen: Screen
-) -> None:
-    sets, net = subject.sets, subject.net
+def _introduce(job: Job, subject: NetworkAndData, model: nn.Module, screen: Screen) -> None:
+    sets = subject.sets
     parameters = sum(p.numel() for p in model.parameters())
     for line in subject.words:
         screen.say(f"  {line}")
@@ -167,36 +202,33 @@ def _train_into(
         f"{subject.name}: {len(sets.train):,} rows to train on, {len(sets.valid):,} to validate, "
         f"{len(sets.test):,} to test"
     )
-    screen.say(f"{net}: {parameters:,} parameters; {_plan(job)}")
-    with screen:
-        result = _run(job, model, sets, screen)
-    _conclude(screen, result, subject, job)
-    if out is not None and not screen.quiet:
-        _save(out, result, job, {"net": net, **network}, sets)
-        if subject.prepared is not None:
-            subject.prepared.save(out)
-        screen.say(f"saved to {out}")
+    screen.say(f"{subject.net}: {parameters:,} parameters; {_plan(job)}")
 
 
-def _strategy(workers: int | None, checkpoint: str | None, exact: bool | None) -> str:
-    """That of the run that is resumed; else all-reduce for any number of workers that is given, also for one."""
-    from shoal.parallel.checkpoint import peek
+def compared(predicted: Mapping[str, Any], metrics: Mapping[str, Any], waited: float) -> list[str]:
+    """What a plan has predicted next to what was measured, line by line; `waited`: from the start of the workers."""
+    seconds = waited if predicted["start_seconds"] else metrics["seconds"]
+    found = [("s an epoch", predicted["seconds_per_epoch"], metrics.get("seconds_per_epoch")),
+             ("s in all", predicted["seconds"], seconds)]  # fmt: skip
+    lines = [f"{name}: {before:.3g} predicted, {now:.3g} measured ({before / now - 1:+.0%})"
+             for name, before, now in found if before and now]  # fmt: skip
+    if predicted.get("own_machines") and predicted.get("nodes", 1) > 1:
+        lines.append(f"the prediction is for {predicted['nodes']} machines: {predicted['link']}")
+    score = metrics.get(f"test_{predicted['metric']}")
+    if predicted.get("accuracy") is not None and score is not None:
+        name = "R2" if predicted["metric"] == "r2" else predicted["metric"]
+        low, high = predicted.get("accuracy_low"), predicted.get("accuracy_high")
+        interval = "" if low is None or high is None else f" ({low:.4f} to {high:.4f})"
+        lines.append(f"{name} on the test rows: {predicted['accuracy']:.4f}{interval} predicted, {score:.4f} measured")
+    return ["predicted and measured:", *(f"  {line}" for line in lines)]
 
-    earlier = {} if checkpoint is None else peek(checkpoint)
-    if workers is None:
-        return "auto"
-    if earlier.get("strategy") == "plain":  # older versions took the plain loop for one worker
-        return "blas" if workers == 1 and not exact else "allreduce"
-    return str(earlier.get("strategy", "allreduce"))
 
-
-def _run(job: Job, model: nn.Module, sets: Data, screen: Screen) -> Result:
-    from shoal.parallel.failures import as_user_errors
+def _run(job: Job, model: nn.Module, sets: Data, screen: Screen, folder: RunFolder | None) -> Result:
     from shoal.parallel.training import run
 
     try:
-        with as_user_errors():
-            return run(job, model, sets.train, None if job.method.holds_out_rows else sets.valid, screen.tell)
+        valid = None if job.method.holds_out_rows else sets.valid
+        return run(job, model, sets.train, valid, [TrainingScreen(screen, folder)])
     except KeyboardInterrupt:
         if job.checkpoint:
             screen.say(f"stopped; the same command resumes from {job.checkpoint}")
@@ -210,17 +242,17 @@ def _plan(job: Job) -> str:
     return f"{job.method.name}, {many}" + (f" ({job.backend})" if job.workers > 1 else "")
 
 
-def _test(result: Result, subject: Subject, job: Job) -> str:
+def _test(result: Result, subject: NetworkAndData, job: Job) -> str:
     """The score on the test rows, in words."""
     import torch
 
+    from shoal.parallel.data.loader import Loader
     from shoal.parallel.evaluation import chunks_of, measures
     from shoal.parallel.learner import make_loss
-    from shoal.parallel.loader import Loader
 
     model = result.model.cpu().eval()
     if subject.prepared is not None:
-        from shoal.parallel.tables import score
+        from shoal.parallel.data.tables import score
 
         numbers, words = score(subject.prepared, model, subject.sets.test)
         result.metrics |= numbers
@@ -228,11 +260,13 @@ def _test(result: Result, subject: Subject, job: Job) -> str:
     with torch.no_grad():
         loader = Loader(subject.sets.test, torch.device("cpu"))
         parts = [measures(model, make_loss(job.loss), *loader.take(rows)) for rows in chunks_of(loader)]
+    if not math.isfinite(sum(part[0] for part in parts)):
+        raise UserError("the loss on the test rows is not finite, so there is no score: the network returns NaN there")
     result.metrics["test_accuracy"] = sum(part[1] for part in parts) / len(loader)
     return f"test: {result.metrics['test_accuracy']:.2%} right"
 
 
-def _conclude(screen: Screen, result: Result, subject: Subject, job: Job) -> None:
+def _conclude(screen: Screen, result: Result, subject: NetworkAndData, job: Job) -> None:
     """Show speed and scores."""
     metrics, words = result.metrics, _test(result, subject, job)
     speed = f"{metrics['seconds_per_epoch']:.3g} s an epoch, {metrics['samples_per_second']:,.0f} rows a second"
@@ -247,21 +281,62 @@ def _conclude(screen: Screen, result: Result, subject: Subject, job: Job) -> Non
     screen.say(words)
 
 
-def _save(out: Path, result: Result, job: Job, network: dict[str, Any], sets: Data) -> None:
+def _save(out: Path, result: Result, job: Job, network: dict[str, Any], subject: NetworkAndData) -> None:
+    """The model of a table, or the weights of a network for a data set by name; then history and settings."""
     from safetensors.torch import save_file
 
-    # Cloned: safetensors refuses tied tensors, which are one in memory; each name has its numbers in the file.
-    state = {name: value.cpu().clone().contiguous() for name, value in result.model.state_dict().items()}
-    with new_file(out / "model.safetensors") as partial:
-        save_file(state, partial)
+    from shoal.models.saving import save
+    from shoal.parallel.saving import trained_model
+
+    if subject.prepared is not None:
+        save(trained_model(result.model, subject.prepared, network, str(job.loss)), out / MODEL)
+    else:
+        # Cloned: safetensors refuses tied tensors, which are one in memory; each name has its numbers in the file.
+        state = {name: value.cpu().clone().contiguous() for name, value in result.model.state_dict().items()}
+        with new_file(out / STATE_DICT) as partial:
+            save_file(state, partial)
+    sets = subject.sets
     history = {"history": result.history, "metrics": result.metrics}
-    write_text(out / "history.json", json.dumps(plain(history), indent=1) + "\n")
+    write_text(out / HISTORY, json.dumps(plain(history), indent=1) + "\n")
     settings = {name: value if not callable(value) else str(value) for name, value in job.as_dict().items()}
     settings |= {"network": network, "inputs": sets.features, "outputs": sets.classes}
-    write_text(out / "settings.json", json.dumps(plain(settings), indent=1) + "\n")
+    write_text(out / SETTINGS, json.dumps(plain(settings), indent=1) + "\n")
 
 
-def _epoch_line(record: dict[str, Any]) -> str:
+def _plain(value: Any) -> Any:
+    """A function, or a strategy of the user's own, has no JSON."""
+    return value if value is None or isinstance(value, (str, int, float, list)) else str(value)
+
+
+class TrainingScreen:
+    """Shows a training as it runs."""
+
+    def __init__(self, screen: Screen, folder: RunFolder | None = None) -> None:
+        self.screen, self.folder = screen, folder
+
+    def note(self, text: str) -> None:
+        self.screen.say(text)
+
+    def progress(self, event: EpochProgress) -> None:
+        self.screen.bar.update(event.share, words=f"loss {event.loss:.4f}")
+        if self.folder is not None:  # for `shoal runs`
+            self.folder.progress(event.share)
+
+    def step_ended(self, event: EpochEnded | FoldEnded) -> None:
+        if isinstance(event, FoldEnded):
+            self.screen.say(_fold_line(event))
+            self.screen.bar.update((event.fold + 1) / event.folds)
+        else:
+            self.screen.say(_epoch_line(event.record))
+
+
+def _fold_line(event: FoldEnded) -> str:
+    right = event.metrics.get("valid_accuracy")
+    loss = f"fold {event.fold + 1} of {event.folds}: loss {event.metrics['valid_loss']:.4f}"
+    return loss if right is None else f"{loss}, {right:.2%} right"
+
+
+def _epoch_line(record: Mapping[str, Any]) -> str:
     line = f"epoch {record['epoch'] + 1}: training loss {record['train_loss']:.4f}"
     if "valid_accuracy" in record:
         line += f", validation loss {record['valid_loss']:.4f}, {record['valid_accuracy']:.2%} right"

@@ -55,6 +55,7 @@ class Calibration:
     weight: np.ndarray  # (pairs,)
     counts: np.ndarray  # (n_folds,) pairs of each fold of the model
     rows: float  # how many rows the scores stand for
+    effective: float  # how many rows of equal weight would tell as much
     score: str = "lac"  # of classes
 
     @cached_property
@@ -75,17 +76,21 @@ class Calibration:
     def level(self, coverage: float, name: str = "coverage") -> float:
         """The share of scores that must be reached. Two more rows count as the worst.
 
-        One is the new row, as in every conformal prediction. The other makes up for the selection: the networks were
-        chosen and weighed by the same rows, which without it costs 0.2 points of coverage at 100 to 300 rows.
+        One is the new row, as in every conformal prediction. With uneven weights it is as heavy as a row drawn by
+        weight is on average (Tibshirani, Barber, Candès and Ramdas, 2019): the more uneven, the heavier. The other one
+        makes up for the selection: the networks were chosen and weighed by the same rows, which without it costs 0.2
+        points of coverage at 100 to 300 rows.
         """
         coverage = check_coverage(name, coverage)
-        if coverage * (1 + NEW_ROW / self.rows) > 1 + ROUNDING:
+        new_row = NEW_ROW / self.effective
+        if coverage * (1 + new_row) > 1 + ROUNDING:
             least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
+            worth = f", worth {self.effective:.1f} of equal weight" if self.effective < 0.99 * self.rows else ""
             raise UserError(
                 f"a {name} of {coverage:g} needs at least {least:,} held-out rows to learn from; this model has "
-                f"{self.rows:.0f}: ask for less, or search on more rows"
+                f"{self.rows:.0f}{worth}: ask for less, or search on more rows"
             )
-        return min(coverage * (1 + (NEW_ROW + SELECTION) / self.rows), 1.0) - ROUNDING
+        return min(coverage * (1 + new_row + SELECTION / self.rows), 1.0) - ROUNDING
 
     def interval(self, prediction: np.ndarray, spread: np.ndarray, coverage: float) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest values, (n, n_outputs) each, from predictions and spreads of each fold (k, n, n_outputs).
@@ -140,14 +145,20 @@ class Calibration:
     # ---- files ----
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        described = {"rows": self.rows, "score": self.score, "counts": self.counts.tolist()}
+        described = {
+            "rows": self.rows,
+            "effective": self.effective,
+            "score": self.score,
+            "counts": self.counts.tolist(),
+        }
         return described, {"scores": self.scores, "weight": self.weight}
 
     @staticmethod
     def from_state(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Calibration:
         made = Calibration(
             np.asarray(arrays["scores"], dtype=np.float64), np.asarray(arrays["weight"], dtype=np.float64),
-            np.array(described["counts"], dtype=np.int64), float(described["rows"]), str(described["score"]),
+            np.array(described["counts"], dtype=np.int64), float(described["rows"]), float(described["effective"]),
+            str(described["score"]),
         )  # fmt: skip
         for problem in made.problems():
             raise UserError(f"calibration: {problem}")
@@ -161,7 +172,7 @@ class Calibration:
             yield f"scores and weight must have a row for each pair; got {self.scores.shape} and {self.weight.shape}"
         elif (self.counts < 0).any() or self.counts.sum() != len(self.weight):
             yield f"counts must sum to {len(self.weight)}; got {int(self.counts.sum())}"
-        elif (self.weight < 0).any() or not self.weight.sum() > 0 or not self.rows > 0:
+        elif (self.weight < 0).any() or not self.weight.sum() > 0 or not min(self.rows, self.effective) > 0:
             yield "weights and rows must be above zero"
 
 

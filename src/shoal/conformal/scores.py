@@ -2,8 +2,8 @@
 
 `lac` (Sadinle, Lei and Wasserman, 2019) looks at the class's own probability. `aps` (Romano, Sesia and Candès, 2020)
 is the probability of all likelier classes and a random part of its own; `raps` (Angelopoulos et al., 2021) adds a price
-for each class beyond the first two. `lac` gave the smallest sets (`shoal bench coverage`), and needs no random numbers:
-it is what models have. The others are there to be compared with.
+for each class beyond the first two. `lac` gave the smallest sets (`python -m benchmarks coverage`) and needs no random
+numbers: it is what models have. The others are there to be compared with.
 """
 
 from __future__ import annotations

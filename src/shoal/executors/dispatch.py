@@ -12,24 +12,23 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from shoal.executors import worker
-from shoal.executors.blame import Blame
-from shoal.executors.interface import Call, Done, Job, Reply, SetAside, Status, Task, WorkerInfo, Workers
-from shoal.executors.rounds import Round
-from shoal.executors.team import Team, accept, choose_instruction_set, share
+from shoal.executors.compatibility import TaskSettings, accept, choose_instruction_set, share
+from shoal.executors.failures import FailureLog
+from shoal.executors.interface import Call, Done, RemoteJob, RemoteTask, Reply, Skipped, Status, WorkerInfo, Workers
+from shoal.executors.limits import RetryLimits
+from shoal.executors.rounds import TaskRound
 
-REMEMBERED = 1000  # finished tasks whose times say how long is too long
-PATIENCE = 10.0  # seconds that any task may take, and more by what the others took
-STARTING = 6.0  # times as patient while workers may still be loading libraries
-SLOWER = 4.0  # times the slowest of the others
+LIMITS = RetryLimits()
+REMEMBERED_TASKS = 1000  # finished tasks whose times say how long is too long
 
 
-class Pace:
+class TaskPace:
     """Seconds that tasks took, and so how long is too long."""
 
-    def __init__(self, seconds_per_cost: float = 0.0) -> None:
-        self.expected = seconds_per_cost
+    def __init__(self, seconds_per_cost: float = 0.0, limits: RetryLimits = LIMITS) -> None:
+        self.expected, self.limits = seconds_per_cost, limits
         self.loading = 0.0  # the longest that a worker took to load the job
-        self._seen: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
+        self._seen: deque[tuple[float, float]] = deque(maxlen=REMEMBERED_TASKS)
         self._slowest: float | None = None  # None: to be found out; it is asked for every task in flight
 
     def saw(self, cost: float, seconds: float, loading: float) -> None:
@@ -51,8 +50,8 @@ class Pace:
         """Seconds after which a task of that cost hangs."""
         if not self._seen and not self.expected:
             return float("inf")
-        patience = PATIENCE if self._seen else STARTING * PATIENCE
-        return patience + SLOWER * (self.loading + self.slowest() * cost)
+        patience = self.limits.patience_seconds * (1.0 if self._seen else self.limits.patience_factor_at_start)
+        return patience + self.limits.slowest_task_factor * (self.loading + self.slowest() * cost)
 
 
 class Dispatcher:
@@ -66,15 +65,16 @@ class Dispatcher:
     def __init__(
         self,
         workers: Workers,
-        job: Job,
+        job: RemoteJob,
         threads: int | None = None,
         instruction_set: str | None = None,
         seconds_per_cost: float = 0.0,
+        limits: RetryLimits = LIMITS,
     ) -> None:
         self.workers, self.job, self.status = workers, job, Status()
-        self.pace = Pace(seconds_per_cost)
-        self.team = Team(instruction_set or "", 1)
-        self.blame = Blame(workers, self.note)
+        self.limits, self.pace = limits, TaskPace(seconds_per_cost, limits)
+        self.settings = TaskSettings(instruction_set or "", 1)
+        self.failures = FailureLog(workers, self.note, limits)
         self.left: list[Future[Reply]] = []  # of earlier rounds, which could not be cancelled
         self._threads, self._wanted, self._token = threads, instruction_set, secrets.token_hex(32)
         self._file = str(job.file) if job.file else None
@@ -83,26 +83,26 @@ class Dispatcher:
     @property
     def instruction_set(self) -> str:
         """The one that all workers use."""
-        return self.team.instruction_set
+        return self.settings.instruction_set
 
     @property
     def accepted(self) -> list[WorkerInfo]:
         """Workers that take part, as known."""
-        return self.blame.accepted
+        return self.failures.accepted
 
     def start(self) -> None:
         """Find out who is there; UserError in words if the search cannot run there."""
         infos = self.workers.start(self.job)
         chosen = choose_instruction_set(accept(infos, self.workers, self._wanted, self.note), self._wanted)
-        self.blame.accepted = accept(infos, self.workers, chosen, self.note)
-        self.team = share(self.accepted, chosen, self._threads)
+        self.failures.accepted = accept(infos, self.workers, chosen, self.note)
+        self.settings = share(self.accepted, chosen, self._threads)
         self.status.workers = self.workers.slots()
         if self._file is None and any(info.pid != os.getpid() and info.host == _host() for info in infos):
             self._write_file()
 
     def run(
-        self, tasks: Sequence[Task], stop: Callable[[], bool], cut: Callable[[Task], Sequence[Task]]
-    ) -> Iterator[Done | SetAside]:
+        self, tasks: Sequence[RemoteTask], stop: Callable[[], bool], cut: Callable[[RemoteTask], Sequence[RemoteTask]]
+    ) -> Iterator[Done | Skipped]:
         """Do these tasks, the most expensive first, and give each back when it is done.
 
         stop  asked several times a second: then what waits is cancelled, and what runs is abandoned
@@ -110,7 +110,7 @@ class Dispatcher:
         """
         self._look_again()
         worker.STOPS[self._token] = stop
-        doing = Round(self, tasks, stop, cut)
+        doing = TaskRound(self, tasks, stop, cut)
         try:
             yield from doing.results()
         finally:
@@ -143,22 +143,22 @@ class Dispatcher:
         if text not in self.status.notes:
             self.status.notes.append(text)
 
-    def call(self, task: Task, with_content: bool, failed_on: Collection[str] = ()) -> Call:
-        job, team = self.job, self.team
+    def call(self, task: RemoteTask, with_content: bool, failed_on: Collection[str] = ()) -> Call:
+        job, settings = self.job, self.settings
         payload = task.payload() if callable(task.payload) else task.payload
         return Call(
             task=task.name, payload=payload, key=job.key, load=job.load, work=job.work, file=self._file,
-            content=job.content if with_content else None, threads=team.threads, threads_on=team.threads_on,
-            instruction_set=team.instruction_set, versions=worker.versions(), token=self._token,
-            avoid=self.blame.avoid(failed_on),
+            content=job.content if with_content else None, threads=settings.threads, threads_on=settings.threads_on,
+            instruction_set=settings.instruction_set, versions=worker.versions(), token=self._token,
+            avoid=self.failures.avoid(failed_on),
         )  # fmt: skip
 
     def _look_again(self) -> None:
         """Workers may have come and gone since the last time."""
         infos = self.workers.present()
         if infos:
-            self.blame.accepted = accept(infos, self.workers, self.team.instruction_set, self.note)
-            self.team = share(self.accepted, self.team.instruction_set, self._threads)
+            self.failures.accepted = accept(infos, self.workers, self.settings.instruction_set, self.note)
+            self.settings = share(self.accepted, self.settings.instruction_set, self._threads)
         self.left = [future for future in self.left if not future.done()]
 
     def _write_file(self) -> None:

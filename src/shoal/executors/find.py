@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from concurrent.futures import Executor
 
 from shoal.errors import UserError, WrongType
 from shoal.executors.interface import Workers
+from shoal.executors.serial import SerialWorkers
 from shoal.validate import nearest, shown
 
-MOST = 1024
+MAX_PROCESSES = 1024
 KINDS = {
     "local:N": "N worker processes on this machine",
     "dask://host:port": "the workers of a Dask scheduler",
@@ -23,8 +23,6 @@ KINDS = {
 def find_workers(cluster: str | Executor | Workers | None) -> Workers:
     """The workers that a name or an executor stands for; None: this process. UserError in a sentence."""
     if cluster is None:
-        from shoal.executors.serial import SerialWorkers
-
         return SerialWorkers()
     if isinstance(cluster, Workers):
         return cluster
@@ -49,37 +47,28 @@ def _named(name: str) -> Workers:
         from shoal.executors.mpi import MpiWorkers
 
         return MpiWorkers()
-    if kind in ("dask", "tls", "ray"):
-        return _remote(name, kind)
-    known = {word.partition(":")[0] for word in KINDS}
-    raise UserError(f"a cluster is one of {', '.join(KINDS)}; got {name!r}{_hint(name, kind, known)}")
+    if kind in ("dask", "tls"):
+        from shoal.executors.dask.workers import DaskWorkers  # asyncio and ssl take 30 ms
+
+        return DaskWorkers(name)
+    if kind == "ray":
+        from shoal.executors.ray import RayWorkers
+
+        return RayWorkers(name)
+    raise UserError(f"a cluster is one of {', '.join(KINDS)}; got {name!r}{_hint(name, kind)}")
 
 
-def _hint(name: str, kind: str, known: set[str]) -> str:
-    if kind == "tcp":
-        return f"; did you mean 'dask{name[3:]}'?"
-    found = nearest(kind, known)
-    return found.replace(kind_found(found), kind_found(found) + name[len(kind) :]) if found else ""
-
-
-def kind_found(text: str) -> str:
-    match = re.search(r"'(\w+)'", text)
-    return match[1] if match else ""
+def _hint(name: str, kind: str) -> str:
+    known = sorted({word.partition(":")[0] for word in KINDS})
+    found = "dask" if kind == "tcp" else next(iter(re.findall(r"'(\w+)'", nearest(kind, known))), "")
+    return f"; did you mean '{found}{name[len(kind) :]}'?" if found else ""
 
 
 def _local(name: str, count: str) -> Workers:
     from shoal.executors.local import LocalWorkers
 
-    if not count.isdecimal() or not 1 <= int(count) <= MOST:
-        raise UserError(f"local:N needs a whole number of processes from 1 to {MOST}, such as local:4; got {name!r}")
+    if not count.isdecimal() or not 1 <= int(count) <= MAX_PROCESSES:
+        raise UserError(
+            f"local:N needs a whole number of processes from 1 to {MAX_PROCESSES}, such as local:4; got {name!r}"
+        )
     return LocalWorkers(int(count))
-
-
-def _remote(name: str, kind: str) -> Workers:
-    address = re.fullmatch(rf"{kind}://([^/:@\s]+|\[[0-9a-fA-F:]+\]):(\d+)/?", name)
-    if name != "ray://" and (address is None or not 1 <= int(address[2]) <= 65535):
-        port = {"dask": 8786, "tls": 8786, "ray": 10001}[kind]
-        raise UserError(f"{kind}://host:port needs a host and a port, such as {kind}://scheduler:{port}; got {name!r}")
-    module, attribute = {"ray": ("ray", "RayWorkers")}.get(kind, ("dask", "DaskWorkers"))
-    found: Workers = getattr(importlib.import_module(f"shoal.executors.{module}"), attribute)(name)
-    return found

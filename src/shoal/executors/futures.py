@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 from shoal.errors import UserError
 from shoal.executors import worker
-from shoal.executors.interface import Call, Job, Reply, WorkerInfo, Workers
+from shoal.executors.interface import Call, RemoteJob, Reply, WorkerInfo, Workers
 
-GREETING = 120.0  # seconds in which the first worker must have answered
-OTHERS = 10.0  # seconds for the others, after the first
-UNKNOWN = 16  # calls that count the workers of an executor that does not say how many it has
-PAUSE = 0.05  # seconds that each of these takes, so that all workers get one
+GREETING_SECONDS = 120.0  # in which the first worker must have answered
+OTHERS_SECONDS = 10.0  # for the others, after the first
+CALLS_TO_COUNT_WORKERS = 16  # calls that count the workers of an executor that does not say how many it has
+COUNTING_PAUSE = 0.05  # seconds that each of these takes, so that all workers get one
 
 
 class FutureWorkers(Workers):
@@ -29,16 +31,23 @@ class FutureWorkers(Workers):
     def use(self, executor: Executor) -> None:
         self._executor, self._given, self._size = executor, executor, _size(executor)
 
-    def start(self, job: Job) -> list[WorkerInfo]:
-        calls = [self._begin(worker.hello, PAUSE) for _ in range(self._size or UNKNOWN)]
-        answered, _ = wait(calls, timeout=GREETING, return_when="FIRST_COMPLETED")
-        answered = wait(calls, timeout=OTHERS if answered else 0).done
+    def start(self, job: RemoteJob) -> list[WorkerInfo]:
+        calls = [self._begin(worker.hello, COUNTING_PAUSE) for _ in range(self._size or CALLS_TO_COUNT_WORKERS)]
+        _wait(lambda: any(call.done() for call in calls), GREETING_SECONDS)
+        answered = [call for call in calls if call.done()]
+        if answered:
+            _wait(lambda: all(call.done() for call in calls), OTHERS_SECONDS)
+            answered = [call for call in calls if call.done() and not call.cancelled()]
+            if not answered:
+                raise UserError(f"{self.name}: the executor cancels its calls; give one that runs them")
         infos = {}
         for answer in answered:
             info = WorkerInfo.of(self._answer(answer))
             infos[info.host, info.pid] = info
         if not infos:
-            raise UserError(f"{self.name}: no worker has answered within {GREETING:.0f} s; see whether it has any")
+            raise UserError(
+                f"{self.name}: no worker has answered within {GREETING_SECONDS:.0f} s; see whether it has any"
+            )
         self._size = self._size or len(infos)
         return _spread(list(infos.values()), self._size)
 
@@ -61,7 +70,7 @@ class FutureWorkers(Workers):
 
     def _begin(self, function: Any, *arguments: Any) -> Future[Reply]:
         try:
-            return self._executor.submit(function, *arguments)
+            future = self._executor.submit(function, *arguments)
         except BrokenExecutor:
             self._broken = True
             raise
@@ -69,6 +78,11 @@ class FutureWorkers(Workers):
             if "shutdown" not in str(error):
                 raise
             raise UserError(f"{self.name}: the executor was shut down; give one that still runs") from None
+        if not callable(getattr(future, "add_done_callback", None)):
+            raise UserError(
+                f"{self.name}: submit() must return a concurrent.futures.Future; it returned {type(future).__name__}"
+            )
+        return future
 
     def restart(self) -> None:
         """A pool of processes that broke or hangs is replaced by one like it; others have to mend themselves."""
@@ -97,6 +111,13 @@ class FutureWorkers(Workers):
             if process.is_alive():
                 os.kill(process.pid, signal.SIGKILL)
         pool.shutdown(wait=False)
+
+
+def _wait(is_over: Callable[[], bool], seconds: float) -> None:
+    """Not by `concurrent.futures.wait`, which does not notice a call that was cancelled before anybody took it."""
+    end = time.monotonic() + seconds
+    while not is_over() and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 def _like(pool: Any, size: int) -> Executor | None:

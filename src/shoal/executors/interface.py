@@ -1,13 +1,14 @@
 """What a search hands to workers, and what an executor has to offer.
 
-A search is cut into tasks that never talk to each other. All tasks of a search share a `Job`, which each worker gets
-once; a `Task` is a few kilobytes to a few megabytes more. Both are bytes (safetensors and JSON), and so is what comes
-back. An executor is a `Workers`: it takes a call, and gives back a future. `dispatch` is the one loop over all of them.
+A search consists of independent tasks. They share a `RemoteJob`, which each worker gets once; a `RemoteTask` adds a few
+kilobytes to a few megabytes. Both are bytes (safetensors and JSON), and so are results. An executor is a `Workers`: it
+takes a call and returns a future. `dispatch` is the one loop over all of them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -15,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shoal.errors import UserError
 from shoal.validate import shown
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class RemoteJob:
     """What all tasks of a search share. A worker loads it once and keeps it by its key."""
 
     key: str  # SHA-256 of the content
@@ -29,12 +31,12 @@ class Job:
     file: Path | None = None  # holds the content too, for workers that see the same disk
 
     @staticmethod
-    def of(content: bytes, load: str, work: str, file: Path | None = None) -> Job:
-        return Job(hashlib.sha256(content).hexdigest(), content, load, work, file)
+    def of(content: bytes, load: str, work: str, file: Path | None = None) -> RemoteJob:
+        return RemoteJob(hashlib.sha256(content).hexdigest(), content, load, work, file)
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class RemoteTask:
     """A piece of work. Doing it twice, or elsewhere, gives the same bytes."""
 
     name: str  # unique, short: what engines and messages show
@@ -117,16 +119,16 @@ class WorkerInfo:
 class Done:
     """A task that was done: what it gave, and the seconds that it took in the worker."""
 
-    task: Task
+    task: RemoteTask
     content: bytes
     seconds: float
 
 
 @dataclass(frozen=True, eq=False)
-class SetAside:
+class Skipped:
     """A task that nobody could do: it ended every worker that tried, or failed each time."""
 
-    task: Task
+    task: RemoteTask
     reason: str
     environment: bool = False  # the reason lies outside of the task, as far as is known: a full disk, a missing library
 
@@ -159,12 +161,8 @@ class Workers(ABC):
         """Begin what takes time at the start, and do not wait for it: `start` does, or `close` ends it."""
 
     @abstractmethod
-    def start(self, job: Job) -> list[WorkerInfo]:
-        """Make the job known, and say who is there; UserError in words if nobody can take part.
-
-        An executor may bring the job to its workers here (`worker.keep`). It need not: the file of the job, or its
-        content with a call, does it too.
-        """
+    def start(self, job: RemoteJob) -> list[WorkerInfo]:
+        """Say who is there; UserError in words if nobody can take part."""
 
     @abstractmethod
     def slots(self) -> int:
@@ -172,21 +170,18 @@ class Workers(ABC):
 
     @abstractmethod
     def submit(self, call: Call) -> Future[Reply]:
-        """Have a worker do `worker.run(call)`. This, or the future, may fail with WorkerLost or a BrokenExecutor."""
+        """Have a worker do `worker.run(call)`. This, or the future, may fail with LostWorker or a BrokenExecutor."""
 
-    @abstractmethod
-    def restart(self) -> None:
-        """After WorkerLost, or where all hang: be ready for more, with new workers if need be.
+    def restart(self) -> None:  # noqa: B027, most need not do anything
+        """After LostWorker, or where all hang: be ready for more, with new workers if need be.
 
-        What runs in workers that are well goes on. UserError if there is no way.
+        Tasks in healthy workers continue. UserError if there is no way.
         """
 
-    @abstractmethod
-    def give_up(self, future: Future[Reply]) -> None:
+    def give_up(self, future: Future[Reply]) -> None:  # noqa: B027, not everybody can
         """The task of this future hangs: keep its worker from getting more, or end it, where that is possible."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027, not everybody starts something
         """End what was started here. Tasks that still run are not waited for."""
 
     def forget(self, future: Future[Reply]) -> None:
@@ -206,7 +201,17 @@ class Workers(ABC):
         return None
 
 
-class WorkerLost(Exception):
+def parse_address(name: str, usual_port: int) -> tuple[str, int]:
+    """kind://host:port -> host, port."""
+    kind = name.partition(":")[0]
+    found = re.fullmatch(r"\w+://([^/:@\s]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})/?", name)
+    if found is None or not 1 <= int(found[2]) <= 65535:
+        usual = f"{kind}://scheduler:{usual_port}"
+        raise UserError(f"{kind}://host:port needs a host and a port, such as {usual}; got {name!r}")
+    return found[1], int(found[2])
+
+
+class LostWorker(Exception):
     """A worker has ended, or is out of reach, with its task undone. `place`: see `WorkerInfo`."""
 
     def __init__(self, text: str, place: str = "") -> None:

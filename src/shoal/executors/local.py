@@ -22,13 +22,13 @@ from typing import Any
 
 from shoal.errors import MissingPackage, UserError
 from shoal.executors import worker
-from shoal.executors.interface import Call, FailedOn, Job, Reply, WorkerInfo, WorkerLost, Workers
+from shoal.executors.interface import Call, FailedOn, LostWorker, RemoteJob, Reply, WorkerInfo, Workers
 from shoal.machine import thread_count
 
-STARTING = 120.0  # seconds that processes may take to start
-STARTS = 3  # processes in a row that may end in one place before they have done anything
-FAULTY = 3  # processes in one place that are replaced as they fail tasks which others complete
-WATCHING = 0.5  # seconds between two looks at the parent
+START_SECONDS = 120.0  # that processes may take to start
+MAX_STARTS = 3  # of processes that end in one place before they have done anything
+MAX_REPLACED = 3  # processes in one place that failed tasks which others complete
+PARENT_CHECK_SECONDS = 0.5
 
 
 class LocalWorkers(Workers):
@@ -48,16 +48,16 @@ class LocalWorkers(Workers):
         for seat in self._seats:
             seat.greet()
 
-    def start(self, job: Job) -> list[WorkerInfo]:
+    def start(self, job: RemoteJob) -> list[WorkerInfo]:
         """A process that ends while it starts is replaced, like one that ends later; some at least must start."""
         if not self._seats:
             self.prepare()
-        deadline, reason, lost = time.monotonic() + STARTING, "", []
+        deadline, reason, lost = time.monotonic() + START_SECONDS, "", []
         for seat in self._seats:
             try:
                 seat.info = seat.hear(deadline)
-            except (WorkerLost, BrokenExecutor, TimeoutError) as error:
-                reason = str(error) if isinstance(error, WorkerLost) else _reason(error)
+            except (LostWorker, BrokenExecutor, TimeoutError) as error:
+                reason = str(error) if isinstance(error, LostWorker) else _reason(error)
                 lost.append(seat)
         remedy = "use fewer processes, or see what they print"
         if len(lost) == len(self._seats):
@@ -83,7 +83,7 @@ class LocalWorkers(Workers):
             for seat in [seat for seat in self._seats if seat.is_one_of([worker.key])]:
                 seat.faulty += 1
                 seat.replace = True
-                if seat.faulty >= FAULTY and seat.future is None and len(self._seats) > 1:
+                if seat.faulty >= MAX_REPLACED and seat.future is None and len(self._seats) > 1:
                     self._seats.remove(seat)
                     seat.close(wait=False)
         return True
@@ -96,9 +96,6 @@ class LocalWorkers(Workers):
             self._pending.append((call, future))
         self._serve()
         return future
-
-    def restart(self) -> None:
-        """Processes that have ended are replaced when they get their next task."""
 
     def give_up(self, future: Future[Reply]) -> None:
         with self._lock:
@@ -153,7 +150,7 @@ class LocalWorkers(Workers):
             seat.future = None
         error = None if inner.cancelled() else inner.exception()
         if inner.cancelled() or isinstance(error, BrokenExecutor) or self._closed:
-            future.set_exception(WorkerLost(_reason(error), seat.place))
+            future.set_exception(LostWorker(_reason(error), seat.place))
         elif error is not None:
             future.set_exception(FailedOn(seat.info, error))
         else:
@@ -184,16 +181,16 @@ class _Seat:
 
     def hear(self, deadline: float) -> WorkerInfo:
         """What the process is. One that ends before it has said that is replaced."""
-        for left in reversed(range(STARTS)):
+        for left in reversed(range(MAX_STARTS)):
             try:
                 info = WorkerInfo.of(self._answer.result(max(0.0, deadline - time.monotonic())))
                 return replace(info, place=self.place)
-            except (WorkerLost, BrokenExecutor):
+            except (LostWorker, BrokenExecutor):
                 if not left:
                     raise
                 self.close()
                 self.greet()
-        raise AssertionError("STARTS is 1 or more")
+        raise AssertionError("MAX_STARTS is 1 or more")
 
     def submit(self, function: Any, *arguments: Any) -> Future[Reply]:
         reason = ""
@@ -214,7 +211,7 @@ class _Seat:
                 self.close(wait=False)
                 reason = f" ({error.__context__ if isinstance(error, UnboundLocalError) else error})"
         future = Future()
-        future.set_exception(WorkerLost(f"a worker process could not be started{reason}"))
+        future.set_exception(LostWorker(f"a worker process could not be started{reason}"))
         return future
 
     def _open(self) -> Any:
@@ -245,7 +242,7 @@ class _Seat:
 def _reason(error: BaseException | None) -> str:
     """Why a worker is lost; loky's text has the signal in it."""
     if isinstance(error, TimeoutError):
-        return f"a worker process did not start within {STARTING:.0f} s"
+        return f"a worker process did not start within {START_SECONDS:.0f} s"
     signals = re.findall(r"(SIG[A-Z]+)\(", str(error))
     return f"a worker process was ended by {signals[0]}" if signals else "a worker process has ended"
 
@@ -254,7 +251,7 @@ def _loky() -> Any:
     try:
         import loky
     except ModuleNotFoundError:
-        raise MissingPackage("--cluster local:N needs loky: pip install 'shoal[cluster]'", name="loky") from None
+        raise MissingPackage("--cluster local:N needs loky: pip install 'shoal-ml[cluster]'", name="loky") from None
     return loky
 
 
@@ -284,5 +281,5 @@ def _begin(parent: int) -> None:
 def _end_with(parent: int) -> None:
     """A worker does not outlive the search, however that ended."""
     while os.getppid() == parent:
-        time.sleep(WATCHING)
+        time.sleep(PARENT_CHECK_SECONDS)
     os._exit(1)

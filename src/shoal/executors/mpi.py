@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 
 from shoal.errors import MissingPackage, UserError
 from shoal.executors.futures import FutureWorkers
-from shoal.executors.interface import Job, WorkerInfo
+from shoal.executors.interface import RemoteJob, WorkerInfo
 
 HOW = "mpiexec -n 5 python -m mpi4py.futures -m shoal search ... --cluster mpi"
 
@@ -20,7 +20,7 @@ class MpiWorkers(FutureWorkers):
         try:
             from mpi4py.futures import _core
         except ImportError:
-            raise MissingPackage("--cluster mpi needs mpi4py: pip install 'shoal[mpi]'", name="mpi4py") from None
+            raise MissingPackage("--cluster mpi needs mpi4py: pip install 'shoal-ml[mpi]'", name="mpi4py") from None
         if _core.SharedPool is None:
             raise UserError(f"--cluster mpi works on the ranks of mpiexec: start it as {HOW}")
         from mpi4py import MPI
@@ -28,7 +28,7 @@ class MpiWorkers(FutureWorkers):
         if MPI.COMM_WORLD.Get_size() < 2:
             raise UserError(f"--cluster mpi needs two ranks or more, one of them for the search: start it as {HOW}")
 
-    def start(self, job: Job) -> list[WorkerInfo]:
+    def start(self, job: RemoteJob) -> list[WorkerInfo]:
         from mpi4py.futures import MPIPoolExecutor
 
         self.use(MPIPoolExecutor())

@@ -17,11 +17,12 @@ from typing import Any
 
 from shoal.errors import MissingPackage, UserError
 from shoal.executors import replies, worker
-from shoal.executors.interface import Call, Job, Reply, WorkerInfo, WorkerLost, Workers
+from shoal.executors.interface import Call, LostWorker, RemoteJob, Reply, WorkerInfo, Workers, parse_address
 from shoal.machine import thread_count
 
-CONNECTING = 4.0  # seconds
-GREETING = 120.0  # seconds in which the nodes must have answered: Ray starts processes for it
+PORT = 10001
+CONNECTING_SECONDS = 4.0
+GREETING_SECONDS = 120.0  # in which the nodes must have answered: Ray starts processes for it
 LOST = (
     "WorkerCrashedError",
     "NodeDiedError",
@@ -34,14 +35,15 @@ LOST = (
 
 class RayWorkers(Workers):
     def __init__(self, name: str) -> None:
-        self.name, self._address = name, name.removeprefix("ray://").rstrip("/")
+        self.name = name
+        self._address = None if name == "ray://" else parse_address(name, PORT)  # None: Ray is started here
         self._ours = False  # Ray was started, or connected to, by us
         self._content: Any = None  # of the job, in Ray's store
         self._run: Any = None
         self._slots = 0
         self._references: dict[Future[Reply], Any] = {}
 
-    def start(self, job: Job) -> list[WorkerInfo]:
+    def start(self, job: RemoteJob) -> list[WorkerInfo]:
         if not self._address:
             _keep_others_out()
         ray = _ray()
@@ -59,9 +61,9 @@ class RayWorkers(Workers):
         if not self._address:
             ray.init(num_cpus=thread_count(), include_dashboard=False, **quiet)
             return
-        host, _, port = self._address.rpartition(":")
+        host, port = self._address
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECTING).close()
+            socket.create_connection((host.strip("[]"), port), timeout=CONNECTING_SECONDS).close()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the error that follows says the same
                 ray.init(self.name.rstrip("/"), **quiet)
@@ -81,7 +83,7 @@ class RayWorkers(Workers):
         hello = ray.remote(num_cpus=1, max_retries=0)(worker.hello)
         calls = [hello.options(scheduling_strategy=_on(node["NodeID"])).remote() for node in nodes]
         try:
-            answers = ray.get(calls, timeout=GREETING)
+            answers = ray.get(calls, timeout=GREETING_SECONDS)
         except Exception as error:
             reason = str(error).strip().splitlines()[-1]
             raise UserError(f"{self.name}: a node could not take part ({reason}); install there what is here") from None
@@ -110,7 +112,7 @@ class RayWorkers(Workers):
             if error is None:
                 future.set_result(done.result())
             elif any(kind.__name__ in LOST for kind in type(error).__mro__):
-                future.set_exception(WorkerLost(str(error).splitlines()[0]))
+                future.set_exception(LostWorker(str(error).splitlines()[0]))
             else:
                 future.set_exception(error)
 
@@ -169,5 +171,5 @@ def _ray() -> Any:
     try:
         import ray
     except ModuleNotFoundError:
-        raise MissingPackage("--cluster ray://... needs Ray: pip install 'shoal[ray]'", name="ray") from None
+        raise MissingPackage("--cluster ray://... needs Ray: pip install 'shoal-ml[ray]'", name="ray") from None
     return ray

@@ -15,7 +15,7 @@ DONE, MISSING, REFUSED, AVOIDED, FAILED, ENVIRONMENT, MEMORY = STATUSES
 
 
 @dataclass(frozen=True, eq=False)
-class Checked:
+class CheckedReply:
     """A reply that is what it says.
 
     done         the content is what the task gave
@@ -50,7 +50,7 @@ def proof(call: Call, status: str, content: bytes) -> str:
     return digest.hexdigest()
 
 
-def check(call: Call, reply: object) -> Checked:
+def check(call: Call, reply: object) -> CheckedReply:
     """The reply to this call; ValueError in words where it cannot be one."""
     if not isinstance(reply, dict):
         raise ValueError(f"a reply must be a dict; got {shown(reply)}")
@@ -65,6 +65,6 @@ def check(call: Call, reply: object) -> Checked:
             raise ValueError(f"{name} of a reply must be a number from 0; got {shown(value)}")
     if not isinstance(given, str) or not hmac.compare_digest(given.encode(), proof(call, status, content).encode()):
         raise ValueError(f"the reply to task {call.task} has a wrong proof")
-    return Checked(
+    return CheckedReply(
         status, content, float(reply["seconds"]), float(reply["loading"]), WorkerInfo.of(reply.get("worker"))
     )

@@ -1,4 +1,4 @@
-"""A round of tasks: who gets what, and what is done when a task or its worker does not come back."""
+"""A round of tasks: which worker gets which task, and what happens when a task or its worker fails."""
 
 from __future__ import annotations
 
@@ -7,111 +7,59 @@ import itertools
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Future
-from dataclasses import dataclass, field
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shoal.errors import UserError
 from shoal.executors import replies
-from shoal.executors.blame import Failure
-from shoal.executors.interface import Call, Done, FailedOn, Reply, SetAside, Task, WorkerInfo, WorkerLost
-from shoal.executors.team import REMEDY, who
+from shoal.executors.compatibility import REMEDY, who
+from shoal.executors.failures import LOST, TaskState, is_loss, last_line, one_line
+from shoal.executors.interface import Call, Done, FailedOn, RemoteTask, Reply, Skipped, WorkerInfo
 from shoal.machine import size_text
 
 if TYPE_CHECKING:
     from shoal.executors.dispatch import Dispatcher
 
-ASKED = 0.1  # seconds between two questions to `stop`
-SETTLING = 0.2  # seconds in which the other tasks of a broken pool fail too
-ENDED = 3  # workers in a row that a task may end
-SURELY = 2  # of these, while nothing else could have ended them
-TRIES = 2  # times that a task may raise an exception
-WORKERS = 2  # that a task must fail on, if there are so many, to be at fault itself
-WORKERS_OUTSIDE = 5  # the same where the reason is none of the task's: several disks may be full
-HANGS = 3
-ABSENT = 10.0  # seconds without any worker: worth a word
-REFUSALS = 20  # of one task, or failures
-RESTARTS = 5  # in a row, with nothing done in between
-AVOIDED = 300.0  # seconds at most in which a task comes back from the worker that must not do it, and nothing is done
-ALIKE = 3  # tasks that fail before anything was done: then all will
-WORTH_CUTTING = 4.0  # seconds of work, at the end, when workers would have nothing to do
-
-LOST = (WorkerLost, BrokenExecutor, CancelledError)
-LOST_BY_NAME = {"KilledWorker", "CommClosedError", "WorkerLost", "ManagerLost"}  # of Dask, of Parsl
+Cut = Callable[[RemoteTask], Sequence[RemoteTask]]  # into smaller ones
 
 
 @dataclass(eq=False)
-class Entry:
-    """A task of this round, and what has happened to it so far."""
-
-    task: Task
-    urgent: bool = False  # before the others, whatever it costs
-    alone: bool = False  # only while nothing else runs: so that it is known who ends a worker
-    suspect: bool = False  # it, or the task that it was cut from, has ended a worker or failed
-    with_content: bool = False  # the worker lacked the job
-    losses: int = 0  # of workers while it was in flight, in a row
-    ended: int = 0  # of these, those that it ended for sure
-    lost_at: set[str] = field(default_factory=set)  # places of workers that were lost with it
-    failures: dict[str, Failure] = field(default_factory=dict)  # by worker
-    failed: int = 0  # times
-    anywhere: bool = False  # also where it has failed, since nobody else takes it
-    hangs: int = 0
-    refusals: int = 0
-    finished: bool = False
-
-
-@dataclass(eq=False)
-class Flight:
-    """A call that was submitted."""
-
-    entry: Entry
+class SubmittedCall:
+    state: TaskState
     call: Call
     future: Future[Reply]
     started: float | None = None  # when it probably began to run
-    given_up: bool = False  # it hangs: another copy was given out
+    given_up: bool = False  # it hangs, and the task was submitted again
 
 
-@dataclass
-class Waiting:
-    """Tasks that wait: urgent ones first, then by cost."""
-
-    heap: list[tuple[bool, float, int, Entry]] = field(default_factory=list)
-    count: Iterator[int] = field(default_factory=itertools.count)
-
-    def push(self, entry: Entry) -> None:
-        heapq.heappush(self.heap, (not entry.urgent, -entry.task.cost, next(self.count), entry))
-
-    def pop(self) -> Entry:
-        return heapq.heappop(self.heap)[-1]
-
-    def first(self) -> Entry:
-        return self.heap[0][-1]
-
-    def __len__(self) -> int:
-        return len(self.heap)
-
-
-class Round:
+class TaskRound:
     def __init__(
-        self, owner: Dispatcher, tasks: Sequence[Task], stop: Callable[[], bool], cut: Callable[[Task], Sequence[Task]]
+        self,
+        owner: Dispatcher,
+        tasks: Sequence[RemoteTask],
+        stop: Callable[[], bool],
+        cut: Cut,
     ) -> None:
         self.owner, self.workers, self.status, self.pace = owner, owner.workers, owner.status, owner.pace
+        self.limits, self.failures = owner.limits, owner.failures
         self.stop, self.cut = stop, cut
-        self.waiting = Waiting()
-        self.flights: dict[Future[Reply], Flight] = {}
+        self.waiting: list[tuple[bool, float, int, TaskState]] = []  # a heap: urgent tasks first, then by cost
+        self.pushed = itertools.count()
+        self.in_flight: dict[Future[Reply], SubmittedCall] = {}
         self.finished: queue.SimpleQueue[Future[Reply]] = queue.SimpleQueue()
-        self.undecided: list[SetAside] = []  # failed before anything was done: is it these tasks, or everything?
+        self.undecided: list[Skipped] = []  # failed before anything was done: is it these tasks, or everything?
         self.restarts = 0
         self.nobody_since: float | None = None
         self.looked = 0.0  # for tasks that hang
         self.done_at = time.monotonic()  # when a task was done last
         for task in tasks:
-            self.waiting.push(Entry(task))
+            self._wait(TaskState(task))
 
     # --- the loop
 
-    def results(self) -> Iterator[Done | SetAside]:
-        while (self.waiting or self.flights) and not self.stop():
+    def results(self) -> Iterator[Done | Skipped]:
+        while (self.waiting or self.in_flight) and not self.stop():
             self._fill()
             yield from self._collect()
             yield from self._hanging()
@@ -119,21 +67,24 @@ class Round:
             self._stop_search()
         yield from (one for one in self.undecided if not one.environment)
 
+    def _wait(self, state: TaskState) -> None:
+        heapq.heappush(self.waiting, (not state.urgent, -state.task.cost, next(self.pushed), state))
+
     def abandon(self) -> None:
         """Nobody wants the rest any more."""
-        for flight in list(self.flights.values()):
-            self._forget(flight)
+        for submitted in list(self.in_flight.values()):
+            self._forget(submitted)
 
-    def _forget(self, flight: Flight) -> None:
+    def _forget(self, submitted: SubmittedCall) -> None:
         """Workers do not count the slot of a task that was given up; that of others is taken until they end."""
-        del self.flights[flight.future]
-        self.workers.forget(flight.future)
-        if not flight.future.done() and not flight.given_up:
-            self.owner.left.append(flight.future)
+        del self.in_flight[submitted.future]
+        self.workers.forget(submitted.future)
+        if not submitted.future.done() and not submitted.given_up:
+            self.owner.left.append(submitted.future)
 
-    def _forget_copies(self, entry: Entry) -> None:
-        for flight in [flight for flight in self.flights.values() if flight.entry is entry]:
-            self._forget(flight)
+    def _forget_copies(self, state: TaskState) -> None:
+        for submitted in [submitted for submitted in self.in_flight.values() if submitted.state is state]:
+            self._forget(submitted)
 
     def _fill(self) -> None:
         """Submit as much as the workers can do, and a little more."""
@@ -141,20 +92,20 @@ class Round:
         self.status.workers = slots
         for text in self.workers.notes:
             self.owner.note(text)
-        if slots == 0 and any(flight.given_up for flight in self.flights.values()):
+        if slots == 0 and any(submitted.given_up for submitted in self.in_flight.values()):
             self._restart("all workers hang")
             slots = self.workers.slots()
         self._note_absence(slots)
         limit = slots + self.workers.ahead if slots else 0
-        flying = self._flying()
-        count, alone = len(flying), any(flight.entry.alone for flight in flying)
-        while self.waiting and count < limit and not alone and not (self.waiting.first().alone and count):
-            entry = self.waiting.pop()
-            if entry.finished or self._cut_beforehand(entry, slots - count):
+        awaited = self._awaited()
+        count, alone = len(awaited), any(submitted.state.alone for submitted in awaited)
+        while self.waiting and count < limit and not alone and not (self.waiting[0][-1].alone and count):
+            state = heapq.heappop(self.waiting)[-1]
+            if state.finished or self._cut_beforehand(state, slots - count):
                 continue
-            if not self._submit(entry):
+            if not self._submit(state):
                 break
-            count, alone = count + 1, entry.alone
+            count, alone = count + 1, state.alone
         self._note_starts(slots)
         self.status.busy = min(count, slots)
         self.status.waiting = len(self.waiting)
@@ -164,46 +115,46 @@ class Round:
             self.nobody_since = None
         elif self.nobody_since is None:
             self.nobody_since = time.monotonic()
-        elif time.monotonic() - self.nobody_since > ABSENT:
-            self.owner.note(f"{self.workers.name}: no worker is there at the moment; the search goes on when one comes")
+        elif time.monotonic() - self.nobody_since > self.limits.absence_seconds:
+            self.owner.note(f"{self.workers.name}: no worker is available; the search continues when one joins")
 
-    def _flying(self) -> list[Flight]:
-        return [flight for flight in self.flights.values() if not flight.given_up]
+    def _awaited(self) -> list[SubmittedCall]:
+        return [submitted for submitted in self.in_flight.values() if not submitted.given_up]
 
     def _note_starts(self, slots: int) -> None:
         """Executors do not say when a task begins: they are taken to go in order of submission."""
         left = sum(not future.done() for future in self.owner.left)
         now = time.monotonic()
-        for flight in self._flying()[: max(0, slots - left)]:
-            if flight.started is None:
-                flight.started = now
+        for submitted in self._awaited()[: max(0, slots - left)]:
+            if submitted.started is None:
+                submitted.started = now
 
-    def _cut_beforehand(self, entry: Entry, idle: int) -> bool:
+    def _cut_beforehand(self, state: TaskState, idle: int) -> bool:
         """Cut what needs more memory than a worker has, and what is left at the end when others have nothing to do."""
-        memory = self.owner.team.memory
-        if memory and entry.task.memory > memory:
-            if self._cut(entry):
+        memory = self.owner.settings.memory
+        if memory and state.task.memory > memory:
+            if self._cut(state):
                 self.owner.note(
-                    f"a task would need {size_text(entry.task.memory)}, and a worker has {size_text(memory)} for each "
+                    f"a task would need {size_text(state.task.memory)}, and a worker has {size_text(memory)} for each "
                     "task: it was cut into smaller ones"
                 )
                 return True
             self.owner.note(
-                f"a task may need {size_text(entry.task.memory)}, more than the {size_text(memory)} that a worker has "
+                f"a task may need {size_text(state.task.memory)}, more than the {size_text(memory)} that a worker has "
                 "for each task, and cannot be made smaller"
             )
-        if len(self.waiting) + 1 < idle and entry.task.cost * self.pace.slowest() > WORTH_CUTTING:
-            return self._cut(entry)
+        if len(self.waiting) + 1 < idle and state.task.cost * self.pace.slowest() > self.limits.worth_cutting_seconds:
+            return self._cut(state)
         return False
 
-    def _submit(self, entry: Entry) -> bool:
-        avoid = () if entry.anywhere else {*entry.failures, *self.owner.blame.at(entry.lost_at)}
-        call = self.owner.call(entry.task, entry.with_content, avoid)
+    def _submit(self, state: TaskState) -> bool:
+        avoid = () if state.anywhere else state.failed_on | self.failures.at(state.lost_at)
+        call = self.owner.call(state.task, state.with_content, avoid)
         try:
             future = self.workers.submit(call)
         except LOST as error:
-            self.waiting.push(entry)
-            self._restart(_words(error))
+            self._wait(state)
+            self._restart(one_line(error))
             return False
         except RuntimeError as error:
             if "shutdown" not in str(error):
@@ -211,247 +162,277 @@ class Round:
             raise UserError(
                 f"{self.workers.name}: the executor was shut down during the search; start a new one"
             ) from None
-        self.flights[future] = Flight(entry, call, future)
+        if future in self.in_flight:
+            raise UserError(f"{self.workers.name}: submit() must return a new Future for each call, not an earlier one")
+        self.in_flight[future] = SubmittedCall(state, call, future)
         future.add_done_callback(self.finished.put)
         return True
 
     # --- what comes back
 
-    def _collect(self) -> Iterator[Done | SetAside]:
+    def _collect(self) -> Iterator[Done | Skipped]:
         """Wait a moment for calls that end, and act on each."""
-        lost: list[tuple[Flight, str]] = []
-        wait = ASKED
+        lost: list[tuple[SubmittedCall, str]] = []
+        wait = self.limits.poll_seconds
         while True:
             try:
                 future = self.finished.get(timeout=wait) if wait else self.finished.get_nowait()
             except queue.Empty:
                 break
-            flight = self.flights.pop(future, None)
-            if flight is not None and not flight.entry.finished:
+            submitted = self.in_flight.pop(future, None)
+            if submitted is not None and not submitted.state.finished:
                 error = _error(future)
-                if error is not None and _is_loss(error):
-                    if not flight.given_up:
-                        lost.append((flight, _words(error)))
-                        flight.entry.lost_at |= {place for place in [getattr(error, "place", "")] if place}
+                if isinstance(error, CancelledError):
+                    self._unanswered(submitted, "was cancelled, but not by Shoal")
+                elif error is not None and is_loss(error):
+                    if not submitted.given_up:
+                        lost.append((submitted, one_line(error)))
+                        submitted.state.lost_at |= {place for place in [getattr(error, "place", "")] if place}
                 else:
-                    yield from self._returned(flight, error)
-            wait = SETTLING if lost else 0.0
+                    yield from self._returned(submitted, error)
+            wait = self.limits.settling_seconds if lost else 0.0
         if lost:
             yield from self._lost(lost)
 
-    def _returned(self, flight: Flight, error: BaseException | None) -> Iterator[Done | SetAside]:
-        entry, worker = flight.entry, None
+    def _returned(self, submitted: SubmittedCall, error: BaseException | None) -> Iterator[Done | Skipped]:
+        state, worker = submitted.state, None
         if isinstance(error, FailedOn):
             worker, error = error.worker, error.error
         if isinstance(error, MemoryError):
-            yield from self._no_memory(entry, "MemoryError", worker)
+            yield from self._no_memory(state, "MemoryError", worker)
             return
         if error is not None:
             outside = isinstance(error, (OSError, ImportError))
-            yield from self._failed(entry, _words(error), worker, environment=outside)
+            yield from self._failed(state, one_line(error), worker, environment=outside)
             return
         try:
-            reply = replies.check(flight.call, flight.future.result())
+            reply = replies.check(submitted.call, submitted.future.result())
         except ValueError as wrong:
-            yield from self._failed(entry, str(wrong), None, may_cut=False)
+            self._unanswered(submitted, f"brought something else than a worker's reply ({wrong})")
             return
         if reply.status == replies.DONE:
-            yield from self._done(entry, reply)
+            yield from self._done(state, reply)
+        elif reply.status == replies.MISSING and submitted.call.content is not None:
+            self._unanswered(submitted, "brought the reply of an earlier call")
         elif reply.status == replies.MISSING:
-            entry.with_content = entry.urgent = True
-            self.waiting.push(entry)
+            state.with_content = state.urgent = True
+            self._wait(state)
         elif reply.status == replies.REFUSED:
-            self._refused(entry, reply)
+            self._refused(state, reply)
         elif reply.status == replies.AVOIDED:
-            self._avoided(entry, reply)
+            self._avoided(state, reply)
         elif reply.status == replies.MEMORY:
-            yield from self._no_memory(entry, _last_line(reply.text), reply.worker)
+            yield from self._no_memory(state, last_line(reply.text), reply.worker)
         else:
             outside = reply.status == replies.ENVIRONMENT
-            yield from self._failed(entry, reply.text, reply.worker, environment=outside)
+            yield from self._failed(state, reply.text, reply.worker, environment=outside)
 
-    def _done(self, entry: Entry, reply: replies.Checked) -> Iterator[Done | SetAside]:
-        entry.finished = True
+    def _done(self, state: TaskState, reply: replies.CheckedReply) -> Iterator[Done | Skipped]:
+        state.finished = True
         self.restarts, self.done_at = 0, time.monotonic()
         self.status.done += 1
-        self.owner.blame.completed(entry.task.name, reply.worker, entry.failures.values())
-        self.pace.saw(entry.task.cost, reply.seconds, reply.loading)
-        if entry.hangs:
-            self._forget_copies(entry)
+        self.failures.completed(state.task.name, reply.worker, state.failures)
+        self.pace.saw(state.task.cost, reply.seconds, reply.loading)
+        if state.hangs:
+            self._forget_copies(state)
         yield from self._decided()
-        yield Done(entry.task, reply.content, reply.seconds)
+        yield Done(state.task, reply.content, reply.seconds)
 
-    def _refused(self, entry: Entry, reply: replies.Checked) -> None:
+    def _refused(self, state: TaskState, reply: replies.CheckedReply) -> None:
         """The worker will refuse whatever it gets, at once, so it must not get more."""
         text = f"{who(reply.worker)} cannot take part: {reply.text}; {REMEDY}"
-        entry.refusals += 1
+        state.without_result += 1
         refused = self.workers.refuse(reply.worker)
-        if self.workers.present() == [] if refused else entry.refusals >= REFUSALS:  # nobody is left
+        nobody_left = self.workers.present() == [] if refused else self._asked_too_often(state)
+        if nobody_left:
             raise UserError(f"{self.workers.name}: {text}")
         self.owner.note(text)
-        self._again(entry)
+        self._again(state)
 
-    def _avoided(self, entry: Entry, reply: replies.Checked) -> None:
+    def _unanswered(self, submitted: SubmittedCall, what: str) -> None:
+        """No worker has reported on the task, so the task is not to be skipped for this."""
+        if submitted.given_up:
+            return
+        submitted.state.without_result += 1
+        if self._asked_too_often(submitted.state):
+            raise UserError(
+                f"{self.workers.name}: a call {what}, {submitted.state.without_result} times for one task; see what "
+                "the executor does with its calls, and search again"
+            )
+        self._again(submitted.state)
+
+    def _asked_too_often(self, state: TaskState) -> bool:
+        return state.without_result >= self.limits.max_without_result
+
+    def _avoided(self, state: TaskState, reply: replies.CheckedReply) -> None:
         """Executors that choose the worker themselves may give a task to the very one that must not have it."""
-        costs = [flight.entry.task.cost for flight in self._flying()]
-        if time.monotonic() - self.done_at > min(self.pace.limit(max([entry.task.cost, *costs])), AVOIDED):
-            if reply.worker.key in self.owner.blame.excluded:
+        costs = [submitted.state.task.cost for submitted in self._awaited()]
+        if time.monotonic() - self.done_at > min(
+            self.pace.limit(max([state.task.cost, *costs])), self.limits.max_avoided_seconds
+        ):
+            if reply.worker.key in self.failures.excluded:
                 raise UserError(
                     f"{self.workers.name}: {who(reply.worker)} fails tasks which others complete, and this executor "
-                    f"gives them to nobody else. The first failure: {self.owner.blame.first}; end that worker, and run "
+                    f"gives them to nobody else. The first failure: {self.failures.first}; end that worker, and run "
                     "the same command again"
                 )
-            entry.anywhere = True
-        entry.urgent = True
-        self.waiting.push(entry)
+            state.anywhere = True
+        state.urgent = True
+        self._wait(state)
 
-    def _again(self, entry: Entry) -> None:
+    def _again(self, state: TaskState) -> None:
         self.status.repeated += 1
-        entry.urgent = True
-        self.waiting.push(entry)
+        state.urgent = True
+        self._wait(state)
 
     # --- what does not
 
-    def _lost(self, lost: list[tuple[Flight, str]]) -> Iterator[SetAside]:
-        """Workers have ended. Which of several tasks in flight was guilty is not known."""
+    def _lost(self, lost: list[tuple[SubmittedCall, str]]) -> Iterator[Skipped]:
+        """Workers have ended. If several tasks were running, any of them may have ended its worker."""
         self.status.lost += 1
-        for flight, reason in lost:
-            entry = flight.entry
-            entry.losses += 1
+        for submitted, reason in lost:
+            state = submitted.state
+            state.lost += 1
             if len(lost) == 1:
-                entry.ended += 1
-            if entry.losses < 2 and not entry.suspect:
-                self._again(entry)
-            elif not entry.ended:
-                entry.alone = entry.suspect = True
-                self._again(entry)
-            elif self._cut(entry, suspect=True):
+                state.lost_alone += 1
+            if state.lost < 2 and not state.suspect:
+                self._again(state)
+            elif not state.lost_alone:
+                state.alone = state.suspect = True
+                self._again(state)
+            elif self._cut(state, suspect=True):
                 self.status.repeated += 1
-            elif entry.losses < ENDED or entry.ended < SURELY or self._only_here(entry):
-                entry.suspect = True
-                self._again(entry)
+            elif (
+                state.lost < self.limits.max_lost_workers
+                or state.lost_alone < self.limits.min_lost_while_alone
+                or self._only_here(state)
+            ):
+                state.suspect = True
+                self._again(state)
             else:
-                yield from self._set_aside(entry, f"it ended {entry.losses} workers in a row ({reason})")
-        self._restart(lost[0][1], suspected=all(flight.entry.suspect for flight, _ in lost))
+                yield from self._skip(state, f"it ended {state.lost} workers in a row ({reason})")
+        self._restart(lost[0][1], suspected=all(submitted.state.suspect for submitted, _ in lost))
 
-    def _only_here(self, entry: Entry) -> bool:
+    def _only_here(self, state: TaskState) -> bool:
         """Whether all workers that a task has ended were in one place, and there are others: it may be the place."""
-        return len(entry.lost_at) == 1 and self.owner.blame.elsewhere(entry.lost_at)
+        return len(state.lost_at) == 1 and self.failures.elsewhere(state.lost_at)
 
     def _restart(self, reason: str, suspected: bool = False) -> None:
-        """New workers. Those that a suspect ends, while it is found out which part of it is guilty, do not count."""
+        """Start new workers. Those that a suspect ends, while its failing part is searched for, do not count."""
         self.restarts += not suspected
-        if self.restarts > RESTARTS + 2 * ENDED * len(self.undecided):
+        if self.restarts > self.limits.max_restarts + 2 * self.limits.max_lost_workers * len(self.undecided):
             raise UserError(
                 f"{self.workers.name}: workers end as soon as they get a task ({reason}); see what they print"
             )
         self.workers.restart()
-        for flight in [flight for flight in self.flights.values() if flight.given_up]:
-            self._forget(flight)
+        for submitted in [submitted for submitted in self.in_flight.values() if submitted.given_up]:
+            self._forget(submitted)
 
-    def _no_memory(self, entry: Entry, reason: str, worker: WorkerInfo | None) -> Iterator[SetAside]:
+    def _no_memory(self, state: TaskState, reason: str, worker: WorkerInfo | None) -> Iterator[Skipped]:
         self.owner.note("a worker had too little memory for a task: it is cut into smaller ones where it can be")
-        if self._elsewhere(entry, reason, worker, WORKERS):
-            self._again(entry)
-        elif self._cut(entry):
+        if self._should_try_elsewhere(state, reason, worker, self.limits.workers_to_confirm_error):
+            self._again(state)
+        elif self._cut(state):
             self.status.repeated += 1
-        elif not entry.alone:
-            entry.alone = True
-            self._again(entry)
+        elif not state.alone:
+            state.alone = True
+            self._again(state)
         else:
-            yield from self._set_aside(entry, f"there was too little memory for it ({reason})")
+            yield from self._skip(state, f"there was too little memory for it ({reason})")
 
-    def _elsewhere(self, entry: Entry, reason: str, worker: WorkerInfo | None, workers: int) -> bool:
+    def _should_try_elsewhere(self, state: TaskState, reason: str, worker: WorkerInfo | None, workers: int) -> bool:
         """After a failure: whether another worker should try, as it may be the fault of this one."""
-        entry.failed += 1
-        failure = self.owner.blame.failure(worker, reason)
-        entry.failures[f"unknown {entry.failed}" if worker is None else worker.key] = failure
-        trusted = entry.failures.keys() - self.owner.blame.excluded
-        if entry.anywhere or entry.failed >= REFUSALS:
+        state.failures.append(self.failures.add(worker, reason))
+        if state.anywhere or len(state.failures) >= self.limits.max_without_result:
             return False
-        return len(trusted) < workers and self.owner.blame.others(entry.failures)
+        return len(state.failed_on - self.failures.excluded) < workers and self.failures.others(state.failed_on)
 
     def _failed(
-        self, entry: Entry, text: str, worker: WorkerInfo | None = None, may_cut: bool = True, environment: bool = False
-    ) -> Iterator[SetAside]:
+        self, state: TaskState, text: str, worker: WorkerInfo | None, environment: bool = False
+    ) -> Iterator[Skipped]:
         if self.stop():
-            self.waiting.push(entry)
+            self._wait(state)
             return
-        if self._elsewhere(entry, _last_line(text), worker, WORKERS_OUTSIDE if environment else WORKERS):
-            self._again(entry)
+        if self._should_try_elsewhere(
+            state,
+            last_line(text),
+            worker,
+            self.limits.workers_to_confirm_environment_error if environment else self.limits.workers_to_confirm_error,
+        ):
+            self._again(state)
             return
-        tries = entry.failed - len(entry.failures.keys() & self.owner.blame.excluded)
-        if tries < TRIES and not entry.suspect:
-            self._again(entry)
-        elif may_cut and not environment and self._cut(entry, suspect=True):
+        tries = len(state.failures) - len(state.failed_on & self.failures.excluded)
+        if tries < self.limits.max_errors and not state.suspect:
+            self._again(state)
+        elif not environment and self._cut(state, suspect=True):
             self.status.repeated += 1
-        elif tries < TRIES:
-            self._again(entry)
+        elif tries < self.limits.max_errors:
+            self._again(state)
         else:
             what = "a reason outside of it" if environment else "an error of its own"
-            reason = f"it failed on {_workers(len(entry.failures))}, for {what} ({_last_line(text)})"
-            yield from self._set_aside(entry, reason, text, environment)
+            reason = f"it failed on {_workers(len(state.failed_on))}, for {what} ({last_line(text)})"
+            yield from self._skip(state, reason, text, environment)
 
-    def _set_aside(self, entry: Entry, reason: str, text: str = "", environment: bool = False) -> Iterator[SetAside]:
-        entry.finished = True
-        environment = environment and not self.owner.blame.works(entry.failures.values())
-        self.undecided.append(SetAside(entry.task, reason, environment))
+    def _skip(self, state: TaskState, reason: str, text: str = "", environment: bool = False) -> Iterator[Skipped]:
+        state.finished = True
+        environment = environment and not self.failures.works(state.failures)
+        self.undecided.append(Skipped(state.task, reason, environment))
         outside = sum(one.environment for one in self.undecided)
-        if outside >= ALIKE:
+        if outside >= self.limits.failures_that_show_all_fail:
             self._stop_search()
         elif (self.status.done or self.status.found) and not outside:
             yield from self._decided()
-        elif len(self.undecided) >= ALIKE and not self.status.done:
-            first = self.owner.blame.first
+        elif len(self.undecided) >= self.limits.failures_that_show_all_fail and not self.status.done:
+            first = self.failures.first
             where = "" if first is None else f" The first failure: {first}."
             raise RuntimeError(
                 f"{self.workers.name}: every task has failed so far.{where} The last one: {text or reason}"
             )
 
     def _stop_search(self) -> None:
-        """Workers fail whatever they get, for a reason that is none of the recipes': to skip these would be wrong."""
-        first = self.owner.blame.first
+        """Workers fail every task for a reason outside the recipes, so skipping recipes would be wrong."""
+        first = self.failures.first
         assert first is not None
         raise UserError(
             f"{self.workers.name}: workers fail every task, for a reason outside of the recipes. The first failure: "
             f"{first}; {first.remedy}, and run the same command again"
         )
 
-    def _decided(self) -> Iterator[SetAside]:
+    def _decided(self) -> Iterator[Skipped]:
         yield from self.undecided
         self.undecided.clear()
 
-    def _cut(self, entry: Entry, suspect: bool = False) -> bool:
-        """Smaller tasks in the place of this one. Those of a suspect run before the others, to find the guilty one."""
-        pieces = self.cut(entry.task)
+    def _cut(self, state: TaskState, suspect: bool = False) -> bool:
+        """Replace a task by smaller ones. Those of a suspect run before the others, to find the failing one."""
+        pieces = self.cut(state.task)
         for piece in pieces:
-            self.waiting.push(Entry(piece, urgent=suspect or entry.urgent, alone=entry.alone, suspect=suspect))
-        entry.finished = bool(pieces)
+            self._wait(TaskState(piece, urgent=suspect or state.urgent, alone=state.alone, suspect=suspect))
+        state.finished = bool(pieces)
         return bool(pieces)
 
-    def _hanging(self) -> Iterator[SetAside]:
+    def _hanging(self) -> Iterator[Skipped]:
         """Give out a second copy of what takes much longer than the others did. The first result wins."""
         now = time.monotonic()
-        if now < self.looked + ASKED:
+        if now < self.looked + self.limits.poll_seconds:
             return
         self.looked = now
-        for flight in self._flying():
-            entry = flight.entry
-            limit = self.pace.limit(entry.task.cost) * 2**entry.hangs
-            if flight.started is None or now - flight.started <= limit or flight.future.done():
+        for submitted in self._awaited():
+            state = submitted.state
+            limit = self.pace.limit(state.task.cost) * 2**state.hangs
+            if submitted.started is None or now - submitted.started <= limit or submitted.future.done():
                 continue
-            entry.hangs += 1
-            flight.given_up = True
+            state.hangs += 1
+            submitted.given_up = True
             self.owner.note(f"a task took more than {limit:.0f} s, far longer than the others: it was given out again")
-            if entry.hangs < HANGS:
-                self._again(entry)
-            elif not self._cut(entry, suspect=True):
-                yield from self._set_aside(
-                    entry, f"it did not end within {limit:.0f} s, nor in {HANGS - 1} tries before"
+            if state.hangs < self.limits.max_hangs:
+                self._again(state)
+            elif not self._cut(state, suspect=True):
+                yield from self._skip(
+                    state, f"it did not end within {limit:.0f} s, nor in {self.limits.max_hangs - 1} tries before"
                 )
-            self.workers.give_up(flight.future)
-            if entry.finished:  # cut or set aside: nobody waits for its copies, which may never end
-                self._forget_copies(entry)
+            self.workers.give_up(submitted.future)
+            if state.finished:  # cut or skipped: nobody waits for its copies, which may never end
+                self._forget_copies(state)
 
 
 def _workers(count: int) -> str:
@@ -460,17 +441,3 @@ def _workers(count: int) -> str:
 
 def _error(future: Future[Reply]) -> BaseException | None:
     return CancelledError() if future.cancelled() else future.exception()
-
-
-def _is_loss(error: BaseException) -> bool:
-    return isinstance(error, LOST) or type(error).__name__ in LOST_BY_NAME
-
-
-def _words(error: BaseException) -> str:
-    text = _last_line(str(error))
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from shoal.executors import worker
-from shoal.executors.interface import Call, Job, Reply, WorkerInfo, Workers
+from shoal.executors.interface import Call, RemoteJob, Reply, WorkerInfo, Workers
 
 
 class SerialWorkers(Workers):
     name = "serial"
     ahead = 0
 
-    def start(self, job: Job) -> list[WorkerInfo]:
+    def start(self, job: RemoteJob) -> list[WorkerInfo]:
         return [WorkerInfo.of(worker.hello())]
 
     def slots(self) -> int:
@@ -22,12 +22,3 @@ class SerialWorkers(Workers):
         future: Future[Reply] = Future()
         future.set_result(worker.run(call))
         return future
-
-    def restart(self) -> None:
-        pass
-
-    def give_up(self, future: Future[Reply]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass

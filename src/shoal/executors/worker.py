@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -23,8 +23,8 @@ from shoal.executors.interface import Call, Reply, process_key
 from shoal.machine import available_memory, using_instruction_set
 from shoal.runs import versions as libraries
 
-KEPT = 2  # jobs that a process keeps
-AVOIDING = 0.2  # seconds that a worker waits before it sends back what it must not do: others take it meanwhile
+KEPT_JOBS = 2
+AVOIDING_SECONDS = 0.2  # that a worker waits before it sends back what it must not do: others take it meanwhile
 
 
 def hello(pause: float = 0.0) -> Reply:
@@ -45,17 +45,17 @@ def run(call: Call) -> Reply:
     began = time.perf_counter()
     seconds = loading = 0.0
     if process_key(_host(), os.getpid()) in call.avoid:
-        time.sleep(AVOIDING)
+        time.sleep(AVOIDING_SECONDS)
         return _reply(call, replies.AVOIDED, b"")
     try:
-        reason = _unable(call)
+        reason = mismatch(versions(), _native.instruction_sets(), call.versions, call.instruction_set)
         if reason:
             return _reply(call, replies.REFUSED, reason.encode())
         with _settings(call) as threads:
-            job = _job(call)
-            loading = time.perf_counter() - began if job.new else 0.0
+            job, is_new = _JOBS.get(call.key, call.load, lambda: _content(call))
+            loading = time.perf_counter() - began if is_new else 0.0
             began = time.perf_counter()
-            content = function(call.work)(job.value, call.payload, threads)
+            content = function(call.work)(job, call.payload, threads)
             seconds = time.perf_counter() - began
         if not isinstance(content, bytes):
             raise TypeError(f"{call.work} must return bytes; got {type(content).__name__}")
@@ -70,13 +70,23 @@ def run(call: Call) -> Reply:
         return _reply(call, replies.FAILED, traceback.format_exc().encode())
 
 
-def keep(key: str, load: str, content: bytes) -> None:
-    """Load a job before its first task, for executors that bring it to their workers themselves."""
-    _JOBS.get(key, load, lambda: content)
+def receive(key: str, load: str, begin: int, piece: bytes, size: int) -> None:
+    """Take a piece of a job's content, and load the job with the last one. Several searches may send the same job."""
+    if _JOBS.has(key, load):
+        return
+    with _receiving:
+        if key not in _pieces:
+            _pieces[key] = mmap.mmap(-1, size)
+        _pieces[key][begin : begin + len(piece)] = piece
+        content = _pieces.pop(key) if begin + len(piece) == size else None
+    if content is not None:
+        _check_hash(content, key)
+        _JOBS.get(key, load, lambda: content)
 
 
 def forget(key: str) -> None:
     """Free the memory of a job."""
+    _pieces.pop(key, None)
     _JOBS.forget(key)
 
 
@@ -93,12 +103,12 @@ STOPS: dict[str, Callable[[], bool]] = {}  # by token, in the process of the sea
 _token: ContextVar[str] = ContextVar("token", default="")
 
 
-class Stopped(Exception):
+class TaskStopped(Exception):
     """Raised by work that has seen `stopping()`."""
 
 
 def stopping() -> bool:
-    """Should this task end, because its search does? Work asks this several times a second, and raises Stopped."""
+    """Should this task end, because its search does? Work asks this several times a second, and raises TaskStopped."""
     stop = STOPS.get(_token.get())
     return stop is not None and stop()
 
@@ -119,26 +129,21 @@ class _Loading:
         self.value: Any = None
 
 
-class _Found:
-    def __init__(self, value: Any, new: bool) -> None:
-        self.value, self.new = value, new
-
-
 class Jobs:
     """The jobs that a process has loaded: the latest few. Several threads may ask at the same time."""
 
-    def __init__(self, most: int = KEPT) -> None:
+    def __init__(self, most: int = KEPT_JOBS) -> None:
         self.most, self._lock = most, threading.Lock()
         self._kept: OrderedDict[tuple[str, str], _Loading] = OrderedDict()
 
-    def get(self, key: str, load: str, read: Callable[[], Any]) -> _Found:
-        """The job of that key, loaded from what `read` gives unless it is here."""
+    def get(self, key: str, load: str, read: Callable[[], Any]) -> tuple[Any, bool]:
+        """The job of that key, and whether it was loaded now, from what `read` gives."""
         with self._lock:
             loading = self._kept.setdefault((key, load), _Loading())
             self._kept.move_to_end((key, load))
         with loading.lock:
             if loading.ready:
-                return _Found(loading.value, False)
+                return loading.value, False
             try:
                 loading.value = function(load)(read())
             except BaseException:
@@ -150,7 +155,11 @@ class Jobs:
         with self._lock:
             while len(self._kept) > self.most:
                 self._kept.popitem(last=False)
-        return _Found(loading.value, True)
+        return loading.value, True
+
+    def has(self, key: str, load: str) -> bool:
+        with self._lock:
+            return (key, load) in self._kept
 
     def unlock(self) -> None:
         """In a process made by fork: what another thread of the parent was loading is not here."""
@@ -164,10 +173,8 @@ class Jobs:
 
 
 _JOBS = Jobs()
-
-
-def _job(call: Call) -> _Found:
-    return _JOBS.get(call.key, call.load, lambda: _content(call))
+_pieces: dict[str, mmap.mmap] = {}  # of jobs that are being received
+_receiving = threading.Lock()
 
 
 def _content(call: Call) -> bytes | mmap.mmap:
@@ -177,9 +184,13 @@ def _content(call: Call) -> bytes | mmap.mmap:
         return mapped
     if call.content is None:
         raise _Missing
-    if hashlib.sha256(call.content).hexdigest() != call.key:
-        raise ValueError("the content of the job does not have the hash that was sent with it")
+    _check_hash(call.content, call.key)
     return call.content
+
+
+def _check_hash(content: bytes | mmap.mmap, key: str) -> None:
+    if hashlib.sha256(content).hexdigest() != key:
+        raise ValueError("the content of the job does not have the hash that was sent with it")
 
 
 def _mapped(file: str) -> mmap.mmap | None:
@@ -193,15 +204,15 @@ def _mapped(file: str) -> mmap.mmap | None:
 # --- the process
 
 
-def _unable(call: Call) -> str:
-    """Why the bits would not be the same here; empty if they are."""
-    mine = versions()
-    for name, wanted in call.versions.items():
-        if mine.get(name) != wanted:
-            return f"it has {name} {mine.get(name, 'of no known version')}, and the search has {name} {wanted}"
-    known = _native.instruction_sets()
-    if call.instruction_set not in known:
-        return f"it has the instruction sets {', '.join(known)}, and the search uses {call.instruction_set}"
+def mismatch(versions_there: Mapping[str, str], sets_there: Sequence[str], versions_here: Mapping[str, str],
+             wanted: str | None) -> str:  # fmt: skip
+    """Why a worker ("there") cannot give the same bits as the search ("here"); empty if it can."""
+    for name, here in versions_here.items():
+        there = versions_there.get(name)
+        if there != here:
+            return f"it has {name} {there or 'of no known version'}, and the search has {name} {here}"
+    if wanted and wanted not in sets_there:
+        return f"it has the instruction sets {', '.join(sets_there)}, and the search uses {wanted}"
     return ""
 
 

@@ -10,6 +10,6 @@ from shoal.options import option
 def explain_seconds_option(default: str) -> Any:
     """Seconds for an explanation. `default`: what None means, in words."""
     return option(
-        None, f"Seconds for finding out which columns matter. (default: {default})", least=0,
-        what="a number of seconds", metavar="SECONDS", changes_result=False, new=True,
+        None, f"Seconds to spend on column importance. (default: {default})", least=0,
+        what="a number of seconds", metavar="SECONDS", changes_result=False,
     )  # fmt: skip

@@ -8,10 +8,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from shoal import atomic
 from shoal.errors import UserError
-from shoal.finetune.place import CHECKPOINTS
+from shoal.files import atomic
 from shoal.machine import size_text
+from shoal.runs.kinds import CHECKPOINTS
 from shoal.runs.versions import file_hash
 
 COMPLETE = "complete.json"  # written last into a checkpoint: the sizes and checksums of its files

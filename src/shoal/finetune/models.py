@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,14 @@ from shoal.validate import nearest
 
 TINY = "tiny"  # the name of the tiny model, which needs no download
 CONFIG, TOKENIZER, WEIGHTS, INDEX = "config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"
-FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"]
+DOWNLOADED_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 END = "<|endoftext|>"
 TINY_CONTEXT, TINY_PARAMETERS = 256, 500_000  # about
-VOCABULARY = 512  # of the tiny model: bytes, and the most frequent pieces of the texts
-NO_PATIENCE = "3"  # seconds for the hub to answer, unless the user has set another number
+TINY_VOCABULARY = 512  # of the tiny model: bytes, and the most frequent pieces of the texts
+HUB_TIMEOUT = "3"  # seconds for the hub to answer, unless the user has set another number
 
 
-def find(name: str, say: Callable[[str], None] = lambda text: None) -> Path:
+def find(name: str, say: Callable[[str], Any] = lambda text: None) -> Path:
     """The folder of a model, given that folder or a name on the hub, which is contacted only if files are missing."""
     if not name.strip():
         raise UserError("--model takes a folder or a name on the hub; got an empty text")
@@ -78,14 +80,14 @@ def _holds(folder: Path) -> str:
     return f"it holds {', '.join(found[:5])}{', ...' * (len(found) > 5)}"
 
 
-def _from_hub(name: str, say: Callable[[str], None]) -> Path:
-    os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", NO_PATIENCE)
-    os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", NO_PATIENCE)
+def _from_hub(name: str, say: Callable[[str], Any]) -> Path:
+    os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", HUB_TIMEOUT)
+    os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", HUB_TIMEOUT)
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 
     try:
-        cached = Path(snapshot_download(name, allow_patterns=FETCHED, local_files_only=True))
+        cached = Path(snapshot_download(name, allow_patterns=DOWNLOADED_FILES, local_files_only=True))
     except LocalEntryNotFoundError:
         cached = None
     except HFValidationError:
@@ -96,9 +98,9 @@ def _from_hub(name: str, say: Callable[[str], None]) -> Path:
     place = cached or Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
     reason = "HF_HUB_OFFLINE is set"
     if not constants.HF_HUB_OFFLINE:
-        say(f"fetching {name} from the hub")
+        say(f"downloading {name} from the hub")
         try:
-            folder = Path(snapshot_download(name, allow_patterns=FETCHED))
+            folder = Path(snapshot_download(name, allow_patterns=DOWNLOADED_FILES))
         except RepositoryNotFoundError:
             raise UserError(f"there is no folder {name} here, and no public model {name!r} on the hub") from None
         except Exception as error:  # of several network libraries
@@ -120,6 +122,18 @@ def _short(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:100]
 
 
+def silence_libraries() -> None:
+    """Turn off the warnings and progress bars of the libraries."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.simplefilter("ignore")
+    logging.getLogger("accelerate").setLevel(logging.ERROR)
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+
+
 def make_tiny(folder: Path, texts: list[str], context: int, seed: int) -> None:
     """A small GPT-2 with random weights, and a byte-pair tokenizer trained on these texts."""
     import torch
@@ -133,7 +147,7 @@ def make_tiny(folder: Path, texts: list[str], context: int, seed: int) -> None:
     words.train_from_iterator(
         texts,
         trainers.BpeTrainer(
-            vocab_size=VOCABULARY, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
+            vocab_size=TINY_VOCABULARY, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
         ),
     )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token=END, bos_token=END, model_max_length=context)

@@ -1,4 +1,4 @@
-"""What a worker has to know of a run, and what the launcher has to know."""
+"""What the workers and the launcher need to know about a run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 from shoal.finetune.options import FinetuneOptions
 from shoal.parallel.job import Job
 
-EVALUATIONS = 20  # in a run, if it is not said how often
-RECORDS = 1000  # of the training loss in a run, at least, if it has so many steps
+TEXTS, RESULT = "texts.json", "result.json"  # files from the launcher to its workers, and back
+DEFAULT_EVALUATIONS = 20  # per run
+MIN_LOG_RECORDS = 1000  # per run, if it has so many steps
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The options of a run, with nothing left open, and where things are."""
+class FinetunePlan:
+    """The options of a run, with defaults resolved, and its folders."""
 
     settings: FinetuneOptions
     run: str  # the folder of the run
-    start: str  # the folder of the model to begin with
+    start: str  # the folder of the initial model
     steps: int
     eval_every: int
     log_every: int
@@ -30,21 +31,21 @@ class Plan:
         (folder / "plan.json").write_text(json.dumps(content), encoding="utf-8")
 
     @staticmethod
-    def read(folder: Path) -> Plan:
+    def read(folder: Path) -> FinetunePlan:
         content = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-        return Plan(FinetuneOptions.from_dict(content.pop("settings")), **content)
+        return FinetunePlan(FinetuneOptions.from_dict(content.pop("settings")), **content)
 
 
-def make_plan(settings: FinetuneOptions, run: Path, start: Path, rows: int) -> Plan:
-    """How many steps there are, and how often to look; `rows` are those to train on."""
+def make_plan(settings: FinetuneOptions, run: Path, start: Path, rows: int) -> FinetunePlan:
+    """The number of steps, and how often to evaluate and log; `rows` is the number of training rows."""
     steps = settings.epochs * -(-rows // settings.batch_size)
-    eval_every = settings.eval_every or max(1, -(-steps // EVALUATIONS))
-    log_every = settings.log_every or max(1, steps // RECORDS)
-    return Plan(settings, str(run.absolute()), str(start.absolute()), steps, eval_every, log_every)
+    eval_every = settings.eval_every or max(1, -(-steps // DEFAULT_EVALUATIONS))
+    log_every = settings.log_every or max(1, steps // MIN_LOG_RECORDS)
+    return FinetunePlan(settings, str(run.absolute()), str(start.absolute()), steps, eval_every, log_every)
 
 
 def job_of(settings: FinetuneOptions) -> Job:
-    """What the launcher has to know."""
+    """The options of the launcher."""
     strategy = "allreduce" if settings.workers > 1 else "blas"
     return Job(
         strategy=strategy, workers=settings.workers, device=settings.device, seed=settings.seed,

@@ -5,32 +5,36 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shoal import atomic
 from shoal.errors import UserError
+from shoal.files import atomic
+from shoal.finetune import models, tokens
 from shoal.finetune.checkpoints import cannot_write, last_checkpoint, write_json
+from shoal.finetune.generating import continue_text
 from shoal.finetune.options import FinetuneOptions
-from shoal.finetune.place import CHECKPOINTS, MODEL, SAMPLES
-from shoal.finetune.plan import Plan, job_of
-from shoal.parallel.rank import join_group, limited, main
+from shoal.finetune.plan import RESULT, TEXTS, FinetunePlan, job_of
+from shoal.parallel.events import SECONDS_BETWEEN_PROGRESS
+from shoal.parallel.launch.rank import join_group, main
 from shoal.runs.folder import remove_files
+from shoal.runs.kinds import CHECKPOINTS, MODEL, SAMPLES
 
-TEXTS, RESULT = "texts.json", "result.json"  # files from the launcher to its workers, and back
-WRITTEN = 120  # tokens of a sample
+SAMPLE_TOKENS = 120
 
 
 def work(folder: Path, rank: int, heartbeat: Any) -> None:
     """All workers train; the first one also prepares the tokens, generates samples and saves the model."""
-    plan = Plan.read(folder)
-    quiet()
+    plan = FinetunePlan.read(folder)
+    models.silence_libraries()
     group = None
     if plan.settings.workers > 1:
         _set_torchrun_variables(rank, plan.settings.workers)
         group = join_group(job_of(plan.settings), rank)
     if rank == 0:
-        heartbeat.tell("progress", begun=_read_texts(plan, folder))
+        heartbeat.send("progress", facts=_read_texts(plan, folder))
     if group is not None:
         group.gather_objects(None)
     trainer, tokenizer = _prepare(plan, folder, rank, heartbeat)
@@ -47,13 +51,11 @@ def work(folder: Path, rank: int, heartbeat: Any) -> None:
         group.close()
 
 
-def _read_texts(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
+def _read_texts(plan: FinetunePlan, folder: Path) -> dict[str, dict[str, Any]]:
     """Write the tokens of all texts to a file for all workers, and make the tiny model if --model names it.
 
     Returns facts about the data and the run for the settings file.
     """
-    from shoal.finetune import models, tokens
-
     settings, start = plan.settings, Path(plan.start)
     texts = json.loads((folder / TEXTS).read_text(encoding="utf-8"))
     if settings.model == models.TINY and models.missing_files(start):
@@ -79,45 +81,41 @@ def _set_torchrun_variables(rank: int, size: int) -> None:
     }  # fmt: skip
 
 
-def quiet() -> None:
-    """Turn off the warnings and progress bars of the libraries."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import logging
-    import warnings
-
-    warnings.simplefilter("ignore")
-    logging.getLogger("accelerate").setLevel(logging.ERROR)
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-
-
-def _prepare(plan: Plan, folder: Path, rank: int, heartbeat: Any) -> tuple[Any, Any]:
+def _prepare(plan: FinetunePlan, folder: Path, rank: int, heartbeat: Any) -> tuple[Any, Any]:
     """The trainer and the tokenizer of this worker."""
     import torch
 
-    from shoal.finetune import tokens
-    from shoal.finetune.models import load_model, load_tokenizer
     from shoal.finetune.trainer import FineTuner
-    from shoal.parallel.devices import find_device
+    from shoal.parallel.data.loader import find_device
 
     settings = plan.settings
     device = find_device(settings.device, rank)
-    tokenizer = load_tokenizer(Path(plan.start))
+    tokenizer = models.load_tokenizer(Path(plan.start))
     torch.manual_seed(settings.seed)
-    model = load_model(Path(plan.start), settings.dropout)
+    model = models.load_model(Path(plan.start), settings.dropout)
     if settings.lora:
         model = with_lora(model, settings)
     counts = [parameter.numel() for parameter in model.parameters() if parameter.requires_grad]
-    tell = limited(heartbeat)
+    send = _limited(heartbeat)
     if rank == 0:
         about = {"trained": sum(counts), "device": device.type, "threads": torch.get_num_threads()}
-        heartbeat.tell("progress", begun={"run": about})
+        heartbeat.send("progress", facts={"run": about})
     trainer = FineTuner(plan, model, tokens.read(folder), rank, tokenizer.eos_token_id, heartbeat.paused.is_set,
-                        tell if rank == 0 else lambda content: None, cpu=device.type == "cpu")  # fmt: skip
+                        send if rank == 0 else lambda content: None, cpu=device.type == "cpu")  # fmt: skip
     return trainer, tokenizer
+
+
+def _limited(heartbeat: Any) -> Callable[[dict[str, Any]], None]:
+    """Sends all records and notes to the launcher, but not every step."""
+    last = 0.0
+
+    def send(content: dict[str, Any]) -> None:
+        nonlocal last
+        if "record" in content or "note" in content or time.monotonic() - last > SECONDS_BETWEEN_PROGRESS:
+            last = time.monotonic()
+            heartbeat.send("progress", **content)
+
+    return send
 
 
 def with_lora(model: Any, settings: FinetuneOptions) -> Any:
@@ -132,24 +130,21 @@ def with_lora(model: Any, settings: FinetuneOptions) -> Any:
     return get_peft_model(model, config)
 
 
-def _write_samples(plan: Plan, folder: Path, trainer: Any, tokenizer: Any, when: str) -> None:
+def _write_samples(plan: FinetunePlan, folder: Path, trainer: Any, tokenizer: Any, when: str) -> None:
     """Generate text for a few test rows, once before training and once after; a resumed run keeps the first."""
-    from shoal.finetune.models import longest_context
-    from shoal.finetune.writing import continue_text
-
     path = Path(plan.run) / SAMPLES
     if path.is_file():
         samples = json.loads(path.read_text(encoding="utf-8"))
     else:
         samples = json.loads((folder / TEXTS).read_text(encoding="utf-8"))["prompts"]
-    context = longest_context(trainer.model.config, tokenizer)
+    context = models.longest_context(trainer.model.config, tokenizer)
     for sample in samples:
         if when not in sample:
-            sample[when] = continue_text(trainer.model, tokenizer, sample["prompt"], WRITTEN, context)
+            sample[when] = continue_text(trainer.model, tokenizer, sample["prompt"], SAMPLE_TOKENS, context)
     write_json(path, samples)
 
 
-def _save(plan: Plan, trainer: Any, tokenizer: Any) -> None:
+def _save(plan: FinetunePlan, trainer: Any, tokenizer: Any) -> None:
     """Save the model under a temporary name, rename it when it is complete, then delete the checkpoints."""
     run = Path(plan.run)
     model = trainer.model.merge_and_unload() if plan.settings.lora else trainer.model

@@ -1,10 +1,12 @@
-"""Texts from the rows of a table: which columns, how they are joined, which rows are left out."""
+"""Texts from the rows of a table: which columns, how they are joined, which rows are skipped."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from shoal.errors import UserError
 from shoal.tables.files import find_name, read_texts
@@ -14,7 +16,7 @@ GAP = "\n\n"
 
 @dataclass
 class Texts:
-    """The usable rows, as cells of the chosen columns, and notes on what was left out."""
+    """The usable rows, as cells of the chosen columns, and notes on what was skipped."""
 
     file: str
     columns: tuple[str, ...]
@@ -24,7 +26,7 @@ class Texts:
 
 
 def read(path: Path, columns: Sequence[str] = (), sep: str | None = None, header: bool = True) -> Texts:
-    """The texts of a file, from the given columns or from all. Blank and repeated rows are left out, with a note."""
+    """The texts of a file, from the given columns or from all. Blank and repeated rows are skipped, with a note."""
     names, rows, understood = read_texts(path, sep=sep, header=header)
     places = [find_name(names, column) for column in split_names(columns, names)] or list(range(len(names)))
     for place in places:
@@ -42,11 +44,11 @@ def read(path: Path, columns: Sequence[str] = (), sep: str | None = None, header
             texts.rows.append(cells)
     repeated = len(rows) - blank - len(texts.rows)
     if blank:
-        texts.notes.append(f"{_rows(blank)} left out: all cells are empty")
+        texts.notes.append(f"{_rows(blank)} skipped: all cells are empty")
     if repeated:
-        texts.notes.append(f"{_rows(repeated)} left out: duplicate text")
+        texts.notes.append(f"{_rows(repeated)} skipped: duplicate text")
     if partly:
-        texts.notes.append(f"{_rows(partly)} with an empty cell: that part is left out of the text")
+        texts.notes.append(f"{_rows(partly)} with an empty cell: the text skips that part")
     if len(texts.rows) < 2:
         found = "no row" if not texts.rows else "only one row"
         raise UserError(f"{path} has {found} with text; at least 2 are needed, one to train on and one to test with")
@@ -111,8 +113,6 @@ def split(count: int, test: float, seed: int) -> tuple[list[int], list[int]]:
     >>> len(train), len(tested), sorted(train + tested) == list(range(10))
     (8, 2, True)
     """
-    import numpy as np
-
     held = min(max(1, round(count * test)), count - 1)
     order = np.random.default_rng(seed).permutation(count).tolist()
     return sorted(order[held:]), sorted(order[:held])

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
@@ -16,23 +17,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import distributed
 from torch.utils.data import DataLoader, Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from shoal.errors import UserError
+from shoal.files.json_values import plain
+from shoal.files.plain_files import remove
 from shoal.finetune.checkpoints import cannot_write, checkpoints, complete
-from shoal.finetune.place import CHECKPOINTS, EVENTS, METRICS
-from shoal.finetune.plan import Plan
+from shoal.finetune.plan import FinetunePlan
 from shoal.finetune.tokens import IGNORED, Tokens, batch
-from shoal.json_values import plain
-from shoal.plain_files import remove
 from shoal.runs.folder import remove_files
+from shoal.runs.kinds import CHECKPOINTS, EVENTS, METRICS
 
-SAVE_AFTER = 60.0  # seconds between two checkpoints, at least
-SAVE_SHARE = 20  # and at least this many times the seconds that saving takes
-# Of Adam. Some weights have no effect (biases of keys in attention), so their gradients are rounding errors. With the
+MIN_SECONDS_BETWEEN_CHECKPOINTS = 60.0
+MIN_TRAINING_PER_SAVING = 20  # seconds of training between checkpoints for each second that saving takes
+# Some weights have no effect (biases of keys in attention), so their gradients are rounding errors. With the
 # usual 1e-8, Adam takes full steps from them, different ones for each number of workers.
-EPSILON = 1e-6
+ADAM_EPSILON = 1e-6
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -60,8 +62,6 @@ class WorkerBatches(Sampler[list[int]]):
 
 def mixed_seed(seed: int, *parts: int) -> int:
     """A seed from several numbers; similar numbers give unrelated seeds."""
-    import hashlib
-
     digest = hashlib.sha256(repr((seed, *parts)).encode()).digest()
     return int.from_bytes(digest[:7], "little")
 
@@ -97,7 +97,7 @@ class StepControl(TrainerCallback):
 class FineTuner(Trainer):
     """The Trainer of one worker."""
 
-    def __init__(self, plan: Plan, model: Any, sets: tuple[Tokens, Tokens], rank: int, padding: int,
+    def __init__(self, plan: FinetunePlan, model: Any, sets: tuple[Tokens, Tokens], rank: int, padding: int,
                  pause_requested: Callable[[], bool], report: Report, cpu: bool) -> None:  # fmt: skip
         self.plan, self.report = plan, report
         self.train_tokens, self.test_tokens = sets
@@ -161,9 +161,7 @@ class FineTuner(Trainer):
     def all_reduce(self, vector: torch.Tensor, largest: bool = False) -> None:
         """The sum over all workers, or with `largest` the maximum, in place."""
         if self.batches.size > 1:
-            import torch.distributed as dist
-
-            dist.all_reduce(vector, dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM)
+            distributed.all_reduce(vector, distributed.ReduceOp.MAX if largest else distributed.ReduceOp.SUM)
 
     def any_worker(self, *flags: bool) -> list[bool]:
         """For each flag, whether it is set on at least one worker."""
@@ -232,7 +230,8 @@ class FineTuner(Trainer):
     # --- checkpoints ---
     def save_due(self) -> bool:
         """Whether it is time for the next checkpoint."""
-        return time.monotonic() - self.saved > max(SAVE_AFTER, SAVE_SHARE * self.saving)
+        wait = max(MIN_SECONDS_BETWEEN_CHECKPOINTS, MIN_TRAINING_PER_SAVING * self.saving)
+        return time.monotonic() - self.saved > wait
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
@@ -274,16 +273,16 @@ class FineTuner(Trainer):
         return not self.step_control.paused
 
 
-def arguments(plan: Plan, cpu: bool) -> TrainingArguments:
+def arguments(plan: FinetunePlan, cpu: bool) -> TrainingArguments:
     settings = plan.settings
     return TrainingArguments(
         output_dir=str(Path(plan.run) / CHECKPOINTS), num_train_epochs=settings.epochs,
         per_device_train_batch_size=-(-settings.batch_size // settings.workers), learning_rate=settings.learning_rate,
         lr_scheduler_type="constant_with_warmup" if settings.schedule == "constant" else settings.schedule,
         warmup_steps=int(settings.warmup * plan.steps), weight_decay=settings.weight_decay,
-        adam_epsilon=EPSILON, seed=settings.seed, use_cpu=cpu, logging_steps=plan.log_every, logging_first_step=True,
-        logging_nan_inf_filter=False, eval_strategy="steps", eval_steps=plan.eval_every, save_strategy="no",
-        report_to="none", disable_tqdm=True, dataloader_pin_memory=False,
+        adam_epsilon=ADAM_EPSILON, seed=settings.seed, use_cpu=cpu, logging_steps=plan.log_every,
+        logging_first_step=True, logging_nan_inf_filter=False, eval_strategy="steps", eval_steps=plan.eval_every,
+        save_strategy="no", report_to="none", disable_tqdm=True, dataloader_pin_memory=False,
         remove_unused_columns=False, average_tokens_across_devices=True, ddp_find_unused_parameters=False,
         ddp_timeout=int(settings.timeout), log_level="error", log_level_replica="error",
     )  # fmt: skip

@@ -121,7 +121,7 @@ def strange(model: Model, table: Table, share: float = SHARE) -> Strange:
 def _certainty(model: Model, what: str) -> Certainty:
     if model.certainty is None:
         raise UserError(
-            f"this model was saved before Shoal knew {what}: they need a new search, with `shoal search` or fit; it "
-            "predicts as ever"
+            f"this model knows no {what}, which need rows that its networks did not train on: use a model of `shoal "
+            "search`, ShoalClassifier or ShoalRegressor"
         )
     return model.certainty

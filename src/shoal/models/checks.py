@@ -18,38 +18,45 @@ from shoal.tables.table import Table
 from shoal.validate import instance, number, one_of, shown, whole
 
 TEMPERATURE = (0.01, 100.0)  # the search looks at far fewer
-TASKS = {"classifier": (CLASSIFICATION, MULTILABEL), "regressor": (REGRESSION,)}
+TASKS = (CLASSIFICATION, MULTILABEL, REGRESSION)
 LARGEST = 1 << 31
 UNEVEN = 1e-6  # by which weights of parts may miss one in all
 FIELDS = (
-    "kind", "parameters", "task", "schema", "encoders", "widths", "parts", "temperature", "classes", "one_column",
-    "feature_names", "target_name", "leaderboard", "cv_results", "best_member", "honest_score", "results",
+    "kind", "task", "schema", "encoders", "networks", "parts", "temperature", "certainty", "compact", "classes",
+    "one_column", "feature_names", "target_name", "reading",
 )  # fmt: skip
 WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # JSON has no such numbers
 
 
-def check_body(body: Mapping[str, Any], parameters: Iterable[str] | None) -> None:
-    """Refuse fields that are missing or out of their range; `parameters`: those of estimators that may be set."""
-    missing = [name for name in FIELDS if name not in body]
-    if missing:
-        raise UserError(f"the field {missing[0]} is missing")
+def check_body(body: Mapping[str, Any], kinds: Iterable[str]) -> None:
+    """Refuse fields that are missing or out of their range; of those that every kind of model has."""
+    _refuse_missing(body, FIELDS)
     _refuse_infinite("", body)
-    given = set(instance("parameters", body["parameters"], dict))
-    unknown = set() if parameters is None else given - set(parameters)
-    if unknown:
-        raise UserError(f"parameters must be those of an estimator; got {shown(min(unknown))}")
-    jobs = body["parameters"].get("n_jobs")
-    if jobs is not None:
-        whole("parameters.n_jobs", jobs, -LARGEST, LARGEST)
-    one_of("kind", body["kind"], TASKS)
+    one_of("kind", body["kind"], tuple(kinds))
     task = instance("task", body["task"], dict)
-    one_of("task.kind", task.get("kind"), TASKS[body["kind"]])
+    one_of("task.kind", task.get("kind"), TASKS)
     whole("task.n_outputs", task.get("n_outputs"), 1, LARGEST)
     number("temperature", body["temperature"], *TEMPERATURE)
     _check_schema(body)
     _check_parts(body)
     _check_classes(body)
-    _check_results(body)
+
+
+def _refuse_missing(body: Mapping[str, Any], names: Iterable[str]) -> None:
+    missing = [name for name in names if name not in body]
+    if missing:
+        raise UserError(f"the field {missing[0]} is missing")
+
+
+def check_parameters(given: Any, known: Iterable[str]) -> dict[str, Any]:
+    """The parameters of an estimator that a file gives, if there are such."""
+    unknown = set(instance("parameters", given, dict)) - set(known)
+    if unknown:
+        raise UserError(f"parameters must be those of an estimator; got {shown(min(unknown))}")
+    jobs = given.get("n_jobs")
+    if jobs is not None:
+        whole("parameters.n_jobs", jobs, -LARGEST, LARGEST)
+    return dict(given)
 
 
 def _check_schema(body: Mapping[str, Any]) -> None:
@@ -59,11 +66,8 @@ def _check_schema(body: Mapping[str, Any]) -> None:
         one_of(f"schema.columns.{j}.kind", kind, (*KINDS, *DROPPED))
         instance(f"schema.columns.{j}.name", column.get("name"), str)
     one_of("schema.decimal", body["schema"].get("decimal", "."), DECIMALS)
-    count = whole(
-        "results.n_features_in_", instance("results", body["results"], dict).get("n_features_in_"), 1, LARGEST
-    )
-    if count != len(columns):
-        raise UserError(f"results.n_features_in_ must be the number of columns, {len(columns)}; got {count}")
+    if not columns:
+        raise UserError("schema.columns must not be empty; got []")
     names = body["feature_names"]
     if names is not None and (not isinstance(names, list) or names != [column["name"] for column in columns]):
         raise UserError(f"feature_names must be null or the names of the columns; got {shown(names)}")
@@ -76,31 +80,32 @@ def _check_schema(body: Mapping[str, Any]) -> None:
 def _check_parts(body: Mapping[str, Any]) -> None:
     if not instance("encoders", body["encoders"], list):
         raise UserError("encoders must not be empty; got []")
-    widths = instance("widths", body["widths"], dict)
-    for encoding, width in widths.items():
-        whole(f"widths.{encoding}", width, 1, LARGEST)
+    networks = instance("networks", body["networks"], dict)
+    for encoding, about in networks.items():
+        whole(f"networks.{encoding}.width", instance(f"networks.{encoding}", about, dict).get("width"), 1, LARGEST)
     if not instance("parts", body["parts"], list):
         raise UserError("parts must not be empty; got []")
     for k, part in enumerate(body["parts"]):
         instance(f"parts.{k}", part, dict)
         number(f"parts.{k}.weight", part.get("weight"), 0.0, 1.0 + UNEVEN)
         whole(f"parts.{k}.recipe", part.get("recipe"), 0, LARGEST)
-        one_of(f"parts.{k}.view", part.get("view"), widths)
+        one_of(f"parts.{k}.view", part.get("view"), networks)
         instance(f"parts.{k}.label", part.get("label"), str)
         instance(f"parts.{k}.member", part.get("member"), dict)
     total = math.fsum(part["weight"] for part in body["parts"])
     if abs(total - 1.0) > UNEVEN:
         raise UserError(f"the weights of parts must sum to 1; they sum to {total:.6g}")
-    unused = set(widths) - {part["view"] for part in body["parts"]}
+    unused = set(networks) - {part["view"] for part in body["parts"]}
     if unused:
-        raise UserError(f"widths must be those of the parts; none has {shown(min(unused))}")
+        raise UserError(f"networks must be those of the parts; none has {shown(min(unused))}")
 
 
 def _check_classes(body: Mapping[str, Any]) -> None:
     classes = body["classes"]
-    if body["kind"] == "regressor":
+    if body["task"]["kind"] == REGRESSION:
         if classes is not None:
-            raise UserError(f"classes must be null for a regressor; got {shown(classes)}")
+            raise UserError(f"classes must be null where numbers are predicted; got {shown(classes)}")
+        instance("one_column", body["one_column"], bool)
         return
     values = instance("classes.values", instance("classes", classes, dict).get("values"), list)
     if len(values) != body["task"]["n_outputs"]:
@@ -112,7 +117,10 @@ def _check_classes(body: Mapping[str, Any]) -> None:
         raise UserError(f"classes.values must be numbers or strings; got {shown(values)}")
 
 
-def _check_results(body: Mapping[str, Any]) -> None:
+def check_search(body: Mapping[str, Any]) -> None:
+    """Refuse results that no search gives."""
+    _refuse_missing(body, ("parameters", "leaderboard", "cv_results", "best_member", "honest_score", "results"))
+    instance("results", body["results"], dict)
     board = instance("leaderboard", body["leaderboard"], dict)
     known = {name: column for name, column in board.items() if column is not None}
     lengths = {len(instance(f"leaderboard.{name}", column, list)) for name, column in known.items()}
@@ -158,7 +166,7 @@ def check_prediction(model: Model) -> None:
     try:
         answer = model.predict(table, threads=1)
     except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise UserError(f"encoders, widths and weights must fit each other; they do not ({error})") from error
+        raise UserError(f"encoders, networks and weights must fit each other; they do not ({error})") from error
     if answer.shape != (1, model.task.n_outputs) or not np.isfinite(answer).all():
         raise UserError(f"predictions must be {model.task.n_outputs} finite numbers; got {shown(answer.tolist())}")
 

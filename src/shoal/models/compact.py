@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal.errors import UserError
+from shoal.population.population import Population
 from shoal.validate import instance, number, whole
 
 if TYPE_CHECKING:
@@ -67,11 +68,10 @@ class Compact:
 
 
 def compact_model(model: Model) -> Model:
-    """The smaller model; those that were saved before this existed do not know which one that is."""
+    """The smaller model; only a search knows which one that is."""
     if model.compact is None:
         raise UserError(
-            "this model does not know its compact form, which needs out-of-fold predictions: search again with this "
-            "version of Shoal, and export that model"
+            "this model has no compact form, which needs out-of-fold predictions: use a model of `shoal search`"
         )
     return model if model.compact.networks == model.compact.whole_networks else reduced(model, model.compact)
 
@@ -79,11 +79,13 @@ def compact_model(model: Model) -> Model:
 def reduced(model: Model, compact: Compact) -> Model:
     """Only the parts and folds that `compact` names, with equal shares."""
     kept = [model.parts[place] for place in compact.parts]
-    networks = {}
+    networks: dict[str, Any] = {}
     for encoding in dict.fromkeys(part.encoding for part in kept):
         mine = [place for place, part in enumerate(model.parts) if part.encoding == encoding]
         wanted = [mine.index(place) for place in compact.parts if model.parts[place].encoding == encoding]
-        networks[encoding] = model.networks[encoding].select(_members(wanted, len(model.folds), compact.folds))
+        population = model.networks[encoding]
+        assert isinstance(population, Population)  # as every model of a search has
+        networks[encoding] = population.select(_members(wanted, len(model.folds), compact.folds))
     parts = tuple(replace(part, weight=1.0 / len(kept)) for part in kept)
     itself = replace(
         compact, parts=tuple(range(len(kept))), whole_loss=compact.loss, whole_networks=compact.networks

@@ -1,8 +1,8 @@
-"""The model that a search gives back: networks, each with the encoder of the fold that it was trained on."""
+"""The model that a run delivers: networks, each with the encoder of the fold that it was trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,13 +12,14 @@ import numpy as np
 from shoal.encoders.encoder import Encoder
 from shoal.encoders.folds import FoldEncoders, ReadTable
 from shoal.encoders.target import TargetScaling
-from shoal.engines.native import predict_own_rows
 from shoal.machine import thread_count
-from shoal.members import Member
 from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.models.certainty import Certainty
 from shoal.models.compact import Compact
-from shoal.population import Population
+from shoal.models.networks import Chain, TorchNetwork
+from shoal.population.engines.native import predict_own_rows
+from shoal.population.members import Member
+from shoal.population.population import Population
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -53,9 +54,9 @@ class Model:
     schema: Schema
     folds: tuple[FoldTransforms, ...]
     parts: tuple[Part, ...]
-    networks: dict[str, Population]
+    networks: Mapping[str, Population | Chain | TorchNetwork]
     temperature: float = 1.0
-    certainty: Certainty | None = None  # of single rows; None: saved before there was such a thing
+    certainty: Certainty | None = None  # of single rows; only a search knows it
     compact: Compact | None = None  # how to make it smaller; None: not known
 
     def __len__(self) -> int:
@@ -63,7 +64,10 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        return sum(int(population.layout.counts.sum()) for population in self.networks.values())
+        return sum(
+            int(networks.layout.counts.sum()) if isinstance(networks, Population) else networks.parameters
+            for networks in self.networks.values()
+        )
 
     def predict(self, table: Table, threads: int | None = None) -> np.ndarray:
         """(n, n_outputs): probabilities, or values in the units of the target."""
@@ -157,6 +161,9 @@ class Folding:
                 self.encoders.write(k, rows, mine)
         made = {}
         for encoding, population in networks.items():
+            if not isinstance(population, Population):
+                made[encoding] = [population.predict(inputs[encoding], threads=threads)]
+                continue
             parts = len(self.weights[encoding])
             folds = np.arange(len(count))
             which = (folds[:, None] + np.arange(parts) * len(count)).ravel()  # fold by fold: they share inputs
@@ -175,4 +182,13 @@ def bare(member: Member) -> Member:
 
 
 def empty_networks(task: Task, width: int, members: Sequence[Member], folds: int) -> Population:
-    return Population([member for member in members for _ in range(folds)], width, task.n_outputs, task.loss)
+    every = [member for member in members for _ in range(folds)]
+    return Population.blank(every, width, task.n_outputs, task.loss)
+
+
+def single_model(
+    task: Task, schema: Schema, transforms: FoldTransforms, network: Population | Chain | TorchNetwork, label: str
+) -> Model:
+    """A model of one network."""
+    member = bare(network.members[0]) if isinstance(network, Population) else Member(hidden=())
+    return Model(task, schema, (transforms,), (Part(0, label, "plain", member, 1.0),), {"plain": network})

@@ -2,55 +2,106 @@
 
 Both files are checked when they are read: the JSON holds a checksum of itself and one of the weights. Equal models are
 equal files; what differs from run to run, such as seconds, is in `timings.json`, which need not be there.
+
+Every model has a `kind`, which says what made it. What prediction needs is the same for all kinds; the module of a kind
+(`KINDS`) adds what else its estimators know. A new kind is one module with `describe` and `restore`, and one line here.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shoal import atomic, plain_files
 from shoal.encoders.encoder import Encoder, arrays_under
 from shoal.encoders.target import TargetScaling
-from shoal.errors import MissingFile, NotAFile, UserError
-from shoal.json_values import pieces
-from shoal.layout import Layout
-from shoal.members import Member
+from shoal.errors import CompleteError, MissingFile, NotAFile, UserError, WrongType
+from shoal.files import atomic, plain_files
+from shoal.files.json_values import pieces, plain
 from shoal.metrics.tasks import Task
 from shoal.models import checks
 from shoal.models.certainty import Certainty
 from shoal.models.compact import Compact
 from shoal.models.model import FoldTransforms, Model, Part, empty_networks
+from shoal.models.networks import Chain, TorchNetwork
+from shoal.population.layout import Layout
+from shoal.population.members import Member
+from shoal.population.population import Population
 from shoal.runs.kinds import RUN
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.validate import instance
 
-FORMAT = "shoal-model"
-VERSION = 3  # 1 had timings in model.json and scores among the weights, 2 knew no certainty; they are still read
-READ = (1, 2, 3)
+KINDS = {  # kind of a model -> module with `describe(fitted)` and `restore(body, arrays, folder)`
+    "search": "shoal.search.results.saving",
+    "network": "shoal.parallel.saving",
+    "forest": "shoal.tools.saving",
+    "grown": "shoal.tools.saving",
+}
+FORMAT, VERSION = "shoal-model", 4
 DESCRIPTION, WEIGHTS, TIMINGS = "model.json", "weights.safetensors", "timings.json"
 EXPLANATION = "explanation.json"  # which columns matter; not of the model itself, and need not be there
 TARGET = ("centre", "scale", "low", "high")
 REMEDY = "use an unchanged copy, or fit and save the model again"
 
 
-def write_folder(
-    target: Path,
-    body: dict[str, Any],
-    arrays: dict[str, np.ndarray],
-    timings: dict[str, Any],
-    others: Mapping[str, dict[str, Any]] | None = None,
-) -> None:
-    """Write the files of a model into the folder `target`: all of them, or none. `others`: more JSON, by file."""
+@dataclass
+class Described:
+    """What the estimators of a kind know beside the model."""
+
+    body: dict[str, Any]  # for model.json
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)  # names begin with "results."
+    files: dict[str, Any] = field(default_factory=dict)  # JSON of more files, by name
+
+
+def save(fitted: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model into the folder `path`: whole, or not at all. An earlier model there is replaced.
+
+    Takes every estimator of Shoal's that predicts, and what `shoal.load` gives.
+    """
+    kind = getattr(fitted, "model_kind", None)
+    if kind not in KINDS:
+        raise WrongType(
+            f"save takes a fitted search, forest or grown network of Shoal's, or a loaded model; got "
+            f"{type(fitted).__name__}"
+        )
+    if not hasattr(fitted, "model_"):
+        from sklearn.exceptions import NotFittedError
+
+        raise NotFittedError(f"this {type(fitted).__name__} is not fitted yet: call fit before save")
+    target = Path(path)
+    check_place(target)
+    own = importlib.import_module(KINDS[kind]).describe(fitted)
+    described, arrays = describe_model(fitted.model_)
+    body = {"kind": kind, **described, **_describe_predictor(fitted), **own.body}
+    # JSON has no infinities: those of networks that diverged become words.
+    write_folder(target, plain(body, other=repr), arrays | own.arrays, own.files)
+
+
+def load(path: str | os.PathLike[str], network: Any = None) -> Any:
+    """What `save` or a run has written, given the model folder or the run folder: a fitted estimator, or a `Predictor`.
+
+    Runs no code from the files. A network of the user's own code must be given, as `network`, an nn.Module.
+    """
+    folder = model_folder(path)
+    body, arrays = read_folder(folder)
+    with naming(folder / DESCRIPTION):
+        return importlib.import_module(KINDS[body["kind"]]).restore(body, arrays, folder, network)
+
+
+# ---- folders and files ----
+
+
+def write_folder(target: Path, body: dict[str, Any], arrays: dict[str, np.ndarray], files: dict[str, Any]) -> None:
+    """Write the files of a model into the folder `target`: all of them, or none."""
     from safetensors.numpy import save as to_bytes
 
     weights = to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
@@ -59,16 +110,13 @@ def write_folder(
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic.new_folder(target) as folder:
         (folder / WEIGHTS).write_bytes(weights)
-        for name, content in ((DESCRIPTION, whole), (TIMINGS, timings), *(others or {}).items()):
+        for name, content in {DESCRIPTION: whole, **files}.items():
             with open(folder / name, "w", encoding="utf-8") as file:
                 file.writelines(pieces(content))
 
 
-def read_folder(folder: Path, parameters: tuple[str, ...] | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `write_folder` wrote, every field of it checked.
-
-    `parameters`: those that an estimator may have; None: nobody uses them.
-    """
+def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What `write_folder` wrote; the fields that prediction needs are checked."""
     from safetensors.numpy import load as from_bytes
 
     body = _read_description(folder)
@@ -81,7 +129,7 @@ def read_folder(folder: Path, parameters: tuple[str, ...] | None) -> tuple[dict[
     if hashlib.sha256(weights).hexdigest() != body.get("weights_sha256"):
         raise UserError(f"{folder / WEIGHTS} is truncated or was altered: its checksum is not that of {DESCRIPTION}")
     with naming(folder / DESCRIPTION):
-        checks.check_body(body, parameters)
+        checks.check_body(body, KINDS)
     with naming(folder / WEIGHTS):
         arrays = from_bytes(weights)
         checks.check_arrays(arrays, body["task"]["n_outputs"], len(body["encoders"]))
@@ -95,6 +143,8 @@ def naming(file: Path) -> Iterator[None]:
 
     try:
         yield
+    except CompleteError:
+        raise
     except RecursionError:
         raise UserError(f"{file} cannot be read as a model: it is nested too deeply; {REMEDY}") from None
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, SafetensorError) as error:
@@ -138,13 +188,13 @@ def _read_description(folder: Path) -> dict[str, Any]:
         raise MissingFile(f"there is no folder {folder}; a model is a folder with {DESCRIPTION} and {WEIGHTS}")
     if not file.is_file():
         if (folder / RUN).is_file():
-            raise MissingFile(f"the run in {folder} has no model yet; the command that began it goes on with it")
+            raise MissingFile(f"the run in {folder} has no model yet; run the command that began it again to resume it")
         raise MissingFile(f"{folder} has no {DESCRIPTION}; a model is a folder with {DESCRIPTION} and {WEIGHTS}")
     whole = read_json(file)
     if not isinstance(whole, dict) or whole.get("format") != FORMAT:
         raise UserError(f"{file} does not describe a Shoal model; save one with shoal.save")
-    if whole.get("version") not in READ:
-        raise UserError(f"{file} has format version {whole.get('version')}; this Shoal reads up to version {VERSION}")
+    if whole.get("version") != VERSION:
+        raise UserError(f"{file} has format version {whole.get('version')}; this Shoal reads version {VERSION}")
     body = whole.get("body")
     try:
         intact = isinstance(body, dict) and _sha(body) == whole.get("sha256")
@@ -167,6 +217,9 @@ def read_json(file: Path) -> Any:
         raise UserError(f"{file} is truncated or is no JSON: {error}") from error
 
 
+# ---- models ----
+
+
 def describe_model(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The model's part of model.json, and its weights."""
     arrays: dict[str, np.ndarray] = {}
@@ -177,27 +230,64 @@ def describe_model(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         encoders.append(described)
         arrays |= {f"bag.{k}.encoder.{name}": array for name, array in parts.items()}
         arrays |= {f"bag.{k}.target.{name}": getattr(fold.target, name) for name in TARGET}
-    arrays |= {f"networks.{encoding}": population.state.parameters for encoding, population in model.networks.items()}
     body = {
         "task": {"kind": model.task.kind, "n_outputs": model.task.n_outputs},
         "schema": model.schema.as_dict(),
         "encoders": encoders,
-        "widths": {encoding: population.n_features for encoding, population in model.networks.items()},
+        "networks": {name: _describe_networks(name, networks, arrays) for name, networks in model.networks.items()},
         "parts": [_plain_part(part) for part in model.parts],
         "temperature": model.temperature,
         "certainty": None,
+        "compact": None if model.compact is None else model.compact.as_dict(),
     }
     if model.certainty is not None:
         body["certainty"], found = model.certainty.state()
         arrays |= {f"certainty.{name}": array for name, array in found.items()}
-    if model.compact is not None:
-        body["compact"] = model.compact.as_dict()
     return body, arrays
 
 
+def _describe_networks(
+    encoding: str, networks: Population | Chain | TorchNetwork, arrays: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """What model.json says of the networks of an encoding; their weights go into `arrays`."""
+    place = f"networks.{encoding}"
+    if isinstance(networks, Chain):
+        arrays |= {f"{place}.{k}": stage.state.parameters for k, stage in enumerate(networks.stages)}
+        stages = [_plain_member(stage.members[0]) for stage in networks.stages]
+        return {"width": networks.n_features, "stages": stages}
+    if isinstance(networks, TorchNetwork):
+        arrays |= {f"{place}.{name}": array for name, array in networks.arrays.items()}
+        return {"width": networks.n_features, "net": networks.net}
+    arrays[place] = networks.state.parameters
+    return {"width": networks.n_features}
+
+
 def _plain_part(part: Part) -> dict[str, Any]:
-    member = {name: getattr(part.member, name) for name in ("hidden", "activation", "features")}
+    member = _plain_member(part.member)
     return {"recipe": part.recipe, "label": part.label, "view": part.encoding, "weight": part.weight, "member": member}
+
+
+def _plain_member(member: Member) -> dict[str, Any]:
+    return {name: getattr(member, name) for name in ("hidden", "activation", "features")}
+
+
+def _member(described: dict[str, Any]) -> Member:
+    return Member.from_dict(described | {"optimizer": "sgd"})
+
+
+def _describe_predictor(fitted: Any) -> dict[str, Any]:
+    """What prediction needs beside the model."""
+    classes: np.ndarray | None = getattr(fitted, "classes_", None)
+    reading: Reading | None = getattr(fitted, "reading_", None)
+    names = getattr(fitted, "feature_names_in_", None)
+    dtype = None if classes is None else "object" if classes.dtype == object else classes.dtype.str
+    return {
+        "classes": None if classes is None else {"dtype": dtype, "values": classes.tolist()},
+        "one_column": getattr(fitted, "one_column_", None),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "target_name": getattr(fitted, "target_name_", None),
+        "reading": None if reading is None else reading.as_dict(),
+    }
 
 
 def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
@@ -208,50 +298,68 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
         target = TargetScaling(**{name: arrays[f"bag.{k}.target.{name}"] for name in TARGET})
         folds.append(FoldTransforms(replace(encoder, schema=schema), target))
     parts = tuple(
-        Part(
-            part["recipe"],
-            part["label"],
-            part["view"],
-            Member.from_dict(part["member"] | {"optimizer": "sgd"}),
-            part["weight"],
-        )
+        Part(part["recipe"], part["label"], part["view"], _member(part["member"]), part["weight"])
         for part in body["parts"]
     )
     networks = {}
-    for encoding, width in body["widths"].items():
+    for encoding, described in body["networks"].items():
         members = [part.member for part in parts if part.encoding == encoding]
-        stored = arrays[f"networks.{encoding}"]
-        size = Layout([member for member in members for _ in folds], width, task.n_outputs).total
-        if stored.shape != (size,) or stored.dtype != np.float32:
-            raise UserError(f"the weights of {encoding!r} have {stored.shape} where ({size},) fit")
-        networks[encoding] = population = empty_networks(task, width, members, len(folds))
-        population.state.parameters[:] = stored
-    compact = body.get("compact")  # models from before it existed lack it
+        networks[encoding] = _restore_networks(f"networks.{encoding}", described, arrays, task, members, len(folds))
+    compact = body["compact"]
     if compact is not None:
         compact = Compact.from_dict(compact, len(parts), len(folds), checks.TEMPERATURE)
     model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]), compact=compact)
-    checks.check_prediction(model)
-    known = body.get("certainty")
+    if not any(isinstance(one, TorchNetwork) for one in networks.values()):  # whose code comes later
+        checks.check_prediction(model)
+    known = body["certainty"]
     if known is None:
         return model
     certainty = Certainty.from_state(instance("certainty", known, dict), arrays_under("certainty.", arrays), model)
     return replace(model, certainty=certainty)
 
 
+def _restore_networks(
+    place: str, described: dict[str, Any], arrays: dict[str, np.ndarray], task: Task, members: list[Member], folds: int
+) -> Population | Chain | TorchNetwork:
+    width = described["width"]
+    if "net" in described:
+        net = instance(f"{place}.net", described["net"], dict)
+        instance(f"{place}.net.net", net.get("net"), str)
+        return TorchNetwork(net, width, task.n_outputs, arrays_under(f"{place}.", arrays))
+    if "stages" in described:
+        stages: list[Population] = []
+        for k, member in enumerate(instance(f"{place}.stages", described["stages"], list)):
+            seen = width + (stages[-1].members[0].hidden[-1] + task.n_outputs if stages else 0)
+            stages.append(_filled([_member(member)], seen, task, 1, f"{place}.{k}", arrays))
+        return Chain(tuple(stages))
+    return _filled(members, width, task, folds, place, arrays)
+
+
+def _filled(
+    members: list[Member], width: int, task: Task, folds: int, name: str, arrays: dict[str, np.ndarray]
+) -> Population:
+    """A population with the weights of this name."""
+    stored = arrays[name]
+    size = Layout([member for member in members for _ in range(folds)], width, task.n_outputs).total
+    if stored.shape != (size,) or stored.dtype != np.float32:
+        raise UserError(f"the weights {name!r} have {stored.shape} where ({size},) fit")
+    population = empty_networks(task, width, members, folds)
+    population.state.parameters[:] = stored
+    return population
+
+
 def restore_predictor(target: Any, body: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Give an object what prediction needs: the model, classes, names of columns, and how the file was read."""
     target.model_ = restore_model(body, arrays)
     target.schema_ = target.model_.schema
+    target.n_features_in_ = len(target.schema_.columns)
     if body["classes"] is not None:
         target.classes_ = np.array(body["classes"]["values"], dtype=np.dtype(body["classes"]["dtype"]))
     if body["one_column"] is not None:
         target.one_column_ = body["one_column"]
-    names = body["feature_names"]
-    if names is None and body["target_name"] is not None:  # of a table of the command line, as version 1 saved it
-        names = [column.name for column in target.schema_.columns]
-    if names is not None:
-        target.feature_names_in_ = np.array(names, dtype=object)
+    if body["feature_names"] is not None:
+        target.feature_names_in_ = np.array(body["feature_names"], dtype=object)
     if body["target_name"] is not None:
         target.target_name_ = body["target_name"]
-    if body.get("reading") is not None:
+    if body["reading"] is not None:
         target.reading_ = Reading.of(body["reading"])

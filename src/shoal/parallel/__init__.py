@@ -8,9 +8,9 @@
 | `serial` | one worker, one thread |
 | `blas` | one worker, matrix products over threads |
 | `allreduce` | each batch split over workers, gradients summed |
+| `parameter_server` | one rank holds the weights; synchronous or asynchronous |
 | `local_sgd` | workers train on rows of their own, weights averaged now and then |
 | `gossip` | workers train on rows of their own, weights averaged with two neighbours in a ring |
-| `parameter_server` | one rank holds the weights; synchronous or asynchronous |
 | `tensor` | matrices of linear layers split over workers |
 | `pipeline` | layers split over workers |
 | `data+tensor` | matrices split over some workers, rows over the others |
@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal.parallel.divergence import Diverged as Diverged
-    from shoal.parallel.failures import WorkerError as WorkerError
-    from shoal.parallel.failures import WorkerLost as WorkerLost
+    from shoal.parallel.launch.failures import WorkerError as WorkerError
+    from shoal.parallel.launch.failures import WorkerLost as WorkerLost
+    from shoal.parallel.strategies.updater import Updater as Updater
     from shoal.parallel.training import fit as fit
-    from shoal.parallel.updaters.base import Updater as Updater
     from shoal.parallel.worker import Result as Result
 
 from shoal.errors import MissingPackage
@@ -40,8 +40,8 @@ from shoal.parallel.strategies import Strategy
 
 __all__ = ["BACKENDS", "STRATEGIES", "Diverged", "Result", "Strategy", "Updater", "WorkerError", "WorkerLost", "fit"]
 _PLACES = {
-    "fit": "training", "Result": "worker", "Updater": "updaters.base", "Diverged": "divergence",
-    "WorkerError": "failures", "WorkerLost": "failures",
+    "fit": "training", "Result": "worker", "Updater": "strategies.updater", "Diverged": "divergence",
+    "WorkerError": "launch.failures", "WorkerLost": "launch.failures",
 }  # fmt: skip
 
 
@@ -56,5 +56,5 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise MissingPackage("shoal.parallel needs PyTorch: pip install torch") from None
+        raise MissingPackage("shoal.parallel needs PyTorch: pip install 'shoal-ml[torch]'") from None
     return getattr(module, name)

@@ -11,11 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from shoal.atomic import new_file
 from shoal.errors import CannotWrite, UserError
-from shoal.plain_files import open_file, read_bytes
+from shoal.files.atomic import new_file
+from shoal.files.plain_files import open_file, read_bytes
+from shoal.parallel.lazy import torch
 from shoal.runs.changes import FIXED, differences
 
 NAME = "checkpoint.pt"

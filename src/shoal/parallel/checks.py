@@ -6,18 +6,16 @@ import copy
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-from torch.utils.data import Dataset, TensorDataset
-
 from shoal.errors import UserError, WrongType
-from shoal.parallel.devices import find_device
-from shoal.parallel.learner import IGNORED, make_loss
-from shoal.parallel.loader import Loader
-from shoal.parallel.ownership import owners
-from shoal.parallel.updaters.base import fewest_rows
+from shoal.parallel.data.loader import Loader, find_device
+from shoal.parallel.data.ownership import owners
+from shoal.parallel.lazy import nn, torch
+from shoal.parallel.learner import IGNORED, Misfit, make_loss, need_tensor, shape_text
+from shoal.parallel.strategies.updater import fewest_rows
 
 if TYPE_CHECKING:
+    from torch.utils.data import Dataset
+
     from shoal.parallel.job import Job
 
 
@@ -48,7 +46,7 @@ def check_fit(
         raise UserError(f"strategy {job.method.name!r} needs at least {needed} rows, one for each worker or fold; "
                         f"train_set has {rows} rows")  # fmt: skip
     job.method.check_model(job, model)
-    if job.method.needs_targets(job) and type(train) is TensorDataset:
+    if job.method.needs_targets(job) and type(train) is torch.utils.data.TensorDataset:
         owners(train.tensors[1], rows, job.workers, job)
     _try(job, model, train, fewest, most)
     _try_smallest_part(job, model, train)
@@ -96,7 +94,7 @@ def _try(job: Job, model: nn.Module, train: Dataset[Any], fewest: int, most: int
     except Misfit:
         raise
     except (Exception, SystemExit) as error:
-        shapes = f"inputs {_shape(inputs)}, targets {_shape(target)}"
+        shapes = f"inputs {shape_text(inputs)}, targets {shape_text(target)}"
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if isinstance(error, SystemExit):
             reason = f"it calls sys.exit({reason}); let it raise an error instead"
@@ -111,7 +109,7 @@ def _try_smallest_part(job: Job, model: nn.Module, train: Dataset[Any]) -> None:
     Batch normalisation cannot normalise one row, and the last batch of an epoch may have no more.
     """
     rows: int = len(train)  # type: ignore[arg-type]
-    targets = train.tensors[1] if type(train) is TensorDataset else None
+    targets = train.tensors[1] if type(train) is torch.utils.data.TensorDataset else None
     if job.method.needs_targets(job) and targets is None:  # each row would have to be read for that
         return
     count = min(2, job.method.smallest_part(job, rows, fewest_rows(model), targets))
@@ -147,22 +145,17 @@ def _trained(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
     return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
 
 
-class Misfit(UserError):
-    """Outputs of a wrong kind or number."""
-
-
 def _check_output(job: Job, output: Any, rows: int, fewest: int, most: int | None) -> None:
     """One tensor, with as many numbers a row as the data need."""
     if not isinstance(output, torch.Tensor):
         if not callable(job.loss):
-            raise Misfit(
-                f"the model must return one tensor for the loss {job.loss!r}; it returns {_kind(output)} (a loss of "
-                "your own, in shoal.parallel.fit, may take anything)"
-            )
+            need_tensor(output, job.loss)
         return
     found = output.numel() // rows
     if fewest and (output.dim() == 0 or len(output) != rows):
-        raise Misfit(f"the network must return one row of outputs a row; for {rows} rows it returns {_shape(output)}")
+        raise Misfit(
+            f"the network must return one row of outputs a row; for {rows} rows it returns {shape_text(output)}"
+        )
     if fewest and (found < fewest or (most is not None and found > most)):
         raise Misfit(
             f"the network returns {found} output{'s' * (found != 1)} a row, the data need {fewest}: change its last "
@@ -170,13 +163,9 @@ def _check_output(job: Job, output: Any, rows: int, fewest: int, most: int | Non
         )
 
 
-def _kind(value: Any) -> str:
-    return f"a {type(value).__name__}" if value is not None else "None"
-
-
 def _check_classes(job: Job, output: Any, train: Dataset[Any]) -> None:
     """Find classes for which the network has no output before training starts."""
-    if callable(job.loss) or type(train) is not TensorDataset:
+    if callable(job.loss) or type(train) is not torch.utils.data.TensorDataset:
         return
     target = train.tensors[1]
     single = job.loss != "cross_entropy" and output.shape[-1:] == (1,)  # then classes are numbers to predict
@@ -193,9 +182,3 @@ def _below_zero(job: Job, target: torch.Tensor) -> bool:
     """Whether classes are negative, apart from rows that cross entropy ignores."""
     ignored = (target == IGNORED) & (job.loss == "cross_entropy")
     return bool(((target < 0) & ~ignored).any())
-
-
-def _shape(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"{tuple(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
-    return type(value).__name__

@@ -12,10 +12,9 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from shoal.errors import UserError
 from shoal.parallel import checkpoint
+from shoal.parallel.lazy import torch
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job

@@ -6,12 +6,10 @@ import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
+from shoal.parallel.data.loader import Loader, rows_in
+from shoal.parallel.exact.randomness import own_generator
+from shoal.parallel.lazy import nn, torch
 from shoal.parallel.learner import IGNORED, make_loss
-from shoal.parallel.loader import Loader, rows_in
-from shoal.parallel.randomness import OwnGenerator
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -43,6 +41,6 @@ def flops_per_row(model: nn.Module, loader: Loader, job: Job) -> float:
     rows = torch.arange(min(4, len(loader)))
     inputs, target = loader.take(rows)
     trial = copy.deepcopy(model).train()
-    with FlopCounterMode(display=False) as counter, OwnGenerator(torch.Generator()):
+    with FlopCounterMode(display=False) as counter, own_generator(torch.Generator()):
         make_loss(job.loss)(trial(inputs), target).backward()
     return counter.get_total_flops() / len(rows)

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from functools import _lru_cache_wrapper, partial
 from inspect import isbuiltin, isfunction, ismethod
 from types import CodeType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import nn
-from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from shoal.parallel.loader import Loader
+from shoal.parallel.data.loader import Loader
+from shoal.parallel.lazy import nn, torch
+
+if TYPE_CHECKING:
+    from torch.utils.data import Dataset
 
 SAMPLED = 1000  # rows that are read of a data set which is not in memory, evenly spaced
 READ_TWICE = 32  # of those: rows that differ between two reads are random, and only their shapes count
 PIECE = 1 << 24  # bytes
-OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 MANY = 100_000  # of a longer list or dict only the length counts
 LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
@@ -41,13 +41,13 @@ def data_hash(*sets: Dataset[Any] | None) -> str:
 def _add_data(digest: Any, data: Any) -> None:
     if data is None:
         digest.update(b"none")
-    elif type(data) is TensorDataset:
+    elif type(data) is torch.utils.data.TensorDataset:
         for tensor in data.tensors:
             _add_tensor(digest, tensor)
-    elif type(data) is Subset:
+    elif type(data) is torch.utils.data.Subset:
         _add_data(digest, data.dataset)
         _add_tensor(digest, torch.as_tensor(list(data.indices), dtype=torch.int64))
-    elif type(data) is ConcatDataset:
+    elif type(data) is torch.utils.data.ConcatDataset:
         for part in data.datasets:
             _add_data(digest, part)
     else:
@@ -131,8 +131,9 @@ def _network_lines(model: nn.Module, seen: set[int]) -> list[str]:
     codes: dict[str, str] = {}
     first: dict[int, str] = {}  # the first name of each tensor
     seen = seen | set(map(id, model.modules()))
+    of_every_module = vars(nn.Module())
     for name, module in model.named_modules(remove_duplicate=False):
-        own = {key: value for key, value in vars(module).items() if key not in OF_EVERY_MODULE}
+        own = {key: value for key, value in vars(module).items() if key not in of_every_module}
         plain = {key: described(value, set(seen)) for key, value in own.items()}
         settings = ", ".join(f"{key}={value}" for key, value in plain.items() if value)
         kind = type(module)

@@ -9,12 +9,9 @@ from typing import Any
 
 from shoal.errors import UserError
 from shoal.machine import MOST_THREADS
-from shoal.options import Options, option, options_of
-from shoal.parallel.strategies import TABLE, Strategy, check_strategy, find_strategy
-from shoal.parallel.strategies.kfold import KFoldOptions
-from shoal.parallel.strategies.own_rows import NEW, OwnRowsOptions, number_or_word
-from shoal.parallel.strategies.parameter_server import ParameterServerOptions
-from shoal.parallel.strategies.split_model import MeshOptions
+from shoal.options import option, options_of
+from shoal.parallel.strategies import TABLE, Strategy, StrategyOptions, check_strategy, find_strategy
+from shoal.parallel.strategies.own_rows import NEW, number_or_word
 from shoal.validate import Check, instance, one_of, whole
 
 STRATEGIES = tuple(TABLE)
@@ -24,7 +21,7 @@ LOSSES = ("cross_entropy", "mse", "bce")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
 LARGEST = 1e7  # of rates and seconds
-SHARDS = 8
+MOST_EPOCHS, MOST_ROWS, MOST_PARTS = 10**6, 10**9, 10**5  # of a training, of a batch, of a batch or of the rows
 
 
 def name_or_function(names: tuple[str, ...]) -> Check:
@@ -51,8 +48,8 @@ def _checkpoint_every(name: str, value: Any) -> int | str:
 
 
 @dataclass(frozen=True)
-class TrainingOptions(Options):
-    """What is trained, how, and by how many workers."""
+class TrainingOptions(StrategyOptions):
+    """What `shoal train`, `parallel.fit`, `shoal plan` and `planner.plan` have in common, defaults included."""
 
     loss: str | Callable[[Any, Any], Any] = option(
         "cross_entropy",
@@ -67,17 +64,12 @@ class TrainingOptions(Options):
     momentum: float = option(0.0, "For sgd.", least=0, below=LARGEST)
     weight_decay: float = option(0.0, "Pulls weights towards zero.", least=0, below=LARGEST)
     schedule: str = option("constant", "constant or cosine.", one_of=SCHEDULES)
-    epochs: int = option(10, "Passes over the rows.", least=1)
-    batch_size: int = option(64, "Rows in a step (local_sgd, gossip, asynchronous: of each worker).", least=1)
+    epochs: int = option(10, "Passes over the rows.", least=1, most=MOST_EPOCHS)
+    batch_size: int = option(
+        128, "Rows in a step (local_sgd, gossip, asynchronous: of each worker).", least=1, most=MOST_ROWS
+    )
     shuffle: bool = option(True, "Whether each epoch has another order of rows.", on_command_line=False)
-    strategy: str | Strategy = option(
-        "auto",
-        f"{', '.join(name for name in STRATEGIES if name != 'auto')}, or auto: measure and take the fastest, which may "
-        "differ from run to run in the last digits. (default: allreduce if --workers is given, or auto)",
-        check=check_strategy, parse=str,
-    )  # fmt: skip
     backend: str = option("processes", "threads, processes or mpi.", one_of=BACKENDS, changes_result=False)
-    workers: int = option(1, "How many. (default: one a core)", least=1, changes_result=False)
     blas_threads: int | None = option(
         None, "Threads of each worker. (default: cores / workers)", least=1, most=MOST_THREADS, changes_result=False
     )
@@ -85,13 +77,9 @@ class TrainingOptions(Options):
         None, "The same bits for any number of workers. (default: --exact for allreduce and pipeline on CPUs)",
         flags="--exact/--close",
     )  # fmt: skip
-    shards: int = option(SHARDS, "--exact: parts of a batch; at least as many as workers.", least=1)
-
-
-@dataclass(frozen=True)
-class Job(MeshOptions, KFoldOptions, ParameterServerOptions, OwnRowsOptions, TrainingOptions):
-    """Options of a run. `loss` and `optimizer` may be functions, `strategy` an object of the user's own."""
-
+    shards: int = option(
+        8, "--exact: parts of a batch; at least as many as workers. pipeline: micro-batches.", least=1, most=MOST_PARTS
+    )
     device: str = option("auto", "auto, cpu, cuda or mps.", check=_device, changes_result=False)
     checkpoint: str | None = option(
         None, "Folder to save the state in, and to resume from if it has one.", check=_folder, metavar="<path>",
@@ -105,7 +93,20 @@ class Job(MeshOptions, KFoldOptions, ParameterServerOptions, OwnRowsOptions, Tra
     timeout: float = option(
         600.0, "Seconds that a worker may wait for a slower one.", above=0, below=LARGEST, changes_result=False
     )
-    seed: int = option(0, "Seed of all that is drawn at random.", least=0)
+    seed: int = option(0, "Seed of all random numbers.", least=0)
+
+
+@dataclass(frozen=True)
+class Job(TrainingOptions):
+    """Options of a training. `loss` and `optimizer` may be functions, `strategy` an object of the user's own."""
+
+    strategy: str | Strategy = option(
+        "auto",
+        f"{', '.join(name for name in STRATEGIES if name != 'auto')}, or auto: measure and take the fastest, which may "
+        "differ from run to run in the last digits. (default: allreduce if --workers is given, or auto)",
+        check=check_strategy, parse=str,
+    )  # fmt: skip
+    workers: int = option(1, "How many. (default: one a core)", least=1, changes_result=False)
     about: dict[str, Any] | None = option(
         None, "What a checkpoint is bound to as well, as the command line knows it; file and checksum are for errors.",
         check=lambda name, value: instance(name, value, dict), on_command_line=False, in_files=False,

@@ -7,27 +7,55 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
 from shoal.errors import UserError
-from shoal.parallel.randomness import draws_random_numbers, keyed
+from shoal.parallel.exact.randomness import draws_random_numbers, keyed
+from shoal.parallel.lazy import nn, torch
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
 
-Loss = Callable[[Any, Any], torch.Tensor]
+Loss = Callable[[Any, Any], "torch.Tensor"]
 IGNORED = -100  # a target that torch's cross entropy ignores
 
 
 def make_loss(loss: str | Loss) -> Loss:
-    """A loss that is a mean over rows. For "mse" and "bce", classes become ones and zeros."""
+    """A loss that is a mean over rows. For "mse" and "bce", classes become ones and zeros.
+
+    A model may return something else in a later step than in the first: that is the model's error, not Shoal's.
+    """
     if callable(loss):
         return loss
-    if loss == "cross_entropy":
-        return _cross_entropy
-    plain = nn.functional.mse_loss if loss == "mse" else nn.functional.binary_cross_entropy_with_logits
-    return lambda output, target: plain(output, _like(output, target))
+
+    def checked(output: Any, target: Any) -> torch.Tensor:
+        need_tensor(output, loss)
+        try:
+            return LOSSES[loss](output, target)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise Misfit(
+                f"the loss {loss!r} cannot be computed from what the model returned, {shape_text(output)}, and the "
+                f"targets, {shape_text(target)}: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            ) from error
+
+    return checked
+
+
+class Misfit(UserError):
+    """Outputs of a wrong kind or number."""
+
+
+def need_tensor(output: Any, loss: str) -> None:
+    if not isinstance(output, torch.Tensor):
+        kind = f"a {type(output).__name__}" if output is not None else "None"
+        raise Misfit(
+            f"the model must return one tensor for the loss {loss!r}; it returns {kind} (a loss of your own, in "
+            "shoal.parallel.fit, may take anything)"
+        )
+
+
+def shape_text(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{tuple(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
+    return type(value).__name__
 
 
 def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -35,6 +63,17 @@ def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     if not target.is_floating_point() and target.numel() and int(target.max()) == IGNORED:
         return output.sum() * 0.0
     return nn.functional.cross_entropy(output, target)
+
+
+def _mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return nn.functional.mse_loss(output, _like(output, target))
+
+
+def _bce(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return nn.functional.binary_cross_entropy_with_logits(output, _like(output, target))
+
+
+LOSSES: dict[str, Loss] = {"cross_entropy": _cross_entropy, "mse": _mse, "bce": _bce}
 
 
 def _like(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

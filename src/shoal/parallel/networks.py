@@ -18,11 +18,11 @@ from torch import nn
 
 from shoal.errors import UserError
 from shoal.parallel.identity import random_numbers_kept
+from shoal.population.members import INITS
 from shoal.torch import ACTIVATIONS
 from shoal.validate import nearest, one_of
 
 KINDS = ("mlp", "cnn")
-INITS = ("torch", "glorot")
 
 
 def make_model(
@@ -47,16 +47,11 @@ def make_model(
     one_of("init", init, INITS)
     if not 0 <= dropout < 1:
         raise UserError(f"dropout must be from 0 to below 1; got {dropout!r}")
-    kind, _, sizes = net.partition(":")
-    if kind not in KINDS:
-        raise UserError(
-            f"a network is named mlp:784-256-10 or cnn; got {net!r}{nearest(kind, KINDS)} (one of your own: "
-            "--net file.py:make_network, or shoal.parallel.fit in Python)"
-        )
+    sizes = layer_sizes(net)
     state = torch.get_rng_state()
     try:
         torch.manual_seed(seed)
-        layers = _cnn(activation, dropout, sizes) if kind == "cnn" else _mlp(_sizes(sizes, net), activation, dropout)
+        layers = _mlp(sizes, activation, dropout) if sizes else _cnn(activation, dropout)
         if output != "identity":
             layers.append(ACTIVATIONS[output]())
         model = nn.Sequential(*layers)
@@ -142,7 +137,22 @@ def _takes_two(function: Any) -> bool:
     return True
 
 
-def _sizes(text: str, net: str) -> list[int]:
+def layer_sizes(net: str) -> list[int]:
+    """The layers of an mlp; none for a cnn. Other names are refused.
+
+    >>> layer_sizes("mlp:784-256-10"), layer_sizes("cnn")
+    ([784, 256, 10], [])
+    """
+    kind, _, text = net.partition(":")
+    if kind not in KINDS:
+        raise UserError(
+            f"a network is named mlp:784-256-10 or cnn; got {net!r}{nearest(kind, KINDS)} (one of your own: "
+            "--net file.py:make_network, or shoal.parallel.fit in Python)"
+        )
+    if kind == "cnn":
+        if text:
+            raise UserError(f"cnn has no sizes to choose; got {net!r}")
+        return []
     parts = text.split("-")
     if len(parts) < 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
         raise UserError(f"the layers of an mlp are whole numbers, as in mlp:784-256-10; got {net!r}")
@@ -160,10 +170,8 @@ def _mlp(sizes: list[int], activation: str, dropout: float) -> list[nn.Module]:
     return layers
 
 
-def _cnn(activation: str, dropout: float, sizes: str) -> list[nn.Module]:
+def _cnn(activation: str, dropout: float) -> list[nn.Module]:
     """Two convolutions of 32 and 64 channels with pooling, then 128-64-10; for rows of 784 pixels."""
-    if sizes:
-        raise UserError(f"cnn has no sizes to choose; got 'cnn:{sizes}'")
     act = ACTIVATIONS[activation]
     body: list[nn.Module] = [
         nn.Unflatten(1, (1, 28, 28)),

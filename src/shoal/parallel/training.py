@@ -5,27 +5,29 @@ from __future__ import annotations
 import copy
 import threading
 import traceback
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-from torch.utils.data import Dataset
-
+from shoal.callbacks import Callbacks
 from shoal.errors import UserError, WrongType
 from shoal.machine import thread_count
-from shoal.parallel import checkpoint, environment
+from shoal.parallel import checkpoint
 from shoal.parallel.checks import check_fit
-from shoal.parallel.external import own_group
+from shoal.parallel.events import Notify, TrainingStarted, silent
+from shoal.parallel.exact.randomness import torch_as_it_was
 from shoal.parallel.groups import Alone, Lost, Rendezvous, Threads
 from shoal.parallel.job import Job
-from shoal.parallel.launch import launch
-from shoal.parallel.normalisation import tell_normalisation
-from shoal.parallel.randomness import torch_as_it_was
-from shoal.parallel.strategies import Strategy, find_strategy
-from shoal.parallel.worker import Result, Tell, Worker
+from shoal.parallel.launch import environment
+from shoal.parallel.launch.external import own_group
+from shoal.parallel.launch.launcher import launch
+from shoal.parallel.lazy import nn
+from shoal.parallel.strategies import find_strategy
+from shoal.parallel.strategies.updater import note_normalisation
+from shoal.parallel.worker import Result, Worker
 from shoal.validate import nearest
+
+if TYPE_CHECKING:
+    from torch.utils.data import Dataset
 
 
 def fit(
@@ -33,15 +35,15 @@ def fit(
     train_set: Dataset[Any],
     valid_set: Dataset[Any] | None = None,
     *,
-    loss: str | Callable[[Any, Any], torch.Tensor] = "cross_entropy",
-    optimizer: str | Callable[[Any], torch.optim.Optimizer] = "adam",
-    strategy: str | Strategy = "auto",
-    backend: str = "processes",
-    workers: int | None = None,
-    tell: Tell | None = None,
-    **settings: Any,
+    callbacks: Any = None,
+    **options: Any,
 ) -> Result:
     """Train `model` on `train_set`, in place.
+
+    callbacks     watch the training and may stop it early; see `shoal.callbacks`. `started` receives a
+                  `TrainingStarted`, `progress` a `EpochProgress`, `step_ended` an `EpochEnded` (strategy "kfold": a
+                  `FoldEnded`) of `shoal.parallel.events`, `finished` the result
+    options       fields of `shoal.parallel.job.Job`, the options of `shoal train`. The most used are:
 
     loss          "cross_entropy", "mse", "bce", or a function of (output, target) that is a mean over rows;
                   cross entropy ignores rows with the target -100, in each part of a batch by itself
@@ -50,39 +52,44 @@ def fit(
                   "auto" measures a few steps and takes the fastest
     backend       "threads", "processes" or "mpi"; ignored under torchrun and mpiexec, which are detected
     workers       how many; None: as many as there are cores, or as the launcher has started
-    tell          called with a dict: the share done and the loss, a record of each epoch, notes
-    settings      other fields of `shoal.parallel.job.Job`: epochs, batch_size, shuffle, schedule, exact, device, ...
+    epochs, batch_size, learning_rate, schedule, exact, checkpoint, device, seed
     """
-    job = make_job(loss=loss, optimizer=optimizer, strategy=strategy, backend=backend, workers=workers, **settings)
+    callbacks = Callbacks(callbacks)
+    job = make_job(**options)
     check_fit(job, model, train_set, valid_set)
-    return run(job, model, train_set, valid_set, tell or (lambda content: None))
+    return run(job, model, train_set, valid_set, callbacks)
 
 
-def make_job(workers: int | None = None, **settings: Any) -> Job:
+def make_job(workers: int | None = None, **options: Any) -> Job:
     """A checked job. The number of workers follows from the launcher or the machine if it is not given."""
-    for name in settings:
+    for name in options:
         if name not in Job.__dataclass_fields__:
-            raise WrongType(f"fit has no setting {name!r}{nearest(name, Job.__dataclass_fields__)}")
-    method = find_strategy(settings.get("strategy", "auto"))
+            raise WrongType(f"fit has no option {name!r}{nearest(name, Job.__dataclass_fields__)}")
+    method = find_strategy(options.get("strategy", "auto"))
     launcher = environment.launcher()
     if launcher is None:
-        return Job(workers=method.default_workers(thread_count()) if workers is None else workers, **settings)
+        return Job(workers=method.default_workers(thread_count()) if workers is None else workers, **options)
     size = environment.world()[1]
     if workers is not None and workers != size - method.servers:
         raise UserError(f"{launcher} has started {size} processes, but workers={workers}; leave it out")
     if launcher == "mpi":
-        settings["backend"] = "mpi"
-    elif settings.get("backend") == "mpi":
+        options["backend"] = "mpi"
+    elif options.get("backend") == "mpi":
         raise UserError("under torchrun the backend is 'processes'; for 'mpi' start with mpiexec")
     if method.when_launched:
-        settings["strategy"] = method.when_launched
-    return Job(workers=size - method.servers, **settings)
+        options["strategy"] = method.when_launched
+    return Job(workers=size - method.servers, **options)
 
 
-def run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
-    """Decide what the job leaves open, then train. A network that ends Python with `sys.exit` has failed."""
+def run(
+    job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None = None, callbacks: Any = None
+) -> Result:
+    """`fit` with a checked job. Only the first of several processes of a launcher has callbacks."""
+    callbacks = Callbacks(callbacks if environment.world()[0] == 0 else None)
     try:
-        return _run(job, model, train, valid, tell)
+        result = _run(job, model, train, valid, callbacks.notify if callbacks.callbacks else silent)
+        callbacks.notify("finished", result)
+        return result
     except SystemExit as error:
         raise UserError(
             f"training was ended by sys.exit({'' if error.code is None else repr(error.code)}) in the model, loss, "
@@ -95,38 +102,42 @@ def _place(error: BaseException) -> str:
     return f"{frame.filename}, line {frame.lineno}, in {frame.name}"
 
 
-def _run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
+def _run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, notify: Notify) -> Result:
+    """Decide what the job leaves open, then train. A network that ends Python with `sys.exit` has failed."""
     if job.checkpoint is not None:
         checkpoint.make_place(job.checkpoint)
         job = job.method.resume(job, checkpoint.peek(job.checkpoint))
-    job = job.method.choose(job, model, train, tell)
-    return job.method.run(job, model, train, valid, tell, run_workers)
+    job = job.method.choose(job, model, train, notify)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    rows: int = len(train)  # type: ignore[arg-type]
+    notify("started", TrainingStarted(job.method.name, job.backend, job.workers, job.epochs, rows, parameters))
+    return job.method.run(job, model, train, valid, notify, run_workers)
 
 
-def run_workers(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
+def run_workers(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, notify: Notify) -> Result:
     """Train one model: in this process, in processes of our own, or as one of those that a launcher has started."""
     if environment.launcher() is not None:
         with own_group(job) as group:
-            job = decide_exact(job, model, tell if group.rank == 0 else _silent)
-            return Worker(job, group, model, train, valid, tell).run()
-    job = decide_exact(job, model, tell)
+            job = decide_exact(job, model, notify)
+            return Worker(job, group, model, train, valid, notify).run()
+    job = decide_exact(job, model, notify)
     if not job.in_one_process:
-        return launch(job, model, train, valid, tell)
+        return launch(job, model, train, valid, notify)
     with torch_as_it_was():
         if job.ranks > 1 and not job.method.pools_threads:
-            return run_threads(job, model, train, valid, tell)
-        return Worker(job, Alone(), model, train, valid, tell).run()
+            return run_threads(job, model, train, valid, notify)
+        return Worker(job, Alone(), model, train, valid, notify).run()
 
 
-def decide_exact(job: Job, model: nn.Module, tell: Tell) -> Job:
+def decide_exact(job: Job, model: nn.Module, notify: Notify) -> Job:
     """Fill in `exact`, and say where batch normalisation makes another algorithm of it."""
     if job.exact is None:
-        job = replace(job, exact=job.method.exact_by_default(job, tell))
-    tell_normalisation(job, model, tell)
+        job = replace(job, exact=job.method.exact_by_default(job, notify))
+    note_normalisation(job, model, notify)
     return job
 
 
-def run_threads(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell) -> Result:
+def run_threads(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, notify: Notify) -> Result:
     """Each worker is a thread with a copy of the model; that of the first is the result."""
     rendezvous = Rendezvous(job.ranks, job.timeout)
     models = [model, *(copy.deepcopy(model) for _ in range(job.ranks - 1))]
@@ -136,7 +147,7 @@ def run_threads(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[
     def work(rank: int) -> None:
         group = Threads(rendezvous, rank)
         try:
-            results[rank] = Worker(job, group, models[rank], train, valid, tell).run()
+            results[rank] = Worker(job, group, models[rank], train, valid, notify).run()
         except BaseException as error:
             errors[rank] = error
             group.close()
@@ -155,6 +166,3 @@ def run_threads(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[
     if causes:
         raise causes[0]
     return results[0]
-
-
-def _silent(content: dict[str, Any]) -> None: ...

@@ -5,32 +5,30 @@ from __future__ import annotations
 import copy
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-from torch.utils.data import Dataset
-
 from shoal.allocator import memory_kept
 from shoal.parallel import checkpoint
-from shoal.parallel.devices import find_device
+from shoal.parallel.data.loader import Loader, Pair, align, epoch_order, find_device, key, prefetch, take_all
+from shoal.parallel.data.scatter import scattered
 from shoal.parallel.divergence import Diverged, Guard, all_finite
 from shoal.parallel.evaluation import chunks_of, flops_per_row, measures
+from shoal.parallel.events import EpochEnded, EpochProgress, Notify, silent
+from shoal.parallel.exact.randomness import draw_weights
+from shoal.parallel.exact.threads import blas_threads, use_threads
 from shoal.parallel.groups import Group
 from shoal.parallel.identity import data_hash, fixed_values, network_lines
+from shoal.parallel.lazy import nn, torch
 from shoal.parallel.learner import make_loss
-from shoal.parallel.loader import Loader, Pair, align, epoch_order, key, prefetch, take_all
-from shoal.parallel.randomness import draw_weights
-from shoal.parallel.scatter import scattered
-from shoal.parallel.threads import blas_threads, use_threads
 from shoal.runs.changes import DATA, FIXED, NETWORK
 
 if TYPE_CHECKING:
+    from torch.utils.data import Dataset
+
     from shoal.parallel.job import Job
 
-Tell = Callable[[dict[str, Any]], None]
 START = -5  # the key of the weights that a worker draws
 
 
@@ -48,9 +46,9 @@ class Worker:
     """One worker of a group."""
 
     def __init__(
-        self, job: Job, group: Group, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell
+        self, job: Job, group: Group, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, notify: Notify
     ) -> None:
-        self.job, self.group, self.tell = job, group, tell
+        self.job, self.group, self.notify = job, group, notify
         self.device = find_device(job.device, group.rank)
         use_threads(blas_threads(job))
         self.model = model.to(self.device)
@@ -69,7 +67,8 @@ class Worker:
         self.epoch, self.position, self.step = 0, 0, 0
         self.sums = [0.0, 0]
         self.rounds = 0
-        self.finished = False  # before the last epoch
+        self.finished = False  # before the last epoch: no worker needs another
+        self.stopped = False  # by a callback
 
     def _start(self) -> None:
         """All workers begin with the weights of the first, or all but the first draw their own."""
@@ -91,7 +90,7 @@ class Worker:
         begun, communicated = time.perf_counter(), self.group.seconds
         with memory_kept():
             for epoch in range(self.epoch, self.job.epochs):
-                if self.finished:
+                if self.finished or self.stopped:
                     break
                 self._epoch(epoch)
             self.updater.finish()
@@ -151,11 +150,13 @@ class Worker:
             self._save()
         if self.group.rank == 0:
             share = (self.epoch + self.position / len(self.train)) / self.job.epochs
-            self.tell({"share": share, "epoch": self.epoch, "loss": self.sums[0] / max(self.sums[1], 1)})
+            progress = EpochProgress(share, self.epoch, self.sums[0] / max(self.sums[1], 1))
+            self.stopped |= self.notify("progress", progress)
 
     def _close_epoch(self, seconds: float, communicated: float, rows: int) -> None:
         self.guard.check_weights(self.updater.model.parameters(), self.step)
-        mine = (self.sums, dict(self.updater.extra), self.guard.seen(), self.updater.enough())
+        watched = self.notify is not silent
+        mine = (self.sums, dict(self.updater.extra), self.guard.seen(), self.updater.enough(), watched)
         totals = self.group.gather_objects(mine)
         self.finished = all(part[3] for part in totals)
         last = self.finished or self.epoch == self.job.epochs - 1
@@ -176,10 +177,16 @@ class Worker:
         self.epoch, self.position, self.sums = self.epoch + 1, 0, [0.0, 0]
         if self.job.checkpoint:
             self._save()
+        if any(part[4] for part in totals):
+            self._report_epoch(record)
+
+    def _report_epoch(self, record: dict[str, Any]) -> None:
+        """All workers stop after the same epoch, whoever asked for it and whenever the answer came."""
         if self.group.rank == 0:
-            self.tell({"share": 1.0 if self.finished else self.epoch / self.job.epochs, "record": record})
+            self.stopped |= self.notify("step_ended", EpochEnded(record["epoch"], self.job.epochs, record))
             if self.finished and self.epoch < self.job.epochs:
-                self.tell({"note": f"ended after epoch {self.epoch}: no worker needs another one"})
+                self.notify("note", f"ended after epoch {self.epoch}: no worker needs another one")
+        self.stopped = self.group.first_object(self.stopped)
 
     # ---- evaluation ----
 
@@ -252,7 +259,7 @@ class Worker:
         self.finished = content.get("finished", False)
         self.guard.resume(content.get("first_loss"), self.history)
         if self.group.rank == 0:
-            self.tell({"note": f"resuming from the checkpoint after {self.step} steps (epoch {self.epoch + 1})"})
+            self.notify("note", f"resuming from the checkpoint after {self.step} steps (epoch {self.epoch + 1})")
 
     def _metrics(self, seconds: float, communicated: float) -> dict[str, Any]:
         job = self.job

@@ -31,5 +31,5 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise MissingPackage("shoal.planner needs PyTorch: pip install torch") from None
+        raise MissingPackage("shoal.planner needs PyTorch: pip install 'shoal-ml[torch]'") from None
     return getattr(module, name)

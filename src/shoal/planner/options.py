@@ -1,24 +1,29 @@
-"""The options of a plan, each in one place (see `shoal.options`)."""
+"""The options of a plan, and the trainings that they describe (see `shoal.options`)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from shoal.errors import UserError, WrongType
-from shoal.options import Options, option
-from shoal.parallel.job import BACKENDS, LARGEST, LOSSES, OPTIMIZERS, SCHEDULES, SHARDS, name_or_function
-from shoal.parallel.strategies.own_rows import STARTS, check_split, concentration, positive_numbers
-from shoal.planner.links import Link
-from shoal.planner.machines import Hardware
+from shoal.options import option, options_of
+from shoal.parallel.cost import Variant
+from shoal.parallel.data.ownership import concentration
+from shoal.parallel.job import LARGEST, MOST_PARTS, Job, TrainingOptions
+from shoal.parallel.strategies import find_strategy
+from shoal.parallel.strategies.own_rows import NEW, positive_numbers
+from shoal.planner.cost.links import Link
+from shoal.planner.measure.machines import Hardware
 from shoal.planner.variants import DEFAULT, find_variants
 from shoal.validate import number, one_of, shown, strings, whole
 
 RATE_RULES = ("none", "linear", "sqrt")
 MOST_NODES = 4096
-MOST_EPOCHS, MOST_ROWS, MOST_PARTS = 10**6, 10**9, 10**5  # of a training, of a batch, of a batch or of the rows
 SPEEDS = (1e-3, 1e3)  # of a node; this machine's is 1
+ALONE = ("serial", "blas")  # strategies of one worker
+CLOSE = "allreduce-close"
 
 
 def node_counts(name: str, value: Any) -> tuple[int, ...]:
@@ -77,22 +82,31 @@ def _hardware(name: str, value: Any) -> Hardware:
 
 
 def _strategies(name: str, value: Any) -> tuple[str, ...]:
-    words = (value,) if isinstance(value, str) else strings(name, value)
-    return tuple(variant.name for variant in find_variants(words or DEFAULT, name))
+    given = (value,) if isinstance(value, str) else strings(name, value)
+    words = tuple(word.strip() for part in given for word in part.split(","))
+    for word in words:
+        if word not in (*ALONE, "auto", CLOSE):
+            find_variants(word, name)
+    return words
+
+
+def _nodes(name: str, value: Any) -> tuple[int, ...]:
+    return () if value == () else node_counts(name, value)
 
 
 @dataclass(frozen=True)
-class PlanOptions(Options):
-    """Options of a plan, in the order of its help."""
+class PlanOptions(TrainingOptions):
+    """The options of a training, and those of its plan."""
 
-    nodes: tuple[int, ...] = option(
-        (1, 2, 4, 8), "How many nodes to compare: 1,2,4,8 or 1-64. (default: 1,2,4,8)", check=node_counts, parse=str,
-        metavar="<list>",
-    )  # fmt: skip
     strategy: tuple[str, ...] = option(
-        DEFAULT, "Strategies, separated by commas, or all; local_sgd:K averages every K steps. "
-        f"(default: {', '.join(DEFAULT)})", check=_strategies, parse=str, metavar="<list>",
+        (), "Strategies, separated by commas, or all; local_sgd:K averages every K steps, allreduce-close is allreduce "
+        f"with --close. (default: allreduce if --workers is given, else {', '.join((CLOSE, *DEFAULT[1:]))})",
+        check=_strategies, parse=str, metavar="<list>",
     )  # fmt: skip
+    workers: int | None = option(None, "As for shoal train: plan this number of nodes.", least=1, most=MOST_NODES)
+    nodes: tuple[int, ...] = option(
+        (), "How many nodes to compare: 1,2,4,8 or 1-64. (default: 1,2,4,8)", check=_nodes, parse=str, metavar="<list>"
+    )
     link: Link | None = option(
         None, "The link between nodes, each a machine of its own: 1gbit,0.1ms. (default: nodes share this machine)",
         check=_link, parse=str, metavar="<rate,latency>",
@@ -101,7 +115,6 @@ class PlanOptions(Options):
         None, "Nodes share this machine's cores. (default: unless --link is given)",
         flags="--share-machine/--own-machines",
     )  # fmt: skip
-    backend: str = option("processes", "threads, processes or mpi.", one_of=BACKENDS)
     node: Hardware | None = option(
         None, "Other hardware than this machine: 4tflops,200gb/s. (default: like this machine)", check=_hardware,
         parse=str, metavar="<flops,bytes>",
@@ -116,52 +129,20 @@ class PlanOptions(Options):
         None, "Plan the time to a score on the test rows: accuracy=0.97, or r2=0.8.", check=check_goal, parse=str,
         metavar="<score>",
     )  # fmt: skip
-    epochs: int = option(10, "Passes over the rows.", least=1, most=MOST_EPOCHS)
-    batch_size: int = option(128, "Rows in a step over all nodes (local_sgd, gossip, asynchronous: of each node).",
-                             least=1, most=MOST_ROWS)  # fmt: skip
     batch_per_node: bool = option(False, "--batch-size is that of each node: more nodes, larger batches.")
     rate_rule: str = option(
         "linear", "--batch-per-node: the learning rate grows with the batch: none, linear or sqrt.", one_of=RATE_RULES
-    )
-    loss: str | Callable[[Any, Any], Any] = option(
-        "cross_entropy", "cross_entropy, mse or bce. (default: by the target)", check=name_or_function(LOSSES),
-        parse=str,
-    )  # fmt: skip
-    optimizer: str | Callable[[Any], Any] = option(
-        "sgd", "sgd, adam or adamw.", check=name_or_function(OPTIMIZERS), parse=str
-    )
-    learning_rate: float = option(0.1, "Size of the steps.", above=0, below=LARGEST, flags="--learning-rate --lr")
-    momentum: float = option(0.0, "For sgd.", least=0, below=LARGEST)
-    weight_decay: float = option(0.0, "Pulls weights towards zero.", least=0, below=LARGEST)
-    schedule: str = option("constant", "constant or cosine.", one_of=SCHEDULES)
-    shards: int = option(SHARDS, "Parts of a batch (exact all-reduce), micro-batches (pipeline).", least=1,
-                         most=MOST_PARTS)  # fmt: skip
-    folds: int = option(5, "kfold: how many.", least=2, most=MOST_PARTS)
-    split: str = option(
-        "random", "How rows are dealt to nodes that keep theirs: random, order, or class:ALPHA (Dirichlet).",
-        check=check_split,
-    )  # fmt: skip
-    shares: tuple[float, ...] | None = option(
-        None, "Uneven shares of the rows: 3,1,1; needs one number of nodes.", check=positive_numbers, parse=str,
-        metavar="<list>",
-    )  # fmt: skip
-    start: str = option("same", "Initial weights of nodes: same, or own for each.", one_of=STARTS)
-    until_error: float | None = option(
-        None, "A node stops at this training loss, as in the paper.", least=0, below=LARGEST
     )
     node_folds: int | None = option(
         None, "local_sgd:epoch and :end: each node cross-validates its rows in so many folds, and takes the mean.",
         least=2, most=MOST_PARTS,
     )  # fmt: skip
-    remeasure: bool = option(
-        False, "Measure what is between workers again, though an earlier plan did; with --link, or without accuracy."
-    )
-    accuracy: bool = option(True, "Leave out what nodes do to accuracy: seconds instead of minutes.",
-                            flags="--no-accuracy")  # fmt: skip
+    remeasure: bool = option(False, "Measure communication again instead of using cached values.")
+    accuracy: bool = option(True, "Skip the accuracy simulation.", flags="--no-accuracy")
     seeds: int = option(3, "Trainings of each kind; intervals follow from them.", least=1, most=1000)
-    seed: int = option(0, "Seed of all that is drawn at random.", least=0)
 
     def check_together(self, called: Callable[[str], str]) -> None:
+        self._settle_nodes(called)
         if self.shares is not None and any(count not in (1, len(self.shares)) for count in self.nodes):
             raise UserError(
                 f"{called('shares')} has {len(self.shares)} shares, which need {called('nodes')} {len(self.shares)}; "
@@ -181,8 +162,89 @@ class PlanOptions(Options):
                 f"{called('backend')} threads are threads of one machine, and {called('link')} joins machines; use "
                 "processes or mpi"
             )
+        if self.device not in ("auto", "cpu"):
+            raise UserError(f"a plan is for CPUs; got {called('device')} {self.device}: leave it out")
+        if self.mesh is not None:
+            raise UserError(f"a plan uses the default mesh of each strategy; leave out {called('mesh')}")
+
+    def _settle_nodes(self, called: Callable[[str], str]) -> None:
+        """The numbers of nodes, if they are left open."""
+        alone = bool(self.strategy) and set(self.strategy) <= set(ALONE)
+        asked = 1 if alone and self.workers is None else self.workers
+        settled = (1, 2, 4, 8) if asked is None else tuple(sorted({1, asked}))
+        if self.nodes not in ((), settled) and (self.workers is not None or alone):
+            other = called("workers") if self.workers is not None else f"{called('strategy')} {self.strategy[0]}"
+            raise UserError(f"{called('nodes')} and {other} both set the number of nodes; leave out one")
+        if alone and settled != (1,):
+            raise UserError(f"strategy {self.strategy[0]!r} has one worker; got {called('workers')}={self.workers}")
+        object.__setattr__(self, "nodes", self.nodes or settled)
 
     @property
     def own_machines(self) -> bool:
         """Whether each node is a machine of its own."""
         return self.link is not None if self.share_machine is None else not self.share_machine
+
+    # ---- the trainings that are planned ----
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The strategies to compare. A name of `shoal train` is what that runs with the same options."""
+        words = [word for word in self.strategy if word not in ALONE]
+        if not words and (self.strategy or self.workers is not None):
+            words = ["allreduce"]
+        if not words or "auto" in words:
+            left_out = None if self.exact is None else "allreduce" if self.exact else "allreduce-exact"
+            pair = [word for word in ("allreduce", "allreduce-exact") if word != left_out]
+            words = [*(word for word in words if word != "auto"), *(word for word in DEFAULT if word not in pair)]
+            others = [self.variant_name(word) for word in words if word != left_out]
+            return find_variants((*pair, *others))
+        return find_variants(tuple(self.variant_name(word) for word in words))
+
+    def variant_name(self, word: str) -> str:
+        """The variant that a name of `shoal train` stands for."""
+        if word == CLOSE:
+            return "allreduce"
+        if word == "allreduce":
+            exact = max(self.nodes) <= self.shards if self.exact is None else self.exact
+            return "allreduce-exact" if exact else "allreduce"
+        if word in ("local_sgd", "gossip"):
+            return f"{word}:{self.average_every}"
+        return "parameter_server-async" if word == "parameter_server" and self.asynchronous else word
+
+    def training(self, variant: Variant, nodes: int) -> Job:
+        """What `shoal train` runs with the same options, this strategy and so many workers."""
+        settings, kept = dict(variant.settings), self._shared()
+        method = find_strategy(settings["strategy"])
+        if nodes == 1 and (self.nodes != (1,) or not self.strategy) and method.name != "kfold":
+            return self.alone
+        if set(self.strategy) <= set(ALONE) and self.strategy:
+            settings = {"strategy": self.strategy[0]}
+        if not method.owns_rows:
+            kept -= set(NEW)
+        values = {name: getattr(self, name) for name in kept} | settings | {"workers": nodes}
+        if values.get("exact"):
+            values["shards"] = max(self.shards, nodes)
+        if self.batch_per_node and not variant.own_algorithm:
+            values["batch_size"] = self.batch_size * nodes
+            values["learning_rate"] = self.learning_rate * rate_factor(self.rate_rule, nodes)
+        return Job(**values)
+
+    @property
+    def alone(self) -> Job:
+        """The plain loop on one node."""
+        kept = self._shared() - {*NEW, "exact", "average_every", "asynchronous"}
+        threads = 1 if self.strategy == ("serial",) else self.blas_threads
+        values = {name: getattr(self, name) for name in kept} | {"blas_threads": threads}
+        return Job(strategy="blas", workers=1, **values)
+
+    def _shared(self) -> set[str]:
+        return set(options_of(TrainingOptions)) - {"mesh"}
+
+
+def rate_factor(rule: str, nodes: int) -> float:
+    """How the learning rate grows with the batch.
+
+    >>> rate_factor("linear", 4), rate_factor("sqrt", 4), rate_factor("none", 4)
+    (4.0, 2.0, 1.0)
+    """
+    return {"linear": float(nodes), "sqrt": math.sqrt(nodes), "none": 1.0}[rule]

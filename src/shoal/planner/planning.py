@@ -12,31 +12,34 @@ from typing import Any
 from torch import nn
 from torch.utils.data import Dataset
 
+from shoal.callbacks import Callbacks
 from shoal.errors import UserError, WrongType
-from shoal.json_values import plain as plain_values
+from shoal.files.json_values import plain as plain_values
+from shoal.machine import instruction_set, processor
 from shoal.parallel.checks import check_fit
+from shoal.parallel.cost import Estimate, Variant
+from shoal.parallel.data.loader import find_device
+from shoal.parallel.data.ownership import concentration
+from shoal.parallel.exact.randomness import draw_weights
 from shoal.parallel.job import Job
-from shoal.parallel.randomness import draw_weights
-from shoal.parallel.strategies import find_strategy
-from shoal.parallel.strategies.own_rows import concentration
-from shoal.planner.accuracy import Scores, Simulator, metric_of
-from shoal.planner.calibration import Calibration
-from shoal.planner.cases import FOLDED, case_of, check_cases, run_cases
-from shoal.planner.links import Link
-from shoal.planner.machines import Cluster
-from shoal.planner.measuring import Check, measure
-from shoal.planner.noise import Noise, noise_scale
+from shoal.planner.cost.links import Link
+from shoal.planner.cost.times import CostModel
+from shoal.planner.cost.trace import trace_of
+from shoal.planner.events import PlanProgress, PlanStarted, StageEnded
+from shoal.planner.measure.calibration import Calibration
+from shoal.planner.measure.machines import Cluster
+from shoal.planner.measure.measuring import Check, measure
 from shoal.planner.options import PlanOptions
-from shoal.planner.rounds import Estimate
-from shoal.planner.times import CostModel
-from shoal.planner.trace import trace_of
-from shoal.planner.variants import Variant, find_variants
+from shoal.planner.simulate.accuracy import Scores, Simulator, metric_of
+from shoal.planner.simulate.cases import case_of, check_cases, run_cases
+from shoal.planner.simulate.noise import Noise, noise_scale
+from shoal.planner.variants import find_variants
 from shoal.planner.verdict import Verdict, judge, unstable, unstable_note
+from shoal.runs.versions import versions
 from shoal.validate import nearest
 from shoal.version import __version__
 
 MEASURING = 0.3  # of the progress of a plan with accuracies
-Tell = Callable[[float, str], None]  # share done, what is done now
 
 
 @dataclass(frozen=True)
@@ -91,17 +94,37 @@ class Plan:
         return self.verdict.text
 
     def row(self, strategy: str, nodes: int) -> Row:
-        """One of the rows."""
-        for row in self.rows:
-            if (row.strategy, row.nodes) == (strategy, nodes):
-                return row
+        """One of the rows, by the name of the row or of the strategy that was asked for."""
+        for name in (strategy, self.options.variant_name(strategy)):
+            for row in self.rows:
+                if (row.strategy, row.nodes) == (name, nodes):
+                    return row
         known = sorted({row.strategy for row in self.rows})
         raise UserError(f"the plan has no row {strategy!r} on {nodes} nodes{nearest(strategy, known)}")
+
+    @property
+    def best(self) -> Row:
+        """The row that the verdict recommends."""
+        return self.row(self.verdict.strategy, self.verdict.nodes)
+
+    def training(self, row: Row | None = None) -> Job:
+        """The options of a row's training, of the best row if none is given.
+
+        `parallel.fit(model, train_set, **vars(found.training()))` runs it.
+        """
+        row = row or self.best
+        job = self.options.training(find_variants(row.strategy)[0], row.nodes)
+        here = self.model.calibration
+        left_open = job.strategy == "blas" and "blas" not in self.options.strategy and job.blas_threads is None
+        if left_open and here.plain[1](job.batch_size) < here.plain[here.cores](job.batch_size):
+            job = replace(job, strategy="serial")  # faster with one thread
+        return job if find_device("auto").type == "cpu" else replace(job, device="cpu")
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         facts = self.model.calibration.facts
-        settings = {**self.options.as_dict(), "rows": self.model.rows, "parameters": facts.parameters,
+        settings = {**self.options.as_dict(), "strategy": [variant.name for variant in self.options.variants],
+                    "rows": self.model.rows, "parameters": facts.parameters,
                     "link": None if self.options.link is None else str(self.options.link),
                     "node": None if self.options.node is None else vars(self.options.node)}  # fmt: skip
         for name in ("loss", "optimizer"):
@@ -109,6 +132,8 @@ class Plan:
         found: dict[str, Any] = plain_values({
             "what": self.what, "machine": self.machine, "settings": settings,
             "rows": [row.as_dict() for row in self.rows], "verdict": self.verdict.as_dict(),
+            "predicted": {**self.best.as_dict(), "metric": self.metric, "own_machines": self.options.own_machines,
+                          "link": self.machine["link"]["name"]},
             "goal": self.options.goal and dict(zip(("metric", "value"), self.options.goal, strict=True)),
             "metric": self.metric, "curves": self.curves(), "timeline": self.timeline(),
             "noise": None if self.noise is None else self.noise.as_dict(), "notes": self.notes,
@@ -165,22 +190,22 @@ def plan(
     *,
     what: str = "",
     redraw: Callable[[int], nn.Module] | None = None,
-    tell: Tell | None = None,
+    callbacks: Any = None,
     **settings: Any,
 ) -> Plan:
     """Plan the training of `model` on `train` over several nodes; accuracy is that on `test`.
 
-    redraw    makes the network with the weights of a seed; if not given, a copy of the model with new weights
-    tell      called with the share done and what is done now
-    settings  fields of `shoal.planner.options.PlanOptions`: nodes, strategy, link, epochs, batch_size, goal, ...
+    redraw     makes the network with the weights of a seed; if not given, a copy of the model with new weights
+    callbacks  watch the plan and may end it early (see `shoal.callbacks`, and `shoal.planner.events` for the events)
+    settings   fields of `shoal.planner.options.PlanOptions`: all options of `parallel.fit`, and nodes, link, goal, ...
 
     After Ctrl-C the plan has what is known so far, and `interrupted` is true.
     """
     for name in settings:
         if name not in PlanOptions.__dataclass_fields__:
-            raise WrongType(f"plan has no setting {name!r}{nearest(name, PlanOptions.__dataclass_fields__)}")
+            raise WrongType(f"plan has no option {name!r}{nearest(name, PlanOptions.__dataclass_fields__)}")
     options = PlanOptions(**settings)
-    return make_plan(options, model, train, test, what=what, redraw=redraw, tell=tell)
+    return make_plan(options, model, train, test, what=what, redraw=redraw, callbacks=callbacks)
 
 
 def make_plan(
@@ -191,22 +216,22 @@ def make_plan(
     *,
     what: str = "",
     redraw: Callable[[int], nn.Module] | None = None,
-    tell: Tell | None = None,
+    callbacks: Any = None,
 ) -> Plan:
     """`plan` with checked options."""
-    tell = tell or (lambda share, words: None)
-    job = job_of(options)
+    watched = _Watched(callbacks, MEASURING if options.accuracy else 1.0)
+    job = replace(options.alone, device="cpu", checkpoint=None)
     check_fit(job, model, train, test)
     metric = metric_of(job, model, test)
     _check_metric(options, metric)
     variants, notes = usable(options, model, len(train))  # type: ignore[arg-type]
     simulator = Simulator([model], train, test)
-    cases = {(variant.name, count): case_of((variant.name, count), options, list(variants), job)
+    cases = {(variant.name, count): case_of(variant, count, options, job)
              for variant, counts in variants.items() for count in counts if options.accuracy}  # fmt: skip
     check_cases(simulator, cases.values())
-    measuring = MEASURING if options.accuracy else 1.0
-    measured = measure(options, job, model, train, list(variants), lambda share, words: tell(measuring * share, words))
-    calibration, check, remembered = measured
+    watched.start(variants, options, model, train)
+    calibration, check, remembered = measure(options, job, model, train, list(variants), watched.measuring)
+    watched.ended("measured")
     notes += [remembered] if remembered else []
     cluster = Cluster(options.link, options.own_machines, options.node_speed or (), options.node)
     costs = CostModel(calibration, cluster, job, len(train), shares=options.shares)  # type: ignore[arg-type]
@@ -219,28 +244,50 @@ def make_plan(
                             for seed in range(options.seeds)]  # fmt: skip
         simulator.flops = calibration.facts.flops
         try:
-            for key, found in run_cases(
-                simulator, cases, costs, lambda share, words: tell(measuring + (1 - measuring) * share, words)
-            ):
+            for key, found in run_cases(simulator, cases, costs, watched.simulating):
                 scores[key] = found
+                watched.ended(f"{key[0]} on {key[1]}")
             noise = noise_scale(job, model, train)
-        except KeyboardInterrupt:
-            interrupted = True
-            notes.append("Interrupted: accuracy is known for some rows only.")
+        except (KeyboardInterrupt, _Stopped) as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            notes.append(f"{'Interrupted' if interrupted else 'Stopped'}: accuracy is known for some rows only.")
     rows = [_row(variant, count, estimates, scores, options) for variant, counts in variants.items()
             for count in counts]  # fmt: skip
     machine = describe(calibration, options, check)
-    asked = [row for row in rows if options.node_folds is not None and row.strategy in FOLDED]  # another task
+    folded = [row for row in rows if options.node_folds is not None and find_variants(row.strategy)[0].can_fold]
     notes += unstable_note(rows, options)
-    verdict = judge(asked or rows, costs, options.goal if scores else None, options.batch_per_node)
-    return Plan(what, options, machine, rows, verdict, costs, scores, noise, notes, interrupted, metric or "accuracy")
+    verdict = judge(folded or rows, costs, options.goal if scores else None, options.batch_per_node)
+    made = Plan(what, options, machine, rows, verdict, costs, scores, noise, notes, interrupted, metric or "accuracy")
+    watched.callbacks.notify("finished", made)
+    return made
 
 
-def job_of(options: PlanOptions) -> Job:
-    """The training of one node."""
-    names = ("loss", "optimizer", "learning_rate", "momentum", "weight_decay", "schedule", "epochs", "batch_size",
-             "shards", "folds", "backend", "seed")  # fmt: skip
-    return Job(strategy="blas", workers=1, device="cpu", **{name: getattr(options, name) for name in names})
+class _Stopped(Exception):
+    """A callback has asked to stop."""
+
+
+class _Watched:
+    """Callbacks, and what they have asked for. Nothing is known before this machine is measured, so it always is."""
+
+    def __init__(self, callbacks: Any, measuring: float) -> None:
+        self.callbacks, self.share_of_measuring, self.stopped = Callbacks(callbacks), measuring, False
+
+    def start(self, variants: dict[Variant, list[int]], options: PlanOptions, model: nn.Module, rows: Any) -> None:
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        names = tuple(variant.name for variant in variants)
+        self.callbacks.notify("started", PlanStarted(names, options.nodes, len(rows), parameters))
+
+    def ended(self, stage: str) -> None:
+        self.stopped |= self.callbacks.notify("step_ended", StageEnded(stage))
+
+    def measuring(self, share: float, doing: str) -> None:
+        self.stopped |= self.callbacks.notify("progress", PlanProgress(self.share_of_measuring * share, doing))
+
+    def simulating(self, share: float, doing: str) -> None:
+        done = self.share_of_measuring + (1 - self.share_of_measuring) * share
+        self.stopped |= self.callbacks.notify("progress", PlanProgress(done, doing))
+        if self.stopped:
+            raise _Stopped
 
 
 def _check_metric(options: PlanOptions, metric: str) -> None:
@@ -258,11 +305,11 @@ def usable(options: PlanOptions, model: nn.Module, rows: int) -> tuple[dict[Vari
     """The strategies that can train this network, each with its numbers of nodes, and a note on what is left out."""
     found: dict[Variant, list[int]] = {}
     notes = []
-    for variant in find_variants(options.strategy):
+    for variant in options.variants:
         counts, reason = [1], ""
         for count in (count for count in options.nodes if count > 1):
             try:
-                trial = replace(job_of(options), workers=count, shards=max(options.shards, count), **variant.settings)
+                trial = options.training(variant, count)
                 trial.method.check_model(trial, model)
                 needed = trial.method.fewest_rows(trial)
                 if rows < needed:
@@ -280,7 +327,7 @@ def usable(options: PlanOptions, model: nn.Module, rows: int) -> tuple[dict[Vari
 
 def model_for(costs: CostModel, options: PlanOptions, variant: Variant, count: int) -> CostModel:
     """With `batch_per_node`, the batch grows with the nodes, where a batch is shared by them."""
-    if options.node_folds is not None and variant.name in FOLDED:
+    if options.node_folds is not None and variant.can_fold:
         return replace(costs, node_folds=options.node_folds)
     if not options.batch_per_node or variant.own_algorithm:
         return costs
@@ -308,7 +355,7 @@ def _row(
     seconds = found.total(trained)
     first = alone.total(_epochs(scores.get((variant.name, 1)), options))
     speedup = first / seconds if seconds > 0 else math.inf
-    machines = count + (find_strategy(variant.settings["strategy"]).servers if count > 1 else 0)
+    machines = count + (variant.strategy.servers if count > 1 else 0)
     interval = known.interval() if known is not None else None
     epochs = known.epochs_to(options.goal[1]) if known is not None and options.goal is not None else None
     return Row(
@@ -339,8 +386,6 @@ def _share(part: float, seconds: float) -> float:
 
 def describe(calibration: Calibration, options: PlanOptions, check: Check | None) -> dict[str, Any]:
     """The machine, the link, and how steps were measured."""
-    from shoal.machine import instruction_set, processor
-    from shoal.runs.versions import versions
 
     found: dict[str, Any] = {"name": "measured on this machine", "bandwidth": None, "latency": None}
     if options.link is not None:

@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from shoal.planner.links import Link, bandwidth_words
-from shoal.planner.times import CostModel
+from shoal.planner.cost.links import Link, bandwidth_words
+from shoal.planner.cost.times import CostModel
 from shoal.planner.variants import VARIANTS, find_variants
 
 if TYPE_CHECKING:
+    from shoal.parallel.cost import Estimate, Variant
     from shoal.planner.options import PlanOptions
     from shoal.planner.planning import Row
-    from shoal.planner.rounds import Estimate
-    from shoal.planner.variants import Variant
 
 HARDLY = 1.05  # times as fast as one node: less is less than the usual error of a plan
 AS_GOOD = 0.005  # of the score that more nodes may lose
@@ -48,7 +47,7 @@ def judge(
     One number of a row decides, and is in the text: the seconds that the user waits. Folds are another task than
     training one network: they count where nothing else is asked for.
     """
-    rows = [row for row in rows if row.strategy != "kfold"] or rows
+    rows = [row for row in rows if not _variant(row).strategy.holds_out_rows] or rows
     waited = _seconds(goal)
     one = min((row for row in rows if row.nodes == 1), key=waited)
     many = [row for row in rows if row.nodes > 1 and (math.isinf(row.seconds) or math.isfinite(waited(row)))]
@@ -132,7 +131,9 @@ def _worse(row: Row | None, one: Row, goal: tuple[str, float] | None) -> str:
 
 def _differs(row: Row, batch_per_node: bool) -> bool:
     """Whether it is another algorithm than training on one node, and nothing is known of its score."""
-    return row.accuracy is None and (_variant(row).own_algorithm or batch_per_node) and row.strategy != "kfold"
+    variant = _variant(row)
+    other = (variant.own_algorithm or batch_per_node) and not variant.strategy.holds_out_rows
+    return row.accuracy is None and other
 
 
 def _other_training(rows: Sequence[Row], batch_per_node: bool) -> str:

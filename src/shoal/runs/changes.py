@@ -11,10 +11,12 @@ DATA = "data"  # the checksum of what is learned from
 NETWORK = "network"  # a network in words, line by line
 FIXED = "fixed values"  # of a network: a checksum of each tensor that no optimiser changes
 WEIGHTS = "initial weights"  # of a network from the user's file
+TEST = "test rows"  # of a table
 HASHES = {
     "start": "the model to start from has changed since",
     "repeat": "it repeats another run, or none",
     WEIGHTS: "the network's initial weights differ (another seed, or another file that they are loaded from)",
+    TEST: "the rows to test on differ",
 }
 
 

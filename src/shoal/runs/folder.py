@@ -1,7 +1,7 @@
-"""The folder of a run: a new one, or that of a run which was ended and can go on.
+"""The folder of a run: a new one, or that of a run that ended early and can be resumed.
 
 It appears at once, under its own name, with a run.json that says what is computed there. Results are written at the
-end, each whole; until then it holds what is needed to go on.
+end, each whole; until then it holds what resuming needs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from shoal import atomic, terminal
+from shoal.console import terminal
 from shoal.errors import UserError
-from shoal.plain_files import PRIVATE, Removal, remove
+from shoal.files import atomic
+from shoal.files.plain_files import PRIVATE, Removal, remove
 from shoal.runs.changes import differences
 from shoal.runs.journal import EVENTS, Journal, is_own_file
 from shoal.runs.kinds import (
@@ -31,6 +32,7 @@ from shoal.runs.kinds import (
     PROGRESS,
     RUN,
     SETTINGS,
+    TRAIN,
     VERSION,
     Kind,
     Run,
@@ -56,7 +58,7 @@ class RunFolder:
 
     out          the folder, or None: shoal-runs/<stem>-<n>
     fingerprint  all that decides the result, ready for JSON
-    fresh        begin anew, also where a run could go on
+    fresh        start over, even where a run could be resumed
     again        compute a finished run once more: in a folder of its own, never in the place of the first
     file         the data, as the user knows them
     say          is told what is found
@@ -113,13 +115,13 @@ class RunFolder:
     # ---- while a run works ----
 
     def check(self) -> None:
-        """Before anything is written: refuse to go on if another process has taken the folder meanwhile."""
+        """Before anything is written: refuse to continue if another process has taken the folder meanwhile."""
         assert self._lock is not None
         self._lock.check()
 
     def journal(self, warn: Say) -> Journal:
         """The finished work of this run. Nothing is written to it once the folder is another's."""
-        journal = _OwnJournal(self.check, self.path / JOURNAL, warn)
+        journal = Journal(self.path / JOURNAL, warn, check=self.check)
         if not any(name == RUN for name, _ in journal.events()):
             journal.note(RUN, read_about(self.path))
         return journal
@@ -140,7 +142,7 @@ class RunFolder:
         return self.resumes or self.kind.has_work(self.path)
 
     def finish(self) -> None:
-        """The results are written. What only going on needs is removed."""
+        """The results are written. Files needed only for resuming are removed."""
         self.check()
         if self.kind.is_finished(self.path):
             remove_files(self.path, self.kind.resuming)
@@ -171,7 +173,8 @@ class RunFolder:
         if changes:
             what = "a finished run" if earlier.finished else "the beginning of a run"
             raise UserError(
-                f"{out} holds {what} that differs: {'; '.join(changes)}. Give another --out, or --fresh to begin anew"
+                f"{out} holds {what} that differs: {'; '.join(changes)}. Give another --out"
+                + ("" if self.kind is TRAIN else ", or --fresh to start over")
             )
         self._use(earlier)
 
@@ -203,7 +206,7 @@ class RunFolder:
                 self._take(path, new=True)
 
     def _note_other(self, runs: list[Run]) -> None:
-        """If there is a run of this file that could go on with other settings, say with which."""
+        """If there is a run of this file that could be resumed with other settings, say with which."""
         for run in runs:
             if not run.finished and run.about.get("file") == self.file and (changes := self._changes(run)):
                 self.say(f"note: {run.path} is another run of this file, not finished: {'; '.join(changes)}")
@@ -258,27 +261,6 @@ class RunFolder:
         self._made = []
 
 
-class _OwnJournal(Journal):
-    """Looks whether the folder is still ours before it writes."""
-
-    def __init__(self, check: Callable[[], None], folder: Path, warn: Say) -> None:
-        check()
-        super().__init__(folder, warn)
-        self._check = check
-
-    def write(self, *arguments: Any, **named: Any) -> Path:
-        self._check()
-        return super().write(*arguments, **named)
-
-    def note(self, name: str, value: Any) -> None:
-        self._check()
-        super().note(name, value)
-
-    def remove(self, path: Path) -> None:
-        self._check()
-        super().remove(path)
-
-
 def now() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
@@ -320,6 +302,15 @@ def numbered(path: Path) -> Path:
     while (found := path.with_name(f"{path.name}-{number}")).exists():
         number += 1
     return found
+
+
+def refuse_finished(out: Path) -> None:
+    """Before anything is loaded: refuse a folder that holds other things than a run that can be resumed."""
+    run = read_run(out)
+    if run is None:
+        refuse_taken(out)
+    elif run.finished:
+        raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")
 
 
 def refuse_taken(out: Path) -> None:

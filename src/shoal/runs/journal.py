@@ -1,8 +1,7 @@
 """Finished work in a folder: what was written whole is found again after any crash. It knows nothing of searches.
 
-A file of the journal is a safetensors file that anybody can open. Its metadata have kind, keys and a sha256 of all
-its bytes, and its name is the kind and a hash of the keys, so a file under another's name is noticed. sha256 because
-processors have instructions for it: 1.4 GB/s, twice as fast as blake2b, and a disk is slower.
+A file of the journal is a sealed file of `shoal.files.tensors`, labelled with kind and keys. Its name is the kind and
+a hash of the keys, so a file under another's name is noticed.
 """
 
 from __future__ import annotations
@@ -23,12 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from shoal import atomic
 from shoal.errors import CannotWrite
-from shoal.plain_files import PRIVATE, read_bytes, remove
-from shoal.runs import journal_file
-from shoal.runs.journal_file import ENDING, Damaged, Head
+from shoal.files import atomic, tensors
+from shoal.files.plain_files import PRIVATE, read_bytes, remove
 
+FORMAT, VERSION, ENDING = "shoal-journal", "1", ".safetensors"
 EVENTS, DAMAGED = "events.jsonl", "damaged"
 KIND = re.compile(r"[a-z][a-z0-9_]*")
 SET_ASIDE = re.compile(r"events(-\d+)?\.jsonl|[a-z][a-z0-9_]*-[0-9a-f]{32}(-\d+)?\.safetensors")
@@ -46,8 +44,40 @@ REMEDIES = {
 }
 
 
+class Damaged(Exception):
+    """A file that cannot be used; the text is the end of a sentence that begins with its name."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a file holds, and for which keys. Its name follows from that."""
+
+    kind: str
+    keys: tuple[str, ...]
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.kind}-{hashlib.sha256(','.join((self.kind, *self.keys)).encode()).hexdigest()[:32]}{ENDING}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {"format": FORMAT, "version": VERSION, "kind": self.kind, "keys": ",".join(self.keys)}
+
+    @staticmethod
+    def of(path: Path, labels: Mapping[str, str]) -> Head:
+        """As the labels of a file have it; `Damaged` where that is no file of a journal, or another's."""
+        if labels.get("format") != FORMAT:
+            raise Damaged("is no file of a journal")
+        if labels.get("version") != VERSION:
+            raise Damaged(f"is of another version ({labels.get('version', '')[:20]}; this Shoal has {VERSION})")
+        head = Head(labels.get("kind", ""), tuple(labels.get("keys", "").split(",")))
+        if head.file_name != path.name:
+            raise Damaged("has the name of other work than it holds")
+        return head
+
+
 @dataclass(frozen=True, eq=False)
-class Entry:
+class JournalEntry:
     """A file of the journal, checked. The arrays cannot be written to and share one piece of memory."""
 
     kind: str
@@ -60,12 +90,20 @@ class Journal:
     """Finished work in a folder, written by one process, in any of its threads.
 
     Every *.safetensors file in the folder is the journal's. `whose` are the events, where the folder serves for several
-    things: what one of them notes, the others do not see. Files are known by their keys, and are everybody's.
+    things: what one of them notes, the others do not see. Files are known by their keys, and are everybody's. `check`
+    is called before anything is written, and raises if the folder is no longer ours.
     """
 
-    def __init__(self, folder: Path, warn: Callable[[str], None] | None = None, whose: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        warn: Callable[[str], None] | None = None,
+        whose: str = "",
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        check()
         self.folder, self.warn, self._prefix = folder, warn or _warn, f"{whose}: " if whose else ""
-        self.bytes_written = 0
+        self.bytes_written, self._check = 0, check
         self._lock = threading.RLock()
         self._heads: dict[Path, Head] = {}
         self._places: dict[tuple[str, str], tuple[Path, int]] = {}
@@ -98,13 +136,11 @@ class Journal:
         wrong = [key for key in keys if not KEY.fullmatch(key)]
         if wrong or not keys or len(set(keys)) != len(keys):
             raise ValueError(f"keys must be different hexadecimal hashes, at least one; got {wrong[:1] or list(keys)}")
+        self._check()
         head = Head(kind, tuple(keys))
         path = self.folder / head.file_name
-        pieces = journal_file.pieces(head, arrays, _json(about))
-        size = sum(len(piece) for piece in pieces)
-        with writing(self.folder, size), atomic.new_file(path) as partial, open(partial, "xb", buffering=0) as file:
-            for piece in pieces:
-                _write_all(file.fileno(), piece)
+        with writing(self.folder, sum(array.nbytes for array in arrays.values())):
+            size = tensors.write_sealed(path, arrays, about, head.labels)
         with self._lock:
             self.bytes_written += size
             self._forget(path)
@@ -121,12 +157,12 @@ class Journal:
         with self._lock:
             return self._places.get((kind, key))
 
-    def read(self, path: Path) -> Entry | None:
+    def read(self, path: Path) -> JournalEntry | None:
         """What a file holds, every byte of it checked. None: it is damaged; it was set aside, with a warning."""
         try:
-            content = journal_file.read(path)
-            head, arrays, about = journal_file.checked(path.name, content)
-            return Entry(head.kind, head.keys, arrays, json.loads(about))
+            labels, arrays, about = _undamaged(tensors.read_sealed, path)
+            head = Head.of(path, labels)
+            return JournalEntry(head.kind, head.keys, arrays, about)
         except FileNotFoundError:
             self._forget(path)
             self.warn(f"{path} is gone; {AGAIN}")
@@ -134,18 +170,18 @@ class Journal:
             self._set_aside(path, f"cannot be read ({error.strerror or error})")
         except Damaged as error:
             self._set_aside(path, str(error))
-        except (ValueError, RecursionError):
-            self._set_aside(path, "is damaged (its JSON)")
         return None
 
     def remove(self, path: Path) -> None:
         """Remove a file that is not needed any more."""
+        self._check()
         self._forget(path)
         with writing(self.folder):
             path.unlink(missing_ok=True)
 
     def note(self, name: str, value: Any) -> None:
         """Add an event. It is on the disk when this returns."""
+        self._check()
         with self._lock:
             check, line = _event_line(self._last_check, self._prefix + name, value)
             with writing(self.folder, len(line)):
@@ -167,7 +203,7 @@ class Journal:
 
     def _take_up(self, path: Path) -> None:
         try:
-            head = journal_file.read_head(path)
+            head = Head.of(path, _undamaged(tensors.read_labels, path))
         except OSError as error:
             self._set_aside(path, f"cannot be read ({error.strerror or error})")
         except Damaged as error:
@@ -245,7 +281,7 @@ def is_own_file(folder: Path, path: Path) -> bool:
             return SET_ASIDE.fullmatch(path.name) is not None and bool(read_events(folder))
         if path == folder / EVENTS:
             return path.stat().st_size == 0 or bool(read_events(folder))  # empty: the disk was full
-        journal_file.read_head(path)
+        Head.of(path, _undamaged(tensors.read_labels, path))
     except (Damaged, OSError, ValueError):
         return False
     return True
@@ -264,7 +300,7 @@ def _content(path: Path) -> bytes:
 
 def _event_line(last_check: str, name: str, value: Any) -> tuple[str, bytes]:
     """A line and its checksum, which covers the one before it: no line can be left out or take another's place."""
-    rest = f"{_json([name, value])[1:]}\n".encode()
+    rest = f"{tensors.as_json([name, value])[1:]}\n".encode()
     check = _event_check(last_check, rest)
     return check, f'["{check}", '.encode() + rest
 
@@ -296,7 +332,7 @@ def _append(path: Path, end: int, line: bytes) -> None:
         if os.fstat(handle).st_size != end:
             raise CannotWrite(f"{path} was changed by another process; end that one, and run the same command again")
         try:
-            _write_all(handle, line)
+            tensors.write_all(handle, line)
             os.fsync(handle)
         except BaseException:
             with suppress(OSError):  # the next start cuts it off
@@ -308,10 +344,11 @@ def _append(path: Path, end: int, line: bytes) -> None:
         atomic.sync_folder(path.parent)
 
 
-def _write_all(handle: int, content: bytes | memoryview) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
+def _undamaged(read: Callable[[Path], Any], path: Path) -> Any:
+    try:
+        return read(path)
+    except tensors.NotTensors as error:
+        raise Damaged(f"is damaged ({error})") from None
 
 
 def _free_name(folder: Path, name: str) -> Path:
@@ -322,11 +359,6 @@ def _free_name(folder: Path, name: str) -> Path:
         number += 1
         path = folder / f"{Path(name).stem}-{number}{Path(name).suffix}"
     return path
-
-
-def _json(value: Any) -> str:
-    """One form for each value, with all digits of its numbers."""
-    return json.dumps(value, default=lambda other: other.tolist())
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.errors import UserError
-from shoal.plain_files import read_text
+from shoal.files.plain_files import read_text
 from shoal.runs.journal import read_events
 
 RUN, SETTINGS, MODEL, REPORT = "run.json", "settings.json", "model", "report.html"
@@ -23,6 +23,7 @@ JOURNAL, PROGRESS, BOARD = "journal", "progress.json", "leaderboard.csv"
 EVENTS_FILE = "events.jsonl"  # of the journal
 METRICS, SAMPLES, EVENTS, CHECKPOINTS = "metrics.jsonl", "samples.json", "events", "checkpoints"
 START = "start"  # the tiny model as it was made
+HISTORY, STATE_DICT = "history.json", "model.safetensors"  # of a training
 FORMAT, VERSION = "shoal-run-folder", 1  # of run.json
 SEARCH_FORMAT, FINETUNE_FORMAT, SETTINGS_VERSION = "shoal-run", "shoal-finetune", 1  # of settings.json
 INTERRUPTED = "interrupted"
@@ -47,7 +48,7 @@ class Kind:
     resuming: tuple[str, ...]  # of these, what only a run that goes on needs
     keeps_finished: bool  # whether a finished run stays where it is, also with --fresh
     is_finished: Callable[[Path], bool]
-    has_work: Callable[[Path], bool]  # whether there is anything to go on with, or to look at
+    has_work: Callable[[Path], bool]  # whether there is anything to resume, or to look at
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +115,8 @@ def problem_of(path: Path) -> str:
             raise Malformed(f"{RUN} was altered (its checksum is another)")
         if os.path.lexists(path / SETTINGS):
             read_object(path / SETTINGS)
+        elif os.path.lexists(path / MODEL) and not os.path.lexists(path / JOURNAL) and about["kind"] == "search":
+            raise Malformed(f"{SETTINGS} is missing, beside a model")  # no run to go on with, and not one to remove
     except Malformed as error:
         return str(error)
     except OSError as error:
@@ -155,7 +158,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _search_is_finished(path: Path) -> bool:
-    """The settings are written last. Those of a search that was ended by Ctrl-C do not count: it can go on."""
+    """The settings are written last. Those of a search that was ended by Ctrl-C do not count: it can be resumed."""
     result = read_json(path / SETTINGS).get("result")
     return isinstance(result, dict) and result.get("ended") != INTERRUPTED
 
@@ -190,6 +193,14 @@ def _finetune_has_work(path: Path) -> bool:
     return (path / METRICS).exists()
 
 
+# ---- training ----
+
+
+def _training_is_finished(path: Path) -> bool:
+    """The settings are written last."""
+    return (path / SETTINGS).is_file()
+
+
 KINDS = {
     kind.name: kind
     for kind in (
@@ -197,6 +208,8 @@ KINDS = {
              False, _search_is_finished, _search_has_work),
         Kind("finetune", (RUN, PROGRESS, SETTINGS, METRICS, SAMPLES, REPORT, START, CHECKPOINTS, EVENTS),
              (CHECKPOINTS, PROGRESS), True, _finetune_is_finished, _finetune_has_work),
+        Kind("train", (RUN, PROGRESS, HISTORY, STATE_DICT, MODEL, SETTINGS), (PROGRESS,), True,
+             _training_is_finished, _training_is_finished),
     )
 }  # fmt: skip
-SEARCH, FINETUNE = KINDS["search"], KINDS["finetune"]
+SEARCH, FINETUNE, TRAIN = KINDS["search"], KINDS["finetune"], KINDS["train"]

@@ -11,11 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.atomic import is_left_over
 from shoal.errors import MissingFile, UserError
-from shoal.plain_files import Removal, is_mount_point, read_text, remove
+from shoal.files.atomic import is_left_over
+from shoal.files.plain_files import Removal, is_mount_point, read_text, remove
 from shoal.runs.folder import RUNS, Say, remove_files
-from shoal.runs.kinds import KINDS, METRICS, PROGRESS, SEARCH, SETTINGS, Run, problem_of, read_json, read_run
+from shoal.runs.kinds import (
+    FINETUNE,
+    HISTORY,
+    KINDS,
+    METRICS,
+    PROGRESS,
+    SEARCH,
+    SETTINGS,
+    Run,
+    problem_of,
+    read_json,
+    read_run,
+)
 from shoal.runs.lock import Owner, is_lock_file, living, owner_of, take
 
 RUNNING, INTERRUPTED, FINISHED, MALFORMED = "running", "interrupted", "finished", "malformed"
@@ -135,7 +147,7 @@ def _lease_problem(path: Path) -> str:
 
 
 def _listed(run: Run, owner: Owner | None) -> Listed:
-    score, metric = (_search_score if run.kind is SEARCH else _test_loss)(run.path)
+    score, metric = SCORES[run.kind.name](run.path)
     state = RUNNING if owner is not None else FINISHED if run.finished else INTERRUPTED
     has_results = run.finished or (run.kind is SEARCH and (run.path / SETTINGS).is_file())
     share = 1.0 if state == FINISHED else _share(run)
@@ -143,7 +155,7 @@ def _listed(run: Run, owner: Owner | None) -> Listed:
 
 
 def _share(run: Run) -> float | None:
-    if run.kind is SEARCH:
+    if run.kind is not FINETUNE:
         return _number(read_json(run.path / PROGRESS).get("share"))
     about = read_json(run.path / SETTINGS).get("run")
     planned = _number(about.get("steps_planned")) if isinstance(about, dict) else None
@@ -161,9 +173,21 @@ def _search_score(path: Path) -> tuple[float | None, str]:
     return _number(progress.get("best")), str(progress.get("metric", ""))
 
 
+def _test_score(path: Path) -> tuple[float | None, str]:
+    """Of a training, on the test rows."""
+    metrics = read_json(path / HISTORY).get("metrics")
+    for name in ("accuracy", "r2"):
+        if isinstance(metrics, dict) and f"test_{name}" in metrics:
+            return _number(metrics[f"test_{name}"]), name
+    return None, ""
+
+
 def _test_loss(path: Path) -> tuple[float | None, str]:
     losses = [record["eval_loss"] for record in _records(path) if record.get("eval_loss") is not None]
     return (_number(losses[-1]) if losses else None), "test loss"
+
+
+SCORES = {"search": _search_score, "finetune": _test_loss, "train": _test_score}
 
 
 def _records(path: Path) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ import psutil
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from shoal.errors import UserError
-from shoal.plain_files import kind_of, open_file, read_bytes
+from shoal.files.plain_files import kind_of, open_file, read_bytes
 
 LOCK = "run.lock"
 LEASE = re.compile(r"lease-(\d+)\.json")
@@ -93,7 +93,7 @@ class FolderLock:
         self._beating.start()
 
     def check(self) -> None:
-        """Refuse to go on where another process has taken the folder. Nothing is remembered: a pause is not noticed."""
+        """Refuse to continue where another process has taken the folder. Asks each time: a pause is not noticed."""
         found = read_owner(self._lease)
         if found is None or found.token != self.owner.token:
             now = owner_of(self.folder)

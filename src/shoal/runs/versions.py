@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from shoal.machine import instruction_set
+from shoal.version import __version__
 
-LIBRARIES = ("shoal", "numpy", "scikit-learn")
+LIBRARIES = ("numpy", "scikit-learn")
 
 
 def file_hash(path: Path) -> str:
@@ -29,7 +30,7 @@ def value_hash(value: Any) -> str:
 
 def versions() -> dict[str, str]:
     """What the bits of a result depend on, beside the settings."""
-    found = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    found = {"shoal": __version__} | {name: importlib.metadata.version(name) for name in LIBRARIES}
     machine = f"{platform.system()} {platform.machine()}"
     return found | {
         "python": platform.python_version(), "machine": machine, "instruction set": instruction_set()

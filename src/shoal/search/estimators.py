@@ -6,39 +6,39 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from shoal.callbacks import Callbacks
 from shoal.conformal.strangeness import SHARE, Strange
 from shoal.errors import UserError, WrongType
 from shoal.explain.results import Importances
 from shoal.explain.rows import RowExplanations
-from shoal.metrics.tasks import MULTILABEL, Task
+from shoal.files.plain_files import PRIVATE
+from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.certainty import predict_interval, predict_set, strange
-from shoal.plain_files import PRIVATE
+from shoal.report import write_search_page
 from shoal.runs.journal import Journal
 from shoal.runs.lock import take
-from shoal.search.callbacks import Callbacks, Progress, Started
-from shoal.search.cv_results import cv_results
-from shoal.search.data import TrainingData, search_digest, with_dependence
-from shoal.search.explained import background_of, explain_estimator, importance_of
-from shoal.search.fit import fit_search
-from shoal.search.leaderboard import variance_shares
-from shoal.search.options import SearchOptions
-from shoal.search.parameters import options_of_estimator, threads_of
-from shoal.search.result import Earlier, SearchResult
-from shoal.search.roles import Roles
-from shoal.search.targets import classes_of, numbers_of, refuse_one_class
-from shoal.search.timing import Clock
+from shoal.search.budget.clock import Clock
+from shoal.search.events import Progress, Started
+from shoal.search.options import SearchOptions, as_parameters, options_of_estimator, threads_of
+from shoal.search.problem.data import TrainingData, search_digest, training_data
+from shoal.search.problem.roles import Roles
+from shoal.search.results.leaderboard import cv_results, variance_shares
+from shoal.search.results.report_data import Context, report_data
+from shoal.search.results.result import Earlier, SearchResult
+from shoal.search.results.row_explanations import background_of, explain_estimator, importance_of
+from shoal.search.run import design_search, run_search
+from shoal.search.screen import SearchScreen
 from shoal.tables.inputs import new_table, training_table
-from shoal.tables.labels import plain_name, target_array, target_name
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
-from shoal.tables.table import Table
 from shoal.validate import shown
 
 
@@ -49,8 +49,8 @@ class _ShoalEstimator(BaseEstimator):
                   (and "encoding"), as `shoal.grid` takes them; or a Member, or a list of them
     strategy      "halving" (survivors go on from where they stand), "random", "grid", "optuna", or an object of yours
                   (a `shoal.search.strategies.Strategy`)
-    recipes       how many to try, where no budget says it
-    budget        seconds for the whole fit; uses them, and ends on them
+    recipes       how many to try; None: 100, unless there is a budget
+    budget        seconds for the whole fit; uses them, and ends on them. Give recipes or budget, not both
     cv            None (by the number of rows), a number of folds, any scikit-learn splitter, or pairs of row numbers
     scoring       what the leaderboard and the honest score show; None: accuracy or R2. Others are "balanced_accuracy",
                   "roc_auc" (the mean over classes, each against the rest), "f1" (of two classes that of the second one,
@@ -59,9 +59,9 @@ class _ShoalEstimator(BaseEstimator):
                   make_scorer, or a function of (estimator, X, y) that looks at predictions only
     seeds         of each of the best recipes, to tell luck from architecture
     epochs        of the longest default recipe, and of members without epochs of their own; None: by the number of rows
-    ensemble      combine the best; False: the best recipe alone
-    compact       deliver the fewest networks whose out-of-fold loss is within one standard error of the ensemble's;
-                  `result_.outcome.compact` has what that costs and saves
+    model         what to deliver: "ensemble", the weighted average of the best recipes; "compact", the fewest networks
+                  whose out-of-fold loss is within one standard error of the ensemble's (`result_.outcome.compact` has
+                  what that costs and saves); "best", the best recipe alone
     refit         train what was chosen on all rows again; "auto": only for folds like those of time series
     group_repeats  keep rows with equal inputs in one fold where they are copies of each other
     n_jobs        threads; None: all cores
@@ -69,9 +69,10 @@ class _ShoalEstimator(BaseEstimator):
     verbose       show progress
     kinds         what columns are, where that should not be guessed: {"zip": "category"}; "number", "category", "date",
                   "text", "drop", or an encoder of your own (a `shoal.encoders.column.ColumnEncoder`)
-    callbacks     told of progress, rungs and the end; may end the search (a list of `shoal.search.callbacks.Callback`)
-    executor      who trains: None, this process; "local:4", worker processes on this machine; "dask://host:8786";
-                  "mpi"; or any concurrent.futures.Executor. The bits are the same
+    callbacks     a list of objects that watch the search and may stop it (see `shoal.callbacks.Callback`); the events
+                  are those of `shoal.search.events`
+    executor      where to train: None uses this process, "local:4" starts four worker processes; "dask://host:8786",
+                  "mpi", or any concurrent.futures.Executor. The bits are the same
     explain_seconds  for finding out which columns matter; None: what is left of the budget, or little; 0: not at all
     journal       a folder: what was trained is written there as it is done, and the same fit goes on from it after a
                   crash; with other data or parameters nothing in it is used
@@ -87,19 +88,21 @@ class _ShoalEstimator(BaseEstimator):
     `notes_`, on rows that depend on each other; and `result_`, all that was tried (not in files and pickles).
     """
 
+    kind: str  # what it predicts: classification or regression
+    model_kind = "search"  # see `shoal.models.saving`
+
     def __init__(
         self,
         space: Any = None,
         *,
         strategy: Any = "halving",
-        recipes: int = 100,
+        recipes: int | None = None,
         budget: float | None = None,
         cv: Any = None,
         scoring: Any = None,
         seeds: int = 3,
         epochs: int | None = None,
-        ensemble: bool = True,
-        compact: bool = False,
+        model: str = "ensemble",
         refit: bool | str = "auto",
         group_repeats: bool = True,
         n_jobs: int | None = None,
@@ -119,8 +122,7 @@ class _ShoalEstimator(BaseEstimator):
         self.scoring = scoring
         self.seeds = seeds
         self.epochs = epochs
-        self.ensemble = ensemble
-        self.compact = compact
+        self.model = model
         self.refit = refit
         self.group_repeats = group_repeats
         self.n_jobs = n_jobs
@@ -134,41 +136,6 @@ class _ShoalEstimator(BaseEstimator):
 
     # ---- fitting ----
 
-    def fit_table(self, table: Table, y: Any, target_name: str, **how: Any) -> Any:
-        """Fit to a table of `shoal.tables`; `how`: see `fit_data`."""
-        return self.fit_data(self.training_data(table, y, target_name), **how)
-
-    def training_data(
-        self, table: Table, y: Any, target_name: str, schema: Schema | None = None, **rows: Any
-    ) -> TrainingData:
-        """A table with its target, checked; `schema`: if it is known already; `rows`: what else `fit` takes."""
-        self.target_name_ = target_name
-        return self._data(table, y, rows, schema)
-
-    def fit_data(
-        self,
-        data: TrainingData,
-        *,
-        reading: Reading | None = None,
-        clock: Clock | None = None,
-        earlier: Earlier | None = None,
-        report: bool = False,
-        journal: Journal | None = None,
-    ) -> Any:
-        """Fit to what `training_data` gave, as `shoal search` does.
-
-        reading  how the file was read, for new rows
-        clock    that began with the command; its budget counts
-        earlier  a run to be done again, to the bit
-        report   files will be written after it, within the budget
-        journal  of the run, in place of the folder that the parameter names
-        """
-        if reading is not None:
-            self.reading_ = reading
-        return self._search(
-            data, options_of_estimator(self), clock=clock, earlier=earlier, report=report, journal=journal
-        )
-
     def repeat(self, X: Any, y: Any, earlier: SearchResult | Earlier, **rows: Any) -> Any:
         """Fit by doing an earlier search on the same data again, to the bit, without looking at the clock.
 
@@ -177,69 +144,56 @@ class _ShoalEstimator(BaseEstimator):
         earlier = earlier.as_earlier() if isinstance(earlier, SearchResult) else earlier
         if not isinstance(earlier, Earlier):
             raise WrongType(f"repeat needs the result of a search, such as model.result_; got {shown(earlier)}")
-        options = options_of_estimator(self)
-        return self._search(self._data(X, y, rows), options, Clock(), earlier)
+        return self._fit(X, y, rows, clock=Clock(), earlier=earlier)
 
-    def _fit(self, X: Any, y: Any, **rows: Any) -> Any:
-        options = options_of_estimator(self)
-        clock = Clock(options.budget)
-        data = self._data(X, y, rows)
-        callbacks = Callbacks(self.callbacks)
-        for note in data.notes:
-            if callbacks.hear("note"):
-                callbacks.tell("note", note.for_python())
-            else:
-                warnings.warn(note.for_python(), stacklevel=3)
-        return self._search(data, options, clock, stacklevel=4)
-
-    def _search(
+    def _fit(
         self,
-        data: TrainingData,
-        options: SearchOptions,
+        X: Any,
+        y: Any,
+        rows: Mapping[str, Any],
+        *,
         clock: Clock | None = None,
         earlier: Earlier | None = None,
-        report: bool = False,
         journal: Journal | None = None,
-        stacklevel: int = 3,
     ) -> Any:
-        with self._watching(options) as callbacks, _journal(self.journal, journal, data, options) as opened:
-            result = fit_search(
-                data, options, callbacks, clock=clock, earlier=earlier, report=report, journal=opened,
-                stacklevel=stacklevel,
-            )  # fmt: skip
+        options = options_of_estimator(self)
+        clock = clock or Clock(options.budget)
+        data = self._data(X, y, rows)
+        with self._watched(options) as callbacks, _journal(self.journal, journal, data, options) as opened:
+            design = design_search(data, options, clock=clock, journal=opened, earlier=earlier)
+            for note in (*self.notes_, *([design.note] if design.note else [])):
+                if callbacks.listens("note"):
+                    callbacks.notify("note", note)
+                else:
+                    warnings.warn(note, stacklevel=3)
+            result = run_search(data, options, callbacks, design=design)
         self._publish(result)
         return self
 
-    def _data(self, X: Any, y: Any, rows: Mapping[str, Any], schema: Schema | None = None) -> TrainingData:
+    def _data(self, X: Any, y: Any, rows: Mapping[str, Any]) -> TrainingData:
         """What was given, checked; `rows`: sample_weight, groups and time."""
         self.__dict__.pop("reading_", None)  # of the file of an earlier fit
+        if y is None:
+            raise UserError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         table, plain = training_table(self, X)
-        task, target = self._encode_target(y, len(table))
         roles = Roles.of(table, self.cv, **rows)
-        weight = _check_sample_weight(roles.weight, np.empty((len(table), 0)), ensure_non_negative=True)
-        self._check_rows(task, target, weight)
-        if schema is None:
-            schema = Schema.of(table, plain=plain, kinds=roles.kinds(self.kinds))
-            for note in schema.unlike:
-                warnings.warn(note, UserWarning, stacklevel=5)
-        data = TrainingData(
-            task, schema, schema.check(table), target, weight, roles.groups, getattr(self, "classes_", None),
-            getattr(self, "class_weight", None), X, table,
-            plain_name(y, getattr(self, "target_name_", None)) or "y", roles.time,
-        )  # fmt: skip
-        data = with_dependence(data, self.group_repeats) if roles.ours else data
+        schema = Schema.of(table, plain=plain, kinds=roles.kinds(self.kinds))
+        for note in schema.unlike:
+            warnings.warn(note, UserWarning, stacklevel=4)
+        weight = getattr(self, "class_weight", None)
+        data = training_data(
+            table, y, self.kind, roles=roles, schema=schema, group_repeats=self.group_repeats, class_weight=weight
+        )
         self.notes_ = [note.for_python() for note in data.notes]
-        return data
+        return replace(data, X=X)
 
     @contextmanager
-    def _watching(self, options: SearchOptions) -> Iterator[Callbacks]:
+    def _watched(self, options: SearchOptions) -> Iterator[Callbacks]:
         """The user's callbacks; with `verbose`, progress on the screen as well."""
         callbacks = Callbacks(self.callbacks)
         if not self.verbose:
             yield callbacks
             return
-        from shoal.search.screen import SearchScreen
-
         with SearchScreen("score", options.budget) as screen:
             callbacks.callbacks.append(_Drawing(screen))
             yield callbacks
@@ -247,6 +201,10 @@ class _ShoalEstimator(BaseEstimator):
     def _publish(self, result: SearchResult) -> None:
         outcome = result.outcome
         self.result_ = result
+        if result.data.classes is None:
+            self.one_column_ = result.data.one_column
+        else:
+            self.classes_ = result.data.classes
         self.model_ = outcome.model
         self.board_ = outcome.board
         self.best_member_ = outcome.best.recipe.member
@@ -268,7 +226,7 @@ class _ShoalEstimator(BaseEstimator):
         if board is None:
             raise AttributeError(f"this {type(self).__name__} has no leaderboard_ yet: call fit first")
         try:
-            from shoal.search.leaderboard_frame import leaderboard_frame
+            from shoal.search.results.leaderboard_frame import leaderboard_frame
         except ModuleNotFoundError:
             return board
         return leaderboard_frame(board)
@@ -293,9 +251,6 @@ class _ShoalEstimator(BaseEstimator):
 
     def report(self, path: str | os.PathLike[str], title: str | None = None) -> Path:
         """Write the report of the search as one HTML page that works offline, and say where it is."""
-        from shoal.report import write_search_page
-        from shoal.search.report_data import Context, report_data
-
         check_is_fitted(self)
         result: SearchResult | None = getattr(self, "result_", None)
         if result is None:
@@ -303,8 +258,8 @@ class _ShoalEstimator(BaseEstimator):
                 "report needs what happened in the search, which files and pickles of a model do not hold; call it "
                 "after fit, before saving (`shoal search` writes report.html beside its model)"
             )
-        context = Context(title or f"{len(result.table):,} rows", result.target, self.notes_, self.budget)
-        return write_search_page(report_data(self, result.table, context), Path(path))
+        context = Context(title or f"{len(result.table):,} rows", self.notes_)
+        return write_search_page(report_data(result, context), Path(path))
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles hold what prediction and reading the results need, not every network that was ever trained."""
@@ -342,22 +297,6 @@ class _ShoalEstimator(BaseEstimator):
     def _raw(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         return self.model_.predict(new_table(self, X), threads=threads_of(self.n_jobs))
-
-    def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
-        raise NotImplementedError
-
-    def _target(self, y: Any, n: int) -> np.ndarray:
-        if y is None:
-            raise UserError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        return target_array(y, n, self._target_name(y))
-
-    def _target_name(self, y: Any) -> str:
-        return target_name(y, getattr(self, "target_name_", None))
-
-    def _check_rows(self, task: Task, target: np.ndarray, weight: np.ndarray) -> None:
-        used = int((weight > 0).sum())
-        if used < 2:
-            raise UserError(f"a search needs at least 2 rows with a weight above zero; got n_samples={used}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -412,20 +351,20 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
     """
 
     __doc__ += _ShoalEstimator.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+    kind = CLASSIFICATION
 
     def __init__(
         self,
         space: Any = None,
         *,
         strategy: Any = "halving",
-        recipes: int = 100,
+        recipes: int | None = None,
         budget: float | None = None,
         cv: Any = None,
         scoring: Any = None,
         seeds: int = 3,
         epochs: int | None = None,
-        ensemble: bool = True,
-        compact: bool = False,
+        model: str = "ensemble",
         refit: bool | str = "auto",
         group_repeats: bool = True,
         class_weight: Any = None,
@@ -440,14 +379,14 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
     ) -> None:
         super().__init__(
             space, strategy=strategy, recipes=recipes, budget=budget, cv=cv, scoring=scoring, seeds=seeds,
-            epochs=epochs, ensemble=ensemble, compact=compact, refit=refit, group_repeats=group_repeats, n_jobs=n_jobs,
+            epochs=epochs, model=model, refit=refit, group_repeats=group_repeats, n_jobs=n_jobs,
             random_state=random_state, verbose=verbose, kinds=kinds, callbacks=callbacks, executor=executor,
             journal=journal, explain_seconds=explain_seconds,
         )  # fmt: skip
         self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None) -> ShoalClassifier:
-        return self._fit(X, y, sample_weight=sample_weight, groups=groups, time=time)
+        return self._fit(X, y, {"sample_weight": sample_weight, "groups": groups, "time": time})
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
@@ -459,14 +398,6 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
             return (probability > 0.5).astype(int)
         return np.asarray(self.classes_[probability.argmax(axis=1)])
 
-    def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
-        task, target, self.classes_ = classes_of(self._target(y, n))
-        return task, target
-
-    def _check_rows(self, task: Task, target: np.ndarray, weight: np.ndarray) -> None:
-        super()._check_rows(task, target, weight)
-        refuse_one_class(task, target, weight, self.classes_)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
@@ -477,21 +408,27 @@ class ShoalRegressor(RegressorMixin, _ShoalEstimator):
     """Search for networks that predict numbers, one or several at once, and combine the best of them."""
 
     __doc__ += "\n" + _ShoalEstimator.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+    kind = REGRESSION
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None) -> ShoalRegressor:
-        return self._fit(X, y, sample_weight=sample_weight, groups=groups, time=time)
+        return self._fit(X, y, {"sample_weight": sample_weight, "groups": groups, "time": time})
 
     def predict(self, X: Any) -> np.ndarray:
         values = self._raw(X)
         return values[:, 0] if self.one_column_ else values
 
-    def _encode_target(self, y: Any, n: int) -> tuple[Task, np.ndarray]:
-        name = self._target_name(y)
-        y = self._target(y, n)
-        self.one_column_ = y.ndim == 1
-        return numbers_of(y, name)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def fitted_estimator(result: SearchResult, reading: Reading) -> ShoalClassifier | ShoalRegressor:
+    """The estimator of a search whose data came from a file, which was read so."""
+    kind = ShoalRegressor if result.data.classes is None else ShoalClassifier
+    estimator = kind(**as_parameters(result.options))
+    names = result.table.names
+    estimator.n_features_in_, estimator.feature_names_in_ = len(names), np.array(names, dtype=object)
+    estimator.target_name_, estimator.reading_ = result.data.target_name, reading
+    estimator._publish(result)
+    return estimator

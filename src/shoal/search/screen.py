@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from shoal import terminal
+from shoal.console import terminal
+from shoal.console.progress import Bar
 from shoal.executors.interface import Status
 from shoal.explain.results import Explanation, decimals, importance_lines
-from shoal.progress import Bar
-from shoal.search.callbacks import Progress
-from shoal.search.leaderboard import Leaderboard
+from shoal.search.events import Progress
+from shoal.search.results.leaderboard import Leaderboard
 
 LINE_EVERY = 5.0  # seconds, where there is no terminal
 QUIET_AFTER = 1.5  # seconds without news from training: something else is going on
@@ -63,11 +63,10 @@ class SearchScreen:
             return "encoding the table"
         best = "" if progress.best is None else f", best {self.metric} {progress.best.score:.4f}"
         stage = progress.stage if now - self.told < QUIET_AFTER else "scoring and combining"
-        left = self._left(progress, now)
+        seconds = self._left(progress, now)
+        left = "" if seconds is None else f", {time_words(seconds)} left"
         workers = "" if progress.workers is None else f", {workers_words(progress.workers)}"
-        return (
-            f"{stage}: {progress.candidates:,} recipes{best}{workers}{'' if left is None else f', {clock(left)} left'}"
-        )
+        return f"{stage}: {progress.candidates:,} recipes{best}{workers}{left}"
 
     def _left(self, progress: Progress, now: float) -> float | None:
         """Seconds left, by the budget or by what the share done so far took."""
@@ -103,9 +102,9 @@ def workers_words(status: Status) -> str:
     return ", ".join(words)
 
 
-def clock(seconds: float) -> str:
+def time_words(seconds: float) -> str:
     """
-    >>> clock(8.2), clock(75), clock(7500)
+    >>> time_words(8.2), time_words(75), time_words(7500)
     ('8 s', '1:15 min', '2:05 h')
     """
     whole = round(seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError, WrongType
-from shoal.members import FIELDS, Member, alternatives, draw_value, with_seed
+from shoal.population.members import FIELDS, Member, alternatives, draw_value, with_seed
 from shoal.validate import nearest, one_of
 
 ENCODING = "encoding"  # a choice beside the fields of a member: which encoding of the numbers the network sees
@@ -61,7 +62,6 @@ class Space:
         return self.make(values, seed=int(generator.integers(1 << 31)))
 
     def grid(self) -> list[Recipe]:
-        import itertools
 
         for name, value in self.choices.items():
             if hasattr(value, "rvs"):

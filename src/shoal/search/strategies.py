@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shoal.errors import MissingPackage, UserError
-from shoal.members import alternatives
+from shoal.population.members import alternatives
 from shoal.search.space import Recipe, Space
 from shoal.validate import nearest
 
 if TYPE_CHECKING:
-    from shoal.search.candidates import Candidate
+    from shoal.search.rounds.candidates import Candidate
 
 TRUSTED_ROWS = 500  # at which half as many children are drawn as on very many rows
 Rung = tuple[

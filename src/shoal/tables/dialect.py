@@ -37,13 +37,25 @@ def decode(content: bytes, path: str) -> tuple[str, str]:
     for encoding in candidates:
         try:
             text = content.decode(encoding)
-        except UnicodeDecodeError:
+        except UnicodeDecodeError as error:
+            if encoding == "utf-8-sig" or (encoding == "utf-8" and _mostly_utf8(content)):
+                line, wrong = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+                raise UserError(
+                    f"{path} is UTF-8 text, but line {line} has a byte that is not ({wrong:#x}): "
+                    "correct it, or save the file as UTF-8"
+                ) from None
             continue
         head = text[:100_000]
         if len(CONTROL.findall(head)) > JUNK_SHARE * len(head):
             continue
         return text, encoding
     raise UserError(f"{path} is not a text file: give a CSV, TSV or Parquet file")
+
+
+def _mostly_utf8(content: bytes) -> bool:
+    """Whether more letters beyond ASCII are UTF-8 than are not: by chance, hardly any of another encoding are."""
+    letters = [letter for letter in content.decode("utf-8", "replace") if letter > "\x7f"]
+    return letters.count("\ufffd") < len(letters) / 2
 
 
 def guess_quote(text: str, separator: str | None = None) -> str:
@@ -78,14 +90,38 @@ def guess_separator(text: str, quote: str) -> str:
     return best
 
 
+def open_quote(text: str, separator: str, quote: str) -> int | None:
+    """The line in which a cell begins that swallows lines since its quote is not closed where the cell ends; or None.
+
+    >>> open_quote('a,b\\n1,"x\\n2,y\\n', ",", '"'), open_quote('a,b\\n1,"x\\ny"\\n', ",", '"')
+    (2, None)
+    """
+    if quote not in text or not any(line.count(quote) % 2 for line in io.StringIO(text, newline="")):
+        return None  # no cell goes on in the next line
+    lines = list(io.StringIO(text, newline=""))
+    reader = csv.reader(iter(lines), delimiter=separator, quotechar=quote, skipinitialspace=True)
+    blanks = re.compile(rf"{quote}[ \t]+(?=[{re.escape(separator)}\r\n]|\Z)")
+    first = 0
+    for _ in reader:
+        if reader.line_num > first + 1:
+            cells = blanks.sub(quote, "".join(lines[first : reader.line_num]))
+            strict = io.StringIO(cells, newline="")
+            try:
+                for _ in csv.reader(strict, delimiter=separator, quotechar=quote, skipinitialspace=True, strict=True):
+                    pass
+            except csv.Error:
+                return first + 1
+        first = reader.line_num
+    return None
+
+
 def guess_header(rows: list[list[str]], named: Sequence[str] = ()) -> bool:
     """Whether the first row names the columns: each column votes by whether its first cell is unlike the others.
 
     `named`: names that the user gave of columns. A row with one of them is a header, unless it is the number of a
     column; so is one that numbers the columns.
     """
-    first = {cell.strip() for cell in rows[0]}
-    if any(name.strip() in first and not _is_place(name, len(rows[0])) for name in named):
+    if has_name(rows[0], named):
         return True
     if len(rows) < 2:
         return not any(parse.number(cell, "plain") is not None for cell in rows[0])
@@ -96,6 +132,22 @@ def guess_header(rows: list[list[str]], named: Sequence[str] = ()) -> bool:
         return sum(votes) > 0
     names = [cell.strip() for cell in rows[0]]
     return len(set(names)) == len(names) and all(re.match(r"^[^\W\d][\w .()/-]{0,39}$", name) for name in names)
+
+
+def has_name(row: Sequence[str], named: Sequence[str]) -> bool:
+    """Whether a row holds a name that the user gave of a column. One that may be the number of a column is none."""
+    cells = {cell.strip() for cell in row}
+    return any(name.strip() in cells and not _is_place(name, len(row)) for name in named)
+
+
+def separator_line(text: str) -> str | None:
+    """The first line where it names the separator, as Excel writes it, without its end.
+
+    >>> separator_line("sep=;\\na;b\\n1;2"), separator_line("a;b\\n1;2")
+    ('sep=;', None)
+    """
+    found = re.match(r"sep=[^\w\s\"']|sep=\t", text, re.IGNORECASE)
+    return found[0] if found and text[found.end() : found.end() + 1] in ("\r", "\n") else None
 
 
 def _numbers_columns(rows: list[list[str]]) -> bool:

@@ -19,7 +19,15 @@ import numpy as np
 from shoal.errors import MissingFile, MissingPackage, NotAFile, UserError
 from shoal.tables import parse
 from shoal.tables.csv_columns import UnexpectedRows, all_numbers, as_written, begins_with_zero, read_columns, typed
-from shoal.tables.dialect import decode, guess_header, guess_quote, guess_separator
+from shoal.tables.dialect import (
+    decode,
+    guess_header,
+    guess_quote,
+    guess_separator,
+    has_name,
+    open_quote,
+    separator_line,
+)
 from shoal.tables.frames import refuse_infinite
 from shoal.tables.kinds import KEPT_AS_WRITTEN
 from shoal.tables.missing import is_missing, missing_cells
@@ -126,8 +134,12 @@ def _with_commas(read: Callable[[set[int]], list[np.ndarray]], kept: set[int], d
     return read(set(range(1 << 20)))
 
 
-def strings_of(kinds: Mapping[str, str]) -> Callable[[list[str]], Iterable[int]]:
-    """For `read_table`: the columns, named or numbered, that the user says are categories or texts."""
+def strings_of(kinds: Mapping[str, str], classes: str | None = None) -> Callable[[list[str]], Iterable[int]]:
+    """For `read_table`: the columns, named or numbered, that the user says are categories or texts.
+
+    `classes`: a target that the user says holds classes.
+    """
+    kinds = kinds if classes is None else {**kinds, classes: KEPT_AS_WRITTEN[0]}
 
     def positions(names: list[str]) -> Iterable[int]:
         return [find_name(names, column) for column, kind in kinds.items() if kind in KEPT_AS_WRITTEN]
@@ -249,11 +261,20 @@ def _begin(content: bytes, path: Path, sep: str | None, quote: str | None) -> tu
     text, summary.encoding = decode(content, str(path))
     if not text.strip():
         raise UserError(f"{path} is empty: give a file with a table in it")
+    if (named := separator_line(text)) is not None:
+        text, sep = text[len(named) :], sep or named[-1]
+        content = text.encode(summary.encoding)
     sample = text[:SAMPLE]
     if quote == "'" and quote not in text:
         quote = '"'  # ' quotes nothing in this file
     summary.quote = quote or guess_quote(sample, _separator(sep) if sep else None)
     summary.separator = _separator(sep) if sep else guess_separator(sample, summary.quote)
+    with _long_fields():
+        if (line := open_quote(text, summary.separator, summary.quote)) is not None:
+            raise UserError(
+                f"line {line} of {path} has a cell with a {summary.quote} that is not closed where the cell ends: it "
+                "would swallow the lines below; close it, or write it twice in a cell in quotes"
+            )
     return content, text, summary
 
 
@@ -281,7 +302,7 @@ def _read_columns(
                 return None
             names, body = _header(head, numbers, header, summary, named)
             skip = numbers[len(numbers) - len(body) - 1] if len(body) < len(numbers) else 0
-            if not body or len(body[0]) != len(names):
+            if set(map(len, body)) != {len(names)}:
                 return None
             kept = _positions(strings, names)
             if not (markers or careful or kept or decimal == "," or summary.separator in (None, " ")):
@@ -375,12 +396,13 @@ def _header(
     if others == {len(first) + 1} and not any(row[-1].strip() for row in rows[1:]):
         summary.notes.append("the last column is left out: it has no name, and all its cells are empty")
         rows, others, width = [rows[0], *(row[:-1] for row in rows[1:])], {len(first)}, len(first)
-    nameless = len(others) == 1 and len(first) == width - 1 and header is not False
-    if nameless and guess_header([["", *first], *rows[1:]], named):
+    short = len(others) == 1 and len(first) < width
+    titled = short and (len(first) < width - 1 or (not has_name(first, named) and has_name(rows[1], named)))
+    if short and not titled and header is not False and guess_header([["", *first], *rows[1:]], named):
         summary.header = True
         summary.notes.append("the first column has no name: it is taken for the names of rows")
         return ["row name", *first], rows[1:]
-    if len(others) == 1 and len(first) < width - 1 and header is None:
+    if titled:
         summary.notes.append(f"line {lines[0]} is left out: it has {len(first)} cells, all others {width}")
         rows, first = rows[1:], [cell.strip() for cell in rows[1]]
     summary.header = guess_header(rows, named) if header is None else bool(header)

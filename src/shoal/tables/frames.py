@@ -266,10 +266,13 @@ def _array(values: Any) -> np.ndarray:
 
 
 def from_list(cells: list[Any]) -> np.ndarray:
-    """numpy makes strings of mixed cells: [1, "a"] becomes ["1", "a"]. Objects keep them apart."""
-    if set(map(type, cells)) <= {int, float, bool} and not {bool, float} <= set(map(type, cells)):
+    """numpy makes strings of mixed cells, [1, "a"] becomes ["1", "a"], and floats of [1, 2**63]. Objects stay."""
+    types = set(map(type, cells))
+    if types <= {int, float, bool} and not {bool, float} <= types:
         try:
-            return np.array(cells, dtype=None if cells else np.float64)
+            array = np.array(cells, dtype=None if cells else np.float64)
         except OverflowError:
-            pass
+            return _objects(cells)
+        if array.dtype.kind != "f" or float in types or not cells:
+            return array
     return _objects(cells)

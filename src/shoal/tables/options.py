@@ -24,13 +24,13 @@ class ReadingOptions(Options):
     """How a file is read."""
 
     sep: str | None = option(
-        None, "Separator: one character, or comma, tab, semicolon, bar, blanks. (default: guessed)"
+        None, "Column separator: one character, or comma, tab, semicolon, bar or blanks. (default: detected)"
     )
     header: bool | None = option(
-        None, "Whether the first line holds names. (default: guessed)", flags="--header/--no-header"
+        None, "Whether the first line holds column names. (default: detected)", flags="--header/--no-header"
     )
     missing: tuple[str, ...] = option(
-        (), "A cell that means 'not known', beside blank, NA, ? and the like; repeatable."
+        (), "Treat cells with this text as missing, in addition to blank, NA, ? and similar; repeatable."
     )
 
 
@@ -38,12 +38,15 @@ class ReadingOptions(Options):
 class DataOptions(ReadingOptions):
     """How a file to learn from is read, and what of it is used."""
 
-    drop: tuple[str, ...] = option((), "Leave this column out; repeatable.")
+    drop: tuple[str, ...] = option((), "Ignore this column; repeatable.")
     kinds: tuple[str, ...] = option(
-        (), f"What a column is, where the guess is wrong, as in zip=category: {', '.join(KINDS)}; repeatable.",
-        check=_pairs, flags="--kind", metavar="COLUMN=KIND", new=True,
-    )  # fmt: skip
-    target: str | None = option(None, "Column to predict: its name, or its number (0 is the first, -1 the last).")
+        (),
+        f"Set the kind of a column, as in zip=category: {', '.join(KINDS)}; repeatable.",
+        check=_pairs,
+        flags="--kind",
+        metavar="COLUMN=KIND",
+    )
+    target: str | None = option(None, "Column to predict: its name or number (0 is the first, -1 the last).")
 
     def kind_of_columns(self) -> dict[str, str]:
         """What the user says of columns.
@@ -64,14 +67,16 @@ class RowOptions(DataOptions):
     """The same, and the columns that say how rows count and which of them belong together."""
 
     groups: str | None = option(
-        None, "Column that names groups: rows of a group stay in one fold. It is no input.", metavar="COLUMN",
-        new=True,
-    )  # fmt: skip
+        None,
+        "Keep rows with the same value in this column in one fold. The column is not an input.",
+        metavar="COLUMN",
+    )
     time: str | None = option(
-        None, "Column of dates or numbers: train on earlier rows, score on later ones. It stays an input unless "
-        "dropped.", metavar="COLUMN", new=True,
-    )  # fmt: skip
-    weight: str | None = option(None, "Column of weights of the rows. It is no input.", metavar="COLUMN", new=True)
+        None,
+        "Train on earlier rows and score on later ones, by this column. It stays an input unless dropped.",
+        metavar="COLUMN",
+    )
+    weight: str | None = option(None, "Column with row weights. It is not an input.", metavar="COLUMN")
 
     def named(self) -> list[str]:
         return [*super().named(), *(name for name in (self.groups, self.time, self.weight) if name is not None)]

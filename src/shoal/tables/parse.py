@@ -87,6 +87,16 @@ def moment(text: str, style: str) -> datetime.datetime | None:
     return found.astimezone(datetime.timezone.utc).replace(tzinfo=None) if found.tzinfo is not None else found
 
 
+def moments(text: str) -> set[datetime.datetime]:
+    """All dates that a cell may mean.
+
+    >>> sorted(found.isoformat() for found in moments("01.02.1900")), moments("999")
+    (['1900-01-02T00:00:00', '1900-02-01T00:00:00'], set())
+    """
+    found = (moment(text, style) for style in DATE_STYLES)
+    return {one for one in found if one is not None}
+
+
 def number_style(values: Sequence[str], decimal: str = ".") -> str | None:
     """The style in which every value is a number or a marker of a missing one; the first that fits.
 

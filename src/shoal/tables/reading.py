@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError
+from shoal.tables import parse
 from shoal.tables.missing import is_named, named_numbers
 from shoal.tables.table import Table
 
@@ -52,6 +53,10 @@ def _cleared(column: np.ndarray, marks: frozenset[str]) -> np.ndarray:
         cleared = np.empty(len(column), dtype=object)
         cleared[:] = [None if cell is not None and is_named(cell, marks) else cell for cell in column]
         return cleared
+    if column.dtype.kind == "M":
+        moments = [moment for mark in marks for moment in parse.moments(mark)]
+        named = np.isin(column, np.array(moments, dtype="datetime64[us]"))
+        return np.where(named, np.datetime64("NaT", "us"), column)
     numbers = list(named_numbers(marks))
     return np.where(np.isin(column, numbers), np.nan, column) if column.dtype.kind == "f" and numbers else column
 

@@ -32,7 +32,8 @@ TEXT_WORDS, NAME_WORDS = 5.0, 2.0  # mean words of a text; of a name or title, w
 UNLIKE = ", unlike other columns"  # ends the note on a column whose decimal sign is not that of its table
 IDENTIFIER_ROWS = 50
 IDENTIFIER_DENSITY = 0.5  # whole numbers, all different, that fill half of their range: a numbering, or a part of one
-IDENTIFIER_NAMES = ("id", "index", "uuid", "guid", "key", "rownames", "rowid", "unnamed: 0", "column 0", "")
+IDENTIFIER_NAMES = ("id", "index", "uuid", "guid", "key", "rownames", "row name", "rowid")
+INDEX_NAMES = ("unnamed: 0", "__index_level_0__")  # a frame's index without a name: in CSV, in Parquet
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:
@@ -342,12 +343,12 @@ def _style(values: list[str | None], kind: str, decimal: str) -> str:
         return category_style(known)
     if kind == "number":
         return _kept(parse.number_style(known, decimal))
-    return (parse.date_style(known) or "") if kind == "date" else ""
+    return _kept(parse.date_style(known)) if kind == "date" else ""
 
 
 def _kept(style: str | None) -> str:
-    """The style that a schema keeps: plain numbers need none, as the numbers of frames and arrays."""
-    return "" if style in (None, "plain") else str(style)
+    """The style that a schema keeps: plain numbers and ISO dates need none, as those of frames and arrays."""
+    return "" if style in (None, "plain", "iso") else str(style)
 
 
 def _decide_numbers(name: str, column: np.ndarray, known: np.ndarray) -> Column:
@@ -361,7 +362,11 @@ def _decide_numbers(name: str, column: np.ndarray, known: np.ndarray) -> Column:
 
 def named_like_identifier(name: str) -> bool:
     lower = name.strip().lower()
-    return lower in IDENTIFIER_NAMES or lower.endswith(("_id", " id", "-id", ".id")) or name.endswith("Id")
+    return (
+        lower in (*IDENTIFIER_NAMES, *INDEX_NAMES)
+        or lower.endswith(("_id", " id", "-id", ".id"))
+        or name.endswith("Id")
+    )
 
 
 def _decide_strings(name: str, codes: np.ndarray, values: list[str | None], declared: bool, decimal: str) -> Column:
@@ -383,7 +388,7 @@ def _decide_strings(name: str, codes: np.ndarray, values: list[str | None], decl
     if constant:
         return Column(name, "constant", f"always {_short(known[0])}")
     if style := parse.date_style(known):
-        return Column(name, "date", _date_note(known, style), style)
+        return Column(name, "date", _date_note(known, style), _kept(style))
     if code is None:
         refuse_two_signs(name, [values[k] for k in codes], decimal)
         return _decide_words(name, known, rows)

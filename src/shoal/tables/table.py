@@ -276,21 +276,21 @@ def nested(rows: Sequence[Any]) -> np.ndarray:
 def unique_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Different names for all columns, and what was changed, in words: a second "size" becomes "size (2)".
 
-    One without name becomes "column 3".
+    One without name becomes "Unnamed: 2", as pandas calls it.
 
     >>> unique_names(["size", "size", ""])
-    (['size', 'size (2)', 'column 3'], ["the name 'size' is there more than once: one is now 'size (2)'"])
+    (['size', 'size (2)', 'Unnamed: 2'], ["the name 'size' is there more than once: one is now 'size (2)'"])
     """
     given: list[str] = []
     notes: list[str] = []
     if len(set(names)) == len(names) and all(names):
         return list(names), notes
     for position, name in enumerate(names):
-        new = name or f"column {position + 1}"
+        new = own = name or f"Unnamed: {position}"
         count = 1
         while new in given or (count > 1 and new in names):
             count += 1
-            new = f"{name or f'column {position + 1}'} ({count})"
+            new = f"{own} ({count})"
         if count > 1:
             notes.append(f"the name {name!r} is there more than once: one is now {new!r}")
         given.append(new)

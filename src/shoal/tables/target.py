@@ -16,7 +16,7 @@ from shoal.tables.frames import cell_text
 from shoal.tables.labels import refuse_extreme
 from shoal.tables.missing import is_marker, missing_cells
 from shoal.tables.schema import Schema, refuse_two_signs
-from shoal.tables.spelling import example_of_codes
+from shoal.tables.spelling import EXACT, category_style, example_of_codes, is_code, one_spelling
 from shoal.tables.table import Table
 from shoal.validate import one_of
 
@@ -193,7 +193,13 @@ def _guess(name: str, column: np.ndarray, numbers: np.ndarray | None) -> tuple[s
 
 
 def _labels(column: np.ndarray) -> np.ndarray:
-    """Classes as whole numbers where they are, else as strings: 1 is written "1" in predictions, not "1.0"."""
+    """Classes as whole numbers where all are, else as they are written: "1.50" and "1.5" are two."""
     if column.dtype.kind == "f" and (column == np.floor(column)).all() and np.abs(column).max() < 1 << 53:
         return column.astype(np.int64)
-    return np.array([cell_text(cell) if not isinstance(cell, str) else cell.strip() for cell in column.tolist()])
+    texts = [cell.strip() if isinstance(cell, str) else str(cell_text(cell)) for cell in column.tolist()]
+    numbers = {text: parse.number(text, "plain") for text in set(texts)}
+    if None in numbers.values() or any(map(is_code, numbers)):
+        return np.array(texts)
+    if all(value is not None and value.is_integer() for value in numbers.values()):
+        return np.array([numbers[text] for text in texts]).astype(np.int64)
+    return np.array(texts if category_style(numbers) == EXACT else list(map(one_spelling, texts)))

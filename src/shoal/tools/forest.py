@@ -9,21 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import UserError
-from shoal.members import Member
-from shoal.memory import refuse_too_many
 from shoal.metrics.metric import METRICS
-from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
+from shoal.models import checks
 from shoal.models.model import CELLS_AT_ONCE, FoldTransforms, Model, Part, bare
-from shoal.population import Population
-from shoal.rows import Split
-from shoal.search.parameters import seed_of, threads_of
-from shoal.search.problem import default_epochs
-from shoal.tables.inputs import new_table
-from shoal.tools.prepared import Prepared, check_recipes, prepare
+from shoal.population.members import Member
+from shoal.population.memory import refuse_too_many
+from shoal.population.population import Population
+from shoal.population.rows import Split
+from shoal.search.options import seed_of, threads_of
+from shoal.search.problem.problem import default_epochs
+from shoal.tools.estimators import ToolClassifier, ToolEstimator, ToolRegressor
+from shoal.tools.prepared import ToolData, check_recipes, prepare
 from shoal.validate import number, one_of, whole, yes_or_no
 
 MOST_ESTIMATORS = 10_000_000
@@ -42,7 +41,7 @@ class Bag:
     rows: Split  # its training rows with their weights; to be scored on: the others
 
 
-class _ShoalForest(BaseEstimator):
+class _ShoalForest(ToolEstimator):
     """What both forests share. Constructors only store; `fit` checks.
 
     n_estimators  networks
@@ -62,6 +61,9 @@ class _ShoalForest(BaseEstimator):
     `n_networks_`, `schema_`, `model_`. Equal rows are one row with the sum of their weights, so a row is never out of
     a bag that has its twin.
     """
+
+    model_kind = "forest"  # see `shoal.models.saving`
+    oob_name: str  # of the out-of-bag predictions
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class _ShoalForest(BaseEstimator):
         refuse_too_many("n_estimators", count, BYTES_EACH)
         scored = self._scored()
         data = prepare(self, X, y, sample_weight, kind=kind, kinds=self.kinds)
-        drawing = _Drawing.of(self, data)
+        drawing = _Bags.of(self, data)
         oob = _OutOfBag(data)
         networks = Population.blank(
             [bare(member) for member in drawing.members(range(count))], data.inputs.shape[1], data.task.n_outputs,
@@ -119,14 +121,14 @@ class _ShoalForest(BaseEstimator):
             raise UserError("oob_score=True needs bootstrap=True: without samples every network has seen every row")
         return scored
 
-    def _train(self, data: Prepared, bags: Sequence[Bag], seed: int) -> Population:
+    def _train(self, data: ToolData, bags: Sequence[Bag], seed: int) -> Population:
         trained = Population([bag.member for bag in bags], data.inputs.shape[1], data.task.n_outputs, data.task.loss)
         epochs = max(bag.member.epochs or 1 for bag in bags)
         splits = [Split(bag.rows.train, weight=bag.rows.weight) for bag in bags]  # nobody looks at scores of epochs
         trained.fit(data.inputs, data.target, epochs, rows=splits, threads=threads_of(self.n_jobs), seed=seed)
         return trained
 
-    def _publish(self, data: Prepared, networks: Population, finite: np.ndarray, drawing: _Drawing) -> None:
+    def _publish(self, data: ToolData, networks: Population, finite: np.ndarray, drawing: _Bags) -> None:
         if not finite.any():
             raise UserError("every network diverged; give a member with a smaller learning rate, or clip=1")
         kept = np.flatnonzero(finite)
@@ -136,12 +138,11 @@ class _ShoalForest(BaseEstimator):
             for k, member in zip(kept, networks.members, strict=True)
         )
         transforms = FoldTransforms(data.encoder, data.scaling)
-        self.model_ = Model(data.task, data.schema, (transforms,), parts, {"plain": networks})
-        self.schema_ = data.schema
+        self._publish_model(data, Model(data.task, data.schema, (transforms,), parts, {"plain": networks}))
         self.n_networks_ = len(kept)
         self.estimators_features_ = [drawing.columns(int(k)) for k in kept]
 
-    def _publish_score(self, data: Prepared, oob: _OutOfBag) -> None:
+    def _publish_score(self, data: ToolData, oob: _OutOfBag) -> None:
         prediction, known = oob.prediction()
         if not known.all():
             warnings.warn(
@@ -156,38 +157,36 @@ class _ShoalForest(BaseEstimator):
             score = float(metric.score(data.task, prediction[known], data.y[known], data.weight[known]))
         self.oob_score_ = score
         there = data.row_of >= 0
-        self._oob = np.where(there[:, None], prediction[data.row_of], np.nan)
+        found = np.where(there[:, None], prediction[data.row_of], np.nan)
+        setattr(self, self.oob_name, found[:, 0] if getattr(self, "one_column_", False) else found)
 
-    def _raw(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return self.model_.predict(new_table(self, X), threads=threads_of(self.n_jobs))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = False
-        return tags
+    @staticmethod
+    def restored(name: str, value: Any) -> Any:
+        """A fitted attribute as a file has it."""
+        if name == "estimators_features_":
+            return [np.array(columns, dtype=np.int64) for columns in value]
+        return checks.WORDS.get(value, value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, eq=False)
-class _Drawing:
+class _Bags:
     """The bags of a forest. That of network k depends on the seed and k, not on how many there are."""
 
-    data: Prepared
+    data: ToolData
     recipes: list[Member]
     seed: int
     width: int  # columns of each network
     draws: int  # rows of each bootstrap sample; 0: all rows, as they are
 
     @staticmethod
-    def of(forest: _ShoalForest, data: Prepared) -> _Drawing:
+    def of(forest: _ShoalForest, data: ToolData) -> _Bags:
         epochs = default_epochs(data.n) if forest.epochs is None else whole("epochs", forest.epochs, 1, 1 << 30)
         recipes = [recipe.replace(epochs=recipe.epochs or epochs) for recipe in check_recipes(forest.member, DEFAULT)]
         if any(recipe.patience for recipe in recipes):
             raise UserError("a network of a forest is trained on all of its bag, and has no patience; set epochs")
         width = _share("max_features", forest.max_features, len(data.usable), SHARES)
         draws = _share("max_samples", forest.max_samples, data.n)
-        return _Drawing(data, recipes, seed_of(forest.random_state), width, draws if forest.bootstrap else 0)
+        return _Bags(data, recipes, seed_of(forest.random_state), width, draws if forest.bootstrap else 0)
 
     def columns(self, k: int) -> np.ndarray:
         """Columns of the table that network k sees."""
@@ -227,7 +226,7 @@ class _Drawing:
 class _OutOfBag:
     """The mean prediction for each row of the networks that have not seen it."""
 
-    def __init__(self, data: Prepared) -> None:
+    def __init__(self, data: ToolData) -> None:
         self.data = data
         self.total = np.zeros((data.n, data.task.n_outputs))
         self.count = np.zeros(data.n, dtype=np.int64)
@@ -269,7 +268,7 @@ def _share(name: str, value: Any, total: int, words: Sequence[str] = ()) -> int:
     return whole(name, value, 1, total, otherwise=", or a share above 0 and at most 1.0")
 
 
-class ShoalForestClassifier(ClassifierMixin, _ShoalForest):
+class ShoalForestClassifier(ToolClassifier, _ShoalForest):
     """A random forest of networks that tells classes apart: the mean of their probabilities.
 
     >>> from sklearn.datasets import load_iris
@@ -281,60 +280,20 @@ class ShoalForestClassifier(ClassifierMixin, _ShoalForest):
     """
 
     __doc__ += _ShoalForest.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+    oob_name = "oob_decision_function_"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ShoalForestClassifier:
         return self._fit(X, y, sample_weight, CLASSIFICATION)
 
-    def _publish(self, data: Prepared, *rest: Any) -> None:
-        assert data.classes is not None
-        self.classes_ = data.classes
-        super()._publish(data, *rest)
 
-    def _publish_score(self, data: Prepared, oob: _OutOfBag) -> None:
-        super()._publish_score(data, oob)
-        self.oob_decision_function_ = self.__dict__.pop("_oob")
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
-        return self._raw(X)
-
-    def predict(self, X: Any) -> np.ndarray:
-        probability = self._raw(X)
-        if self.model_.task.kind == MULTILABEL:
-            return (probability > 0.5).astype(int)
-        return np.asarray(self.classes_[probability.argmax(axis=1)])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags
-
-
-class ShoalForestRegressor(RegressorMixin, _ShoalForest):
+class ShoalForestRegressor(ToolRegressor, _ShoalForest):
     """A random forest of networks that predicts numbers, one or several at once: the mean of theirs.
 
     `oob_prediction_` has the out-of-bag predictions of the training rows.
     """
 
     __doc__ += "\n" + _ShoalForest.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+    oob_name = "oob_prediction_"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ShoalForestRegressor:
         return self._fit(X, y, sample_weight, REGRESSION)
-
-    def _publish(self, data: Prepared, *rest: Any) -> None:
-        self.one_column_ = data.one_column
-        super()._publish(data, *rest)
-
-    def _publish_score(self, data: Prepared, oob: _OutOfBag) -> None:
-        super()._publish_score(data, oob)
-        found = self.__dict__.pop("_oob")
-        self.oob_prediction_ = found[:, 0] if self.one_column_ else found
-
-    def predict(self, X: Any) -> np.ndarray:
-        values = self._raw(X)
-        return values[:, 0] if self.one_column_ else values
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags

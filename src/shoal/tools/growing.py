@@ -13,19 +13,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import MissingPackage, UserError
-from shoal.members import Member, grid
-from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task, weighted_mean
-from shoal.models.model import bare
-from shoal.population import Population
-from shoal.rows import Split
-from shoal.search.parameters import seed_of, threads_of
-from shoal.search.problem import default_epochs
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, weighted_mean
+from shoal.models.model import FoldTransforms, bare, single_model
+from shoal.models.networks import Chain, body_of, next_inputs
+from shoal.population.members import Member, grid
+from shoal.population.population import Population
+from shoal.population.rows import Split
+from shoal.search.options import seed_of, threads_of
+from shoal.search.problem.problem import default_epochs
 from shoal.tables.inputs import new_table
-from shoal.tools.prepared import Prepared, check_recipes, check_task, deal, kind_of, prepare
+from shoal.tools.estimators import ToolClassifier, ToolEstimator, ToolRegressor
+from shoal.tools.prepared import ToolData, check_recipes, check_task, deal, kind_of, prepare
 from shoal.validate import whole, yes_or_no
 
 if TYPE_CHECKING:
@@ -60,48 +61,21 @@ def grow(X: Any, y: Any, *, task: str | None = None, sample_weight: Any = None, 
 class Stage:
     """One trained network of the chain."""
 
-    feed: str  # one of FEEDS
     recipe: Member  # by which it was trained
     epochs: int  # after which it was best
-    network: Population  # of one member, which gives outputs
-    body: Population  # the same with the identity for its last layer: it gives the last hidden layer
+    network: Population  # of one member
 
     @staticmethod
-    def of(feed: str, recipe: Member, epochs: int, trained: Population, i: int) -> Stage:
-        member, layers = bare(trained.members[i]), trained.weights(i)
-        network = Population.blank([member], trained.n_features, trained.n_outputs, trained.loss)
-        network.set_weights(0, layers)
-        width = len(layers[-1][0])
-        body = Population.blank([member], trained.n_features, width, "mse")
-        body.set_weights(0, [*layers[:-1], (np.eye(width), np.zeros(width))])
-        return Stage(feed, recipe, epochs, network, body)
-
-    @property
-    def member(self) -> Member:
-        return self.network.members[0]
+    def of(recipe: Member, epochs: int, trained: Population, i: int) -> Stage:
+        network = Population.blank([bare(trained.members[i])], trained.n_features, trained.n_outputs, trained.loss)
+        network.set_weights(0, trained.weights(i))
+        return Stage(recipe, epochs, network)
 
     def next_inputs(self, columns: np.ndarray, inputs: np.ndarray, threads: int) -> np.ndarray:
-        """What the next stage sees: the columns, the hidden layer, the outputs."""
-        hidden = self.body.predict(inputs, threads=threads)[0]
-        return np.concatenate([columns, hidden, self.network.predict(inputs, threads=threads)[0]], axis=1)
+        return next_inputs(columns, inputs, self.network, body_of(self.network), threads)
 
 
-@dataclass(frozen=True, eq=False)
-class Chain:
-    """The stages, one after the other."""
-
-    task: Task
-    stages: tuple[Stage, ...]
-
-    def raw(self, columns: np.ndarray, threads: int) -> np.ndarray:
-        """(n, n_outputs) of the last stage."""
-        inputs = columns
-        for stage in self.stages[:-1]:
-            inputs = stage.next_inputs(columns, inputs, threads)
-        return self.stages[-1].network.predict(inputs, threads=threads)[0]
-
-
-class _Grown(BaseEstimator):
+class _Grown(ToolEstimator):
     """What both estimators share. Constructors only store; `fit` checks.
 
     members       candidates of each stage, a list of `shoal.Member`; None: 4 to 64 neurons, two activations,
@@ -117,9 +91,11 @@ class _Grown(BaseEstimator):
     Of five parts of the rows, three train, one chooses the best candidate, and one, which no stage sees, says when to
     stop: when a stage lowers its loss there by less than the standard error of the difference.
 
-    After fit: `history_` (a dict for each stage tried, the last of which may not be in the network), `chain_`,
-    `n_stages_`, `n_networks_`, `network()`.
+    After fit: `history_` (a dict for each stage tried, the last of which may not be in the network), `n_stages_`,
+    `n_networks_`, `schema_`, `model_`, `network()`.
     """
+
+    model_kind = "grown"  # see `shoal.models.saving`
 
     def __init__(
         self,
@@ -144,54 +120,55 @@ class _Grown(BaseEstimator):
         most = whole("max_stages", self.max_stages, 1, 1000)
         refit = yes_or_no("refit", self.refit)
         data = prepare(self, X, y, sample_weight, kind=kind, kinds=self.kinds)
-        self.one_column_ = data.one_column
-        if data.classes is not None:
-            self.classes_ = data.classes
         growth = _Growth.of(self, data)
         stages, self.history_ = growth.run(most)
         self.n_networks_ = sum(record["candidates"] for record in self.history_)
         if refit:
             stages = growth.again(stages)
-        self.chain_, self.n_stages_ = Chain(data.task, tuple(stages)), len(stages)
-        self.schema_, self._data = data.schema, (data.encoder, data.scaling, growth.columns.shape[1])
+        self.n_stages_ = len(stages)
+        chain, transforms = Chain(tuple(stage.network for stage in stages)), FoldTransforms(data.encoder, data.scaling)
+        self._publish_model(data, single_model(data.task, data.schema, transforms, chain, "grown"))
         return self
+
+    @property
+    def _chain(self) -> Chain:
+        check_is_fitted(self)
+        found = self.model_.networks["plain"]
+        assert isinstance(found, Chain)
+        return found
 
     def network(self) -> torch.nn.Sequential:
         """The whole as one plain network over encoded columns (`encode`), in evaluation mode. Needs PyTorch."""
-        check_is_fitted(self)
+        chain = self._chain
         try:
             from shoal.tools.grown_torch import as_sequential
         except ModuleNotFoundError as missing:
             if missing.name != "torch":
                 raise
-            raise MissingPackage("network() needs PyTorch: pip install 'shoal[torch]'", name="torch") from None
-        return as_sequential([(one.member, one.network.weights(0)) for one in self.chain_.stages], self._data[2])
+            raise MissingPackage("network() needs PyTorch: pip install 'shoal-ml[torch]'", name="torch") from None
+        return as_sequential([(one.members[0], one.weights(0)) for one in chain.stages], chain.n_features)
 
     def encode(self, X: Any) -> np.ndarray:
         """(n, inputs) float32: the columns as the network sees them."""
-        check_is_fitted(self)
-        encoder, _, width = self._data
+        chain, encoder = self._chain, self.model_.folds[0].encoder
         table = self.schema_.check(new_table(self, X))
-        inputs = np.zeros((len(table), width), dtype=np.float32)
+        inputs = np.zeros((len(table), chain.n_features), dtype=np.float32)
         encoder.write(table, {"plain": inputs[:, : encoder.width("plain")]})
         return inputs
 
-    def _raw(self, X: Any) -> np.ndarray:
-        inputs = self.encode(X)
-        return np.asarray(self._data[1].back(self.chain_.task, self.chain_.raw(inputs, threads_of(self.n_jobs))))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = False
-        return tags
+    @staticmethod
+    def restored(name: str, value: Any) -> Any:
+        """A fitted attribute as a file has it."""
+        if name != "history_":
+            return value
+        return [{**record, "hidden": tuple(record["hidden"])} for record in value]
 
 
 @dataclass(frozen=True, eq=False)
 class _Growth:
     """The rows and candidates that all stages share."""
 
-    data: Prepared
+    data: ToolData
     columns: np.ndarray  # (n, width) inputs that every stage sees
     recipes: list[Member]
     epochs: int
@@ -201,7 +178,7 @@ class _Growth:
     unseen: np.ndarray  # rows to stop on
 
     @staticmethod
-    def of(grown: _Grown, data: Prepared) -> _Growth:
+    def of(grown: _Grown, data: ToolData) -> _Growth:
         seed = seed_of(grown.random_state)
         train, choose, unseen = deal(data, seed)
         epochs = (
@@ -250,7 +227,7 @@ class _Growth:
             raise UserError("every network diverged; give members with smaller learning rates, or clip=1")
         recipe, feed = members[best], list(feeds)[best // len(self.recipes)]
         epochs = int(np.argmin(np.nan_to_num(history.valid_loss[best], nan=np.inf))) + 1
-        return Stage.of(feed, recipe, epochs, population, best), {
+        return Stage.of(recipe, epochs, population, best), {
             "hidden": recipe.hidden, "activation": recipe.activation, "learning_rate": recipe.learning_rate,
             "feed": feed, "epochs": epochs, "candidates": len(members), "chosen_by": float(losses[best]),
         }  # fmt: skip
@@ -272,7 +249,7 @@ class _Growth:
                     stacklevel=4,
                 )
                 return list(stages)
-            made.append(Stage.of(stage.feed, stage.recipe, stage.epochs, population, 0))
+            made.append(Stage.of(stage.recipe, stage.epochs, population, 0))
             inputs = made[-1].next_inputs(self.columns, inputs, self.threads)
         return made
 
@@ -313,7 +290,7 @@ def _seed(seed: int, stage: int, k: int) -> int:
     return int(np.random.default_rng([seed, stage, k]).integers(1 << 31))
 
 
-class GrownClassifier(ClassifierMixin, _Grown):
+class GrownClassifier(ToolClassifier, _Grown):
     """A network for classes, grown stage by stage; see `shoal.grow`."""
 
     __doc__ += "\n" + _Grown.__doc__.partition("\n")[2]  # type: ignore[union-attr]
@@ -321,25 +298,11 @@ class GrownClassifier(ClassifierMixin, _Grown):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GrownClassifier:
         return self._fit(X, y, sample_weight, CLASSIFICATION)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
-        return self._raw(X)
 
-    def predict(self, X: Any) -> np.ndarray:
-        probability = self._raw(X)
-        if self.chain_.task.kind == MULTILABEL:
-            return (probability > 0.5).astype(int)
-        return np.asarray(self.classes_[probability.argmax(axis=1)])
-
-
-class GrownRegressor(RegressorMixin, _Grown):
+class GrownRegressor(ToolRegressor, _Grown):
     """A network for numbers, grown stage by stage; see `shoal.grow`."""
 
     __doc__ += "\n" + _Grown.__doc__.partition("\n")[2]  # type: ignore[union-attr]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GrownRegressor:
         return self._fit(X, y, sample_weight, REGRESSION)
-
-    def predict(self, X: Any) -> np.ndarray:
-        values = self._raw(X)
-        return values[:, 0] if self.one_column_ else values

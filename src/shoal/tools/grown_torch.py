@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from shoal.extract import sequential
-from shoal.members import Member
+from shoal.population.extract import sequential
+from shoal.population.members import Member
 
 
 class Stage(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -14,14 +15,17 @@ from sklearn.utils.validation import _check_sample_weight
 from shoal.encoders.encoder import Encoder
 from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
-from shoal.members import Member
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.rows import Split
-from shoal.search.problem import distinct_rows, make_folds
-from shoal.search.targets import classes_of, numbers_of, refuse_one_class
+from shoal.population.members import Member
+from shoal.population.rows import Split
+from shoal.search.problem.data import classes_of, numbers_of, refuse_one_class
+from shoal.search.problem.dependence import repeated_rows
+from shoal.search.problem.problem import distinct_rows, make_folds
+from shoal.search.results.explaining import background_rows
 from shoal.tables.inputs import training_table
 from shoal.tables.labels import target_array, target_name
 from shoal.tables.schema import Schema
+from shoal.tables.table import Table
 from shoal.tables.target import ALWAYS_FEW, FEW_SHARE, FEW_VALUES
 from shoal.validate import instance, one_of
 
@@ -30,7 +34,7 @@ TASKS = (CLASSIFICATION, REGRESSION)
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class ToolData:
     """The distinct rows of a table: equal ones are one row with the sum of their weights.
 
     The encoding of columns and the scale of the target come from all rows given, since thousands of networks that each
@@ -52,6 +56,7 @@ class Prepared:
     given_weight: np.ndarray
     one_column: bool  # whether y was one column, so that predictions are
     columns: tuple[tuple[int, ...], ...]  # inputs of each column of the table; none where it is not used
+    background: Table  # some of the rows, to explain others with
 
     @property
     def n(self) -> int:
@@ -69,7 +74,7 @@ class Prepared:
 
 def prepare(
     estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, kind: str | None = None, kinds: Any = None
-) -> Prepared:
+) -> ToolData:
     """What was given, checked. `kind`: classification or regression; None: as y looks.
 
     `estimator` gets what scikit-learn's estimators know of their columns (`n_features_in_`, `feature_names_in_`).
@@ -96,24 +101,32 @@ def prepare(
     kept = total > 0
     number = np.where(kept, np.cumsum(kept) - 1, -1)
     table, given, target, total = table.take(first[kept]), target, target[first[kept]], total[kept]
+    if (copies := repeated_rows(table, task, target)) is not None:
+        warnings.warn(
+            f"{copies[1].found}; scores on held-out rows are too high, since copies of them are trained on: remove "
+            "the copies first",
+            UserWarning,
+            stacklevel=3,
+        )
     encoder = Encoder.fit(schema, table, total)
     scaling = TargetScaling.fit(task, target, total)
     inputs = np.zeros((len(total), encoder.width("plain") + 1), dtype=np.float32)
     encoder.write(table, {"plain": inputs[:, :-1]})
-    return Prepared(
+    return ToolData(
         task, classes, schema, encoder, scaling, inputs, inputs.shape[1] - 1, target, scaling.forward(task, target),
         total, number[row_of], given, weight, values.ndim == 1, input_columns(encoder),
+        background_rows(table, total, 0),
     )  # fmt: skip
 
 
 FOLDS = 5  # where the user does not say how many
 
 
-def folds_of(data: Prepared, cv: Any, seed: int) -> list[Split]:
+def folds_of(data: ToolData, cv: Any, seed: int) -> list[Split]:
     """Folds of the distinct rows: a number of them, or those of a splitter or of pairs, for the rows as given."""
     weight = np.maximum(data.weight / data.weight.mean(), 1e-20)
     if cv is None or isinstance(cv, Integral):
-        pairs, _ = make_folds(cv, data.task, data.inputs, data.y, None, seed, FOLDS)
+        pairs, _ = make_folds(cv, data.task, data.inputs, data.y, None, seed, (FOLDS, 1))
         return [Split(train, valid, weight[train]) for train, valid in pairs]
     pairs, _ = make_folds(cv, data.task, np.empty((len(data.given_y), 0)), data.given_y, None, seed)
     splits = []
@@ -136,7 +149,7 @@ def folds_of(data: Prepared, cv: Any, seed: int) -> list[Split]:
     return splits
 
 
-def deal(data: Prepared, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def deal(data: ToolData, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows to train on (three of five), to choose on and to judge by (one of five each); each class in all of them."""
     if data.n < FEWEST_ROWS:
         raise UserError(

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from shoal.console.progress import Bar
 from shoal.errors import UserError
-from shoal.members import Member, with_seed
-from shoal.memory import refuse_too_many
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
-from shoal.population import Population
-from shoal.progress import Bar
-from shoal.rows import Split
-from shoal.search.parameters import seed_of, threads_of
-from shoal.search.problem import default_epochs
-from shoal.tools.prepared import Prepared, check_task, deal, prepare
+from shoal.population.members import Member, with_seed
+from shoal.population.memory import refuse_too_many
+from shoal.population.population import Population
+from shoal.population.rows import Split
+from shoal.search.options import seed_of, threads_of
+from shoal.search.problem.problem import default_epochs
+from shoal.tools.prepared import ToolData, check_task, deal, prepare
 from shoal.validate import instance, whole, yes_or_no
 
 DEFAULT = Member(hidden=(16,), activation="tanh", learning_rate=0.01)
@@ -86,62 +86,57 @@ class Lottery:
         return "\n".join(lines)
 
 
-def lottery(
-    X: Any,
-    y: Any,
-    *,
-    count: int = 1_000_000,
-    member: Member | None = None,
-    solve: bool = False,
-    trained: int = 1000,
-    keep: int = 100,
-    max_rows: int | None = 1000,
-    task: str | None = None,
-    epochs: int | None = None,
-    n_jobs: int | None = None,
-    random_state: Any = 0,
-    kinds: Any = None,
-    verbose: bool = False,
-) -> Lottery:
-    """Draw `count` networks of one recipe that differ in their seed, and score all of them without training.
+@dataclass(frozen=True)
+class LotteryOptions:
+    """Keyword arguments of `lottery`. Those without a comment are as in `shoal.FeatureSelector`."""
 
-    solve         solve the last layer of each in closed form (ridge regression on its last hidden layer)
-    trained       networks drawn at random that are trained, with the winners, to see whether these stay ahead; 0: none
-    keep          winners that are kept; neither of the two is more than `count`
-    max_rows      rows of each kind (to solve, to choose) that are used at most; None: all
-    epochs        of training; None: by the number of rows
-    other parameters are as in `shoal.FeatureSelector`
+    count: int = 1_000_000  # networks
+    member: Member | None = None  # the recipe of all of them
+    solve: bool = False  # solve the last layer of each in closed form (ridge regression on its last hidden layer)
+    trained: int = 1000  # networks drawn at random that are trained, to see whether the winners stay ahead; 0: none
+    keep: int = 100  # winners that are kept; neither of the two is more than `count`
+    max_rows: int | None = 1000  # rows of each kind (to solve, to choose) that are used at most; None: all
+    task: str | None = None
+    epochs: int | None = None  # of training; None: by the number of rows
+    n_jobs: int | None = None
+    random_state: Any = 0
+    kinds: Any = None
+    verbose: bool = False
 
-    Networks are drawn and scored in parts, so a million of them take little memory, and what a part is changes no bit.
+
+def lottery(X: Any, y: Any, **options: Any) -> Lottery:
+    """Draw networks of one recipe that differ in their seed, and score all of them without training.
+
+    `options`: see `LotteryOptions`. Networks are drawn and scored in parts, so a million of them take little memory,
+    and what a part is changes no bit.
 
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> found = lottery(X, X[:, 0] > X[:, 1], count=2000, trained=0)
     >>> found.best > found.median
     True
     """
-    count = whole("count", count, 1, MOST_NETWORKS)
+    given = LotteryOptions(**options)
+    count = whole("count", given.count, 1, MOST_NETWORKS)
     refuse_too_many("count", count, BYTES_EACH)
-    keep = min(whole("keep", keep, 1, MOST_NETWORKS), count)
-    sampled = min(whole("trained", trained, 0, MOST_NETWORKS), count)
-    recipe = DEFAULT if member is None else instance("member", member, Member)
-    if yes_or_no("solve", solve) and not recipe.hidden:
+    keep = min(whole("keep", given.keep, 1, MOST_NETWORKS), count)
+    sampled = min(whole("trained", given.trained, 0, MOST_NETWORKS), count)
+    recipe = DEFAULT if given.member is None else instance("member", given.member, Member)
+    if yes_or_no("solve", given.solve) and not recipe.hidden:
         raise UserError("solve=True needs a hidden layer, which the solved layer sees; hidden=() has none")
-    data = prepare(_Holder(), X, y, kind=check_task(task), kinds=kinds)
-    seed, threads = seed_of(random_state), threads_of(n_jobs)
-    draw = _Draw.of(data, recipe, solve, seed, max_rows, threads)
-    scores = draw.all_scores(count, verbose)
+    data = prepare(_Holder(), X, y, kind=check_task(given.task), kinds=given.kinds)
+    seed, threads = seed_of(given.random_state), threads_of(given.n_jobs)
+    draw = _Draw.of(data, recipe, given.solve, seed, given.max_rows, threads)
+    scores = draw.all_scores(count, given.verbose)
     winners = np.argsort(-scores, kind="stable")[:keep]
     chosen = np.random.default_rng([seed, 1]).choice(count, sampled, replace=False) if sampled else np.empty(0, int)
     both = np.concatenate([winners, chosen])
-    new = draw.scores_on(draw.new, both)
-    after = (
-        draw.trained(both, default_epochs(len(draw.train)) if epochs is None else epochs) if sampled else np.empty(0)
-    )
+    epochs = default_epochs(len(draw.train)) if given.epochs is None else given.epochs
+    after = draw.trained(both, epochs) if sampled else np.empty(0)
     ranked = correlation(scores[chosen], after[keep:]) if sampled else (math.nan,) * 3
     metric = "r2" if data.task.kind == REGRESSION else "accuracy"
     return Lottery(
-        solve, metric, scores, draw.first, tuple(winners.tolist()), tuple(chosen.tolist()),
-        draw.networks(winners), new, after, *ranked,
+        given.solve, metric, scores, draw.first, tuple(winners.tolist()), tuple(chosen.tolist()),
+        draw.networks(winners), draw.scores_on(draw.new, both), after, *ranked,
     )  # fmt: skip
 
 
@@ -156,7 +151,7 @@ _Holder.__name__ = "lottery"  # in errors
 class _Draw:
     """Random networks of one recipe, and the rows that they are solved, chosen and judged on."""
 
-    data: Prepared
+    data: ToolData
     inputs: np.ndarray
     recipe: Member
     solve: bool
@@ -167,7 +162,7 @@ class _Draw:
     new: np.ndarray
 
     @staticmethod
-    def of(data: Prepared, recipe: Member, solve: bool, seed: int, max_rows: int | None, threads: int) -> _Draw:
+    def of(data: ToolData, recipe: Member, solve: bool, seed: int, max_rows: int | None, threads: int) -> _Draw:
         most = data.n if max_rows is None else whole("max_rows", max_rows, 10)
         random = np.random.default_rng([seed, 0])
         train, choose, new = deal(data, seed)

@@ -16,14 +16,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shoal.errors import UserError
 from shoal.machine import available_memory, size_text
-from shoal.members import Member
 from shoal.metrics.tasks import CLASSIFICATION, weighted_mean
-from shoal.population import Population
-from shoal.rows import Split, cross
-from shoal.search.parameters import seed_of, threads_of
-from shoal.search.problem import default_epochs
+from shoal.population.members import Member
+from shoal.population.population import Population
+from shoal.population.rows import Split, cross
+from shoal.search.options import seed_of, threads_of
+from shoal.search.problem.problem import default_epochs
 from shoal.tables.inputs import has_names, named_columns
-from shoal.tools.prepared import Prepared, check_recipes, check_task, folds_of, prepare
+from shoal.tools.prepared import ToolData, check_recipes, check_task, folds_of, prepare
 from shoal.validate import number, whole
 
 DEFAULT = (Member(hidden=(16,), learning_rate=0.02, schedule="cosine", weight_decay=1e-4),)
@@ -120,7 +120,7 @@ class FeatureSelector(SelectorMixin, BaseEstimator):
             raise UserError(f"max_masks must be at least {needed} for so many columns; got {most}")
         return most // block
 
-    def _publish(self, data: Prepared, effects: _Effects, level: float) -> None:
+    def _publish(self, data: ToolData, effects: _Effects, level: float) -> None:
         width = student.ppf(1 - level / 2, len(effects.scored) - 1)
         mean, rows, masks = effects.estimate()
         error = np.sqrt(rows**2 + masks**2)
@@ -162,7 +162,7 @@ class _Study:
     where a table is easy that alone lowers the loss: columns of noise would seem to be worth having.
     """
 
-    data: Prepared
+    data: ToolData
     inputs: np.ndarray  # the columns, then all of them shuffled
     recipes: list[Member]
     splits: list[Split]
@@ -171,7 +171,7 @@ class _Study:
     threads: int
 
     @staticmethod
-    def of(selector: FeatureSelector, data: Prepared) -> _Study:
+    def of(selector: FeatureSelector, data: ToolData) -> _Study:
         seed = seed_of(selector.random_state)
         epochs = default_epochs(data.n) if selector.epochs is None else whole("epochs", selector.epochs, 1, 1 << 30)
         recipes = [recipe.replace(epochs=recipe.epochs or epochs) for recipe in check_recipes(selector.member, DEFAULT)]
@@ -244,12 +244,12 @@ class _Study:
         return found / np.maximum(times, 1)
 
 
-def _kept(data: Prepared) -> int:
+def _kept(data: ToolData) -> int:
     """Numbers of a prediction that the loss of an average needs: of classes, the probability of the true one."""
     return 1 if data.task.kind == CLASSIFICATION else data.task.n_outputs
 
 
-def with_shuffled(data: Prepared, seed: int) -> np.ndarray:
+def with_shuffled(data: ToolData, seed: int) -> np.ndarray:
     """(n, inputs) the columns, then a copy of each in which its rows are shuffled.
 
     One copy: a column of noise and its copy are then exchangeable, whatever the networks do with them.
@@ -278,14 +278,14 @@ def hadamard(order: int) -> np.ndarray:
 class _Effects:
     """Mean predictions for each row with and without each column: sums that do not grow with the number of masks."""
 
-    data: Prepared
+    data: ToolData
     scored: np.ndarray  # rows that some fold held out
     with_column: np.ndarray  # (groups, columns, n, k) sums of predictions whose mask has the column
     total: np.ndarray  # (groups, n, k) sums of all predictions
     count: np.ndarray  # (groups,) masks
 
     @staticmethod
-    def empty(data: Prepared, scored: np.ndarray) -> _Effects:
+    def empty(data: ToolData, scored: np.ndarray) -> _Effects:
         shape = (data.n, _kept(data))
         sums = np.zeros((GROUPS, len(data.usable), *shape))
         return _Effects(data, scored, sums, np.zeros((GROUPS, *shape)), np.zeros(GROUPS))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shoal.errors import UserError, WrongType
-from shoal.members import Member
+from shoal.population.members import Member
 from shoal.torch.numbered import Numbered, keep_factors
 from shoal.torch.packed import ACTIVATIONS
 from shoal.validate import one_of, shown, whole

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shoal.activations import TABLE
 from shoal.errors import UserError, WrongType
+from shoal.population.activations import TABLE
 from shoal.validate import nearest, whole
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {row.name: row.module() for row in TABLE.values()}

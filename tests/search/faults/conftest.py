@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.faults import RECIPES, ROWS, scene
 
-from shoal.bench.faults.faults import write_table
+from benchmarks.harness.searches import write_table
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 from safetensors import safe_open
 from support.faults import RECIPES, scene
 
-from shoal.bench.faults import kinds
+from benchmarks.search.faults import kinds
 from shoal.runs.journal import Journal
 
 

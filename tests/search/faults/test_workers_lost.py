@@ -11,8 +11,8 @@ import pytest
 from support.faults import RECIPES, Scene, scene
 from support.waiting import wait_until
 
-from shoal.bench.faults.clusters import Dask, missing
-from shoal.bench.faults.runs import Attempt, alive, busy, send
+from benchmarks.harness.clusters import Dask, missing
+from benchmarks.harness.searches import Attempt, alive, busy, send
 
 
 def busy_worker(search: Scene, attempt: Attempt) -> psutil.Process:

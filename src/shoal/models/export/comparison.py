@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.activations import TABLE
 from shoal.errors import UserError
 from shoal.metrics.tasks import REGRESSION
 from shoal.models.export.plan import NUMERIC, Category, ExportPlan
 from shoal.models.export.registry import Exporter
 from shoal.models.model import Model
+from shoal.population.activations import TABLE
 from shoal.tables.frames import cell_text
 from shoal.tables.table import Table
 
@@ -53,7 +53,9 @@ def compare(model: Model, plan: ExportPlan, exporter: Exporter, path: Path, tabl
     spread = plan.target["scale"].max(axis=0) if plan.task.kind == REGRESSION else 1.0
     relative = difference / spread
     beyond = int((~(relative <= TOLERANCE)).any(axis=1).sum())  # NaN is beyond as well
-    jumps = any(TABLE[network.activation].jumps_at and len(network.layers) > 1 for network in plan.networks)
+    jumps = any(
+        TABLE[network.activation].jumps_at and len(network.layers) > 1 for network in (*plan.stages, *plan.networks)
+    )
     if beyond > (MOST_JUMPS * len(table) if jumps else 0):
         raise UserError(
             f"the export must agree with Shoal's own prediction to {TOLERANCE:g}; it differs by {relative.max():.2g} "

@@ -12,11 +12,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from shoal.activations import TABLE
 from shoal.encoders.scaling import LARGEST_SCALED, SMOOTH_LIMIT
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, SMALLEST_PROBABILITY
 from shoal.models.export.plan import Category, ExportPlan, Network
+from shoal.population.activations import TABLE
 
 OPSET, ML_OPSET = 17, 2
 IR_VERSION = 8  # the one of operator set 17, so that runtimes of 2022 and later read the file
@@ -127,13 +127,13 @@ def _inputs(graph: Graph, plan: ExportPlan) -> dict[str, str]:
 # ---- networks and the way back ----
 
 
-def _raw(graph: Graph, network: Network, value: str) -> str:
+def _raw(graph: Graph, network: Network, value: str) -> tuple[str, str]:
+    """The last hidden layer, or the inputs where there is none, and the raw outputs."""
     for k, (weight, bias) in enumerate(network.layers):
-        product = graph.add("MatMul", value, graph.constant(weight, np.float32))
+        hidden = value if k == 0 else TABLE[network.activation].onnx(graph, value)
+        product = graph.add("MatMul", hidden, graph.constant(weight, np.float32))
         value = graph.add("Add", product, graph.constant(bias, np.float32))
-        if k < len(network.layers) - 1:
-            value = TABLE[network.activation].onnx(graph, value)
-    return value
+    return hidden, value
 
 
 def _back(graph: Graph, plan: ExportPlan, raw: str) -> str:
@@ -168,9 +168,12 @@ def _temper(graph: Graph, plan: ExportPlan, prediction: str) -> str:
 def _predict(graph: Graph, plan: ExportPlan) -> list[Any]:
     """Add everything to the graph and describe its outputs."""
     inputs = _inputs(graph, plan)
+    columns = inputs.get("plain", "")
+    for stage in plan.stages:
+        inputs["plain"] = graph.add("Concat", columns, *_raw(graph, stage, inputs["plain"]), axis=2)
     parts = []
     for network in plan.networks:
-        prediction = _back(graph, plan, _raw(graph, network, inputs[network.encoding]))
+        prediction = _back(graph, plan, _raw(graph, network, inputs[network.encoding])[1])
         parts.append(graph.add("Mul", prediction, graph.constant(network.weight)))
     total = parts[0] if len(parts) == 1 else graph.add("Sum", *parts)
     mean = graph.add("ReduceMean", total, axes=[0], keepdims=0)
@@ -205,7 +208,9 @@ def build(plan: ExportPlan, metadata: Mapping[str, Any]) -> Any:
 
 
 def write(plan: ExportPlan, metadata: Mapping[str, Any], path: Path) -> None:
-    size = sum(array.nbytes for network in plan.networks for layer in network.layers for array in layer)
+    size = sum(
+        array.nbytes for network in (*plan.stages, *plan.networks) for layer in network.layers for array in layer
+    )
     if size > LARGEST_FILE:
         raise UserError(
             f"an ONNX file holds at most 2 GB; the weights of this model take {size / 2**30:.1f} GB: "

@@ -19,6 +19,8 @@ from shoal.encoders.numbers import NumberEncoder
 from shoal.errors import UserError
 from shoal.metrics.tasks import Task
 from shoal.models.model import Model
+from shoal.models.networks import Chain, TorchNetwork
+from shoal.population.population import Population
 from shoal.tables.missing import MISSING_WORDS, named_numbers
 from shoal.tables.spelling import one_spelling, spellings
 
@@ -106,6 +108,7 @@ class ExportPlan:
     pieces: Pieces
     missing: np.ndarray  # (m,) positions among the numbers that have an indicator
     networks: tuple[Network, ...]
+    stages: tuple[Network, ...]  # of a grown network, those before the last; each adds its hidden layer and outputs
     target: dict[str, np.ndarray]  # centre, scale, low, high: (folds, 1, n_outputs) float64
 
     @property
@@ -123,6 +126,11 @@ def make_plan(model: Model, marks: Sequence[str] = ()) -> ExportPlan:
 
     `marks`: cells that mean "not known" in the training file, beside the usual ones.
     """
+    if any(isinstance(networks, TorchNetwork) for networks in model.networks.values()):
+        raise UserError(
+            "this model is a network of PyTorch, which Shoal does not export: shoal.load(...).model_.networks['plain']"
+            ".module is the network, for torch.export"
+        )
     refuse_columns(model, ("text",), "texts are cut into words by a rule that ONNX and PyTorch have no operator for")
     refuse_columns(model, ("date",), "dates are prepared by Shoal alone")
     model.schema.refuse_own_encoders("exported", "their code is not part of the file")
@@ -153,9 +161,12 @@ def make_plan(model: Model, marks: Sequence[str] = ()) -> ExportPlan:
             at += part.width
         return np.concatenate(blocks)
 
+    chain = model.networks.get("plain")
+    every = _stages(chain, spread) if isinstance(chain, Chain) else []
+    networks = tuple(every[-1:]) or _networks(model, spread)
     return ExportPlan(
         model.task, model.temperature, len(encoders), numbers, categories, _scaling(encoders, columns, width), pieces,
-        np.array(missing, dtype=np.int64), _networks(model, spread), _target(model),
+        np.array(missing, dtype=np.int64), networks, tuple(every[:-1]), _target(model),
     )  # fmt: skip
 
 
@@ -245,9 +256,12 @@ def _networks(model: Model, spread: Callable[[str, int, np.ndarray], np.ndarray]
     networks = []
     seen = dict.fromkeys(model.networks, 0)
     for part in model.parts:
+        population = model.networks[part.encoding]
+        if not isinstance(population, Population):
+            continue
         first = seen[part.encoding] * len(folds)
         seen[part.encoding] += 1
-        of_fold = [model.networks[part.encoding].weights(first + k) for k in folds]
+        of_fold = [population.weights(first + k) for k in folds]
         for k in folds:
             of_fold[k][0] = (spread(part.encoding, k, of_fold[k][0][0]), of_fold[k][0][1])
         layers = tuple(
@@ -256,6 +270,18 @@ def _networks(model: Model, spread: Callable[[str, int, np.ndarray], np.ndarray]
         )
         networks.append(Network(part.encoding, part.member.activation, part.weight, layers))
     return tuple(networks)
+
+
+def _stages(chain: Chain, spread: Callable[[str, int, np.ndarray], np.ndarray]) -> list[Network]:
+    """The networks of a chain. Their first inputs are the columns, which are moved as in every network."""
+    found = []
+    for stage in chain.stages:
+        layers, own = stage.weights(0), chain.n_features
+        weight, bias = layers[0]
+        layers[0] = np.concatenate([spread("plain", 0, weight[:own]), weight[own:]]), bias
+        of_fold = tuple((weight[None], bias[None, None]) for weight, bias in layers)
+        found.append(Network("plain", stage.members[0].activation, 1.0, of_fold))
+    return found
 
 
 def _target(model: Model) -> dict[str, np.ndarray]:

@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from shoal import atomic
 from shoal.errors import UserError
+from shoal.files import atomic
 from shoal.models.compact import compact_model
 from shoal.models.export.comparison import MOST_ROWS, Comparison, compare, made_up_rows
 from shoal.models.export.plan import ExportPlan, make_plan, refuse_columns

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
-from shoal.parallel.tree_sum import Node, combine, cover, shares
+from shoal.parallel.exact.tree_sum import Node, combine, cover, shares
+from shoal.parallel.lazy import torch
 
 
 class Lost(RuntimeError):

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-import torch
-
 from shoal.parallel.groups.base import Group, Lost
+from shoal.parallel.lazy import torch
 
 
 class Distributed(Group):

@@ -7,9 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from shoal.parallel.groups.base import Group, Lost
+from shoal.parallel.lazy import torch
 
 
 class Mpi(Group):

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shoal.options import Options
+from shoal.parallel.cost import Estimate, NodeCosts, TrainingRound, Variant, memory_of, synchronous
+from shoal.parallel.events import Notify
 
 if TYPE_CHECKING:
     import torch
@@ -25,11 +27,10 @@ if TYPE_CHECKING:
 
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
-    from shoal.parallel.updaters.base import Updater
+    from shoal.parallel.strategies.updater import Updater
     from shoal.parallel.worker import Result
 
-Tell = Callable[[dict[str, Any]], None]
-Runner = Callable[..., Any]  # (job, model, train, valid, tell) -> Result
+Runner = Callable[..., Any]  # (job, model, train, valid, notify) -> Result
 
 
 class Strategy:
@@ -95,7 +96,7 @@ class Strategy:
 
     # ---- the run ----
 
-    def exact_by_default(self, job: Job, tell: Tell) -> bool:
+    def exact_by_default(self, job: Job, notify: Notify) -> bool:
         """Whether a run is exact if the user does not say. Depends on the settings alone, never on the clock."""
         return False
 
@@ -111,16 +112,52 @@ class Strategy:
         """Fill in what the user left open from the fingerprint of the run that is resumed."""
         return job
 
-    def choose(self, job: Job, model: nn.Module, train: Dataset[Any], tell: Tell) -> Job:
+    def choose(self, job: Job, model: nn.Module, train: Dataset[Any], notify: Notify) -> Job:
         """Decide what is left open, say by measuring."""
         return job
 
     def run(
-        self, job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell, workers: Runner
+        self,
+        job: Job,
+        model: nn.Module,
+        train: Dataset[Any],
+        valid: Dataset[Any] | None,
+        notify: Notify,
+        workers: Runner,
     ) -> Result:
-        """Train; `workers(job, model, train, valid, tell)` trains one model over all workers."""
-        return workers(job, model, train, valid, tell)
+        """Train; `workers(job, model, train, valid, notify)` trains one model over all workers."""
+        return workers(job, model, train, valid, notify)
 
     def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
         """What each worker runs."""
         raise NotImplementedError(f"strategy {self.name!r} has no updater")
+
+    # ---- what it does to accuracy, and what it costs, for the planner ----
+
+    def is_population(self, job: Job) -> bool:
+        """Whether the planner may train all workers as members of one population that is averaged after epochs."""
+        return False
+
+    def variants(self) -> list[Variant]:
+        """What a plan compares; none: plans do not know this strategy."""
+        return []
+
+    def variant(self, suffix: str) -> Variant | None:
+        """What `--strategy NAME:SUFFIX` of a plan means; None: nothing."""
+        return None
+
+    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+        """A round of `rows` rows on n nodes: usually a batch."""
+        raise NotImplementedError(f"strategy {self.name!r} has no cost formula")
+
+    def estimate(self, costs: NodeCosts, variant: Variant, nodes: int) -> Estimate:
+        """An epoch on n nodes."""
+        return synchronous(costs, variant, nodes)
+
+    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
+        """Bytes of each of n nodes."""
+        return memory_of(costs, nodes, replicas=nodes)
+
+    def unexplained(self, costs: NodeCosts, variant: Variant, rows: int, workers: int, measured: float) -> float:
+        """Seconds of a round beyond the formula, from those of a small step of `rows` rows that was measured."""
+        return measured - self.round_cost(costs, variant, rows, workers).seconds

@@ -1,25 +1,40 @@
-"""Cross-validation: a network for each fold, folds spread over the workers."""
+"""Cross-validation: each fold is trained by one worker, or by several where there are more workers than folds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+import math
+import statistics
+import threading
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.options import Options, option
-from shoal.parallel.strategies.base import Runner, Strategy, Tell
+from shoal.parallel.cost import Estimate, NodeCosts, TrainingRound, Variant, compute, memory_of
+from shoal.parallel.data.loader import epoch_order
+from shoal.parallel.events import FoldEnded, Notify, silent
+from shoal.parallel.exact.randomness import torch_as_it_was
+from shoal.parallel.exact.tree_sum import shares
+from shoal.parallel.groups import Alone, Lost
+from shoal.parallel.launch import environment
+from shoal.parallel.lazy import nn, torch
+from shoal.parallel.strategies.base import Runner, Strategy
+from shoal.parallel.strategies.updater import note_normalisation
+from shoal.parallel.worker import Result, Worker
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
     from torch.utils.data import Dataset
 
     from shoal.parallel.job import Job
-    from shoal.parallel.worker import Result
+
+LONGEST = 7 * 86_400.0  # seconds that ranks wait for the last fold; lost ranks are found by the monitor
 
 
 @dataclass(frozen=True)
 class KFoldOptions(Options):
-    folds: int = option(5, "kfold: how many.", least=2)
+    folds: int = option(5, "kfold: how many.", least=2, most=10**5)
 
 
 class KFold(Strategy):
@@ -35,21 +50,155 @@ class KFold(Strategy):
         return job.folds
 
     def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
-        from shoal.parallel.tree_sum import shares
-
         left = {rows - (end - start) for start, end in shares(rows, job.folds)}
         return min(super(KFold, self).smallest_part(job, count, least) for count in left)
 
     def parts_of_batch(self, job: Job) -> int:
-        from shoal.parallel import environment
-
         if job.exact:
             return job.shards
         return 1 if environment.launcher() is not None else max(1, job.workers // job.folds)
 
     def run(
-        self, job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, tell: Tell, workers: Runner
+        self,
+        job: Job,
+        model: nn.Module,
+        train: Dataset[Any],
+        valid: Dataset[Any] | None,
+        notify: Notify,
+        workers: Runner,
     ) -> Result:
-        from shoal.parallel.kfold import run_folds
+        return run_folds(job, model, train, notify)
 
-        return run_folds(job, model, train, tell)
+    # ---- what it costs ----
+
+    def variants(self) -> list[Variant]:
+        return [Variant("kfold", "folds over nodes", self, own_algorithm=True)]
+
+    def estimate(self, costs: NodeCosts, variant: Variant, nodes: int) -> Estimate:
+        """Each node trains whole folds, one on each core."""
+        folds, cores = costs.job.folds, costs.calibration.cores
+        at_once = nodes * cores if costs.own_machines else nodes
+        running = min(folds, at_once)
+        busy = min(running, cores) if costs.own_machines else running
+        rows = costs.rows - costs.rows // folds
+        batch, inside = min(costs.job.batch_size, rows), costs.on_one_machine()
+        step = costs.one_thread(batch) * inside.contention(batch, busy) * inside.turns(max(busy, 1))
+        seconds = -(-folds // at_once) * rows / batch * step * costs.slowest(nodes)
+        return Estimate(seconds, 0.0, 0.0, memory_of(costs, nodes), TrainingRound((compute("a step of a fold", step),)))
+
+
+def run_folds(job: Job, model: nn.Module, data: Dataset[Any], notify: Notify) -> Result:
+    """Train a copy of the model for each fold. The result has the model of the fold with the lowest loss."""
+    note_normalisation(job, model, notify)
+    sets = fold_sets(job, data)
+    jobs = []
+    for k in range(job.folds):
+        place = None if job.checkpoint is None else str(Path(job.checkpoint) / f"fold-{k}")
+        jobs.append(replace(job, checkpoint=place))
+    models = [copy.deepcopy(model) for _ in range(job.folds)]
+    if environment.launcher() is not None:
+        results = _over_ranks(jobs, models, sets, notify)
+    else:
+        results = _over_workers(job, jobs, models, sets, notify)
+    return _summary(job, model, results)
+
+
+def fold_sets(job: Job, data: Dataset[Any]) -> list[tuple[Dataset[Any], Dataset[Any]]]:
+    """For each fold the rows to train on, and those that are left out."""
+    count = len(data)  # type: ignore[arg-type]
+    order = epoch_order(count, job.seed, -2, job.shuffle)
+    return [
+        (_part(data, torch.cat([order[:start], order[end:]])), _part(data, order[start:end]))
+        for start, end in shares(count, job.folds)
+    ]
+
+
+def _over_workers(job: Job, jobs: list[Job], models: list[nn.Module], sets: list[Any], notify: Notify) -> list[Result]:
+    """As many folds at a time as there are workers; a fold has several workers where there are more."""
+    from shoal.parallel.launch.launcher import launch  # loads libraries that a job alone does not need
+
+    each = max(1, job.workers // job.folds)
+    at_once = min(job.folds, job.workers)
+    stop = threading.Event()  # set when a fold has failed or the user interrupts: then the others end
+    enough = threading.Event()  # set when a callback asks to stop: then no other fold starts
+
+    def end_with_others(event: str, content: Any) -> bool:
+        if stop.is_set():
+            raise Lost("another fold has failed")
+        return False
+
+    def work(k: int) -> Result | None:
+        if enough.is_set():
+            return None
+        kind = "allreduce" if each > 1 or job.exact else "serial"
+        threads = job.blas_threads or 1
+        mine = replace(jobs[k], strategy=kind, workers=each, blas_threads=threads, exact=bool(job.exact))
+        if job.backend == "threads" or (at_once == 1 and each == 1):
+            result = Worker(mine, Alone(), models[k], sets[k][0], sets[k][1], end_with_others).run()
+        else:
+            result = launch(mine, models[k], sets[k][0], sets[k][1], end_with_others, stop)
+        if notify("step_ended", FoldEnded(k, job.folds, result.metrics)):
+            enough.set()
+        return result
+
+    with torch_as_it_was(), ThreadPoolExecutor(at_once) as pool:
+        folds = [pool.submit(work, k) for k in range(job.folds)]
+        try:
+            wait(folds, return_when=FIRST_EXCEPTION)
+            for fold in sorted(folds, key=_failed_first):
+                fold.result()
+            return [found for fold in folds if (found := fold.result()) is not None]
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _failed_first(fold: Future[Result | None]) -> bool:
+    """A sort key: a fold that has failed before those that are not done."""
+    return not (fold.done() and fold.exception() is not None)
+
+
+def _over_ranks(jobs: list[Job], models: list[nn.Module], sets: list[Any], notify: Notify) -> list[Result]:
+    """Under torchrun or mpiexec: rank r of n trains the folds r, r + n, r + 2n, ...; then results are gathered."""
+    from shoal.parallel.launch.external import own_group
+
+    job = jobs[0]
+    patient = replace(job, timeout=LONGEST)  # a rank may have one fold more than another
+    with own_group(patient) as group:
+        mine: dict[int, Any] = {}
+        for k in range(group.rank, job.folds, group.size):
+            kind = "allreduce" if job.exact else "serial"  # exact: the same shards as on several workers
+            alone = replace(jobs[k], strategy=kind, workers=1, exact=bool(job.exact))
+            result = Worker(alone, Alone(), models[k], sets[k][0], sets[k][1], silent).run()
+            mine[k] = (result.model.state_dict(), result.history, result.metrics)
+        results = []
+        everyone: dict[int, Any] = {}
+        for part in group.gather_objects(mine):
+            everyone |= part
+        for k in range(job.folds):
+            state, history, metrics = everyone[k]
+            models[k].load_state_dict(state)
+            results.append(Result(models[k], history, metrics))
+            notify("step_ended", FoldEnded(k, job.folds, metrics))
+        return results
+
+
+def _summary(job: Job, model: nn.Module, results: list[Result]) -> Result:
+    losses = [result.metrics["valid_loss"] for result in results]
+    best = min(range(len(results)), key=lambda k: losses[k] if losses[k] == losses[k] else math.inf)
+    model.load_state_dict(results[best].model.state_dict())
+    metrics: dict[str, Any] = {**results[best].metrics, "strategy": "kfold", "workers": job.workers, "best_fold": best}
+    for name in ("valid_loss", "valid_accuracy", "train_loss"):
+        values = [result.metrics[name] for result in results if name in result.metrics]
+        if values:
+            metrics[name] = statistics.fmean(values)
+            metrics[f"{name}_spread"] = statistics.pstdev(values)
+    history = [{"fold": k, **record} for k, result in enumerate(results) for record in result.history]
+    return Result(model, history, metrics, results)
+
+
+def _part(data: Dataset[Any], rows: torch.Tensor) -> Dataset[Any]:
+    if type(data) is torch.utils.data.TensorDataset:
+        return torch.utils.data.TensorDataset(*[tensor[rows] for tensor in data.tensors])
+    return torch.utils.data.Subset(data, rows.tolist())

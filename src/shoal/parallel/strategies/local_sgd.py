@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from shoal.parallel.strategies.own_rows import OwnRows, keeps_rows
+from shoal.parallel.cost import NodeCosts, Phase, Variant, link
+from shoal.parallel.strategies.own_rows import OwnRows, OwnRowsUpdater
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
-    from shoal.parallel.updaters.base import Updater
+
+# One worker by itself: the loop over flat vectors of strategies in which each worker holds the whole model.
+ALONE: dict[str, Any] = {"strategy": "local_sgd", "average_every": "end", "workers": 1}
+
+
+class LocalSgdUpdater(OwnRowsUpdater):
+    """Weights are averaged every few steps, every epoch, or at the end; weighted by rows."""
+
+    def _mix(self, share: float) -> None:
+        if not self.apart:
+            self._average(share)
 
 
 class LocalSgd(OwnRows):
@@ -20,22 +27,43 @@ class LocalSgd(OwnRows):
 
     name = "local_sgd"
     summary = "workers train on rows of their own, weights averaged now and then"
+    updater_class = LocalSgdUpdater
+    vectors = 2
 
-    def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
-        from shoal.parallel.ownership import smallest_part
+    def keeps_rows(self, job: Job) -> bool:
+        dealt = job.split != "random" or job.shares is not None or job.until_error is not None
+        return dealt or isinstance(job.average_every, str)
 
-        return smallest_part(targets, rows, job, least, keeps_rows(job))
+    def stays_apart(self, average_every: int | str) -> bool:
+        return average_every == "end"
 
     def can_lose_workers(self, job: Job) -> bool:
         if job.average_every == "end":  # until then a checkpoint holds the weights of each worker
             return False
-        in_an_epoch = keeps_rows(job) and not isinstance(job.average_every, str)  # others would have other rows
+        in_an_epoch = self.keeps_rows(job) and not isinstance(job.average_every, str)  # others would have other rows
         return job.shares is None and job.until_error is None and not in_an_epoch
 
-    def updater(
-        self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device,
-        targets: torch.Tensor | None = None,
-    ) -> Updater:  # fmt: skip
-        from shoal.parallel.updaters.local_sgd import LocalSgdUpdater
+    def is_population(self, job: Job) -> bool:
+        return isinstance(job.average_every, str)
 
-        return LocalSgdUpdater(job, group, model, rows, targets)
+    # ---- what it costs ----
+
+    def variants(self) -> list[Variant]:
+        return [self._every(every) for every in (8, "epoch", "end")]
+
+    def variant(self, suffix: str) -> Variant | None:
+        if suffix.isdecimal() and int(suffix) > 0:
+            return self._every(int(suffix))
+        return None if suffix else self._every(8)
+
+    def _every(self, every: int | str) -> Variant:
+        words = {"epoch": "averaging each epoch", "end": "averaging at the end"}
+        return Variant(
+            f"{self.name}:{every}", words.get(str(every), f"local SGD, {every} steps"), self, {"average_every": every},
+            own_algorithm=True, by_default=True, can_fold=isinstance(every, str), measured_as=self.name,
+        )  # fmt: skip
+
+    def mixing_cost(self, costs: NodeCosts, nodes: int) -> tuple[Phase, float]:
+        averaged = costs.facts.averaged
+        seconds = costs.messages(nodes).all_reduce(averaged, nodes) + 2 * costs.calibration.copy
+        return link("average", seconds), 2 * (nodes - 1) / nodes * averaged

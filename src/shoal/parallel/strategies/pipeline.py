@@ -1,20 +1,23 @@
-"""Pipeline parallelism: layers split over workers, micro-batches passed from one to the next."""
+"""Pipeline parallelism: layers split over workers, which pass on micro-batches, by torch's GPipe schedule."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError
-from shoal.parallel.strategies.base import Tell
-from shoal.parallel.strategies.split_model import DataAndModel, SplitModel
+from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, compute, gradient_phases, link
+from shoal.parallel.data.loader import key, rows_in
+from shoal.parallel.events import Notify
+from shoal.parallel.exact.randomness import draws_random_numbers
+from shoal.parallel.lazy import nn, torch
+from shoal.parallel.learner import load_optimizer, optimizer_state
+from shoal.parallel.strategies.split_model import DataAndModel, SplitModel, SplitModelUpdater
+from shoal.parallel.strategies.updater import Updater
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
-    from shoal.parallel.updaters.base import Updater
 
 
 class Pipeline(SplitModel):
@@ -24,15 +27,13 @@ class Pipeline(SplitModel):
     summary = "layers split over workers"
     can_be_exact = True
 
-    def exact_by_default(self, job: Job, tell: Tell) -> bool:
+    def exact_by_default(self, job: Job, notify: Notify) -> bool:
         return True
 
     def blas_threads(self, job: Job, share: int) -> int:
         return share if job.exact is False else 1
 
     def check_model(self, job: Job, model: nn.Module) -> None:
-        from torch import nn
-
         super().check_model(job, model)
         pieces = job.mesh_shape[1]
         if pieces == 1:
@@ -41,15 +42,37 @@ class Pipeline(SplitModel):
             raise UserError(
                 f"strategy 'pipeline' splits an nn.Sequential between its layers; the model is a {type(model).__name__}"
             )
-        layers = [layer for layer in model._modules.values() if layer is not None]
+        layers = _layers(model)
         if len(layers) < pieces:
             raise UserError(f"the model has {len(layers)} layers, too few for a pipeline of {pieces}")
 
     def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
         """On one worker as well: the same micro-batches give the same bits."""
-        from shoal.parallel.updaters.pipeline import PipelineUpdater
-
         return PipelineUpdater(job, group, model, rows, device)
+
+    def variants(self) -> list[Variant]:
+        return [Variant("pipeline", "pipeline", self)]
+
+    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+        """GPipe: m micro-batches, one after the other, through the slowest stage; the first one, and the last, also
+        through all others: with p equal stages that is a bubble of (p - 1) / (m + p - 1)."""
+        layers, stages = costs.facts.layers, nodes
+        count = micro_batches(rows, costs.job.shards, 1)
+        cuts = balanced([layer.parameters for layer in layers], stages)
+        total = sum(layer.flops for layer in layers) or 1.0
+        parts = [sum(layer.flops for layer in layers[start:end]) / total for start, end in cuts]
+        contention = costs.contention(rows / count, stages)
+        beside = sum(parts) / max(parts) - 1 if max(parts) > 0 else 1.0  # stages that are busy beside the slowest
+        busy = beside / max(1, stages - 1)
+        seconds = costs.plain(rows / count, stages) / contention * (1 + (contention - 1) * busy)
+        each = max(0.0, seconds - costs.apply(stages))
+        moved = [4 * rows / count * layers[end - 1].outputs for _, end in cuts[:-1]]
+        passed = 2 * max((costs.messages(stages).message(size) for size in moved), default=0.0)
+        turn, others = each * max(parts), each * (sum(parts) - max(parts))
+        return TrainingRound((*gradient_phases(count * turn, 0.0), compute("bubble", others),
+                      link("activations", (count + stages - 1) * passed),
+                      compute("update", costs.apply(stages) / stages)),
+                     2 * count * max(moved, default=0.0))  # fmt: skip
 
 
 class DataPipeline(DataAndModel, Pipeline):
@@ -59,8 +82,172 @@ class DataPipeline(DataAndModel, Pipeline):
     summary = "layers split over some workers, rows over the others"
     can_be_exact = False
 
-    def exact_by_default(self, job: Job, tell: Tell) -> bool:
+    def exact_by_default(self, job: Job, notify: Notify) -> bool:
         return False
 
     def blas_threads(self, job: Job, share: int) -> int:
         return share
+
+    def variants(self) -> list[Variant]:
+        return [Variant("data+pipeline", "data x pipeline", self)]
+
+
+class PipelineUpdater(SplitModelUpdater):
+    """Layers of an nn.Sequential over workers, micro-batches through them one after the other (GPipe).
+
+    The micro-batches, and the order in which their gradients are summed, depend on the batch alone: so do the bits.
+    """
+
+    evaluates_together = False
+
+    def _split(self) -> None:
+        names, layers = list(self.model._modules), _layers(self.model)
+        start, end = balanced([sum(p.numel() for p in layer.parameters()) for layer in layers], self.pieces)[self.piece]
+        self.first = start
+        self.step_key = StepKey()
+        self.mine, self.names = layers[start:end], names[start:end]
+        self.stage = nn.Sequential(*[self.step_key.before(layer, start + k) for k, layer in enumerate(self.mine)])
+        self.schedules: dict[tuple[int, ...], Any] = {}
+        self.random: bool | None = None
+
+    def _local_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        return [(f"{own}.{name}", p) for own, layer in zip(self.names, self.mine, strict=True)
+                for name, p in layer.named_parameters()]  # fmt: skip
+
+    def _backward(self, inputs: Any, target: Any, mine: int, rows: int, step: int) -> float:
+        if not mine:  # all workers of this pipeline return here
+            return 0.0
+        self.step_key.start(key(self.job.seed, step, self.replica), self._is_random(inputs))
+        self.scale = 1 / rows
+        count = micro_batches(mine, self.job.shards, self.least)
+        if self.pieces == 1:
+            return self._alone(inputs, target, count)
+        schedule = self._schedule(inputs, count)
+        losses: list[torch.Tensor] = []
+        if self.piece == 0:
+            schedule.step(inputs)
+        elif self.piece == self.pieces - 1:
+            schedule.step(target=target, losses=losses)
+        else:
+            schedule.step()
+        return float(sum(loss.detach() for loss in losses)) if losses else 0.0
+
+    def _reports(self) -> bool:
+        return self.piece == self.pieces - 1
+
+    def _alone(self, inputs: Any, target: Any, count: int) -> float:
+        """All stages on one worker: the same micro-batches, all forward, then all backward."""
+        losses = [self._scaled(self.stage(x), y)
+                  for x, y in zip(inputs.tensor_split(count), target.tensor_split(count), strict=True)]  # fmt: skip
+        for loss in losses:
+            loss.backward()
+        return float(sum(loss.detach() for loss in losses))
+
+    def _scaled(self, output: Any, target: Any) -> torch.Tensor:
+        return self.loss(output, target) * (rows_in(target) * self.scale)
+
+    def _schedule(self, inputs: torch.Tensor, count: int) -> Any:
+        """Torch's schedule for batches of this shape; the last batch of an epoch has another one.
+
+        Shapes are given to it. To find them out, it would send rows through the layers, which changes running means
+        and random numbers.
+        """
+        from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+        shape = tuple(inputs.shape)
+        if shape not in self.schedules:
+            first, last = self._boundary(inputs[: len(inputs) // count])
+            stage = PipelineStage(
+                self.stage, self.piece, self.pieces, self.device, first, last, group=self.mesh["model"].get_group()
+            )
+            self.schedules[shape] = ScheduleGPipe(stage, count, loss_fn=self._scaled, scale_grads=False)
+        return self.schedules[shape]
+
+    def _boundary(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Input and output of this stage for a micro-batch, for their shapes."""
+        layers = _layers(copy.deepcopy(self.model).eval())
+        with torch.no_grad():
+            entering = nn.Sequential(*layers[: self.first])(rows)
+            leaving = nn.Sequential(*layers[self.first : self.first + len(self.mine)])(entering)
+        return entering.detach().requires_grad_(self.piece > 0), leaving.detach().requires_grad_()
+
+    def _is_random(self, inputs: Any) -> bool:
+        if self.random is None:
+            self.random = draws_random_numbers(self.model, inputs)
+        return self.random
+
+    def state(self) -> dict[str, Any]:
+        mine = {
+            f"{own}.{name}": value.detach().cpu().clone()
+            for own, layer in zip(self.names, self.mine, strict=True) for name, value in layer.state_dict().items()
+        }  # fmt: skip
+        whole: dict[str, Any] = {"model": {}, "optimizer": {}}
+        for part in self.group.gather_objects((mine, optimizer_state(self.optimizer, self.named))):
+            whole["model"] |= part[0]
+            whole["optimizer"] |= part[1]
+        return whole
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        load_optimizer(self.optimizer, self.named, state["optimizer"])
+
+    def evaluated(self) -> nn.Module:
+        """The whole model, on every worker."""
+        self.model.load_state_dict(self.state()["model"])
+        return self.model
+
+
+class StepKey:
+    """Seeds the layers that draw random numbers: by step, micro-batch and layer, not by the worker."""
+
+    key, random = 0, False
+
+    def start(self, key: int, random: bool) -> None:
+        self.key, self.random = key, random
+        self.calls: dict[int, int] = {}
+
+    def before(self, layer: nn.Module, number: int) -> nn.Module:
+        """The layer, seeded before each call."""
+        seeded = nn.Sequential(layer)
+        seeded.register_forward_pre_hook(lambda module, inputs: self._seed(number))
+        return seeded
+
+    def _seed(self, number: int) -> None:
+        if self.random:
+            call = self.calls.get(number, 0)
+            self.calls[number] = call + 1
+            torch.manual_seed(key(self.key, call, number))
+
+
+def _layers(model: nn.Module) -> list[nn.Module]:
+    return [layer for layer in model._modules.values() if layer is not None]
+
+
+def micro_batches(rows: int, most: int, least: int = 1) -> int:
+    """The largest number of micro-batches of equal size: all must have the shape that the schedule was given.
+
+    >>> micro_batches(64, 8), micro_batches(30, 8), micro_batches(13, 8), micro_batches(3, 8, least=2)
+    (8, 6, 1, 1)
+    """
+    return max(n for n in range(1, most + 1) if rows % n == 0 and (rows // n >= least or n == 1))
+
+
+def balanced(sizes: list[int], parts: int) -> list[tuple[int, int]]:
+    """Split layers into parts that are not empty, the largest of them as small as possible.
+
+    >>> balanced([10, 0, 10, 0, 1], 2)
+    [(0, 1), (1, 5)]
+    """
+    count = len(sizes)
+    best: list[list[tuple[int, list[int]]]] = [[(sum(sizes[:end]), [0]) for end in range(count + 1)]]
+    for part in range(1, parts):
+        row: list[tuple[int, list[int]]] = []
+        for end in range(count + 1):
+            options = [
+                (max(best[part - 1][cut][0], sum(sizes[cut:end])), [*best[part - 1][cut][1], cut])
+                for cut in range(part, end)
+            ]
+            row.append(min(options) if options else (10**18, []))
+        best.append(row)
+    starts = best[parts - 1][count][1]
+    return list(zip(starts, [*starts[1:], count], strict=True))

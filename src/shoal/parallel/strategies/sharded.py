@@ -1,18 +1,19 @@
-"""Fully sharded data parallelism: each worker keeps a part of all parameters."""
+"""Fully sharded data parallelism: each worker keeps a part of all parameters, by torch's fully_shard."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from shoal.parallel.strategies.split_model import SplitModel
+from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, compute, gradient_phases, link, memory_of
+from shoal.parallel.data.loader import key
+from shoal.parallel.exact.randomness import keyed
+from shoal.parallel.lazy import nn, torch
+from shoal.parallel.strategies.split_model import SplitModel, SplitModelUpdater
+from shoal.parallel.strategies.updater import Updater
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
-    from shoal.parallel.updaters.base import Updater
 
 
 class Sharded(SplitModel):
@@ -23,6 +24,48 @@ class Sharded(SplitModel):
     repeats_layers = True
 
     def split_updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
-        from shoal.parallel.updaters.sharded import ShardedUpdater
-
         return ShardedUpdater(job, group, model, rows, device)
+
+    def variants(self) -> list[Variant]:
+        return [Variant("sharded", "sharded", self)]
+
+    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
+        return memory_of(costs, nodes, replicas=nodes, split=nodes)
+
+    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+        """Parameters gathered for the forward and the backward pass, gradients summed and scattered."""
+        width, messages = sum(costs.facts.tensors), costs.messages(nodes)
+        gathered = 2 * messages.all_gather(width / nodes, nodes)
+        scattered = messages.reduce_scatter(width, nodes)
+        work = max(0.0, costs.plain(-(-rows // nodes), nodes) - costs.apply(nodes))
+        return TrainingRound((*gradient_phases(work, 0.0), link("gather parameters", gathered),
+                      link("scatter gradients", scattered), compute("update", costs.apply(nodes) / nodes)),
+                     3 * (nodes - 1) / nodes * width)  # fmt: skip
+
+
+class ShardedUpdater(SplitModelUpdater):
+    """FSDP2: each worker keeps a part of parameters, gradients and optimiser state; layers are gathered for use."""
+
+    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> None:
+        super().__init__(job, group, model, rows, device)
+        self.replicas, self.replica = group.size, group.rank  # every worker has rows of its own
+
+    def _split(self) -> None:
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = self.mesh["model"]
+        for module in self.model.modules():
+            if module is not self.model and not list(module.children()) and any(True for _ in module.parameters()):
+                fully_shard(module, mesh=mesh)
+        fully_shard(self.model, mesh=mesh)
+
+    def _reports(self) -> bool:
+        return True
+
+    def _backward(self, inputs: Any, target: Any, mine: int, rows: int, step: int) -> float:
+        with keyed(key(self.job.seed, step, self.replica), False):
+            loss = self.loss(self.model(inputs), target) * (mine / rows)
+        (loss * self.group.size).backward()  # fully_shard takes the mean over workers; this makes it the sum
+        return float(loss.detach())
+
+    def _sum_over_replicas(self) -> None: ...

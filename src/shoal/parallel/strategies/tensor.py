@@ -1,22 +1,21 @@
-"""Tensor parallelism: the matrices of linear layers are split over workers."""
+"""Tensor parallelism: the matrices of linear layers are split over workers, by torch's parallelize_module."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError
-from shoal.parallel.strategies.split_model import DataAndModel, SplitModel
+from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, compute, gradient_phases, link
+from shoal.parallel.lazy import nn, torch
+from shoal.parallel.strategies.split_model import DataAndModel, SplitModel, SplitModelUpdater
+from shoal.parallel.strategies.updater import Updater
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
-    from shoal.parallel.updaters.base import Updater
 
 
-class Tensor(SplitModel):
+class TensorParallel(SplitModel):
     """All workers compute on the same rows."""
 
     name = "tensor"
@@ -26,20 +25,84 @@ class Tensor(SplitModel):
         return 1
 
     def check_model(self, job: Job, model: nn.Module) -> None:
-        from torch import nn
-
         super().check_model(job, model)
         if job.mesh_shape[1] > 1 and not any(isinstance(module, nn.Linear) for module in model.modules()):
             raise UserError("strategy 'tensor' splits nn.Linear layers, and the model has none; use 'allreduce'")
 
     def split_updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
-        from shoal.parallel.updaters.tensor import TensorUpdater
-
         return TensorUpdater(job, group, model, rows, device)
 
+    def variants(self) -> list[Variant]:
+        return [Variant("tensor", "tensor", self)]
 
-class DataTensor(DataAndModel, Tensor):
+    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+        """Matrices split; sums of activations for each pair of linear layers, forward and backward."""
+        facts = costs.facts
+        whole, update = costs.plain(rows, nodes), costs.apply(nodes) / nodes
+        share = min(1.0, sum(pair.flops for pair in facts.pairs) / facts.flops) if facts.flops else 1.0
+        split = max(0.0, whole - costs.plain(1e-9, nodes) - rows * costs.calibration.load)
+        work = whole - split * share * (1 - 1 / nodes) - costs.apply(nodes) * (1 - 1 / nodes)
+        moved = [4 * rows * count for pair in facts.pairs for count in pair.sums]
+        summed = sum(costs.messages(nodes).all_reduce(count, nodes) for count in moved)
+        sent = 2 * (nodes - 1) / nodes * sum(moved)
+        return TrainingRound((*gradient_phases(max(work - update, 0.0), 0.0), link("sums of activations", summed),
+                      compute("update", update)), sent)  # fmt: skip
+
+
+class DataTensor(DataAndModel, TensorParallel):
     """Several split models, each with a part of the batch."""
 
     name = "data+tensor"
     summary = "matrices split over some workers, rows over the others"
+
+    def variants(self) -> list[Variant]:
+        return [Variant("data+tensor", "data x tensor", self)]
+
+
+class TensorUpdater(SplitModelUpdater):
+    """Linear layers are split in pairs: columns of the first, rows of the second, with one sum for both."""
+
+    def _split(self) -> None:
+        from torch.distributed.tensor.parallel import parallelize_module
+
+        parallelize_module(self.model, self.mesh["model"], self._plan())
+
+    def _plan(self) -> dict[str, Any]:
+        from torch.distributed.tensor import Replicate
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+        plan: dict[str, Any] = {}
+        for first, second in linear_pairs(self.model):
+            between: Any = self.model.get_submodule(first).out_features
+            if second is not None and between % self.pieces == 0:
+                plan[first], plan[second] = ColwiseParallel(), RowwiseParallel()
+                continue
+            for name in filter(None, (first, second)):
+                plan[name] = ColwiseParallel(output_layouts=Replicate())
+        return plan
+
+
+def linear_pairs(model: nn.Module) -> list[tuple[str, str | None]]:
+    """Names of linear layers: pairs with only elementwise functions between them in an nn.Sequential, else single."""
+    elementwise = (nn.ReLU, nn.Sigmoid, nn.Tanh, nn.GELU, nn.ELU, nn.SELU, nn.LeakyReLU, nn.Mish, nn.SiLU, nn.Identity)
+    pairs: list[tuple[str, str | None]] = []
+    in_sequence: set[str] = set()
+    for prefix, module in model.named_modules():
+        if isinstance(module, nn.Sequential):
+            waiting: str | None = None
+            for name, child in module._modules.items():
+                full = f"{prefix}.{name}" if prefix else name
+                if isinstance(child, nn.Linear):
+                    in_sequence.add(full)
+                    if waiting is None:
+                        waiting = full
+                    else:
+                        pairs.append((waiting, full))
+                        waiting = None
+                elif waiting is not None and not isinstance(child, elementwise):
+                    pairs.append((waiting, None))
+                    waiting = None
+            if waiting is not None:
+                pairs.append((waiting, None))
+    alone = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return pairs + [(name, None) for name in alone if name and name not in in_sequence]

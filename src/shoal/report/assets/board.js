@@ -155,11 +155,7 @@ function startBoard() {
   if (!rowCount) return;
   boardControls();
   boardPages();
-  for (const head of document.querySelectorAll("#leaderboard thead th")) {
-    const button = make("button", { type: "button" }, ...head.childNodes, make("span", { class: "arrow", "aria-hidden": "true" }));
-    button.addEventListener("click", () => sortBy(head.dataset.key));
-    head.replaceChildren(button);
-  }
+  for (const head of document.querySelectorAll("#leaderboard thead th")) sortButton(head, () => sortBy(head.dataset.key));
   board.key = columns.has("rank") ? "rank" : null;
   sortRows();
   matchRows();

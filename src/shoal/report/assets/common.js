@@ -15,6 +15,13 @@ function make(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);
 }
 
+// Makes the heading of a column a button with an arrow.
+function sortButton(head, sort) {
+  const button = make("button", { type: "button" }, ...head.childNodes, make("span", { class: "arrow", "aria-hidden": "true" }));
+  button.addEventListener("click", sort);
+  head.replaceChildren(button);
+}
+
 // Numbers are formatted as in words.py: rows rendered by Python must look the same when the script renders them.
 function fixed(value, decimals) {
   const [whole, rest] = value.toFixed(decimals).split(".");

@@ -38,3 +38,16 @@ function startCursor({ images, points, first, label, words, moved = () => {} }) 
   say(first);
   return make("div", { class: "slider" }, slider, output);
 }
+
+// Figures whose texts are in the data: one slider for all figures of a block, above the same numbers as a table.
+function startReading(block) {
+  if (!(block.dataset.read in report.readings)) return;
+  const { label, points, texts, first } = report.readings[block.dataset.read];
+  const images = [...block.querySelectorAll("svg[data-plot]")];
+  // Screen readers get one sentence, the screen a line for each text.
+  const moved = (place) => block.querySelector("output").replaceChildren(...texts[place].map((text) => make("span", {}, text)));
+  const slider = startCursor({ images, points, first, label, words: (place) => texts[place].join("; "), moved });
+  block.insertBefore(slider, block.querySelector("details"));
+  moved(first);
+}
+document.querySelectorAll("[data-read]").forEach(startReading);

@@ -1,4 +1,4 @@
-// Strategies: a legend picks those that stand out, in all figures and in the table. Figures have a slider each.
+// Strategies: a legend picks those that stand out, in all figures and in the table.
 const picked = new Set();
 
 function highlight(places) {
@@ -25,16 +25,5 @@ function startLegend(item) {
   item.append(button);
 }
 
-function startReading(block) {
-  const { label, points, texts, first } = report.readings[block.dataset.read];
-  const images = [...block.querySelectorAll("svg[data-plot]")];
-  if (points.length < 2) return;
-  // Screen readers get one sentence, the screen a line for each strategy.
-  const moved = (place) => block.querySelector("output").replaceChildren(...texts[place].map((text) => make("span", {}, text)));
-  block.append(startCursor({ images, points, first, label, words: (place) => texts[place].join("; "), moved }));
-  moved(first);
-}
-
 document.querySelectorAll(".strategies").forEach((list) => list.setAttribute("aria-label", "Strategies to highlight"));
 document.querySelectorAll("[data-pick]").forEach(startLegend);
-document.querySelectorAll("[data-read]").forEach(startReading);

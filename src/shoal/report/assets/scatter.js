@@ -1,18 +1,5 @@
 // Score against width, by activation. One path per activation, so that ten thousand dots are drawn quickly.
-const MARKERS = [
-  (r) => `m${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`, // disc
-  (r) => `m${-r} ${-r}h${2 * r}v${2 * r}h${-2 * r}z`, // square
-  (r) => `m0 ${-1.3 * r}l${1.25 * r} ${2.2 * r}h${-2.5 * r}z`, // triangle
-  (r) => `m0 ${-1.4 * r}l${1.4 * r} ${1.4 * r}l${-1.4 * r} ${1.4 * r}l${-1.4 * r} ${-1.4 * r}z`, // diamond
-  (r) => `m0 ${1.3 * r}l${1.25 * r} ${-2.2 * r}h${-2.5 * r}z`, // triangle, point down
-  (r) => `m${-1.3 * r} ${-0.5 * r}h${2.6 * r}v${r}h${-2.6 * r}z`, // bar
-  (r) => `m${-0.45 * r} ${-1.35 * r}h${0.9 * r}v${0.9 * r}h${0.9 * r}v${0.9 * r}h${-0.9 * r}v${0.9 * r}h${-0.9 * r}v${-0.9 * r}h${-0.9 * r}v${-0.9 * r}h${0.9 * r}z`, // plus
-  (r) => `m${-0.5 * r} ${-1.3 * r}h${r}v${2.6 * r}h${-r}z`, // upright bar
-  (r) => `m${-1.2 * r} ${-1.2 * r}h${2.4 * r}l${-2.4 * r} ${2.4 * r}z`, // corner
-  (r) => `m${-0.6 * r} ${-1.2 * r}h${1.2 * r}l${0.7 * r} ${1.2 * r}l${-0.7 * r} ${1.2 * r}h${-1.2 * r}l${-0.7 * r} ${-1.2 * r}z`, // hexagon
-  (r) => `m${1.2 * r} ${1.2 * r}h${-2.4 * r}l${2.4 * r} ${-2.4 * r}z`, // other corner
-];
-const scatter = { points: [], series: [], hidden: new Set(), place: null, plot: null, tip: null, chosen: -1, clipped: 0 };
+const scatter = { points: [], series: [], hidden: new Set(), place: null, plot: null, tip: null, chosen: -1 };
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -20,33 +7,16 @@ function draw(name, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, name), attributes, children);
 }
 
-// Round numbers between two values, as in scales.py.
-function ticks(low, high, about) {
-  if (!(high > low)) return [low];
-  const rough = (high - low) / about;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
-  const found = [];
-  for (let index = Math.ceil(low / step - 1e-9); index <= Math.floor(high / step + 1e-9); index += 1) {
-    found.push(Number((index * step).toPrecision(12)));
-  }
-  return found;
-}
-
-function tickTexts(values) {
-  if (values.some((value) => Math.abs(value) >= 1e7 || (value !== 0 && Math.abs(value) < 1e-4))) return values.map(significant);
-  let decimals = 0;
-  const rounds = (value) => Math.abs(Number(value.toFixed(decimals)) - value) <= 1e-9 * Math.max(1, Math.abs(value));
-  while (decimals < 6 && !values.every(rounds)) decimals += 1;
-  return values.map((value) => fixed(value, decimals));
-}
-
 function short(number) {
   return Number(number.toFixed(1)).toString();
 }
 
+// The marker of a series, relative to its centre; a shape without corners is a disc.
 function markerPath(kind, radius) {
-  return MARKERS[kind % MARKERS.length](radius).replace(/-?\d+\.\d{2,}/g, (text) => short(Number(text)));
+  const corners = report.shapes[kind % report.shapes.length].map((corner) => corner.map((part) => part * radius));
+  if (!corners.length) return `m${-radius} 0a${radius} ${radius} 0 1 0 ${2 * radius} 0a${radius} ${radius} 0 1 0 ${-2 * radius} 0z`;
+  const steps = corners.map(([x, y], place) => `${short(x - (corners[place - 1]?.[0] ?? 0))} ${short(y - (corners[place - 1]?.[1] ?? 0))}`);
+  return `m${steps.join("l")}z`;
 }
 
 // Many recipes have the same width, so dots would overlap: each is shifted by an amount that depends on its row alone.
@@ -69,17 +39,6 @@ function collectPoints() {
   scatter.series = present.map(({ name }) => name);
 }
 
-// Outliers with very low scores must not compress the scale: they are drawn on the lower edge and counted.
-function scoreRange() {
-  const scores = scatter.points.map(({ score }) => score).sort((a, b) => a - b);
-  const [least, most] = [scores[0], scores[scores.length - 1]];
-  const tenth = scores[Math.floor(scores.length / 10)];
-  const low = most - least > 2.5 * (most - tenth) && most > tenth ? tenth - 0.35 * (most - tenth) : least;
-  scatter.clipped = scores.filter((score) => score < low).length;
-  const room = (most - low) * 0.05 || Math.abs(most) * 0.05 || 0.5;
-  return [low - room, most + room];
-}
-
 function widthScale(left, right) {
   const widths = scatter.points.map(({ width }) => width).filter((width) => width > 0);
   const linear = scatter.points.some(({ width }) => width <= 0);
@@ -95,11 +54,11 @@ function widthScale(left, right) {
   return { at, marks, jitter: widths.length ? Math.min(14, ((right - start) / (high - low)) * 0.25) : 14 };
 }
 
-function scatterAxes(box, across, up, low, high) {
+function scatterAxes(box, across, up) {
   const parts = [];
-  const values = ticks(low, high, 5);
-  tickTexts(values).forEach((text, index) => {
-    const y = up(values[index]);
+  const { low, high, ticks, texts } = report.scale;
+  texts.forEach((text, index) => {
+    const y = up(ticks[index]);
     parts.push(draw("line", { x1: box.left, x2: box.right, y1: y, y2: y, class: "hair" }));
     parts.push(draw("text", { x: box.left - 8, y: y + 4, class: "tick", "text-anchor": "end" }, text));
   });
@@ -119,14 +78,14 @@ function scatterAxes(box, across, up, low, high) {
 
 function describeScatter() {
   const best = scatter.points.reduce((a, b) => (b.score > a.score ? b : a));
-  const edge = scatter.clipped ? ` ${countOf(scatter.clipped, "recipe")} with lower scores on the lower edge.` : "";
+  const edge = report.scale.clipped ? ` ${countOf(report.scale.clipped, "recipe")} with lower scores on the lower edge.` : "";
   return `${countOf(scatter.points.length, "recipe")}; the best, recipe ${shown("recipe", best.row)}, has ${countOf(best.width, "hidden neuron")}, ${shown("activation", best.row)} and a score of ${shown("score", best.row)}.${edge}`;
 }
 
 function drawScatter() {
   const width = Math.max(280, Math.round(scatter.plot.clientWidth));
   const height = Math.round(Math.min(460, Math.max(300, width * 0.6)));
-  const [low, high] = scoreRange();
+  const { low, high } = report.scale;
   const box = { left: 58, right: width - 8, top: 28, bottom: height - 44 };
   const across = widthScale(box.left + 8, box.right);
   const up = (score) => box.bottom - ((Math.max(score, low) - low) / (high - low)) * (box.bottom - box.top);
@@ -143,20 +102,18 @@ function drawScatter() {
     const recipe = valueOf("recipe", point.row);
     if (recipe !== null && chosenOnes.has(recipe)) rings.push(draw("circle", { cx: short(point.x), cy: short(point.y), r: 7.5, class: "ring", "data-series": place }));
   }
-  const dots = paths.map((parts, place) => draw("path", { d: parts.join(""), class: `mark series${place % 11}`, "data-series": place }));
+  const dots = paths.map((parts, place) => draw("path", { d: parts.join(""), class: `mark hue${place % 11}`, "data-series": place }));
   const image = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-labelledby": "scatter-title scatter-description" },
     draw("title", { id: "scatter-title" }, "Score against width, by activation"),
     draw("desc", { id: "scatter-description" }, describeScatter()),
-    ...scatterAxes(box, across, up, low, high), ...dots, ...rings, draw("circle", { r: 9, class: "focus", visibility: "hidden" }));
+    ...scatterAxes(box, across, up), ...dots, ...rings, draw("circle", { r: 9, class: "focus", visibility: "hidden" }));
   scatter.plot.querySelector("svg")?.remove();
   scatter.plot.prepend(image);
   hideSeries();
   choose(scatter.chosen);
 }
 
-function isVisible(point) {
-  return !scatter.hidden.has(point.place);
-}
+const isVisible = (point) => !scatter.hidden.has(point.place);
 
 function hideSeries() {
   for (const part of scatter.plot.querySelectorAll("[data-series]")) {
@@ -240,7 +197,7 @@ function toggleSeries(place, button) {
 function legend() {
   const list = make("ul", { class: "legend toggles", "aria-label": "Activations, shown or hidden" });
   const buttons = scatter.series.map((name, place) => {
-    const mark = draw("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, draw("path", { d: `M0 0${markerPath(place, 5)}`, class: `mark series${place % 11}` }));
+    const mark = draw("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, draw("path", { d: `M0 0${markerPath(place, 5)}`, class: `mark hue${place % 11}` }));
     const button = make("button", { type: "button", "aria-pressed": "true" }, mark, name);
     button.addEventListener("click", () => toggleSeries(place, button));
     list.append(make("li", {}, button));
@@ -260,15 +217,15 @@ function startScatter() {
   if (!scatter.place || !columns.has("width") || !columns.has("activation") || !columns.has("score")) return;
   collectPoints();
   if (!scatter.points.length) return;
-  scoreRange();
   scatter.tip = make("div", { class: "tip", role: "status" });
   scatter.plot = make("div", {
     class: scatter.points.length > 600 ? "plot" : "plot few", tabindex: "0", role: "application", "aria-roledescription": "scatter plot",
     "aria-label": "Score against width, by activation", "aria-describedby": "scatter-help",
   }, scatter.tip);
   const ringed = report.ensemble.length ? " Ringed recipes are part of the final model." : "";
-  const clipped = scatter.clipped ? ` ${countOf(scatter.clipped, "recipe")} with lower scores ${scatter.clipped === 1 ? "is" : "are"} drawn on the lower edge.` : "";
-  const help = make("p", { id: "scatter-help", class: "help" }, `Point at a dot to see its recipe; click to show it in the leaderboard. Keyboard: left and right arrow keys move by width, up and down by score, Enter shows the recipe in the leaderboard.${ringed}${clipped}`);
+  const { clipped } = report.scale;
+  const outside = clipped ? ` ${countOf(clipped, "recipe")} with lower scores ${clipped === 1 ? "is" : "are"} drawn on the lower edge.` : "";
+  const help = make("p", { id: "scatter-help", class: "help" }, `Point at a dot to see its recipe; click to show it in the leaderboard. Keyboard: left and right arrow keys move by width, up and down by score, Enter shows the recipe in the leaderboard.${ringed}${outside}`);
   scatter.place.append(make("figure", {}, legend(), scatter.plot, help));
   scatter.plot.addEventListener("pointermove", (event) => choose(nearest(event)));
   scatter.plot.addEventListener("pointerleave", () => { if (document.activeElement !== scatter.plot) choose(-1); });

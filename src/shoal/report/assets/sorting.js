@@ -19,9 +19,7 @@ function sortTable(table, place, descending) {
 
 function startSorting(table) {
   [...table.tHead.rows[0].cells].forEach((head, place) => {
-    const button = make("button", { type: "button" }, ...head.childNodes, make("span", { class: "arrow", "aria-hidden": "true" }));
-    button.addEventListener("click", () => sortTable(table, place, head.getAttribute("aria-sort") === "ascending"));
-    head.replaceChildren(button);
+    sortButton(head, () => sortTable(table, place, head.getAttribute("aria-sort") === "ascending"));
     head.setAttribute("aria-sort", "none");
   });
 }

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from shoal.json_values import plain
+from shoal.files.json_values import plain
 from shoal.report.shell import words
-from shoal.report.shell.prepare import compact
+from shoal.report.shell.words import compact
 
 LOSSES = ("loss", "eval_loss")
 # Key: (name, unit) of every value in the log, in the order of the page.

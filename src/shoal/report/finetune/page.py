@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shoal.json_values import plain
+from shoal.files.json_values import plain
 from shoal.report.finetune import result as finetune_result
 from shoal.report.finetune import sections
 from shoal.report.finetune.log import STOPS, Series, all_series, merged, script_series, stops

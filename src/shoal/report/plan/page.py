@@ -1,4 +1,4 @@
-"""The page of a plan: its sections and the data for its script."""
+"""The report of a plan: its sections and the data for its script."""
 
 from __future__ import annotations
 
@@ -6,35 +6,28 @@ import re
 from pathlib import Path
 from typing import Any
 
-from shoal.json_values import plain
-from shoal.report.plan import batch, estimate, sections, settings, timeline, verdict
-from shoal.report.plan.readings import readings
-from shoal.report.plan.strategies import Strategy, strategies
+from shoal.report.plan import estimate, sections, timeline, verdict
+from shoal.report.plan.rows import StrategyRows, by_strategy
 from shoal.report.shell import glossary
 from shoal.report.shell.markup import Html, Section, tag
-from shoal.report.shell.shell import Page, write
+from shoal.report.shell.shell import Page, checked, write
 
 SCRIPTS = ("common.js", "cursor.js", "plan.js", "sorting.js", "timeline.js")
 STYLES = ("page.css", "plan.css")
-# What a plan may have. A part that is missing or None is empty.
 OBJECTS = ("machine", "settings", "verdict", "goal", "timeline", "noise")
 LISTS = ("rows", "curves", "notes")
 
 
-def checked(data: dict[str, Any]) -> dict[str, Any]:
+def checked_plan(data: dict[str, Any]) -> dict[str, Any]:
     """A copy with JSON values only, and with every part."""
-    data = plain(data)
-    for key in OBJECTS:
-        data[key] = data.get(key) or {}
+    data = checked(data, OBJECTS, LISTS)
     for key in LISTS:
-        data[key] = [part for part in data.get(key) or [] if part]
+        data[key] = [part for part in data[key] if part]
     for row in [*data["rows"], *data["curves"]]:
         if isinstance(row.get("nodes"), float):
             row["nodes"] = int(row["nodes"])
-    data["what"] = data.get("what") or ""
-    data["command"] = data.get("command") or ""
-    data["metric"] = data.get("metric") or "accuracy"
-    data["title"] = data["what"] or "plan"
+    data["what"], data["command"] = data.get("what") or "", data.get("command") or ""
+    data["metric"], data["title"] = data.get("metric") or "accuracy", data["what"] or "plan"
     return data
 
 
@@ -44,41 +37,30 @@ def heading(data: dict[str, Any]) -> Html:
     return tag("h1", "Do more nodes pay for ", tag("em", data["what"]), "?")
 
 
-def words_section(shown: list[Strategy]) -> Section:
+def words_section(shown: list[StrategyRows]) -> Section:
     kinds = dict.fromkeys(re.split("[:-]", one.key)[0] for one in shown)  # local_sgd:8 is a local_sgd
     used = [glossary.STRATEGIES[kind] for kind in kinds if kind in glossary.STRATEGIES]
-    return glossary.section([*glossary.PLAN[:2], *used, *glossary.PLAN[2:]])
+    return glossary.section(glossary.PLAN | dict(used))
 
 
-def all_sections(data: dict[str, Any], shown: list[Strategy]) -> list[Section]:
+def plan_page(data: dict[str, Any]) -> str:
+    """A plan as one HTML page, from JSON values."""
+    data = checked_plan(data)
+    shown = by_strategy(data)
     found = [
         verdict.opening(data, shown),
         sections.speed(data, shown),
         sections.accuracy(data, shown),
         sections.course(data, shown),
         timeline.section(data),
-        settings.section(data, {one.key: one.place for one in shown}),
+        sections.every_setting(data, shown),
         estimate.section(data),
-        batch.section(data),
+        estimate.batch(data),
         sections.notes(data),
         words_section(shown),
     ]
-    return [section for section in found if section]
-
-
-def plan_page(data: dict[str, Any]) -> str:
-    """A plan as one HTML page, from JSON values."""
-    data = checked(data)
-    shown = strategies(data)
-    return Page(
-        name="plan",
-        heading=heading(data),
-        sections=all_sections(data, shown),
-        scripts=SCRIPTS,
-        script_data={"readings": readings(data, shown)},
-        data=data,
-        styles=STYLES,
-    ).html()
+    script_data = {"readings": sections.readings(data, shown)}
+    return Page("plan", heading(data), [one for one in found if one], SCRIPTS, script_data, data, STYLES).html()
 
 
 def write_plan_page(path: str | Path, data: dict[str, Any]) -> Path:

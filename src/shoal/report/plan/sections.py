@@ -1,43 +1,61 @@
-"""Sections on time, accuracy, accuracy against time, and notes."""
+"""Sections on time, accuracy, accuracy against time, every setting, and notes; and what the sliders say."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from shoal.report.plan import numbers
-from shoal.report.plan.curves import course_figure, curve_points, shown_curves, time_to_goal
 from shoal.report.plan.estimate import workers
-from shoal.report.plan.figures import accuracy_figure, speedup_figure, time_figure
-from shoal.report.plan.marks import legend
-from shoal.report.plan.strategies import (
-    Strategy,
+from shoal.report.plan.figures import accuracy_figure, course_axis, course_figure, legend, speedup_figure, time_figure
+from shoal.report.plan.rows import (
+    Data,
+    Quantity,
+    Row,
+    StrategyRows,
+    all_nodes,
+    chosen,
+    curve_points,
     fastest,
     goal_of,
     key_of,
+    label_of,
     name_of,
     one_node,
+    quantities,
+    shown_curves,
+    soonest_first,
     time_of,
+    time_to_goal,
 )
 from shoal.report.shell import words
 from shoal.report.shell.markup import (
+    NUMBER,
+    TEXT,
     Html,
     Section,
-    cell,
+    beside,
+    bullets,
     column_head,
+    data_table,
     join,
     paragraph,
-    row_head,
     strong,
     table,
     tag,
 )
+from shoal.report.shell.scales import LogAxis, ticks
 
-# So many strategies are named that lose accuracy.
-NAMED = 4
+LOSING_STRATEGIES_NAMED = 4
+SLIDER_STOPS = 60
+# Tables with more rows scroll in their own box.
+LONG_TABLE_ROWS = 30
 
 
-def own_machines(data: dict[str, Any]) -> str:
+# ---- speed ----
+
+
+def nodes_words(data: Data) -> str:
     own = data["machine"].get("own_machines")
     if own is None:
         return ""
@@ -46,36 +64,56 @@ def own_machines(data: dict[str, Any]) -> str:
     return f" The nodes are {workers(data['machine'])} that share the cores of this machine."
 
 
-def speed_words(data: dict[str, Any], shown: list[Strategy], key: str, what: str) -> Html:
-    one = one_node(data, key)
-    best = fastest(data["rows"], key)
+def speed_words(data: Data, key: str, what: str) -> Html:
+    one, best = one_node(data, key), fastest(data["rows"], key)
     parts: list[object] = [f"The {what} against the number of nodes."]
     if one and best and best["nodes"] > 1:
-        gain = numbers.times(one[key] / best[key])
-        parts += [" Fastest is ", strong(name_of(best)), f": {numbers.duration(best[key])}, {gain} as one node."]
+        gain = words.times(one[key] / best[key])
+        parts += [" Fastest is ", strong(name_of(best)), f": {words.duration(best[key])}, {gain} as one node."]
     elif one and best:
-        parts += [" No number of nodes is faster than ", strong("one"), f", which takes {numbers.duration(one[key])}."]
-    parts.append(own_machines(data))
-    return paragraph(*parts)
+        parts += [" No number of nodes is faster than ", strong("one"), f", which takes {words.duration(one[key])}."]
+    return paragraph(*parts, nodes_words(data))
 
 
-def speed(data: dict[str, Any], shown: list[Strategy]) -> Section | None:
+def speed(data: Data, shown: list[StrategyRows]) -> Section | None:
     key, what = time_of(shown)
     if not any(one.points(key) for one in shown):
         return None
     one = one_node(data, key)
-    figures = [tag("figure", time_figure(shown, key, one[key] if one else None))]
-    faster = speedup_figure(shown)
-    if faster:
-        figures.append(tag("figure", faster))
-    pair = tag("div", *figures, class_="pair")
+    figures = [time_figure(shown, key, one[key] if one else None), speedup_figure(shown)]
+    pair = tag("div", *[tag("figure", figure) for figure in figures if figure], class_="pair")
     marks = "The dotted line is ideal: half the time on twice the nodes. "
-    marks += "The level line is one node." if one or faster else ""
-    body = [speed_words(data, shown, key, what), legend(shown), tag("div", pair, class_="read", data_read="speed")]
+    marks += "The level line is one node." if one or figures[1] else ""
+    body = [speed_words(data, key, what), legend(shown), tag("div", pair, class_="read", data_read="speed")]
     return Section("speed", "How much faster with more nodes?", "Speed", join([*body, paragraph(marks, kind="small")]))
 
 
-def accuracy_words(data: dict[str, Any], shown: list[Strategy]) -> Html:
+def speed_texts(shown: list[StrategyRows], nodes: int) -> list[str]:
+    key, _ = time_of(shown)
+    rows = [(one.label, row) for one in shown if words.known((row := one.row(nodes)).get(key))]
+    texts = []
+    for label, row in sorted(rows, key=lambda pair: pair[1][key]):
+        gain = f", {words.times(row['speedup'])}" if words.known(row.get("speedup")) and nodes > 1 else ""
+        texts.append(f"{label}: {words.duration(row[key])}{gain}")
+    return texts
+
+
+# ---- accuracy ----
+
+
+def losses(shown: list[StrategyRows], base: float, metric: str) -> list[str]:
+    """The strategies that lose accuracy on several nodes, the largest loss first."""
+    least = 0.0005 if words.is_share(metric) else 0.0005 * max(1.0, abs(base))
+    lost: list[tuple[float, str]] = []
+    for one in shown:
+        points = [point for point in one.points("accuracy") if point[0] > 1]
+        nodes, value = min(points, key=lambda point: point[1], default=(1, base))
+        if base - value > least:
+            lost.append((base - value, f"{one.label} (up to {words.difference(base - value, metric)}, on {nodes})"))
+    return [said for _, said in sorted(lost, reverse=True)]
+
+
+def accuracy_words(data: Data, shown: list[StrategyRows]) -> Html:
     """The strategies that lose accuracy, and those that do not."""
     metric = data["metric"]
     name = words.metric_name(metric)
@@ -84,84 +122,158 @@ def accuracy_words(data: dict[str, Any], shown: list[Strategy]) -> Html:
     if not alone:
         return paragraph(f"The {name} to expect against the number of nodes.")
     base = alone[0]["accuracy"]
-    least = 0.0005 if words.is_share(metric) else 0.0005 * max(1.0, abs(base))
-    lost: list[tuple[float, str]] = []
-    for one in shown:
-        points = [point for point in one.points("accuracy") if point[0] > 1]
-        nodes, value = min(points, key=lambda point: point[1], default=(1, base))
-        if base - value > least:
-            lost.append((base - value, f"{one.label} (up to {words.difference(base - value, metric)}, on {nodes})"))
     parts: list[object] = [f"On one node the {name} is ", strong(words.score(base, metric)), ". "]
     if data.get("unstable"):
-        parts.append("Scores differ too much between seeds at this learning rate: accuracies cannot be compared.")
+        parts.append("At this learning rate, scores differ too much between seeds to compare strategies.")
         return paragraph(*parts)
-    names = [said for _, said in sorted(lost, reverse=True)]
-    if len(names) > NAMED:
-        names = [*names[:NAMED], f"{len(names) - NAMED} more"]
-    if names:
-        parts.append(f"More nodes lose some of it with {', '.join(names)}. ")
+    names = losses(shown, base, metric)
+    more = len(names) - LOSING_STRATEGIES_NAMED
+    listed = [*names[:LOSING_STRATEGIES_NAMED], *([f"{more} more"] if more > 0 else [])]
     several = [one for one in shown if any(nodes > 1 for nodes, _ in one.points("accuracy"))]
-    rest = "The others keep it." if len(lost) < len(several) else ""
-    parts.append(rest if names else "No strategy loses any of it.")
-    return paragraph(*parts)
+    rest = "The others keep it." if len(names) < len(several) else ""
+    lost = f"More nodes lose some of it with {', '.join(listed)}. {rest}"
+    return paragraph(*parts, lost if names else "No strategy loses any of it.")
 
 
-def accuracy(data: dict[str, Any], shown: list[Strategy]) -> Section | None:
+def accuracy(data: Data, shown: list[StrategyRows]) -> Section | None:
     known = [one for one in shown if one.points("accuracy")]
     if not known:
         return None
     picture = tag("figure", accuracy_figure(known, data["metric"], goal_of(data)))
-    intervals = any(one.points("accuracy_low") for one in known)
-    note = "Thin upright lines are intervals: the true value is likely in there. " if intervals else ""
-    note += "Strategies stand side by side, so that equal values can be told apart." if len(known) > 1 else ""
-    prose = join([accuracy_words(data, known), paragraph(note.strip(), kind="small") if note else None])
-    figure = tag("div", picture, class_="read", data_read="accuracy")
-    body = tag("div", tag("div", prose), figure, class_="beside lead")
+    note = []
+    if any(one.points("accuracy_low") for one in known):
+        note.append("Thin upright lines are intervals that likely contain the true value.")
+    if len(known) > 1:
+        note.append("Strategies stand side by side, so that equal values can be told apart.")
+    prose = join([accuracy_words(data, known), paragraph(" ".join(note), kind="small") if note else None])
+    body = beside(prose, tag("div", picture, class_="read", data_read="accuracy"), "beside lead")
     return Section("accuracy", "What happens to accuracy?", "Accuracy", join([legend(known), body]))
 
 
-def goal_table(data: dict[str, Any], curves: list[dict[str, Any]], goal: float | None) -> Html:
+def accuracy_texts(shown: list[StrategyRows], nodes: int, metric: str) -> list[str]:
+    texts = []
+    for one in shown:
+        row = one.row(nodes)
+        value, low, high = (row.get(key) for key in ("accuracy", "accuracy_low", "accuracy_high"))
+        if words.known(value):
+            between = f" ({words.score(low, metric)} to {words.score(high, metric)})"
+            known = words.known(low) and words.known(high)
+            texts.append(f"{one.label}: {words.score(value, metric)}{between if known else ''}")
+    return texts
+
+
+# ---- accuracy against time ----
+
+
+def goal_table(data: Data, curves: list[Row]) -> Html:
     """The runs of the figure with their last value and the time to the goal, soonest first."""
-    metric = data["metric"]
-    found = []
-    for curve in curves:
-        seconds, last = time_to_goal(data, curve, goal) if goal is not None else None, curve_points(curve)[-1]
-        found.append((seconds if seconds is not None else math.inf, curve, last))
-    rows = []
-    for seconds, curve, (end, value) in sorted(found, key=lambda one: (one[0], one[2][0])):
-        until = numbers.duration(end) if goal is None else "never" if seconds == math.inf else numbers.duration(seconds)
-        cells = [cell(words.score(value, metric), True), cell(until, True)]
-        rows.append(tag("tr", row_head(curve["name"]), *cells))
-    head = [column_head("Run"), column_head("at the end", True)]
-    head.append(column_head("takes" if goal is None else "to the goal", True))
-    return table("The runs of the figure", head, rows, id="runs", class_="text")
+    rows, goal = [], goal_of(data)
+    for curve in soonest_first(data, curves):
+        (end, value), seconds = curve_points(curve)[-1], time_to_goal(data, curve)
+        until = words.duration(end if goal is None else seconds) if goal is None or seconds is not None else "never"
+        rows.append([curve["name"], words.score(value, data["metric"]), until])
+    heads = [("Run", TEXT), ("at the end", NUMBER), ("takes" if goal is None else "to the goal", NUMBER)]
+    return data_table("runs", "The runs of the figure", heads, rows)
 
 
-def course(data: dict[str, Any], shown: list[Strategy]) -> Section | None:
+def course(data: Data, shown: list[StrategyRows]) -> Section | None:
     curves, goal, metric = shown_curves(data), goal_of(data), data["metric"]
     if not curves:
         return None
     places = {one.key: one.place for one in shown}
     drawn = course_figure(curves, [places[key_of(curve)] for curve in curves], metric, goal)
-    name = words.metric_name(metric)
-    parts: list[object] = [
-        f"The {name} after each epoch, against the time since the start. Higher and further left is better."
-    ]
+    parts: list[object] = [f"The {words.metric_name(metric)} after each epoch, against the time since the start. "]
+    parts.append("Higher and further left is better.")
     if len(curves) < len(data["curves"]):
-        parts.append(" Of each strategy the soonest run is shown.")
+        parts.append(" For each strategy, the figure shows its soonest run.")
     if goal is not None:
         parts += [" The goal is ", strong(words.score(goal, metric)), "; a ring marks the epoch that reaches it."]
     used = {key_of(curve) for curve in curves}
-    names = legend([one for one in shown if one.key in used])
-    prose = join([paragraph(*parts), goal_table(data, curves, goal)])
+    prose = join([paragraph(*parts), goal_table(data, curves)])
     figure = tag("div", tag("figure", drawn), class_="read", data_read="course")
     heading = "How soon is it accurate?" if metric == "accuracy" else "How soon is it good?"
-    body = tag("div", tag("div", prose), figure, class_="beside lead")
-    return Section("course", heading, "Over time", join([names, body]))
+    names = legend([one for one in shown if one.key in used])
+    return Section("course", heading, "Over time", join([names, beside(prose, figure, "beside lead")]))
 
 
-def notes(data: dict[str, Any]) -> Section | None:
-    said = [note for note in data["notes"] if note]
-    if not said:
+# ---- what the sliders say ----
+
+
+def nodes_reading(data: Data, shown: list[StrategyRows], texts: Callable[[int], list[str]]) -> dict[str, Any]:
+    """The slider of figures against nodes; it starts at the nodes of the verdict, else at the most."""
+    counts, nodes = all_nodes(shown), data["verdict"].get("nodes")
+    first = counts.index(nodes) if nodes in counts and nodes > 1 else len(counts) - 1
+    lines = [[words.count(count, "node"), *texts(count)] for count in counts]
+    return {"label": "Nodes", "points": [round(math.log2(n), 6) for n in counts], "texts": lines, "first": first}
+
+
+def course_reading(data: Data, curves: list[Row]) -> dict[str, Any]:
+    """What the slider says at round times: the last accuracy that each run has measured by then."""
+    across = course_axis(curves)
+    if isinstance(across, LogAxis):
+        factor = across.high / across.low
+        stops = [float(f"{across.low * factor ** (k / SLIDER_STOPS):.3g}") for k in range(1, SLIDER_STOPS + 1)]
+    else:
+        stops = [stop for stop in ticks(across.low, across.high, SLIDER_STOPS) if stop > 0]
+    stops = [stop for stop in stops if across.low <= stop <= across.high]
+    texts = []
+    for stop in stops:
+        said = [f"After {words.duration(stop)}"]
+        for curve in curves:
+            before = [value for seconds, value in curve_points(curve) if seconds <= stop]
+            said.append(f"{curve['name']}: {words.score(before[-1] if before else None, data['metric'])}")
+        texts.append(said)
+    points = [round(across.on_slider(stop), 6) for stop in stops]
+    return {"label": "Time", "points": points, "texts": texts, "first": len(stops) - 1}
+
+
+def readings(data: Data, shown: list[StrategyRows]) -> dict[str, Any]:
+    """The texts of all sliders, by the name of their figures: a heading and a line for each strategy at each stop."""
+    found, curves = {}, shown_curves(data)
+    known = [one for one in shown if one.points("accuracy")]
+    if any(one.points(time_of(shown)[0]) for one in shown):
+        found["speed"] = nodes_reading(data, shown, lambda nodes: speed_texts(shown, nodes))
+    if known:
+        found["accuracy"] = nodes_reading(data, known, lambda nodes: accuracy_texts(known, nodes, data["metric"]))
+    if curves:
+        found["course"] = course_reading(data, curves)
+    return {name: reading for name, reading in found.items() if len(reading["points"]) > 1}
+
+
+# ---- every setting ----
+
+
+def setting_row(row: Row, shown: list[Quantity], notes: bool, place: int, verdict: bool) -> Html:
+    label = label_of(row)
+    named = join([label, tag("span", " verdict", class_="badge")]) if verdict else label
+    cells = [tag("th", named, scope="row", data_order=label)]
+    for key, _, formatted in shown:
+        known = words.known(row.get(key))
+        value, order = (formatted(row[key]), words.compact(row[key], 9)) if known else (words.NOTHING, None)
+        cells.append(tag("td", value, class_="number", data_order=order))
+    if notes:
+        cells.append(tag("td", row.get("note") or "", class_="note"))
+    return tag("tr", *cells, data_strategy=place, class_="chosen" if verdict else None)
+
+
+def every_setting(data: Data, shown: list[StrategyRows]) -> Section | None:
+    """The full table, sortable; without columns that no row has a value for."""
+    rows, choice = data["rows"], chosen(data)
+    if not rows:
         return None
-    return Section("notes", "What else is there to know?", "Notes", tag("ul", *[tag("li", note) for note in said]))
+    places = {one.key: one.place for one in shown}
+    kept = [one for one in quantities(data["metric"]) if any(words.known(row.get(one[0])) for row in rows)]
+    notes = any(row.get("note") for row in rows)
+    head = [column_head("strategy"), *[column_head(name, numeric=True) for _, name, _ in kept]]
+    head += [column_head("note")] if notes else []
+    body = [setting_row(row, kept, notes, places[key_of(row)], row is choice) for row in rows]
+    made = table("Every setting of the plan", head, body, id="settings", class_="board sortable")
+    text = f"All {words.count(len(rows), 'setting')}." if len(rows) > 1 else "The only setting."
+    hint = tag("span", " Click the name of a column to sort by it.", class_="with-script", hidden=True)
+    inner = tag("div", made, class_="tall" if len(rows) > LONG_TABLE_ROWS else None)
+    return Section("table", "What does every setting cost?", "Table", join([paragraph(text, hint), inner]), wide=True)
+
+
+def notes(data: Data) -> Section | None:
+    said = bullets(data["notes"])
+    return Section("notes", "What else is there to know?", "Notes", said) if said else None

@@ -6,28 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.report.plan import numbers
 from shoal.report.shell import words
-from shoal.report.shell.markup import (
-    Html,
-    Section,
-    cell,
-    column_head,
-    join,
-    paragraph,
-    row_head,
-    strong,
-    table,
-    tag,
-)
+from shoal.report.shell.markup import NUMBER, TEXT, Html, Section, data_table, details, join, paragraph, strong, tag
 from shoal.report.shell.scales import tick_texts, ticks
 
 LANES = ("compute", "link")
 NODES_DRAWN = 8
-ROWS = 200
-COLOURS = 7
-# A span gets its name written into it if it is at least this share of the step.
-LABELLED = 0.09
+SPANS_LISTED = 200
+SHADES = (0, 2, 1, 3, 5, 4, 6)  # hues of the style sheet
+LEAST_IDLE = 0.0005  # a smaller share is not mentioned
+# A span of at least this share of the step has its name written into it.
+LEAST_SHARE_WITH_NAME = 0.09
 
 # Between two averages, local SGD takes several steps: that is a round.
 SEVERAL_STEPS = re.compile(r"[\d,]+ steps")
@@ -78,54 +67,47 @@ def length(intervals: list[Interval]) -> float:
     return sum(end - start for start, end in union(intervals))
 
 
-def shares(spans: list[Span], seconds: float) -> list[tuple[str, float]]:
-    """Shares of the time of all nodes: computing, waiting while only the link is busy, and neither."""
+def shares(spans: list[Span], seconds: float) -> dict[str, float]:
+    """Shares of the time of all nodes: computing, waiting while only the link is busy, and idle."""
     nodes = {span.node for span in spans}
     computing = busy = 0.0
     for node in nodes:
-        compute = [(span.start, span.end) for span in spans if span.node == node and span.lane == LANES[0]]
-        every = [(span.start, span.end) for span in spans if span.node == node]
-        computing += length(compute)
-        busy += length(every)
+        mine = [(span.lane, (span.start, span.end)) for span in spans if span.node == node]
+        computing += length([interval for lane, interval in mine if lane == LANES[0]])
+        busy += length([interval for _, interval in mine])
     total = seconds * len(nodes)
-    found = [
-        ("computing", computing / total),
-        ("waiting for the link", (busy - computing) / total),
-        ("idle", max(0.0, 1 - busy / total)),
-    ]
-    return [(name, share) for name, share in found if name != "idle" or share >= 0.0005]
+    return {
+        "computing": computing / total, "waiting": (busy - computing) / total, "idle": max(0.0, 1 - busy / total),
+    }  # fmt: skip
 
 
 def colours(spans: list[Span]) -> dict[str, int]:
     names = list(dict.fromkeys(span.name for span in spans))
-    return {name: place % COLOURS for place, name in enumerate(names)}
+    return {name: SHADES[place % len(SHADES)] for place, name in enumerate(names)}
 
 
 def bar(span: Span, seconds: float, colour: int) -> Html:
     """One span as a bar with its name; the script shows its length."""
     left, width = 100 * span.start / seconds, 100 * span.seconds / seconds
-    said = f"{span.name}: {numbers.moment(span.seconds)}"
+    said = f"{span.name}: {words.moment(span.seconds)}"
     return tag(
         "span",
-        span.name if span.seconds >= LABELLED * seconds else "",
-        class_=f"span shade{colour}",
+        span.name if span.seconds >= LEAST_SHARE_WITH_NAME * seconds else "",
+        class_=f"span hue{colour}",
         style=f"left:{left:.3f}%;width:{width:.3f}%",
-        data_said=f"Node {span.node}, {span.lane}: {said}, from {numbers.moment(span.start)}",
+        data_said=f"Node {span.node}, {span.lane}: {said}, from {words.moment(span.start)}",
     )
 
 
 def lanes(spans: list[Span], seconds: float) -> Html:
-    shade = colours(spans)
-    rows = []
-    drawn = sorted({span.node for span in spans})[:NODES_DRAWN]
-    for node in drawn:
-        names = dict.fromkeys([*LANES, *(span.lane for span in spans)])
+    shade, rows = colours(spans), []
+    names = dict.fromkeys([*LANES, *(span.lane for span in spans)])
+    for node in sorted({span.node for span in spans})[:NODES_DRAWN]:
         inner = []
         for lane in names:
             bars = [bar(span, seconds, shade[span.name]) for span in spans if (span.node, span.lane) == (node, lane)]
-            inner.append(
-                tag("div", tag("span", lane, class_="lane-name"), tag("div", *bars, class_="track"), class_="lane")
-            )
+            track = tag("div", *bars, class_="track")
+            inner.append(tag("div", tag("span", lane, class_="lane-name"), track, class_="lane"))
         rows.append(tag("div", tag("div", f"node {node}", class_="node-name"), tag("div", *inner), class_="node-lanes"))
     return join([*rows, scale(seconds)])
 
@@ -141,48 +123,39 @@ def scale(seconds: float) -> Html:
     return tag("div", *marks, class_="time-scale", aria_hidden="true")
 
 
-def names_legend(spans: list[Span], seconds: float) -> Html:
+def names_legend(spans: list[Span]) -> Html:
     """The colours of the names, with their share of a node's step on average."""
     shade, nodes = colours(spans), len({span.node for span in spans})
     items = []
-    for name, colour in list(shade.items())[: 2 * COLOURS]:
+    for name, colour in list(shade.items())[: 2 * len(SHADES)]:
         spent = sum(span.seconds for span in spans if span.name == name) / nodes
-        mark = tag("span", class_=f"swatch shade{colour}", aria_hidden="true")
-        items.append(tag("li", mark, f"{name}: {numbers.moment(spent)}"))
+        mark = tag("span", class_=f"swatch hue{colour}", aria_hidden="true")
+        items.append(tag("li", mark, f"{name}: {words.moment(spent)}"))
     return tag("ul", *items, class_="legend")
 
 
 def spans_table(spans: list[Span]) -> Html:
-    head = [column_head("Node", True), column_head("Lane"), column_head("Part")]
-    head += [column_head("Start", True), column_head("Time", True)]
+    heads = [("Node", NUMBER), ("Lane", TEXT), ("Part", TEXT), ("Start", NUMBER), ("Time", NUMBER)]
     rows = [
-        tag(
-            "tr",
-            row_head(span.node, True),
-            cell(span.lane),
-            cell(span.name),
-            cell(numbers.moment(span.start), True),
-            cell(numbers.moment(span.seconds), True),
-        )
-        for span in spans[:ROWS]
+        [span.node, span.lane, span.name, words.moment(span.start), words.moment(span.seconds)]
+        for span in spans[:SPANS_LISTED]
     ]
-    caption = "The parts of a step" + (f"; {ROWS} of {words.count(len(spans))}" if len(spans) > ROWS else "")
-    inner = table(caption, head, rows, id="spans", class_="log")
-    return tag("details", tag("summary", "The parts of a step, as a table"), inner)
+    rest = f"; {SPANS_LISTED} of {words.count(len(spans))}" if len(spans) > SPANS_LISTED else ""
+    return details("As a table", data_table("spans", f"The parts of a step{rest}", heads, rows, class_="log"))
 
 
-def intro(found: dict[str, Any], spans: list[Span], seconds: float, parts: list[tuple[str, float]]) -> Html:
+def intro(found: dict[str, Any], spans: list[Span], seconds: float, parts: dict[str, float]) -> Html:
     label, nodes = found.get("label") or found.get("strategy"), found.get("nodes")
     step = "round" if any(SEVERAL_STEPS.fullmatch(span.name) for span in spans) else "step"
     what = f"One {step} of {label}" if label else f"One {step}"
-    where = f" on {numbers.nodes(nodes)}" if words.known(nodes) else ""
-    waiting = dict(parts).get("waiting for the link", 0.0)
-    idle = f"; {words.percent(dict(parts)['idle'])} is idle" if "idle" in dict(parts) else ""
+    where = f" on {words.count(nodes, 'node')}" if words.known(nodes) else ""
+    computing, waiting, idle = parts["computing"], parts["waiting"], parts["idle"]
     return paragraph(
         f"{what}{where} takes ",
-        strong(numbers.moment(seconds)),
-        f". The nodes compute in {words.percent(parts[0][1])} of that time and wait for the link in ",
-        f"{words.percent(waiting)}{idle}. What is sent while a node computes costs no time.",
+        strong(words.moment(seconds)),
+        f". The nodes compute in {words.percent(computing)} of that time and wait for the link in ",
+        f"{words.percent(waiting)}{f'; {words.percent(idle)} is idle' if idle >= LEAST_IDLE else ''}. ",
+        "Sending while a node computes costs no time.",
     )
 
 
@@ -199,17 +172,13 @@ def section(data: dict[str, Any]) -> Section | None:
     nodes = len({span.node for span in spans})
     rest = f" {words.count(nodes - NODES_DRAWN, 'more node')} not drawn." if nodes > NODES_DRAWN else ""
     help_text = f"Point at a part to see its name and time. Keyboard: arrow keys move between parts and lanes.{rest}"
-    title = f"One step of {words.count(nodes, 'node')}, {numbers.moment(seconds)} from left to right. "
+    title = f"One step of {words.count(nodes, 'node')}, {words.moment(seconds)} from left to right. "
+    said = title + "The table below has its parts."
+    drawn = tag("div", lanes(spans, seconds), class_="timeline", role="img", aria_label=said)
     picture = tag(
         "figure",
-        names_legend(spans, seconds),
-        tag(
-            "div",
-            lanes(spans, seconds),
-            class_="timeline",
-            role="img",
-            aria_label=title + "The table below has its parts.",
-        ),
+        names_legend(spans),
+        drawn,
         tag("p", help_text, class_="help", id="timeline-help"),
         class_="lanes",
     )

@@ -1,129 +1,147 @@
-"""Sections on the recipes' results: leaderboard, width and activation, learning curves, luck, mistakes, calibration."""
+"""Sections on how good the model is: learning curves, luck, mistakes, calibration, and what to expect of one row."""
 
 from __future__ import annotations
 
+import math
 from statistics import median
 from typing import Any
 
 from shoal.report.shell import words
-from shoal.report.shell.figures import calibration_figure, curve_figure, curve_range, residual_figure, share_bar
-from shoal.report.shell.markup import Html, Section, cell, column_head, join, paragraph, row_head, strong, table, tag
-from shoal.report.shell.prepare import by_activation, cell_value, column_values
+from shoal.report.shell.figures import (
+    circle,
+    cursor,
+    drawing,
+    end_labels,
+    grid,
+    line,
+    polyline,
+    share_bar,
+    usual_ends,
+    weight_bar,
+)
+from shoal.report.shell.markup import (
+    BAR,
+    EMPTY,
+    NUMBER,
+    TEXT,
+    Html,
+    Section,
+    data_table,
+    details,
+    join,
+    matrix,
+    paragraph,
+    strong,
+    tag,
+)
+from shoal.report.shell.scales import Axis, padded
 
-PAGE_OF_ROWS = 25
-CLASSES_AS_MATRIX = 20
+LONGEST_CURVE = 400
+LARGEST_MATRIX = 20
 MISTAKES_LISTED = 15
+CLASSES_LISTED = 12
+Part = dict[str, Any]
 
 
-def order_words(columns: list[dict[str, Any]]) -> str:
-    """How the leaderboard is sorted: stopped recipes come last, even those with a high score."""
-    stopped = sum(value == "yes" for value in column_values(columns, "stopped"))
-    if not stopped:
-        return "Every recipe that was tried, best first. "
-    return (
-        "Every recipe that was tried, best first. Recipes that were stopped before the end of their training, because "
-        f"others were ahead or the time was up ({words.count(stopped)} here), come last, whatever their score. "
-    )
+# ---- learning curves ----
 
 
-def leaderboard(columns: list[dict[str, Any]], rows: int) -> Section | None:
-    """The first page of the leaderboard. The script makes it sortable and adds the other pages."""
-    if not rows:
-        return None
-    head = [column_head(column["label"], column["style"] != "text", data_key=column["key"]) for column in columns]
-    body = []
-    for row in range(min(rows, PAGE_OF_ROWS)):
-        cells = []
-        for place, column in enumerate(columns):
-            value = words.formatted(cell_value(column, row), column["style"], column["decimals"])
-            numeric = column["style"] != "text"
-            cells.append(row_head(value, numeric) if place == 0 else cell(value, numeric))
-        body.append(tag("tr", *cells))
-    intro = paragraph(
-        order_words(columns),
-        "The fold spread shows how much the score depends on which rows were held out, the seed spread how much it "
-        "depends on the random initial weights. Differences smaller than these spreads mean little.",
-    )
-    board = table("Leaderboard", head, body, id="leaderboard", class_="board")
-    first = "" if rows <= PAGE_OF_ROWS else f"The first {PAGE_OF_ROWS} of {words.count(rows)}. "
-    status = tag("p", f"{first}Turn on JavaScript to sort and filter all.", id="board-status", role="status")
-    controls = tag("div", id="board-controls", hidden=True)
-    pages = tag("div", id="board-pages", hidden=True)
-    return Section("board", "Leaderboard", "Leaderboard", join([intro, controls, status, board, pages]), wide=True)
+def thinned(curve: Part) -> Part:
+    """A curve with about LONGEST_CURVE points at most, all that a figure can show. The last epoch is kept."""
+    epochs = curve["epochs"]
+    step = math.ceil(len(epochs) / LONGEST_CURVE)
+    kept = [*range(0, len(epochs) - 1, step), len(epochs) - 1]
+    series = {}
+    for name in ("train", "valid"):
+        values = curve.get(name) or []
+        series[name] = [words.compact(values[place], 5) if place < len(values) else None for place in kept]
+    return {**curve, "epochs": [epochs[place] for place in kept], **series}
 
 
-def scatter(columns: list[dict[str, Any]], metric: str) -> Section | None:
-    """An empty element in which the script draws the plot, and the same data as a table."""
-    groups = by_activation(columns)
-    if not groups:
-        return None
-    best = groups[0]
-    text = f"The first recipe of the leaderboard is {best['activation']}"
-    if words.known(best["width"]) and best["width"] > 0:
-        text += f" with {words.count(best['width'], 'hidden neuron')}"
-    text += ". If every width has dots about equally high, width hardly matters here."
-    head = [column_head("Activation")]
-    head += [column_head(name, numeric=True) for name in ("Recipes", "Best score", "Median score", "Width of the best")]
-    rows = [
-        tag(
-            "tr",
-            row_head(group["activation"]),
-            cell(words.count(group["count"]), numeric=True),
-            cell(words.score(group["best"], metric) + ("" if group["finished"] else " (stopped)"), numeric=True),
-            cell(words.score(group["median"], metric), numeric=True),
-            cell(words.count(group["width"]), numeric=True),
-        )
-        for group in groups
-    ]
-    summary = table("Scores by activation", head, rows, id="activations", class_="text")
-    return Section("width", "Width and activation", "Width", join([paragraph(text), tag("div", id="scatter"), summary]))
+def best_place(curve: Part) -> int:
+    """The place of the lowest loss on held-out rows; without any, the last."""
+    known = [(loss, place) for place, loss in enumerate(curve["valid"]) if loss is not None]
+    return min(known)[1] if known else len(curve["epochs"]) - 1
 
 
-def curves(shown: list[dict[str, Any]]) -> Section | None:
+def curve_figure(place: int, curve: Part, limits: tuple[float, float]) -> Html:
+    """Training loss and loss on held-out rows, by epoch."""
+    epochs = curve["epochs"]
+    across = Axis(epochs[0], max(epochs[-1], epochs[0] + 1), 46, 306)
+    up = Axis(*limits, 210, 26)
+    parts = [grid(across, up, "epochs", "loss")]
+    ends = []
+    for name, label in (("train", "training"), ("valid", "held out")):
+        parts.append(polyline(across, up, epochs, curve[name], name))
+        shown = [(x, y) for x, y in zip(epochs, curve[name], strict=True) if y is not None]
+        if shown:
+            ends.append((up(min(shown[-1][1], up.high)), across(shown[-1][0]), label, name))
+    parts += end_labels(ends)
+    description = words.count(epochs[-1], "epoch")
+    best = best_place(curve)
+    loss, epoch = curve["valid"][best], epochs[best]
+    if loss is not None:
+        parts.append(circle(across(epoch), up(loss), 4, "dot"))
+        description += f"; the loss on held-out rows is lowest, {words.significant(loss)}, at epoch {epoch}"
+    hidden, plot = cursor(across, up)
+    title = f"Learning curve of the {curve['label']} recipe"
+    return drawing(f"curve-{place}", title, description + ".", 250, *parts, hidden, data_plot=plot)
+
+
+def curves(shown: list[Part]) -> Section | None:
     """The best and the median recipe side by side, on the same scale."""
-    limits = curve_range(shown)
-    if limits is None:
+    losses = [loss for curve in shown for name in ("train", "valid") for loss in curve[name] if loss is not None]
+    if not losses:
         return None
     intro = paragraph(
         "The loss after every epoch; lower is better. Where the loss on the held-out rows rises while the training "
-        "loss still falls, the network is overfitting. The dot marks the best epoch."
+        "loss still falls, the network overfits. The dot marks the best epoch."
     )
-    figures = []
+    limits, figures = padded(usual_ends(losses)), []
     for place, curve in enumerate(shown):
         caption = tag("figcaption", strong(curve["label"]), f" (recipe {curve['recipe']})" if "recipe" in curve else "")
-        figures.append(tag("figure", caption, curve_figure(place, curve, limits), data_curve=place))
+        figures.append(tag("figure", caption, curve_figure(place, curve, limits), data_read=f"curve-{place}"))
     return Section("curves", "Learning curves", "Curves", join([intro, tag("div", *figures, class_="pair")]))
 
 
-def luck(shares: dict[str, Any] | None) -> Section | None:
+def curve_readings(shown: list[Part]) -> Part:
+    """What the slider of each curve says at each epoch; it starts at the best one."""
+    found = {}
+    for place, curve in enumerate(shown):
+        texts = []
+        for epoch, *losses in zip(curve["epochs"], curve["train"], curve["valid"], strict=True):
+            named = zip(("training", "held out"), losses, strict=True)
+            said = [f"{name} {words.significant(loss)}" for name, loss in named if loss is not None]
+            texts.append([f"Epoch {epoch}: {', '.join(said) or 'no loss known'}"])
+        label = f"Epoch, learning curve of the {curve['label']} recipe"
+        reading = {"label": label, "points": curve["epochs"], "texts": texts, "first": best_place(curve)}
+        found[f"curve-{place}"] = reading
+    return found
+
+
+# ---- luck, mistakes and calibration ----
+
+
+def luck(shares: Part) -> Section | None:
     """How much of the variance of the scores comes from the recipes, and how much from chance."""
     names = {"architecture": "the recipe", "folds": "which rows were held out", "seeds": "the initial weights"}
-    parts = [(name, shares[key]) for key, name in names.items() if shares and words.known(shares.get(key))]
-    if not shares or not parts:
+    parts = [(name, shares[key]) for key, name in names.items() if words.known(shares.get(key))]
+    if not parts:
         return None
-    recipe = shares.get("architecture") or 0.0
-    if recipe >= 0.5:
-        text = "Most of the differences between scores come from the recipes themselves: it pays to choose among them."
+    if (shares.get("architecture") or 0.0) >= 0.5:
+        text = "Most of the differences between scores come from the recipes, so choosing among them pays."
     else:
         text = "Most of the differences between scores are luck: the order at the top of the leaderboard means little."
-    legend = tag(
-        "ul",
-        *[
-            tag(
-                "li",
-                tag("span", class_=f"swatch part{place}", aria_hidden="true"),
-                strong(words.percent(share)),
-                f" {name}",
-            )
-            for place, (name, share) in enumerate(parts)
-        ],
-        class_="legend",
-    )
-    figure = tag("figure", share_bar("luck-figure", "Where the differences between scores come from", parts), legend)
+    items = []
+    for place, (name, share) in enumerate(parts):
+        mark = tag("span", class_=f"swatch part{place}", aria_hidden="true")
+        items.append(tag("li", mark, strong(words.percent(share)), f" {name}"))
+    bar = share_bar("luck-figure", "Where the differences between scores come from", parts)
+    figure = tag("figure", bar, tag("ul", *items, class_="legend"))
     return Section("luck", "Recipe or luck", "Luck", join([paragraph(text), figure]))
 
 
-def confusion(part: dict[str, Any]) -> Section:
+def confusion(part: Part) -> Section:
     """The confusion matrix; with too many classes for a matrix, a list of the most frequent mistakes."""
     classes, counts = [str(name) for name in part["classes"]], part["counts"]
     pairs = range(len(classes))
@@ -133,44 +151,37 @@ def confusion(part: dict[str, Any]) -> Section:
     text = [f"Of {words.count(total, 'held-out row')}, {words.count(right)} were predicted correctly. "]
     if mistakes:
         number, true, taken = mistakes[0]
-        text += [
-            "The most frequent mistake: ",
-            tag("em", true),
-            " predicted as ",
-            tag("em", taken),
-            f", {words.count(number, 'time')}.",
-        ]
-    intro = paragraph(*text)
-    if len(classes) > CLASSES_AS_MATRIX:
-        head = [column_head("True"), column_head("Predicted"), column_head("Rows", numeric=True)]
-        rows = [
-            tag("tr", row_head(true), cell(taken), cell(words.count(number), numeric=True))
-            for number, true, taken in mistakes[:MISTAKES_LISTED]
-        ]
-        shown = table("The most frequent mistakes", head, rows, id="confusion", class_="text")
+        text += ["The most frequent mistake: ", tag("em", true), " predicted as ", tag("em", taken)]
+        text.append(f", {words.count(number, 'time')}.")
+    if len(classes) > LARGEST_MATRIX:
+        heads = [("True", TEXT), ("Predicted", TEXT), ("Rows", NUMBER)]
+        listed = [[true, taken, words.count(number)] for number, true, taken in mistakes[:MISTAKES_LISTED]]
+        shown = data_table("confusion", "The most frequent mistakes", heads, listed)
     else:
-        shown = confusion_matrix(classes, counts)
-    return Section("mistakes", "Correct and wrong predictions", "Mistakes", join([intro, shown]))
+        rows = []
+        for name, line_ in zip(classes, counts, strict=True):
+            shares = [n / (sum(line_) or 1) for n in line_]
+            texts = [
+                join([words.count(n), " ", tag("small", words.percent(s))]) for n, s in zip(line_, shares, strict=True)
+            ]
+            rows.append((name, list(zip(texts, shares, strict=True))))
+        names = ["true (rows), predicted (columns)", *classes]
+        shown = matrix("confusion", "Held-out rows by true and predicted class", names, rows)
+    return Section("mistakes", "Correct and wrong predictions", "Mistakes", join([paragraph(*text), shown]))
 
 
-def confusion_matrix(classes: list[str], counts: list[list[int]]) -> Html:
-    head = [column_head("true (rows), predicted (columns)"), *[column_head(name, numeric=True) for name in classes]]
-    rows = []
-    for name, line in zip(classes, counts, strict=True):
-        total = sum(line) or 1
-        shades = [
-            cell(
-                join([words.count(n), " ", tag("small", words.percent(n / total))]),
-                True,
-                style=f"--share:{n / total:.2f}",
-            )
-            for n in line
-        ]
-        rows.append(tag("tr", row_head(name), *shades))
-    return table("Held-out rows by true and predicted class", head, rows, id="confusion", class_="matrix")
+def residual_figure(pairs: list[tuple[float, float]], target: str) -> Html:
+    """Every held-out row as a dot: predicted value against true value."""
+    limits = padded([value for pair in pairs for value in pair], 0.03)
+    across, up = Axis(*limits, 62, 366), Axis(*limits, 300, 26)
+    dots = "".join(f"M{across(true):g} {up(predicted):g}h0" for true, predicted in pairs)
+    diagonal = line(across.start, up.start, across.end, up.end, "ideal")
+    parts = [grid(across, up, "true value", "predicted"), diagonal, tag("path", d=dots, class_="dots")]
+    description = f"{words.count(len(pairs), 'held-out row')}. The closer to the diagonal, the better the prediction."
+    return drawing("residual-figure", f"Predicted against true {target}", description, 340, *parts)
 
 
-def residuals(part: dict[str, Any], target: str) -> Section | None:
+def residuals(part: Part, target: str) -> Section | None:
     pairs = [(t, p) for t, p in zip(part["true"], part["predicted"], strict=True) if words.known(t) and words.known(p)]
     if not pairs:
         return None
@@ -180,19 +191,30 @@ def residuals(part: dict[str, Any], target: str) -> Section | None:
         f"Half of the predictions of {target} are off by less than {words.significant(half)}, "
         f"nine in ten by less than {words.significant(most)}. Predictions on the diagonal are exact."
     )
-    true, predicted = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    figure = tag("figure", residual_figure(true, predicted, target), class_="square")
+    figure = tag("figure", residual_figure(pairs, target), class_="square")
     return Section("mistakes", "Prediction errors", "Errors", join([paragraph(text), figure]))
 
 
-def calibration(part: dict[str, Any] | None) -> Section | None:
+def calibration_figure(bins: list[Part]) -> Html:
+    """Observed frequency against predicted probability; perfect calibration is the diagonal."""
+    across, up = Axis(0, 1, 46, 346), Axis(0, 1, 300, 26)
+    parts = [grid(across, up, "predicted probability", "observed frequency", "%")]
+    parts.append(line(across(0), up(0), across(1), up(1), "ideal"))
+    largest = max(part["count"] or 1 for part in bins)
+    points = [(part["predicted"], part["observed"], part["count"] or 1) for part in bins]
+    parts.append(polyline(across, up, [p for p, _, _ in points], [o for _, o, _ in points], "link"))
+    parts += [circle(across(p), up(o), 3 + 7 * math.sqrt(n / largest), "bubble") for p, o, n in points]
+    description = "; ".join(f"predicted {words.percent(p)}, observed {words.percent(o)}" for p, o, _ in points)
+    title = "Observed frequency against predicted probability"
+    return drawing("calibration-figure", title, description + ".", 340, *parts)
+
+
+def calibration(part: Part) -> Section | None:
     """Whether predicted probabilities match observed frequencies."""
-    bins = [
-        b for b in (part or {}).get("bins") or [] if words.known(b.get("predicted")) and words.known(b.get("observed"))
-    ]
-    if not part or not bins:
+    bins = [b for b in part.get("bins") or [] if words.known(b.get("predicted")) and words.known(b.get("observed"))]
+    if not bins:
         return None
-    text = "When the model predicts 80%, does it happen in 80 cases of 100? On the diagonal it does, exactly"
+    text = "When the model predicts 80%, does it happen in 80 cases of 100? On the diagonal it does"
     if words.known(part.get("error")):
         text += f"; on average the model is {words.difference(part['error'], 'accuracy')} off"
     text += ". Larger dots stand for more rows."
@@ -200,21 +222,100 @@ def calibration(part: dict[str, Any] | None) -> Section | None:
     if words.known(temperature) and temperature != 1:
         change = "less extreme" if temperature > 1 else "more extreme"
         text += f" Temperature scaling made its probabilities {change} (temperature {words.significant(temperature)})."
-    head = [column_head(name, numeric=True) for name in ("Predicted", "Observed", "Rows")]
+    heads = [(name, NUMBER) for name in ("Predicted", "Observed", "Rows")]
     rows = [
-        tag(
-            "tr",
-            row_head(words.percent(b["predicted"], 1), numeric=True),
-            cell(words.percent(b["observed"], 1), numeric=True),
-            cell(words.count(b.get("count")), numeric=True),
-        )
-        for b in bins
+        [words.percent(b["predicted"], 1), words.percent(b["observed"], 1), words.count(b.get("count"))] for b in bins
     ]
-    numbers = table("Predicted probability and observed frequency", head, rows, id="calibration-table", class_="text")
-    more = tag("details", tag("summary", "The same as a table"), numbers)
-    return Section(
-        "calibration",
-        "Are its probabilities right?",
-        "Calibration",
-        join([paragraph(text), tag("figure", calibration_figure(bins), class_="square"), more]),
+    numbers = data_table("calibration-table", "Predicted probability and observed frequency", heads, rows)
+    figure = tag("figure", calibration_figure(bins), class_="square")
+    body = join([paragraph(text), figure, details("As a table", numbers)])
+    return Section("calibration", "Are its probabilities right?", "Calibration", body)
+
+
+# ---- one row ----
+
+
+def one_row(part: Part, target: str) -> Section | None:
+    """How wide intervals, or how large class sets, are, and for which rows."""
+    if not all(words.known(value) for value in part.get("widths") or part.get("sizes") or [None]):
+        return None
+    numbers = part["kind"] == "numbers"
+    body = [interval_widths(part, target) if numbers else set_sizes(part, target)]
+    if part.get("refit"):
+        body.append(
+            paragraph(
+                "The final model was trained again on all rows. These numbers come from networks that were not, so "
+                "they are an estimate."
+            )
+        )
+    body += [sureness_table(part, numbers), EMPTY if numbers else sizes_by_class(part)]
+    command = tag("code", f"shoal predict RUN new.csv --coverage {part['coverage']:g}")
+    body.append(paragraph("For your own rows, run ", command, ". It also lists rows unlike any in this table."))
+    return Section("one-row", "What to expect for one row", "One row", join(body))
+
+
+def half_width(width: float) -> str:
+    """
+    >>> half_width(3.0)
+    '\N{PLUS-MINUS SIGN}1.5'
+    """
+    return f"\N{PLUS-MINUS SIGN}{words.significant(width / 2)}"
+
+
+def interval_widths(part: Part, target: str) -> Html:
+    narrow, middle, wide = part["widths"]
+    spread = " It is about equally sure of every row."
+    if wide > 1.05 * narrow:
+        spread = (
+            f" For the surest tenth of the rows it is less than {half_width(narrow)}, for the least sure tenth more "
+            f"than {half_width(wide)}."
+        )
+    text = f"The model can give an interval that contains {target} for {asked(part)} new rows. "
+    return paragraph(text, "Typically that is the prediction ", strong(half_width(middle)), ".", spread)
+
+
+def asked(part: Part) -> str:
+    return f"{round(10 * part['coverage'])} in 10"
+
+
+def set_sizes(part: Part, target: str) -> Html:
+    shares = part["sizes"]
+    text = (
+        f"The model can give a set of classes that contains the true {target} for at least {asked(part)} new rows. "
+        "The surer it is, the smaller the set: "
     )
+    said = [f"{words.percent(shares[0])} of the rows have one class"]
+    if len(shares) > 1 and shares[1] >= 0.005:
+        said.append(f"{words.percent(shares[1])} two")
+    if sum(shares[2:]) >= 0.005:
+        said.append(f"{words.percent(sum(shares[2:]))} three or more")
+    return paragraph(text, strong(", ".join(said)), ".")
+
+
+def sureness_table(part: Part, numbers: bool) -> Html:
+    found = [(column["name"], entry) for column in part["columns"] for entry in column["parts"]]
+    if not found:
+        return paragraph("It is about the same for all values of the columns.")
+    largest = max(entry["size"] for _, entry in found) or 1
+    heads = [
+        ("Rows where", TEXT),
+        ("Prediction" if numbers else "Classes in the set", NUMBER),
+        ("", BAR),
+        ("Rows", NUMBER),
+    ]
+    rows = []
+    for name, entry in found:
+        size = half_width(entry["size"]) if numbers else words.significant(entry["size"])
+        label = join([name, ": ", tag("span", entry["label"])])
+        rows.append([label, size, weight_bar(entry["size"] / largest), words.count(entry["rows"])])
+    return data_table("for-whom", "Where the model is more and less sure", heads, rows)
+
+
+def sizes_by_class(part: Part) -> Html:
+    """By true class, the largest sets first."""
+    found = sorted(part["classes"], key=lambda entry: -entry["size"])[:CLASSES_LISTED]
+    if len(found) < 2:
+        return EMPTY
+    heads = [("True class", TEXT), ("Classes in the set", NUMBER), ("Rows", NUMBER)]
+    rows = [[one["name"], words.significant(one["size"]), words.count(one["rows"])] for one in found]
+    return details("The same by class", data_table("set-sizes", "Mean size of the set by class", heads, rows))

@@ -7,14 +7,47 @@ style sheet defines them for light mode, dark mode and print.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from shoal.report.shell import words
 from shoal.report.shell.markup import EMPTY, Html, join, tag
-from shoal.report.shell.scales import Axis, padded
+from shoal.report.shell.scales import Axis
 
 WIDTH = 380
+BAR_WIDTH, BAR_HEIGHT = 300, 18
+# Shapes of a radius of about 1: disc, square, triangle, diamond and so on, the markers of lines and dots.
+MARKER_SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
+    (),
+    ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
+    ((0, -1.3), (1.25, 0.9), (-1.25, 0.9)),
+    ((0, -1.4), (1.4, 0), (0, 1.4), (-1.4, 0)),
+    ((0, 1.3), (1.25, -0.9), (-1.25, -0.9)),
+    ((-1.4, -0.55), (1.4, -0.55), (1.4, 0.55), (-1.4, 0.55)),
+    (
+        (-0.45, -1.35),
+        (0.45, -1.35),
+        (0.45, -0.45),
+        (1.35, -0.45),
+        (1.35, 0.45),
+        (0.45, 0.45),
+        (0.45, 1.35),
+        (-0.45, 1.35),
+        (-0.45, 0.45),
+        (-1.35, 0.45),
+        (-1.35, -0.45),
+        (-0.45, -0.45),
+    ),
+    ((-0.55, -1.4), (0.55, -1.4), (0.55, 1.4), (-0.55, 1.4)),
+    ((-1.2, -1.2), (1.2, -1.2), (-1.2, 1.2)),
+    ((-0.6, -1.2), (0.6, -1.2), (1.3, 0), (0.6, 1.2), (-0.6, 1.2), (-1.3, 0)),
+    ((1.2, 1.2), (-1.2, 1.2), (1.2, -1.2)),
+    ((-1.3, -1.1), (1.3, 1.1), (1.3, -1.1), (-1.3, 1.1)),
+    ((-0.9, -1.25), (1.3, 0), (-0.9, 1.25)),
+    ((0, -1.7), (0.45, -0.45), (1.7, 0), (0.45, 0.45), (0, 1.7), (-0.45, 0.45), (-1.7, 0), (-0.45, -0.45)),
+    ((0.9, -1.25), (-1.3, 0), (0.9, 1.25)),
+    ((-1.1, -1.3), (1.1, 1.3), (-1.1, 1.3), (1.1, -1.3)),
+)
 
 
 def drawing(
@@ -81,41 +114,41 @@ def grid(
 
 
 def cursor(across: Axis, up: Axis) -> tuple[Html, str]:
-    """The line that the script moves over a figure, and the scale it needs: the range of values, then of positions."""
+    """The line that the script moves over a figure, and its scale: the range of values, then of positions."""
     hidden = tag("line", x1=0, y1=up.end, x2=0, y2=up.start, class_="cursor", visibility="hidden")
-    return hidden, f"{across.low:g} {across.high:g} {across.start:g} {across.end:g}"
+    return (
+        hidden,
+        f"{across.on_slider(across.low):.7g} {across.on_slider(across.high):.7g} {across.start:g} {across.end:g}",
+    )
 
 
-def score_figure(score: dict[str, Any]) -> Html:
-    """The scores of guessing, as measured and to expect, one below the other on the same scale."""
-    metric = score["metric"]
-    names = {"chance": "guessing", "raw": "as measured", "corrected": "to expect"}
-    rows = [(key, name) for key, name in names.items() if words.known(score.get(key))]
-    values = [score[key] for key in ("chance", "raw", "corrected", "low", "high") if words.known(score.get(key))]
-    if len(values) < 2:
-        return EMPTY
-    axis = Axis(*padded(values, 0.08), 102, 322)
-    bottom = 34 * len(rows) + 4
-    parts = [line(x, 2, x, bottom, "hair") for x, _ in axis.marks(3)]
-    marks = axis.marks(3, 100) if words.is_share(metric) else axis.marks(3)
-    unit = "%" if words.is_share(metric) else ""
-    parts += [text(x, bottom + 16, label + unit, "tick", "middle") for x, label in marks]
-    for place, (key, name) in enumerate(rows):
-        y, x = 34 * place + 20, axis(score[key])
-        strong = " strong" if key == "corrected" else ""
-        parts.append(text(0, y + 4.5, name, f"row{strong}"))
-        parts.append(text(WIDTH, y + 4.5, words.score(score[key], metric), f"row{strong}", "end"))
-        if key == "corrected" and words.known(score.get("low")) and words.known(score.get("high")):
-            parts.append(line(axis(score["low"]), y, axis(score["high"]), y, "interval"))
-        # The expected score is a stroke, not a disc, which would hide a narrow interval.
-        diamond = tag("path", d=f"M{x} {y - 6}l6 6l-6 6l-6 -6z", class_="chance")
-        shapes = {"chance": diamond, "raw": circle(x, y, 5.5, "open")}
-        parts.append(shapes.get(key) or line(x, y - 11, x, y + 11, "expected"))
-    description = "; ".join(f"{name} {words.score(score[key], metric)}" for key, name in rows)
-    if words.known(score.get("low")) and words.known(score.get("high")):
-        description += f", likely between {words.score(score['low'], metric)} and {words.score(score['high'], metric)}"
-    title = f"The {words.metric_name(metric)} to expect, beside the measured one and guessing"
-    return drawing("score-figure", title, description + ".", bottom + 22, *parts)
+def path_through(points: Iterable[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
+
+
+def area(across: Axis, up: Axis, xs: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> Html:
+    """The band between two lines, within the figure."""
+    ahead = [(across(x), up(min(y, up.high))) for x, y in zip(xs, highs, strict=True)]
+    back = [(across(x), up(max(y, up.low))) for x, y in zip(xs, lows, strict=True)]
+    return tag("path", d=path_through([*ahead, *back[::-1]]) + "z", class_="band")
+
+
+def weight_bar(share: float) -> Html:
+    """A bar in a table whose length is a share."""
+    bar = tag("rect", x=0, y=0, width=round(max(0.0, min(1.0, share)) * WIDTH, 1), height=10, class_="bar")
+    return tag("svg", bar, viewBox=f"0 0 {WIDTH} 10", preserveAspectRatio="none", class_="weight", aria_hidden="true")
+
+
+def signed_bar(axis: Axis, value: float, low: float, high: float, kind: str) -> Html:
+    """A bar in a table from zero to a value, with its interval as a line. The axis spans BAR_WIDTH."""
+    zero, end, middle = axis(0.0), axis(value), BAR_HEIGHT / 2
+    parts = [
+        tag("rect", x=min(zero, end), y=3, width=round(abs(end - zero), 1), height=BAR_HEIGHT - 6, class_=kind),
+        line(axis(low), middle, axis(high), middle, "whisker"),
+        line(zero, 0, zero, BAR_HEIGHT, "axis"),
+    ]
+    box = f"0 0 {BAR_WIDTH} {BAR_HEIGHT}"
+    return tag("svg", *parts, viewBox=box, preserveAspectRatio="none", class_="importance", aria_hidden="true")
 
 
 def share_bar(identity: str, title: str, shares: list[tuple[str, float]]) -> Html:
@@ -148,12 +181,6 @@ def polyline(across: Axis, up: Axis, xs: Iterable[float], ys: Iterable[float | N
     return tag("path", d="".join(steps), class_=kind) if steps else EMPTY
 
 
-def curve_range(curves: list[dict[str, Any]]) -> tuple[float, float] | None:
-    """The same range for all curves, so that they can be compared; outliers are cut off, see `usual_ends`."""
-    values = [v for curve in curves for name in ("train", "valid") for v in curve[name] if v is not None]
-    return padded(usual_ends(values)) if values else None
-
-
 def usual_ends(values: Iterable[float]) -> list[float]:
     """The lowest and the highest value; where the highest is an outlier, the 95th percentile in its place."""
     ordered = sorted(values)
@@ -170,56 +197,3 @@ def end_labels(ends: list[tuple[float, float, str, str]]) -> list[Html]:
         heights = [middle - 7.5, middle + 7.5]
     places = zip(heights, ends, strict=True)
     return [text(x + 7, round(y + 4, 1), label, f"label {kind}-label") for y, (_, x, label, kind) in places]
-
-
-def curve_figure(place: int, curve: dict[str, Any], limits: tuple[float, float]) -> Html:
-    """Training loss and loss on held-out rows, by epoch."""
-    epochs = curve["epochs"]
-    height = 250
-    across = Axis(epochs[0], max(epochs[-1], epochs[0] + 1), 46, 306)
-    up = Axis(*limits, height - 40, 26)
-    parts = [grid(across, up, "epochs", "loss")]
-    ends = []
-    for name, label in (("train", "training"), ("valid", "held out")):
-        parts.append(polyline(across, up, epochs, curve[name], name))
-        shown = [(x, y) for x, y in zip(epochs, curve[name], strict=True) if y is not None]
-        if shown:
-            ends.append((up(min(shown[-1][1], up.high)), across(shown[-1][0]), label, name))
-    parts += end_labels(ends)
-    valid = [(y, x) for x, y in zip(epochs, curve["valid"], strict=True) if y is not None]
-    description = words.count(epochs[-1], "epoch")
-    if valid:
-        loss, epoch = min(valid)
-        parts.append(circle(across(epoch), up(loss), 4, "dot"))
-        description += f"; the loss on held-out rows is lowest, {words.significant(loss)}, at epoch {epoch}"
-    hidden, plot = cursor(across, up)
-    title = f"Learning curve of the {curve['label']} recipe"
-    return drawing(f"curve-{place}", title, description + ".", height, *parts, hidden, data_plot=plot)
-
-
-def calibration_figure(bins: list[dict[str, Any]]) -> Html:
-    """Observed frequency against predicted probability; perfect calibration is the diagonal."""
-    across, up = Axis(0, 1, 46, 346), Axis(0, 1, 300, 26)
-    parts = [grid(across, up, "predicted probability", "observed frequency", "%")]
-    parts.append(line(across(0), up(0), across(1), up(1), "ideal"))
-    largest = max(part["count"] or 1 for part in bins)
-    points = [(part["predicted"], part["observed"], part["count"] or 1) for part in bins]
-    parts.append(polyline(across, up, [p for p, _, _ in points], [o for _, o, _ in points], "link"))
-    parts += [circle(across(p), up(o), 3 + 7 * math.sqrt(n / largest), "bubble") for p, o, n in points]
-    description = "; ".join(f"predicted {words.percent(p)}, observed {words.percent(o)}" for p, o, _ in points)
-    title = "Observed frequency against predicted probability"
-    return drawing("calibration-figure", title, description + ".", 340, *parts)
-
-
-def residual_figure(true: list[float], predicted: list[float], target: str) -> Html:
-    """Every held-out row as a dot: predicted value against true value."""
-    limits = padded([*true, *predicted], 0.03)
-    across, up = Axis(*limits, 62, 366), Axis(*limits, 300, 26)
-    dots = "".join(f"M{across(x):g} {up(y):g}h0" for x, y in zip(true, predicted, strict=True))
-    parts = [
-        grid(across, up, "true value", "predicted"),
-        line(across.start, up.start, across.end, up.end, "ideal"),
-    ]
-    parts.append(tag("path", d=dots, class_="dots"))
-    description = f"{words.count(len(true), 'held-out row')}. The closer to the diagonal, the better the prediction."
-    return drawing("residual-figure", f"Predicted against true {target}", description, 340, *parts)

@@ -4,126 +4,58 @@ from __future__ import annotations
 
 from shoal.report.shell.markup import Section, terms
 
-SEARCH = [
-    (
-        "Recipe",
-        "The settings of a network: how many neurons in which layers, and how it is trained. "
-        "One row of the leaderboard.",
-    ),
-    (
-        "Fold",
-        "A part of the rows that is held out: a network is trained on the other rows and scored on these.",
-    ),
-    (
-        "Seed",
-        "The start of the random number generator that draws the initial weights. Another seed gives a slightly "
-        "different network from the same recipe.",
-    ),
-    ("Width", "The number of hidden neurons of a network, over all its layers. A linear model has none."),
-    ("Epoch", "One pass over the rows a network is trained on."),
-    ("Loss", "How wrong a network is: the number that training minimises."),
-    (
-        "Worse by",
-        "How much lower the score is when the cells of a column are shuffled among rows, so that they tell nothing "
-        "(permutation importance).",
-    ),
-    (
-        "To expect",
-        "The score corrected for selecting the best of many: the selection is repeated on many random samples of the "
-        "rows (bootstrap bias-corrected cross-validation).",
-    ),
-]
-FINETUNE = [
-    (
-        "Token",
-        "The unit of text that the model reads and writes: a common word, a part of a rarer one, "
-        "or a single character.",
-    ),
-    (
-        "Loss",
-        "How badly the model predicts the next token of a text, on average (cross-entropy); zero is perfect. Training "
-        "loss is measured on the rows the model learns from, evaluation loss on test rows it does not learn from.",
-    ),
-    (
-        "Perplexity",
-        "e to the power of the loss: the model is as uncertain about the next token as if it had to choose among this "
-        "many equally likely ones.",
-    ),
-    ("Step", "One update of the weights, from one batch of texts."),
-    ("Epoch", "One pass over all rows that the model is trained on."),
-    (
-        "Learning rate",
-        "How far the weights move in a step. It often grows at first (the warm-up) and shrinks towards the end.",
-    ),
-    (
-        "Gradient norm",
-        "The length of the gradient of a batch: how strongly the loss depends on the weights. Sudden peaks are a sign "
-        "of unusual texts or of a learning rate that is too high.",
-    ),
-    ("Evaluation", "Measuring the loss on the test rows, without learning from them."),
-    ("Sample", "One row of the table, as one text."),
-]
-
-WHY = [
-    (
-        "Adds",
-        "The Shapley value of a column: what the prediction changes when the column gets its value, on average over "
-        "all orders in which columns may get theirs.",
-    ),
-    ("Average", "The mean prediction of rows of the training data that each row is compared with."),
-    ("Give or take", "The standard error: how much the number would change if it were sampled again."),
-]
-
-PLAN = [
-    (
-        "Node",
-        "One of the machines, processes or threads that train together. Each computes a part and sends results to "
-        "others.",
-    ),
-    ("Strategy", "How the work is split over the nodes, and what they send each other."),
-    (
-        "Speed-up",
-        "The time on one node, divided by the time on several. Twice as fast is a speed-up of 2. "
-        "Ideal is the number of nodes.",
-    ),
-    (
-        "Efficiency",
-        "The speed-up divided by the number of nodes: which share of what is paid for is used. Ideal is 100%.",
-    ),
-    (
-        "Improvement in percent (PI)",
-        "How much of the time on one node is saved: 50% is half the time, 0% is no gain, below zero is slower.",
-    ),
-    ("Communication", "The share of a step in which a node waits for the link and does not compute."),
-    (
-        "Bandwidth and latency",
-        "How much a link carries in a second, and how long the first byte takes. Many small messages wait for the "
-        "latency, few large ones for the bandwidth.",
-    ),
-    ("Epoch", "One pass over all rows of the training data."),
-    ("Step", "One update of the weights, from one batch of rows."),
-    (
-        "Critical batch",
-        "The batch size up to which larger batches save steps nearly in proportion. Far above it a larger batch costs "
-        "more rows and saves few steps. It is estimated by the gradient noise scale.",
-    ),
-]
-LANDSCAPE = [
-    SEARCH[2],
-    ("Recipe", "Width, activation and learning rate: all that networks here differ in, but for their seed."),
-    ("Width", "The number of hidden neurons."),
-    ("Learning rate", "How far the weights move in a step."),
-    ("Epoch", "One pass over the rows a network is trained on."),
-    ("Rows to pick by", "Rows that no network is trained on, and by which the best one is found."),
-    (
-        "Fresh rows",
-        "Rows that nothing is trained on or decided by: what a network has on these is what it has on new data.",
-    ),
-    (
-        "Share of the variance",
-        "How much smaller the differences between networks would be if this one choice were the same for all.",
-    ),
-]
+SEARCH = {
+    "Recipe": "The settings of a network: its layers and how it is trained. One row of the leaderboard.",
+    "Fold": "A part of the rows, held out while a network trains on the others and scored on afterwards.",
+    "Seed": "The start of the random number generator that draws the initial weights. Another seed gives a slightly "
+    "different network from the same recipe.",
+    "Width": "The number of hidden neurons of a network, over all its layers. A linear model has none.",
+    "Epoch": "One pass over the rows a network is trained on.",
+    "Loss": "How wrong a network is: the number that training minimises.",
+    "Worse by": "How much lower the score is when the cells of a column are shuffled among the rows (permutation "
+    "importance).",
+    "To expect": "The score corrected for selecting the best of many: the selection is repeated on many random "
+    "samples of the rows (bootstrap bias-corrected cross-validation).",
+}
+FINETUNE = {
+    "Token": "The unit of text that the model reads and writes: a common word, a part of a rarer one, or a single "
+    "character.",
+    "Loss": "How badly the model predicts the next token of a text, on average (cross-entropy); zero is perfect. "
+    "Training loss is measured on the rows the model learns from, evaluation loss on test rows it does not learn from.",
+    "Perplexity": "e to the power of the loss: the model is as uncertain about the next token as if it had to choose "
+    "among this many equally likely ones.",
+    "Step": "One update of the weights, from one batch of texts.",
+    "Epoch": "One pass over all rows that the model is trained on.",
+    "Learning rate": "How far the weights move in a step. It often grows at first (the warm-up) and shrinks towards "
+    "the end.",
+    "Gradient norm": "The length of the gradient of a batch: how strongly the loss depends on the weights. Sudden "
+    "peaks are a sign of unusual texts or of a learning rate that is too high.",
+    "Evaluation": "Measuring the loss on the test rows, without learning from them.",
+    "Sample": "One row of the table, as one text.",
+}
+WHY = {
+    "Adds": "The Shapley value of a column: what the prediction changes when the column gets its value, on average "
+    "over all orders in which columns may get theirs.",
+    "Average": "The mean prediction of rows of the training data that each row is compared with.",
+    "Standard error": "How much the number would change if it were estimated again.",
+}
+PLAN = {
+    "Node": "One of the machines, processes or threads that train together. Each computes a part and sends results to "
+    "others.",
+    "Strategy": "How the work is split over the nodes, and what they send each other.",
+    "Speed-up": "The time on one node, divided by the time on several. Twice as fast is a speed-up of 2. Ideal is the "
+    "number of nodes.",
+    "Efficiency": "The speed-up divided by the number of nodes. Ideal is 100%.",
+    "Time saved (PI)": "The improvement in percent over the time on one node: 50% is half the time, 0% is no gain. "
+    "Where several nodes are slower, the table says how much longer they take.",
+    "Waits for the link": "The share of a step in which a node waits for the link and does not compute.",
+    "Bandwidth and latency": "How much a link carries in a second, and how long the first byte takes. Many small "
+    "messages wait for the latency, few large ones for the bandwidth.",
+    "Epoch": "One pass over all rows of the training data.",
+    "Step": "One update of the weights, from one batch of rows.",
+    "Critical batch": "The batch size up to which larger batches save steps nearly in proportion. Far above it a "
+    "larger batch costs more rows and saves few steps. It is estimated by the gradient noise scale.",
+}
 # By the name of a strategy. A page explains those that it shows.
 STRATEGIES = {
     "allreduce": (
@@ -132,13 +64,10 @@ STRATEGIES = {
     ),
     "local_sgd": (
         "Local SGD",
-        "Each node trains on rows of its own, and the weights are averaged now and then. Little is sent, but the "
-        "result is another one than that of one node.",
+        "Each node trains on its own rows, and the weights are averaged now and then. It sends little, but the result "
+        "differs from that of one node.",
     ),
-    "gossip": (
-        "Gossip",
-        "As local SGD, but each node averages its weights with its neighbours on a ring only.",
-    ),
+    "gossip": ("Gossip", "As local SGD, but each node averages its weights with its neighbours on a ring only."),
     "parameter_server": (
         "Parameter server",
         "One node holds the weights; the others fetch them and send gradients, in step or each at its own pace.",
@@ -158,5 +87,5 @@ STRATEGIES = {
 }
 
 
-def section(pairs: list[tuple[str, str]]) -> Section:
-    return Section("words", "Glossary", "Glossary", terms(pairs, "words"))
+def section(entries: dict[str, str]) -> Section:
+    return Section("words", "Glossary", "Glossary", terms(entries.items(), "words"))

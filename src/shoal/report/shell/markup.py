@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,56 @@ def row_head(label: object, numeric: bool = False) -> Html:
 
 def cell(value: object, numeric: bool = False, class_: str | None = None, **attributes: Any) -> Html:
     return tag("td", value, class_="number" if numeric else class_, **attributes)
+
+
+# What a column of a table holds, which is also the class of its cells.
+TEXT, NUMBER, BAR = None, "number", "bars"
+Columns = Sequence[tuple[str, str | None]]  # the name and the kind of each
+
+
+def table_row(columns: Columns, values: Sequence[object], **attributes: Any) -> Html:
+    """A row of a `data_table`; the first value is its heading."""
+    first, *kinds = (kind for _, kind in columns)
+    head = tag("th", values[0], scope="row", class_=first)
+    return tag(
+        "tr", head, *[tag("td", v, class_=kind) for kind, v in zip(kinds, values[1:], strict=True)], **attributes
+    )
+
+
+def data_table(identity: str, caption: object, columns: Columns, rows: Iterable[Any], class_: str = "text") -> Html:
+    """A table of columns with a kind each. Rows are lists of values, or come from `table_row`.
+
+    A column without a name has an empty cell as its heading.
+    """
+    heads = [column_head(name, kind == NUMBER) if name else tag("td", class_=kind) for name, kind in columns]
+    body = [row if isinstance(row, Html) else table_row(columns, row) for row in rows]
+    return table(caption, heads, body, id=identity, class_=class_)
+
+
+def matrix(identity: str, caption: object, names: list[str], rows: Iterable[tuple[str, list[Any]]]) -> Html:
+    """A table whose cells are tinted: `names` of the corner and the columns; rows of pairs of text and strength."""
+    head = [column_head(names[0]), *[column_head(name, numeric=True) for name in names[1:]]]
+    body = [
+        tag("tr", row_head(name), *[cell(text, True, style=f"--share:{share:.2f}") for text, share in cells])
+        for name, cells in rows
+    ]
+    return table(caption, head, body, id=identity, class_="matrix")
+
+
+def bullets(items: Iterable[object]) -> Html:
+    """A list; nothing where there are no items."""
+    listed = [tag("li", item) for item in items]
+    return tag("ul", *listed) if listed else EMPTY
+
+
+def details(summary: object, *content: object) -> Html:
+    """Content that is hidden until the summary is clicked."""
+    return tag("details", tag("summary", summary), *content)
+
+
+def beside(prose: object, figure: Html | None, kind: str = "beside") -> Html:
+    """Text and a figure next to each other where there is room."""
+    return tag("div", tag("div", prose), figure or None, class_=kind)
 
 
 def terms(pairs: Iterable[tuple[object, object]], kind: str | None = None) -> Html:

@@ -51,6 +51,10 @@ class Axis:
         share = (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
 
+    def on_slider(self, value: float) -> float:
+        """A value as the slider of a figure counts it: positions are linear in these."""
+        return value
+
     def marks(self, about: int = 4, factor: float = 1) -> list[tuple[float, str]]:
         """Positions and labels of ticks; labels show the value times `factor`, e.g. 100 for percentages."""
         values = ticks(self.low, self.high, about)
@@ -65,6 +69,9 @@ class LogAxis(Axis):
     def __call__(self, value: float) -> float:
         share = math.log(value / self.low) / math.log(self.high / self.low)
         return round(self.start + share * (self.end - self.start), 1)
+
+    def on_slider(self, value: float) -> float:
+        return math.log2(value)
 
     def marks(self, about: int = 4, factor: float = 1) -> list[tuple[float, str]]:
         """Powers of ten; where there is room also 3, or 2 and 5, times these."""

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from shoal import atomic
+from shoal.files import atomic
+from shoal.files.json_values import plain
 from shoal.report.shell.markup import Html, Section, escape, join, tag
-from shoal.report.shell.prepare import script_json
 
 
-def resource(name: str) -> str:
+def resource(name: str | Path) -> str:
+    """The text of a file in `assets`, or of a file elsewhere given as a path."""
+    if isinstance(name, Path):
+        return name.read_text(encoding="utf-8")
     return files("shoal.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def scripts(names: tuple[str, ...]) -> str:
+def scripts(names: tuple[str | Path, ...]) -> str:
     """The scripts joined in one function scope."""
     inner = "\n".join(resource(name) for name in names)
     return f'(() => {{\n"use strict";\n{inner}\n}})();'
+
+
+def script_json(value: Any) -> str:
+    """JSON for a script element: no `<`, so that neither `</script>` nor `<!--` in a user's string can end it.
+
+    >>> script_json({"name": "</script>"})
+    '{"name":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def policy(script: str) -> str:
@@ -39,10 +53,10 @@ class Page:
     name: str
     heading: Html
     sections: list[Section]
-    scripts: tuple[str, ...]
+    scripts: tuple[str | Path, ...]
     script_data: dict[str, Any]
     data: dict[str, Any]
-    styles: tuple[str, ...] = ("page.css",)
+    styles: tuple[str | Path, ...] = ("page.css",)
 
     def html(self) -> str:
         script = scripts(self.scripts)
@@ -60,6 +74,13 @@ class Page:
             data=script_json(self.script_data),
             script=script,
         )
+
+
+def checked(data: dict[str, Any], objects: tuple[str, ...], lists: tuple[str, ...]) -> dict[str, Any]:
+    """A copy of a run's data with JSON values only, and with every part: one that is missing or None is empty."""
+    data = plain(data)
+    parts = {key: data.get(key) or {} for key in objects} | {key: data.get(key) or [] for key in lists}
+    return data | parts
 
 
 def write(page: str, path: str | Path) -> Path:

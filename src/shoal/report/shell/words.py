@@ -6,26 +6,11 @@ import math
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, TypeGuard
 
+from shoal.metrics.metric import METRICS
+
 NOTHING = "\N{EN DASH}"
+LONGEST_NAME = 40
 SHARES = {"accuracy", "balanced_accuracy", "top_k_accuracy"}
-METRICS = {
-    "r2": "R\N{SUPERSCRIPT TWO}",
-    "roc_auc": "area under the ROC curve",
-    "balanced_accuracy": "balanced accuracy",
-    "f1": "F1 score",
-    "f1_macro": "mean F1 score of the classes",
-    "neg_log_loss": "log-loss (negative)",
-    "neg_brier_score": "Brier score (negative)",
-    "neg_mean_squared_error": "mean squared error (negative)",
-    "neg_mean_absolute_error": "mean absolute error (negative)",
-}
-STRATEGIES = {
-    "halving": "All recipes started together. In several rounds the weaker ones were stopped, and the remaining ones "
-    "trained on (successive halving).",
-    "random": "Recipes were drawn at random from the space below.",
-    "grid": "Every combination in the space below was tried (a grid).",
-    "optuna": "Recipes were proposed in batches by Optuna, which learns from the scores so far.",
-}
 
 
 def known(value: object) -> TypeGuard[float]:
@@ -41,6 +26,18 @@ def fixed(value: float, decimals: int) -> str:
     """
     step = Decimal(1).scaleb(-decimals)
     return f"{Decimal(value).quantize(step, rounding=ROUND_HALF_UP):,f}"
+
+
+def compact(number: float | None, digits: int) -> float | int | None:
+    """A number rounded to so many significant digits, to keep the page small.
+
+    >>> compact(0.123456789, 4), compact(3.0, 4), compact(None, 4)
+    (0.1235, 3, None)
+    """
+    if number is None or isinstance(number, int):
+        return number
+    shorter = float(f"{number:.{digits}g}")
+    return int(shorter) if shorter.is_integer() and abs(shorter) < 1e15 else shorter
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -90,12 +87,41 @@ def count(number: object, singular: str = "", plural: str = "") -> str:
     return f"{text} {singular if number == 1 else plural or singular + 's'}"
 
 
+def counted(number: object) -> str | None:
+    """As `count`; None, which a list of terms leaves out, where the number is not known."""
+    return count(number) if known(number) else None
+
+
 def percent(share: float, decimals: int = 0) -> str:
     return f"{fixed(share * 100, decimals)}%"
 
 
+def small_percent(share: float) -> str:
+    """Two digits, so that a small share is not shown as none.
+
+    >>> small_percent(0.0038), small_percent(0.853), small_percent(1)
+    ('0.38%', '85%', '100%')
+    """
+    return f"{significant(100 * share, 2)}%"
+
+
+def short(name: object, most: int = LONGEST_NAME) -> str:
+    """
+    >>> short("a very long name of a strategy", 20)
+    'a very long name of\N{HORIZONTAL ELLIPSIS}'
+    """
+    text = str(name)
+    return text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def capitalised(text: str) -> str:
+    """With a capital first letter; the others stay (`str.capitalize` makes them small)."""
+    return text[:1].upper() + text[1:]
+
+
 def metric_name(metric: str) -> str:
-    return METRICS.get(metric, metric.replace("_", " "))
+    known_one = METRICS.get(metric)
+    return known_one.label.replace("R2", "R\N{SUPERSCRIPT TWO}") if known_one else metric.replace("_", " ")
 
 
 def is_share(metric: str) -> bool:
@@ -123,15 +149,27 @@ def difference(value: float, metric: str) -> str:
     return f"{fixed(value * 100, 1)} points" if is_share(metric) else score(value, metric)
 
 
-def duration(seconds: object) -> str:
-    """
-    >>> [duration(s) for s in (0.0042, 0.41, 8.25, 58.2, 60, 192, 7500)]
-    ['4 ms', '0.41 s', '8.3 s', '58 s', '1 min', '3 min 12 s', '2 h 5 min']
+def moment(seconds: object) -> str:
+    """A short time with three digits, down to microseconds.
+
+    >>> [moment(s) for s in (0, 3.14e-6, 0.0001, 0.01234, 0.5, 12)]
+    ['0 s', '3.14 µs', '0.1 ms', '12.3 ms', '0.5 s', '12 s']
     """
     if not known(seconds):
         return NOTHING
-    if seconds < 0.1:
-        return f"{fixed(seconds * 1000, 0)} ms"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if abs(seconds) >= scale / 10 or seconds == 0:
+            return f"{significant(seconds / scale)} {unit}"
+    return f"{significant(seconds / 1e-6)} µs"
+
+
+def duration(seconds: object) -> str:
+    """
+    >>> [duration(s) for s in (0.00733, 0.41, 8.25, 58.2, 60, 192, 7500)]
+    ['7.33 ms', '0.41 s', '8.3 s', '58 s', '1 min', '3 min 12 s', '2 h 5 min']
+    """
+    if not known(seconds) or seconds < 0.1:
+        return moment(seconds)
     if seconds < 1:
         return f"{fixed(seconds, 2)} s"
     if seconds < 10:
@@ -146,12 +184,77 @@ def duration(seconds: object) -> str:
 
 def size(bytes_used: object) -> str | None:
     """
-    >>> size(261000000), size(2_500_000_000), size(900)
-    ('261 MB', '2.5 GB', '0.9 kB')
+    >>> size(261000000), size(2_500_000_000), size(900), size(0)
+    ('261 MB', '2.5 GB', '0.9 kB', '0')
     """
     if not known(bytes_used):
         return None
+    if bytes_used == 0:
+        return "0"
     for unit, scale in (("GB", 1e9), ("MB", 1e6)):
         if bytes_used >= scale:
             return f"{significant(bytes_used / scale)} {unit}"
     return f"{significant(bytes_used / 1e3)} kB"
+
+
+def rate(bytes_per_second: object) -> str | None:
+    """A data rate, in bits as links are named.
+
+    >>> rate(125e6), rate(1.25e6), rate(3.9e8), rate(1250), rate(None)
+    ('1 Gbit/s', '10 Mbit/s', '3.12 Gbit/s', '0.01 Mbit/s', None)
+    """
+    if not known(bytes_per_second):
+        return None
+    bits = bytes_per_second * 8
+    return f"{significant(bits / 1e9)} Gbit/s" if bits >= 1e9 else f"{significant(bits / 1e6)} Mbit/s"
+
+
+def times(speedup: object) -> str:
+    """A speed-up as a comparison.
+
+    >>> times(2.41), times(1.004), times(0.05), times(None) == NOTHING
+    ('2.41 times as fast', 'as fast', '20 times as long', True)
+    """
+    if not known(speedup) or speedup <= 0:
+        return NOTHING
+    if abs(speedup - 1) < 0.005:
+        return "as fast"
+    if speedup > 1:
+        return f"{significant(speedup)} times as fast"
+    if speedup > 0.5:
+        return f"{percent(1 / speedup - 1)} longer"
+    return f"{significant(1 / speedup)} times as long"
+
+
+def saved(improvement: object) -> str:
+    """The share of one node's time that is saved, in percent; a longer time is a comparison.
+
+    >>> saved(75.0), saved(0.0), saved(-25.0), saved(-510947.0), saved(None) == NOTHING
+    ('75.0%', '0.0%', '25% longer', '5,110 times as long', True)
+    """
+    if not known(improvement):
+        return NOTHING
+    return percent(abs(improvement) / 100, 1) if improvement >= 0 else times(100 / (100 - improvement))
+
+
+def setting(found: Any) -> str | None:
+    """Any setting as text; None is left out.
+
+    >>> [setting(one) for one in (50000, 0.001, True, ["a", 2], [1, 2, 3, 4], {"a": 1}, None)]
+    ['50,000', '0.001', 'yes', 'a, 2', '1 to 4', 'a 1', None]
+    """
+    if found is None or found == "":
+        return None
+    if isinstance(found, bool):
+        return "yes" if found else "no"
+    if isinstance(found, int):
+        return count(found)
+    if isinstance(found, float):
+        return significant(found)
+    if isinstance(found, list):
+        if len(found) > 3 and all(isinstance(one, int) and one == found[0] + k for k, one in enumerate(found)):
+            return f"{count(found[0])} to {count(found[-1])}"
+        return ", ".join(setting(one) or NOTHING for one in found) or None
+    if isinstance(found, dict):
+        return ", ".join(f"{key} {setting(one) or NOTHING}" for key, one in found.items()) or None
+    return str(found)

@@ -1,0 +1,1 @@
+"""How fast is the engine, and what are populations good for?"""

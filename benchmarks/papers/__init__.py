@@ -1,0 +1,1 @@
+"""One folder for each seed paper: its claims beside our results."""

@@ -1,0 +1,1 @@
+"""Singh: parallelizing deep neural networks using MPI and GPU computing."""

@@ -1,0 +1,1 @@
+"""Simulation of parallelization of deep neural networks by dividing data."""

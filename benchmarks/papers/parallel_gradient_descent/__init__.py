@@ -1,0 +1,1 @@
+"""Kamra, Goyal, Seo and Zois: parallel gradient descent for multilayer feedforward networks."""

@@ -1,0 +1,1 @@
+"""Farias, Ludermir and Bastos-Filho: embarrassingly parallel training of multilayer perceptrons."""

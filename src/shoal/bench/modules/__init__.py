@@ -1,1 +1,0 @@
-"""Modules of PyTorch: heads on one backbone, modules as one."""

@@ -1,0 +1,199 @@
+"""Files and folders that appear whole or not at all, and are on the disk before anything else relies on them.
+
+Both are written under a hidden name beside their own, forced to the disk, and renamed; then the rename itself is forced
+to the disk. Whatever ends the work before that leaves what was there before. An error names the file or folder that was
+asked for, never the hidden one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from shoal.errors import NotAFile, NotWritten, UserError
+from shoal.files.plain_files import read_bytes
+
+LEFT_OVER = re.compile(r"\..+\.shoal-\d+-\d+\.part(\..*)?")  # what is half written is named like this
+MARKER = ".shoal-unfinished"  # in a folder that is half written
+MARKER_TEXT = "Shoal is writing this folder, and renames it when it is complete.\n"
+NO_ROOM = "make room in {folder}, or choose another folder"
+NOT_WRITABLE = "make {folder} writable, or choose another folder"
+REMEDIES = {
+    errno.ENOSPC: NO_ROOM, errno.EDQUOT: NO_ROOM,
+    errno.EROFS: NOT_WRITABLE, errno.EACCES: NOT_WRITABLE, errno.EPERM: NOT_WRITABLE,
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f), or choose another folder",
+    errno.EIO: "check the disk of {folder}, or choose another folder",
+    errno.ENOENT: "create the folder {folder} first",
+    errno.ENOTDIR: "choose another folder than {folder}", errno.EEXIST: "choose another folder than {folder}",
+    errno.ENAMETOOLONG: "give a shorter name",
+}  # fmt: skip
+OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}  # writing fails without a file's name
+_numbers = itertools.count(1)  # two threads may write the same file
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[Path]:
+    """A name to write a file to, which becomes `target` at the end; it has the same ending.
+
+    A link stays one, to the new file. What is no file, such as /dev/stdout, is written to directly.
+    """
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    asked, target = target, Path(os.path.realpath(target))
+    partial = _beside(target, target.suffix)
+    with _named(asked, target, partial):
+        try:
+            yield partial
+            _sync(partial)
+            os.replace(partial, target)
+            sync_folder(target.parent)
+        except Exception:
+            partial.touch()  # some libraries raise errors of their own where nothing can be written: ask the system
+            raise
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `target` at the end, in place of an older one. Replaces no link."""
+    if target.is_symlink():
+        raise NotAFile(f"{target} is a symbolic link, which is not replaced by a folder: give the folder itself")
+    partial, old = _beside(target, ""), _beside(target, ".old")
+    with _named(target, target, partial):
+        yield from _replaced(target, partial, old)
+
+
+def _replaced(target: Path, partial: Path, old: Path) -> Iterator[Path]:
+    partial.mkdir()
+    try:
+        (partial / MARKER).write_text(MARKER_TEXT, encoding="utf-8")
+        yield partial
+        (partial / MARKER).unlink()
+        sync_tree(partial)
+        if target.exists():
+            shutil.copymode(target, partial)
+            os.replace(target, old)
+        try:
+            os.replace(partial, target)
+        except OSError:
+            if old.exists():
+                os.replace(old, target)
+            raise
+        sync_folder(target.parent)
+    finally:
+        for folder in (partial, old):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _named(asked: Path, target: Path, partial: Path) -> Iterator[None]:
+    """Errors of writing become a sentence on the file or folder that was asked for; all others stay as they are."""
+    try:
+        yield
+    except NotWritten:
+        raise
+    except OSError as error:
+        place = error.filename if isinstance(error.filename, (str, bytes, os.PathLike)) else ""
+        hidden = os.fsdecode(place).startswith(str(partial)) or os.fsdecode(place) == str(target.parent)
+        if not hidden and (error.filename is not None or error.errno not in OF_THE_DISK):
+            raise
+        raise cannot_write(asked, error) from error
+
+
+def cannot_write(target: Path, error: OSError) -> NotWritten:
+    """What is to be said where a file or folder cannot be written: its name, why, and the remedy."""
+    folder = os.path.dirname(os.path.abspath(target))
+    remedy = REMEDIES.get(error.errno or 0, "choose another place").format(folder=folder)
+    why = "its folder is a file" if error.errno in (errno.EEXIST, errno.ENOTDIR) else error.strerror or str(error)
+    return NotWritten.of(f"{target} cannot be written: {why}; {remedy}", error)
+
+
+def check_target(target: Path) -> None:
+    """Make the folder of a file, and find out before any work whether the file can be written."""
+    if target.is_dir():
+        raise UserError(f"{target} is a folder: give the name of a file")
+    if target.exists() and not target.is_file():
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        trial = _beside(Path(os.path.realpath(target)), target.suffix)
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise cannot_write(target, error) from error
+
+
+def is_left_over(path: Path) -> bool:
+    """Whether this was half written by a process that was killed: a file with such a name, or a folder with the marker
+    in it. A link never is."""
+    if not LEFT_OVER.fullmatch(path.name):
+        return False
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            return not (path / MARKER).is_symlink() and read_bytes(path / MARKER) == MARKER_TEXT.encode()
+    except OSError:
+        return False
+    return stat.S_ISREG(mode)
+
+
+def write_bytes(target: Path, content: bytes) -> None:
+    with new_file(target) as partial:
+        partial.write_bytes(content)
+
+
+def write_text(target: Path, text: str) -> None:
+    """As UTF-8, with the ends of lines that the text has.
+
+    Python has half a surrogate pair for a byte of a path that is not UTF-8. It is written as \\udcXX: in JSON that is
+    its escape, so that the path is read as it was.
+    """
+    write_bytes(target, text.encode("utf-8", "backslashreplace"))
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give a folder that is complete its name. Unlike `new_folder` this fails where `target` is there and not empty."""
+    sync_tree(source)
+    os.rename(source, target)
+    sync_folder(target.parent)
+
+
+def sync_tree(folder: Path) -> None:
+    """Force all files and folders below to the disk."""
+    for place, _, files in os.walk(folder):
+        for name in files:
+            _sync(Path(place) / name)
+        sync_folder(Path(place))
+
+
+def _beside(target: Path, ending: str) -> Path:
+    stem = target.name.removesuffix(ending)
+    return target.with_name(f".{stem}.shoal-{os.getpid()}-{next(_numbers)}.part{ending}")
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Names in a folder are its content. Windows has no such call, and some network disks refuse it."""
+    if os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)

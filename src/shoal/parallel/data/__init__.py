@@ -1,0 +1,1 @@
+"""Rows for workers: data sets by name, tables, loading, and which worker has which rows."""

@@ -1,0 +1,1 @@
+"""Starting workers, watching them, and restarting them from a checkpoint."""

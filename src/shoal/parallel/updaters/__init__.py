@@ -1,1 +1,0 @@
-"""Updaters: what each worker does in a round, one file for each strategy."""

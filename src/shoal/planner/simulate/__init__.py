@@ -1,0 +1,1 @@
+"""What strategies do to accuracy: real training on virtual nodes, and the gradient noise scale."""

@@ -1,0 +1,400 @@
+"""Members of similar shape as one batch of matrices: three `bmm` calls per layer train them all.
+
+The neuron dimension comes before the row dimension: a layer's signal is [members, columns, rows] with ones in the last
+column, and its weights are [members, fan_out, columns] with the bias in the last column. So bias and weights are one
+matrix for the forward product, the gradient and the optimiser, and the rows of a batch fill the vector lanes.
+
+Widths are rounded up to a few buckets. Padding has no effect: its weights are zero on both sides, so its gradients are
+zero too. A member's bits do not depend on the other members: its bucket and every call made for it follow from its own
+recipe, and a batched product computes each matrix in the same way, however many there are, if all are aligned alike.
+So each member's part of every tensor is a multiple of 64 bytes. Then torch's vector loops have no remainder, which they
+would round differently: rows come in multiples of 16, neurons in multiples of 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shoal.population.activations import TABLE, check_complete
+from shoal.population.engines import Resources
+from shoal.population.engines.program import Program, State
+from shoal.population.engines.torch_common import Networks, TorchEngine
+from shoal.population.engines.torch_numbers import (
+    DeviceData,
+    Goal,
+    Rates,
+    UpdateSettings,
+    clip_factors,
+    dropout_kept,
+    dropout_keys,
+    dropout_thresholds,
+    loss_slopes,
+    loss_terms,
+    round_up,
+    update,
+)
+from shoal.population.members import ACTIVATIONS
+
+CACHE = 8 << 20  # bytes of one part on a CPU. Measured: 6 to 12 MB are equally fast, smaller parts are slower
+DEVICE_MEMORY = 1 << 30  # bytes of one part on a GPU
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+aten = torch.ops.aten
+
+
+def bucket(width: int, depth: int) -> int:
+    """A width rounded up: finely for one hidden layer, coarsely for several, whose widths would combine to many shapes.
+
+    >>> [bucket(width, 1) for width in (1, 4, 5, 50, 100)], [bucket(width, 2) for width in (5, 50, 100)]
+    ([4, 4, 8, 52, 104], [8, 64, 128])
+    """
+    octave = 1 << (width - 1).bit_length()
+    return round_up(width, max(4, octave // (16 if depth == 1 else 4)))
+
+
+class GroupedEngine(TorchEngine):
+    """`bmm` over buckets of similar members. On a CPU each thread takes parts that fit into its cache."""
+
+    name = "grouped"
+
+    def pack(
+        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
+    ) -> Networks:
+        return GroupedNetworks(program, device_data, state, members, training)
+
+    def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
+        records = program.records[members]
+        masked = records["features_start"] >= 0
+        shapes = padded_shapes(program, members)
+        flags = [records[name] > 0 for name in ("weight_decay", "clip", "dropout", "patience")]
+        columns = [masked, records["optimizer_slots"], *flags]
+        return list(zip(shapes, *(column.tolist() for column in columns), strict=True))
+
+    def bytes_each(self, program: Program, members: np.ndarray, rows: np.ndarray, training: bool) -> np.ndarray:
+        records = program.records[members]
+        shapes = padded_shapes(program, members)
+        parameters = np.array([sum(o * matrix_columns(i, o) for i, o in pairwise(s)) for s in shapes])
+        neurons = np.array([sum(s[1:]) for s in shapes])
+        inputs = np.array([s[0] + 1 for s in shapes]) * (records["features_start"] >= 0)
+        copies = 3 + records["optimizer_slots"] + (records["patience"] > 0) if training else 1
+        dropout = np.where(training & (records["dropout"] > 0), 8, 0)  # its integers have eight bytes
+        return 4 * (parameters * copies + rows * (neurons * (3 + dropout) + inputs))
+
+    def limit(self, resources: Resources) -> int:
+        most = CACHE if resources.device == "cpu" else DEVICE_MEMORY
+        return max(1, min(most, resources.memory // self.threads(resources)[0]))
+
+    def threads(self, resources: Resources) -> tuple[int, int]:
+        return (resources.threads, 1) if resources.device == "cpu" else (1, resources.threads)
+
+
+Widths = tuple[int, ...]  # fan_in, hidden widths, outputs
+
+
+def exact_shapes(program: Program, members: np.ndarray) -> list[Widths]:
+    records = program.records[members]
+    spans = zip(records["dims_start"].tolist(), records["n_layers"].tolist(), strict=True)
+    return [tuple(program.layout.dims[start : start + layers + 1].tolist()) for start, layers in spans]
+
+
+def padded_shapes(program: Program, members: np.ndarray) -> list[Widths]:
+    masked = (program.records["features_start"][members] >= 0).tolist()
+    return [_padded(widths, mask) for widths, mask in zip(exact_shapes(program, members), masked, strict=True)]
+
+
+@lru_cache(maxsize=4096)
+def _padded(widths: Widths, masked: bool) -> Widths:
+    fan_in, *hidden, outputs = widths
+    return (bucket(fan_in, 2) if masked else fan_in, *(bucket(width, len(hidden)) for width in hidden), outputs)
+
+
+def matrix_columns(fan_in: int, fan_out: int) -> int:
+    """Columns of a weight matrix, bias included, padded so that it takes a multiple of 64 bytes."""
+    return round_up(fan_in + 1, 16 // math.gcd(fan_out, 16))
+
+
+class GroupedNetworks(Networks):
+    """Members that share their padded widths, optimiser and everything else that determines the calls."""
+
+    multiple = 16
+
+    def __init__(
+        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
+    ) -> None:
+        super().__init__(program, device_data, state, members)
+        (self.widths,) = padded_shapes(program, members[:1])
+        self.n_layers = len(self.widths) - 1
+        self.columns = [matrix_columns(fan_in, fan_out) for fan_in, fan_out in pairwise(self.widths)]
+        self.alike: dict[Widths, list[int]] = {}  # members that have the same shape even without padding
+        for place, widths in enumerate(exact_shapes(program, members)):
+            self.alike.setdefault(widths, []).append(place)
+        first = self.records[0]
+        self.n_slots = int(first["optimizer_slots"]) + bool(first["patience"] > 0) if training else 0
+        self.blocks = [self._load(k, training) for k in range(1 + self.n_slots)]
+        self.weights = self.blocks[0]
+        self.gradients = [torch.empty_like(weight) for weight in self.weights] if training else []
+        codes = self.records["activation"]
+        bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(members)]
+        self.runs = [(ACTIVATIONS[codes[a]], slice(a, b)) for a, b in pairwise(bounds)]
+        smoothing = self.records["label_smoothing"]
+        self.smoothing = self.vector(smoothing) if smoothing.any() else None
+        self.clip = self.vector(self.records["clip"]) if first["clip"] > 0 else None
+        self.dropout = training and bool(first["dropout"] > 0)
+        self.real = [self._real_neurons(layer) for layer in range(1, self.n_layers)]
+        self._prepare_features()
+        self._signals: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        self._update_settings: UpdateSettings
+        self._keys: Tensor
+
+    # ---- loading and storing ----
+
+    def _load(self, k: int, training: bool) -> list[Tensor]:
+        shapes = zip(self.widths[1:], self.columns, strict=True)
+        block = [torch.zeros(len(self.members), fan_out, columns) for fan_out, columns in shapes]
+        places = self.places(k) if training else self.delivered_places()
+        for widths, alike in self.alike.items():
+            flat = np.empty((len(alike), _size(widths)), np.float32)
+            for line, member in zip(flat, alike, strict=True):
+                buffer, start = places[member]
+                line[:] = buffer[start : start + len(line)]
+            for weight, layer in zip(block, _layers(flat, widths), strict=True):
+                fan_in, fan_out = layer.shape[1] - 1, layer.shape[2]
+                weight.numpy()[alike, :fan_out, :fan_in] = layer[:, :-1].transpose(0, 2, 1)
+                weight.numpy()[alike, :fan_out, -1] = layer[:, -1]
+        return [weight.to(self.device_data.device) for weight in block]
+
+    def store(self) -> None:
+        for k, block in enumerate(self.blocks):
+            places, arrays = self.places(k), [weight.cpu().numpy() for weight in block]
+            for widths, alike in self.alike.items():
+                flat = np.empty((len(alike), _size(widths)), np.float32)
+                for array, layer in zip(arrays, _layers(flat, widths), strict=True):
+                    fan_in, fan_out = layer.shape[1] - 1, layer.shape[2]
+                    layer[:, :-1] = array[alike, :fan_out, :fan_in].transpose(0, 2, 1)
+                    layer[:, -1] = array[alike, :fan_out, -1]
+                for line, member in zip(flat, alike, strict=True):
+                    buffer, start = places[member]
+                    buffer[start : start + len(line)] = line
+
+    def tensors(self) -> list[Tensor]:
+        return [tensor for block in self.blocks for tensor in block]
+
+    def finite(self) -> np.ndarray:
+        good = torch.stack([torch.isfinite(weight).flatten(1).all(1) for weight in self.weights]).all(0)
+        return good.cpu().numpy()
+
+    def keep_best(self, better: np.ndarray) -> None:
+        if better.any():
+            chosen = torch.from_numpy(better).to(self.device_data.device)
+            for best, weight in zip(self.blocks[-1], self.weights, strict=True):
+                best[chosen] = weight[chosen]
+
+    def _real_neurons(self, layer: int) -> Tensor:
+        """One for each neuron of a member, zero for padding: [members, width, 1]."""
+        widths = self.program.layout.dims[self.records["dims_start"] + layer]
+        real = np.arange(self.widths[layer]) < widths[:, None]
+        return self.vector(real)[:, :, None]
+
+    def _prepare_features(self) -> None:
+        """The columns that members with `features` see, padded with columns that count as zero."""
+        self.features: Tensor | None = None
+        if self.records["features_start"][0] < 0:
+            return
+        starts = self.records["features_start"][:, None]
+        counts = self.program.layout.dims[self.records["dims_start"]][:, None]
+        place = np.arange(self.widths[0])
+        self.own_inputs = True
+        features = self.program.features[starts + np.minimum(place, counts - 1)]
+        self.features = torch.from_numpy(features).to(self.device_data.device)
+        self.seen = self.vector(place < counts)[:, None, :]
+
+    # ---- forward ----
+
+    def inputs(self, rows: Tensor) -> Tensor:
+        """[members, rows, columns], one in the last column. Members that share their rows share the memory."""
+        if self.features is None:
+            x = self.device_data.X[rows]
+        else:
+            x = self.device_data.X[rows[:, :, None], self.features[:, None, :]] * self.seen
+        filled = x.new_zeros(*x.shape[:2], self.columns[0])
+        filled[:, :, : x.shape[2]] = x
+        filled[:, :, -1] = 1
+        return filled.expand(len(self.members), -1, -1)
+
+    def _signal(self, layer: int, rows: int) -> tuple[Tensor, Tensor]:
+        """Memory of a hidden layer: sums [members, neurons, rows], and signals [members, columns, rows] above ones."""
+        if rows not in self._signals:
+            made = []
+            for width, columns in zip(self.widths[1:-1], self.columns[1:], strict=True):
+                signals = torch.zeros(len(self.members), columns, rows, device=self.device_data.device)
+                signals[:, -1] = 1
+                made.append((torch.empty_like(signals[:, :width], memory_format=torch.contiguous_format), signals))
+            self._signals[rows] = made
+        return self._signals[rows][layer]
+
+    def _forward(self, x: Tensor, kept: list[Tensor]) -> Tensor:
+        """Outputs [members, outputs, rows]; `kept` has a factor for each neuron and row if there is dropout."""
+        signal = x.transpose(1, 2)
+        for layer, weight in enumerate(self.weights[:-1]):
+            sums, signals = self._signal(layer, x.shape[1])
+            torch.bmm(weight, signal, out=sums)
+            for name, members in self.runs:
+                active = signals[members, : weight.shape[1]]
+                ARITHMETIC[name].activate(sums[members], active)
+                if not TABLE[name].zero_at_zero:
+                    active.mul_(self.real[layer][members])
+            if kept:
+                signals[:, : weight.shape[1]].mul_(kept[layer])
+            signal = signals
+        return torch.bmm(self.weights[-1], signal)
+
+    def outputs(self, x: Tensor) -> Tensor:
+        return self._forward(x, [])
+
+    # ---- training ----
+
+    def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
+        self._update_settings = UpdateSettings(self.records, steps, rates, self.device_data.device)
+        if self.dropout:
+            keys = dropout_keys(self.records, steps, len(rates), self.n_layers - 1)
+            self._keys = torch.from_numpy(keys).to(self.device_data.device)[..., None, None]
+
+    def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
+        kept = self._kept(k, x.shape[1]) if self.dropout else []
+        outputs = self._forward(x, kept)
+        losses = loss_terms(self.device_data.loss, outputs, goal, 1).flatten(1).sum(1)
+        self._backward(x, loss_slopes(self.device_data.loss, outputs, goal, 1), kept)
+        self._update(self._update_settings.at(k, lambda vector: vector[:, None, None]))
+        return losses
+
+    def _backward(self, x: Tensor, slope: Tensor, kept: list[Tensor]) -> None:
+        """Gradients of all layers from the slope of the outputs."""
+        for layer in reversed(range(1, self.n_layers)):
+            sums, signals = self._signal(layer - 1, x.shape[1])
+            torch.bmm(slope, signals.transpose(1, 2), out=self.gradients[layer])
+            slope = torch.bmm(self.weights[layer][:, :, : self.widths[layer]].transpose(1, 2), slope)
+            if kept:
+                slope.mul_(kept[layer - 1])
+            for name, members in self.runs:
+                ARITHMETIC[name].slope(slope[members], sums[members])
+        torch.bmm(slope, x, out=self.gradients[0])
+
+    def _update(self, rates: Rates) -> None:
+        # Not baddbmm into the weights, which adds row after row, with ten times the rounding error.
+        if self.clip is not None:
+            # Not vector_norm, which sums in another order when there is one member.
+            squares = torch.stack([gradient.square().flatten(1).sum(1) for gradient in self.gradients], 1)
+            factor = clip_factors(squares.cumsum(1)[:, -1].sqrt(), self.clip)[:, None, None]
+            for gradient in self.gradients:
+                gradient.mul_(factor)
+        slots = self.blocks[1 : 1 + int(self.records["optimizer_slots"][0])]
+        for layer, weight in enumerate(self.weights):
+            update(weight, self.gradients[layer], [block[layer] for block in slots], rates)
+
+    def _kept(self, k: int, rows: int) -> list[Tensor]:
+        """For each hidden layer 1 / (1 - rate) where a neuron is kept, else 0: [members, neurons, rows]."""
+        device = self.device_data.device
+        threshold = torch.from_numpy(dropout_thresholds(self.records)).to(device)[:, None, None]
+        scale = self.vector(1.0 / (1.0 - self.records["dropout"]))[:, None, None]
+        row = torch.arange(rows, device=device)
+        factors = []
+        for layer, width in enumerate(self.widths[1:-1]):
+            low, high = self._keys[:, k, layer]
+            neuron = torch.arange(width, device=device)[:, None]
+            factors.append(dropout_kept(low, high, row, neuron, threshold) * scale)
+        return factors
+
+
+def _size(widths: Widths) -> int:
+    return sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(widths))
+
+
+def _layers(flat: np.ndarray, widths: Widths) -> list[np.ndarray]:
+    """Views of members' numbers as the population keeps them: [members, fan_in + 1, fan_out] for each layer."""
+    sizes = [(fan_in + 1) * fan_out for fan_in, fan_out in pairwise(widths)]
+    parts = np.split(flat, np.cumsum(sizes)[:-1], axis=1)
+    return [part.reshape(len(flat), -1, fan_out) for part, fan_out in zip(parts, widths[1:], strict=True)]
+
+
+# ---- activations ----
+
+
+class Arithmetic(NamedTuple):
+    """An activation and its derivative, in place."""
+
+    activate: Callable[[Tensor, Tensor], object]  # (sums, out): writes to `out`, leaves in `sums` what `slope` needs
+    slope: Callable[[Tensor, Tensor], object]  # (slope, sums): turns the slope of the value into that of the argument
+
+
+def _tanh(sums: Tensor, out: Tensor) -> None:
+    out.copy_(sums.tanh_())
+
+
+def _sigmoid(sums: Tensor, out: Tensor) -> None:
+    out.copy_(sums.sigmoid_())
+
+
+def _relu(sums: Tensor, out: Tensor) -> None:
+    torch.clamp_min(sums, 0, out=out)
+
+
+def _elu(sums: Tensor, out: Tensor) -> None:
+    out.copy_(aten.elu_(sums))
+
+
+def _selu(sums: Tensor, out: Tensor) -> None:
+    out.copy_(aten.elu_(sums, SELU_ALPHA, SELU_SCALE))
+
+
+def _gelu(sums: Tensor, out: Tensor) -> None:
+    # Not torch's own, which uses one of two routines that round differently, depending on its argument's memory layout.
+    torch.mul(sums, _normal_distribution(sums), out=out)
+
+
+def _gelu_slope(slope: Tensor, sums: Tensor) -> None:
+    density = sums.square().mul_(-0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
+    slope.mul_(density.mul_(sums).add_(_normal_distribution(sums)))
+
+
+def _normal_distribution(sums: Tensor) -> Tensor:
+    return (sums * math.sqrt(0.5)).erf_().add_(1).mul_(0.5)
+
+
+ARITHMETIC = {
+    "identity": Arithmetic(lambda sums, out: out.copy_(sums), lambda slope, sums: slope),
+    "sigmoid": Arithmetic(
+        _sigmoid, lambda slope, sums: aten.sigmoid_backward.grad_input(slope, sums, grad_input=slope)
+    ),
+    "tanh": Arithmetic(_tanh, lambda slope, sums: aten.tanh_backward.grad_input(slope, sums, grad_input=slope)),
+    "relu": Arithmetic(_relu, lambda slope, sums: aten.threshold_backward.grad_input(slope, sums, 0, grad_input=slope)),
+    "elu": Arithmetic(
+        _elu, lambda slope, sums: aten.elu_backward.grad_input(slope, 1, 1, 1, True, sums, grad_input=slope)
+    ),
+    "selu": Arithmetic(
+        _selu,
+        lambda slope, sums: aten.elu_backward.grad_input(
+            slope, SELU_ALPHA, SELU_SCALE, 1, True, sums, grad_input=slope
+        ),
+    ),
+    "gelu": Arithmetic(_gelu, _gelu_slope),
+    "leaky_relu": Arithmetic(
+        lambda sums, out: aten.leaky_relu.out(sums, 0.01, out=out),
+        lambda slope, sums: aten.leaky_relu_backward.grad_input(slope, sums, 0.01, False, grad_input=slope),
+    ),
+    "hardshrink": Arithmetic(
+        lambda sums, out: aten.hardshrink.out(sums, 0.5, out=out),
+        lambda slope, sums: aten.hardshrink_backward.grad_input(slope, sums, 0.5, grad_input=slope),
+    ),
+    "mish": Arithmetic(
+        lambda sums, out: aten.mish.out(sums, out=out), lambda slope, sums: slope.copy_(aten.mish_backward(slope, sums))
+    ),
+}
+check_complete(ARITHMETIC, "ARITHMETIC in population/engines/grouped.py")

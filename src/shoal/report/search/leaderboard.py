@@ -1,0 +1,170 @@
+"""The leaderboard, and the plot of score against width: compact columns for the script, and what works without it."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import Any
+
+from shoal.report.shell import words
+from shoal.report.shell.markup import (
+    NUMBER,
+    TEXT,
+    Columns,
+    Section,
+    cell,
+    column_head,
+    data_table,
+    join,
+    paragraph,
+    row_head,
+    table,
+    tag,
+)
+from shoal.report.shell.scales import tick_texts, ticks
+
+# Columns that readers compare row by row: the same number of decimals in every row.
+ALIGNED_COLUMNS = frozenset({"score", "fold_spread", "seed_spread", "loss"})
+# These columns come first, so that a phone shows them without scrolling sideways; the others keep their order.
+FIRST_COLUMNS = ["rank", "recipe", "score", "hidden", "activation", "stopped"]
+ROWS_WITHOUT_SCRIPT = 25
+Column = dict[str, Any]
+
+
+def number_style(key: str, values: list[Any]) -> tuple[str, int]:
+    """Style and decimals of a column of numbers: integers, fixed decimals, or three significant digits."""
+    present = [abs(value) for value in values if value is not None]
+    if all(isinstance(value, int) for value in present):
+        return "integer", 0
+    largest = max(present)
+    if key in ALIGNED_COLUMNS and largest < 1e5:
+        return "fixed", max(0, 4 - max(0, math.floor(math.log10(largest)) if largest > 0 else 0))
+    return "significant", 0
+
+
+def leaderboard_columns(board: dict[str, Any]) -> list[Column]:
+    """Columns with their values. Texts are stored as codes into a list of distinct texts, which is small and fast."""
+    columns = []
+    places = {key: place for place, key in enumerate(FIRST_COLUMNS)}
+    listed = sorted(enumerate(board["columns"]), key=lambda pair: places.get(pair[1]["key"], len(places)))
+    for place, column in listed:
+        values, key = [row[place] for row in board["rows"]], column["key"]
+        described = {"key": key, "label": column.get("label") or key.replace("_", " ")}
+        numbers = all(value is None or isinstance(value, int | float) for value in values)
+        if column.get("kind") == "number" and numbers:
+            values = [words.compact(value, 6 if key in ALIGNED_COLUMNS else 4) for value in values]
+            style, decimals = number_style(key, values)
+            described |= {"style": style, "decimals": decimals, "values": values}
+        else:
+            texts = [None if value is None else str(value) for value in values]
+            distinct = sorted({text for text in texts if text is not None})
+            code = {text: index for index, text in enumerate(distinct)}
+            described |= {"style": "text", "decimals": 0, "texts": distinct}
+            described["codes"] = [-1 if text is None else code[text] for text in texts]
+        columns.append(described)
+    return columns
+
+
+def values_of(column: Column) -> list[Any]:
+    if column["style"] != "text":
+        return list(column["values"])
+    return [None if code < 0 else column["texts"][code] for code in column["codes"]]
+
+
+def values_by_key(columns: list[Column], key: str) -> list[Any]:
+    """All values of one column; empty if the leaderboard has no such column."""
+    return next((values_of(column) for column in columns if column["key"] == key), [])
+
+
+def order_words(columns: list[Column]) -> str:
+    stopped = sum(value == "yes" for value in values_by_key(columns, "stopped"))
+    last = f"Recipes that stopped early ({words.count(stopped)} here) come last, whatever their score. "
+    return "Every recipe that was tried, best first. " + (last if stopped else "")
+
+
+def leaderboard(columns: list[Column], rows: int) -> Section | None:
+    """The first page of the leaderboard. The script makes it sortable and adds the other pages."""
+    if not rows:
+        return None
+    head = [column_head(column["label"], column["style"] != "text", data_key=column["key"]) for column in columns]
+    shown = min(rows, ROWS_WITHOUT_SCRIPT)
+    texts = [
+        [words.formatted(value, column["style"], column["decimals"]) for value in values_of(column)[:shown]]
+        for column in columns
+    ]
+    numeric = [column["style"] != "text" for column in columns]
+    body = [
+        tag("tr", row_head(line[0], numeric[0]), *map(cell, line[1:], numeric[1:])) for line in zip(*texts, strict=True)
+    ]
+    intro = paragraph(
+        order_words(columns),
+        "The fold spread shows how much the score depends on which rows are held out. The seed spread shows how much "
+        "it depends on the random initial weights. Differences smaller than these spreads mean little.",
+    )
+    board = table("Leaderboard", head, body, id="leaderboard", class_="board")
+    first = "" if rows <= shown else f"The first {shown} of {words.count(rows)}. "
+    status = tag("p", f"{first}Turn on JavaScript to sort and filter all.", id="board-status", role="status")
+    controls = tag("div", id="board-controls", hidden=True)
+    pages = tag("div", id="board-pages", hidden=True)
+    return Section("board", "Leaderboard", "Leaderboard", join([intro, controls, status, board, pages]), wide=True)
+
+
+# ---- score against width ----
+
+
+def by_activation(columns: list[Column]) -> list[dict[str, Any]]:
+    """The scores of each activation, best first: the text alternative to the scatter plot.
+
+    As in the leaderboard, recipes that were trained to the end come before those that were stopped.
+    """
+    groups: dict[str, list[tuple[bool, float, Any]]] = {}
+    stopped = values_by_key(columns, "stopped") or [""] * len(values_by_key(columns, "score"))
+    rows = zip(*(values_by_key(columns, key) for key in ("activation", "score", "width")), stopped, strict=False)
+    for activation, score, width, end in rows:
+        if activation is not None and score is not None:
+            groups.setdefault(activation, []).append((end != "yes", score, width))
+    summary = []
+    for activation, recipes in groups.items():
+        finished, best, width = max(recipes, key=lambda recipe: recipe[:2])
+        middle = median(score for _, score, _ in recipes)
+        found = {"activation": activation, "count": len(recipes), "best": best, "median": middle}
+        summary.append(found | {"width": width, "finished": finished})
+    return sorted(summary, key=lambda group: (not group["finished"], -group["best"]))
+
+
+def scatter(columns: list[Column], metric: str) -> Section | None:
+    """An empty element in which the script draws the plot, and the same data as a table."""
+    groups = by_activation(columns)
+    if not groups:
+        return None
+    best = groups[0]
+    text = f"The first recipe of the leaderboard uses {best['activation']}"
+    if words.known(best["width"]) and best["width"] > 0:
+        text += f" with {words.count(best['width'], 'hidden neuron')}"
+    text += ". If dots of every width are about equally high, width hardly matters here."
+    numbers = ("Recipes", "Best score", "Median score", "Width of the best")
+    heads: Columns = [("Activation", TEXT), *[(name, NUMBER) for name in numbers]]
+    rows = []
+    for group in groups:
+        score = words.score(group["best"], metric) + ("" if group["finished"] else " (stopped)")
+        middle, width = words.score(group["median"], metric), words.count(group["width"])
+        rows.append([group["activation"], words.count(group["count"]), score, middle, width])
+    summary = data_table("activations", "Scores by activation", heads, rows)
+    return Section("width", "Width and activation", "Width", join([paragraph(text), tag("div", id="scatter"), summary]))
+
+
+def score_scale(columns: list[Column]) -> dict[str, Any]:
+    """The range and ticks of the plot. Very low outliers would compress it: they are drawn on its lower edge."""
+    points = zip(*(values_by_key(columns, key) for key in ("activation", "width", "score")), strict=False)
+    scores = sorted(point[2] for point in points if None not in point)
+    if not scores:
+        return {}
+    most, tenth, low = scores[-1], scores[len(scores) // 10], scores[0]
+    if most - low > 2.5 * (most - tenth) > 0:
+        low = tenth - 0.35 * (most - tenth)
+    room = (most - low) * 0.05 or abs(most) * 0.05 or 0.5
+    marks = ticks(low - room, most + room, 5)
+    clipped = sum(score < low for score in scores)
+    return {
+        "low": low - room, "high": most + room, "clipped": clipped, "ticks": marks, "texts": tick_texts(marks),
+    }  # fmt: skip

@@ -1,1 +1,0 @@
-"""The page that says why rows are predicted as they are."""

@@ -1,0 +1,1 @@
+"""Training on workers and from the journal: shards, payloads, and who trains what."""

@@ -1,0 +1,1 @@
+"""How good candidates and ensembles are: selection, honest scores and their intervals."""

@@ -1,0 +1,34 @@
+"""The help of a command lists all its options under headings."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+
+from shoal.cli import app
+
+COMMANDS = typer.main.get_command(app).commands
+GROUPED = [name for name, command in COMMANDS.items() if getattr(command.callback, "headings", None)]
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_every_option_is_under_one_heading(name):
+    command = COMMANDS[name]
+    listed = [option for options in command.callback.headings.values() for option in options.split()]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {p.name for p in command.params if p.param_type_name == "option" and p.name != "help"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_names_no_python_types(name, call, tmp_path):
+    said = call(tmp_path, name, "--help").stdout
+    assert "<bool>" not in said
+    assert "list[" not in said
+
+
+def test_headings_come_in_their_order(call, tmp_path):
+    said = call(tmp_path, "search", "--help").stdout
+    places = [
+        said.index(f"\n{heading}:") for heading in ("Arguments", "Data", "Search", "Output", "Execution", "Other")
+    ]
+    assert places == sorted(places)
