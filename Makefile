@@ -6,7 +6,7 @@ SOURCES := $(shell find src CMakeLists.txt pyproject.toml constraints.txt -type 
 KERNEL := $(shell find src/shoal/population/native -type f -name '*.?pp')
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
-.PHONY: demo check test suite lint bench bench-quick sanitize wheel clean
+.PHONY: demo check test suite lint docs bench bench-quick sanitize wheel clean
 
 demo: $(VENV)/.demo
 	$(BIN)/shoal search --demo
@@ -27,6 +27,10 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $(KERNEL)
 	$(BIN)/mypy
+
+# The site, offline, into docs/_build; open docs/_build/index.html.
+docs: $(VENV)/.test
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
 
 bench: $(VENV)/.test $(VENV)/.jax
 	$(BIN)/python -m benchmarks all

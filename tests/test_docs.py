@@ -1,47 +1,81 @@
-"""Examples on pages of the docs run, top to bottom, as one script each."""
+"""README and docs: every code block runs, every figure is that of its result, the site builds."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import main
+from tests.support.docs import ROOT, blocks, cited, numbers, pages
 
-DOCS = Path(__file__).parent.parent / "docs"
-
-
-def python_of(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+SHELL_KINDS = ("console",)
 
 
-def run(page: str) -> dict[str, object]:
-    names: dict[str, object] = {}
-    for block in python_of(page):
-        exec(compile(block, page, "exec"), names)
-    return names
+def of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
+PAGES = pages()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(b.kind == "python" for b in blocks(page))], ids=of)
 @pytest.mark.usefixtures("one_thread_and_seed")
-def test_the_code_of_the_page_on_heads_and_stacks_runs(capsys):
-    names = run("torch.md")
-    assert len(names["heads"]) == 6
-    assert names["classifier"](names["torch"].zeros(2, 1, 28, 28)).shape == (2, 10)
-    assert "[0, 1, 2, 3, 4, 5] torch.Size([4, 1, 3, 3])" in capsys.readouterr().out
-
-
-def test_the_code_of_the_page_on_landscapes_runs(tmp_path, monkeypatch, capsys):
+def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SHOAL_THREADS", "1")
-    page = (DOCS / "landscape.md").read_text(encoding="utf-8")
-    command = re.findall(r"^python -m benchmarks (landscape .*--quick --out landscape)", page, re.MULTILINE)[-1]
-    main(command.split())
-    assert (tmp_path / "landscape" / "landscape.html").is_file()
-    run("landscape.md")
-    assert "'relu': " in capsys.readouterr().out
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks(page):
+        if block.kind == "python" and block.is_run:
+            exec(compile(block.text, str(page), "exec"), names)
 
 
-def test_the_code_of_the_page_on_dependent_rows_runs():
-    honest = run("scores.md")["model"].honest_score_
-    assert honest.low < 0.5 < honest.high
+@pytest.mark.parametrize("page", [page for page in PAGES if any(b.kind == "console" for b in blocks(page))], ids=of)
+def test_the_commands_of_a_page_run_in_order(page, tmp_path):
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "SHOAL_THREADS": "1"}
+    for block in blocks(page):
+        if block.kind != "console" or not block.is_run:
+            continue
+        for command in re.findall(r"^\$ (.*)$", block.text, re.MULTILINE):
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+            )
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=of)
+def test_every_figure_is_that_of_its_result(page):
+    figures, excused = cited(page)
+    shown = {number for number, _ in numbers(page)}
+    for figure in figures:
+        assert figure.text == figure.measured(), f"{figure}: the result says {figure.measured()}"
+    known = {figure.text for figure in figures}
+    without = sorted({whole for number, whole in numbers(page) if number not in known and whole not in excused})
+    assert not without, f"{of(page)} has figures without a source: {without}; add <!-- figures: ... -->"
+    assert shown or not figures
+
+
+def test_a_figure_without_a_source_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("It is 5 times as fast, 90% of the time, see `7 s`.\n<!-- not measured: 90% -->\n")
+    figures, excused = cited(page)
+    assert [whole for number, whole in numbers(page) if whole not in excused] == ["5 times"]
+    assert not figures
+
+
+def test_the_readme_opens_with_the_two_commands_and_is_short():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.index("make demo") < text.index("make test") < 700
+    assert len(text.splitlines()) <= 120
+
+
+def test_links_between_pages_lead_somewhere():
+    generated = ROOT / "docs" / "generated"
+    for page in PAGES:
+        text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+            path = (page.parent / target).resolve()
+            assert "://" in target or path.exists() or generated in path.parents, f"{of(page)} links to {target}"

@@ -192,13 +192,6 @@ def test_explanations_of_every_kind_of_column_come_back(tmp_path):
     assert Explanation.from_dict(json.loads(json.dumps(plain))) == model.explanation_
 
 
-def test_the_code_of_the_docs_runs(capsys):
-    page = Path(__file__).parents[2] / "docs/explain.md"
-    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile(block, str(page), "exec"), {})
-    assert "bmi" in capsys.readouterr().out
-
-
 def test_a_model_trained_again_is_explained_by_the_networks_that_left_rows_out():
     """Also where there is one fold, as there is one in the final model: that one has seen all rows."""
     random = np.random.default_rng(0)

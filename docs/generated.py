@@ -1,0 +1,81 @@
+"""Pages made from the code and the results of benchmarks: every command's help, every benchmark, every paper."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(__file__).parent.parent
+RESULTS = CHECKOUT / "benchmarks" / "results"
+PAPERS = CHECKOUT / "benchmarks" / "papers"
+COMMANDS = ("search", "predict", "explain", "export", "runs", "runs clean", "train", "plan", "finetune", "generate", "info")
+
+
+def write_generated_pages(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    pages = {"commands.md": commands_page(), "benchmarks.md": benchmarks_page(), **paper_pages()}
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def commands_page() -> str:
+    parts = ["# Commands\n\nThe `--help` of every command of this version.\n"]
+    for command in COMMANDS:
+        words = [sys.executable, "-m", "shoal", *command.split(), "--help"]
+        environment = {"COLUMNS": "100", "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path)}
+        done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
+        parts.append(f"## shoal {command}\n\n```text\n{done.stdout.rstrip()}\n```\n")
+    return "\n".join(parts)
+
+
+def benchmarks_page() -> str:
+    """A row for each target of each result: what was asked, what was measured, whether it was met."""
+    parts = [
+        "# Benchmarks\n",
+        "Every row is one target of one benchmark. Losses are listed like wins. "
+        "`python -m benchmarks NAME`, run from a checkout, measures it again. "
+        "Results without a commit were made before results stored it; they name the command `shoal bench`, which is "
+        "`python -m benchmarks` now.\n",
+        "| benchmark | target | wanted | measured | met |",
+        "|---|---|---|---|---|",
+    ]
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+    for result in results:
+        for target in result["targets"]:
+            parts.append(_target_row(result["name"], target))
+    parts += ["\n## Where and when\n", "| benchmark | question | command | machine | date | load before | commit |", "|---|---|---|---|---|---|---|"]
+    for result in results:
+        machine = result["machine"]
+        load = machine.get("load_average_before") or machine.get("load_average") or ["unknown"]
+        parts.append(
+            f"| {result['name']} | {result['title']} | `{result['command']}` | {machine.get('cpu', '')}, "
+            f"{machine.get('cores', '?')} cores | {machine['date'][:10]} | {load[0]} | {(result.get('commit') or '')[:10]} |"
+        )
+    return "\n".join(parts) + "\n"
+
+
+def _target_row(name: str, target: dict[str, Any]) -> str:
+    word = "at least" if target["at_least"] else "at most"
+    measured = "not measured" if target["measured"] is None else f"{target['measured']:.4g} {target['unit']}".strip()
+    met = {True: "yes", False: "**no**", None: ""}[target["met"]]
+    wanted = f"{word} {target['bound']:.4g} {target['unit']}".strip()
+    return f"| {name} | {target['target']} | {wanted} | {measured} | {met} |"
+
+
+def paper_pages() -> dict[str, str]:
+    """The pages of the papers, with links into the results turned into names of files."""
+    pages = {}
+    for path in sorted(PAPERS.glob("*/README.md")):
+        text = re.sub(r"\]\(\.\./\.\./results/(\w[\w-]*)\.md\)", r"](benchmarks.md)", path.read_text(encoding="utf-8"))
+        pages[f"paper_{path.parent.name}.md"] = text
+    names = "\n".join(sorted(name.removesuffix(".md") for name in pages))
+    overview = (PAPERS / "README.md").read_text(encoding="utf-8")
+    overview = re.sub(r"\]\((\w+)/README\.md\)", r"](paper_\1.md)", overview)
+    pages["papers.md"] = f"{overview}\n\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
+    return pages

@@ -1,0 +1,72 @@
+"""The pages of README and docs: their code blocks, and the figures that they cite from results of benchmarks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+FENCE = re.compile(r"(?P<before><!-- not run: [^>]+-->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+FIGURE = re.compile(r"(?<![\w.-])(\d[\d,]*(?:\.\d+)?) ?(%|x\b|times\b|s\b|ms\b|GB\b|MB\b|kB\b|GFLOPS\b|points?\b)")
+COMMENT = re.compile(r"<!-- (figures|not measured): (.*?)-->", re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """README and every page of the docs that is written by hand."""
+    docs = ROOT / "docs"
+    made = {docs / "generated", docs / "_build"}
+    return [ROOT / "README.md", *(path for path in sorted(docs.rglob("*.md")) if not made & set(path.parents))]
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    text: str
+    is_run: bool
+
+
+def blocks(page: Path) -> list[Block]:
+    found = FENCE.finditer(page.read_text(encoding="utf-8"))
+    return [Block(match["kind"], match["text"], match["before"] is None) for match in found]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number on a page, and the place in a result that it comes from."""
+
+    text: str
+    result: str
+    path: str
+
+    def measured(self) -> str:
+        """The number in the result, with as many decimals as on the page."""
+        path, _, factor = self.path.partition("*")
+        value: Any = json.loads((RESULTS / f"{self.result}.json").read_text(encoding="utf-8"))
+        for key in path.split("."):
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        decimals = len(self.text.partition(".")[2])
+        return f"{value * float(factor or 1):,.{decimals}f}"
+
+
+def cited(page: Path) -> tuple[list[Figure], set[str]]:
+    """Figures with a source, and numbers that the page says are not measured."""
+    figures, excused = [], set()
+    for kind, content in COMMENT.findall(page.read_text(encoding="utf-8")):
+        if kind == "figures":
+            figures += [Figure(*entry.split()) for entry in content.split(";") if entry.strip()]
+        else:
+            excused |= {entry.strip() for entry in content.split(",")}
+    return figures, excused
+
+
+def numbers(page: Path) -> Iterator[tuple[str, str]]:
+    """Every number with a unit outside of code, as (number, number with unit)."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    text = re.sub(r"<!--.*?-->|`[^`]*`", "", text, flags=re.DOTALL)
+    for match in FIGURE.finditer(text):
+        yield match[1], match[0]
