@@ -17,14 +17,8 @@ from shoal.version import __version__
 project = "Shoal"
 author = "The Shoal developers"
 release = version = __version__
-extensions = [
-    "myst_parser",
-    "numpydoc",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
-    "sphinx_copybutton",
-]
-source_suffix = {".md": "markdown"}
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx_copybutton"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "Thumbs.db"]
 html_theme = "furo"
 html_title = "Shoal"

@@ -12,7 +12,9 @@ from typing import Any
 CHECKOUT = Path(__file__).parent.parent
 RESULTS = CHECKOUT / "benchmarks" / "results"
 PAPERS = CHECKOUT / "benchmarks" / "papers"
-COMMANDS = ("search", "predict", "explain", "export", "runs", "runs clean", "train", "plan", "finetune", "generate", "info")
+COMMANDS = (
+    "search", "predict", "explain", "export", "runs", "runs clean", "train", "plan", "finetune", "generate", "info",
+)  # fmt: skip
 
 
 def write_generated_pages(folder: Path) -> None:
@@ -49,13 +51,16 @@ def benchmarks_page() -> str:
     for result in results:
         for target in result["targets"]:
             parts.append(_target_row(result["name"], target))
-    parts += ["\n## Where and when\n", "| benchmark | question | command | machine | date | load before | commit |", "|---|---|---|---|---|---|---|"]
+    parts.append("\n## Where and when\n")
+    parts.append("| benchmark | question | command | machine | date | load before | commit |")
+    parts.append("|---|---|---|---|---|---|---|")
     for result in results:
         machine = result["machine"]
-        load = machine.get("load_average_before") or machine.get("load_average") or ["unknown"]
+        load = (machine.get("load_average_before") or machine.get("load_average") or ["unknown"])[0]
+        commit = (result.get("commit") or "")[:10]
         parts.append(
             f"| {result['name']} | {result['title']} | `{result['command']}` | {machine.get('cpu', '')}, "
-            f"{machine.get('cores', '?')} cores | {machine['date'][:10]} | {load[0]} | {(result.get('commit') or '')[:10]} |"
+            f"{machine.get('cores', '?')} cores | {machine['date'][:10]} | {load} | {commit} |"
         )
     return "\n".join(parts) + "\n"
 

@@ -12,8 +12,6 @@ import pytest
 
 from tests.support.docs import ROOT, blocks, cited, numbers, pages
 
-SHELL_KINDS = ("console",)
-
 
 def of(page: Path) -> str:
     return str(page.relative_to(ROOT))
@@ -40,8 +38,9 @@ def test_the_commands_of_a_page_run_in_order(page, tmp_path):
         if block.kind != "console" or not block.is_run:
             continue
         for command in re.findall(r"^\$ (.*)$", block.text, re.MULTILINE):
+            words = ["bash", "-c", command]
             done = subprocess.run(
-                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+                words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest

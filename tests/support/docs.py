@@ -11,7 +11,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-FENCE = re.compile(r"(?P<before><!-- not run: [^>]+-->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"(?P<before><!-- not run: [^>]+-->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL
+)
 FIGURE = re.compile(r"(?<![\w.-])(\d[\d,]*(?:\.\d+)?) ?(%|x\b|times\b|s\b|ms\b|GB\b|MB\b|kB\b|GFLOPS\b|points?\b)")
 COMMENT = re.compile(r"<!-- (figures|not measured): (.*?)-->", re.DOTALL)
 
