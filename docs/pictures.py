@@ -1,0 +1,49 @@
+"""Makes the pictures of the README: `python docs/pictures.py`. Needs chromium and matplotlib.
+
+The report is that of `shoal search --demo`. The chart comes from benchmarks/results/gridsearch.json.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from matplotlib import pyplot
+
+CHECKOUT = Path(__file__).parent.parent
+PICTURES = CHECKOUT / "docs" / "pictures"
+QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars")
+
+
+def report_picture() -> None:
+    """The top of a real report, 1,000 pixels wide."""
+    with tempfile.TemporaryDirectory() as folder:
+        search = [sys.executable, "-m", "shoal", "search", "--demo", "--out", "demo"]
+        subprocess.run(search, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        page = (Path(folder) / "demo" / "report.html").as_uri()
+        shot = f"--screenshot={PICTURES / 'report.png'}"
+        browser = ["chromium", *QUIET, f"--user-data-dir={folder}/browser", "--window-size=1000,900", shot, page]
+        subprocess.run(browser, check=True, stderr=subprocess.DEVNULL)
+
+
+def chart() -> None:
+    """Seconds for 1,000 networks, on a linear axis."""
+    result = json.loads((CHECKOUT / "benchmarks" / "results" / "gridsearch.json").read_text(encoding="utf-8"))
+    names = {"estimator": "ShoalClassifier", "gridsearchcv": "GridSearchCV(MLPClassifier)"}
+    seconds = {names[key]: value["seconds"] for key, value in result["contenders"].items() if key in names}
+    figure, axes = pyplot.subplots(figsize=(7, 1.6), layout="constrained")
+    bars = axes.barh(list(seconds), list(seconds.values()), color=["#0b6e8a", "#b9c4c9"])
+    axes.bar_label(bars, fmt="%.0f s", padding=4)
+    axes.set_xlim(0, max(seconds.values()) * 1.1)
+    axes.set_xlabel("seconds for 100 recipes x 10 folds on digits, 2 cores (less is better)")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(PICTURES / "gridsearch.png", dpi=120)
+
+
+if __name__ == "__main__":
+    PICTURES.mkdir(exist_ok=True)
+    chart()
+    report_picture()
