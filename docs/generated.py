@@ -19,7 +19,7 @@ COMMANDS = (
 
 def write_generated_pages(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    pages = {"commands.md": commands_page(), "benchmarks.md": benchmarks_page(), **paper_pages()}
+    pages = {"commands.md": commands_page(), "benchmarks.md": benchmarks_page(), **paper_pages(), **result_pages()}
     for name, text in pages.items():
         path = folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -47,7 +47,9 @@ def benchmarks_page() -> str:
         "| benchmark | target | wanted | measured | met |",
         "|---|---|---|---|---|",
     ]
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+    results = [json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.md"))]
+    for result, path in zip(results, sorted(RESULTS.glob("*.md")), strict=True):
+        result["name"] = path.stem  # two results may be of one benchmark
     for result in results:
         for target in result["targets"]:
             parts.append(_target_row(result["name"], target))
@@ -62,7 +64,18 @@ def benchmarks_page() -> str:
             f"| {result['name']} | {result['title']} | `{result['command']}` | {machine.get('cpu', '')}, "
             f"{machine.get('cores', '?')} cores | {machine['date'][:10]} | {load} | {commit} |"
         )
+    names = "\n".join(f"result_{result['name']}" for result in results)
+    parts.append(f"\n## Every result\n\n```{{toctree}}\n:maxdepth: 1\n\n{names}\n```")
     return "\n".join(parts) + "\n"
+
+
+def result_pages() -> dict[str, str]:
+    """The page that each benchmark wrote, with the path of its picture from here."""
+    pages = {}
+    for path in sorted(RESULTS.glob("*.md")):
+        text = re.sub(r"\]\((\w[\w-]*\.png)\)", r"](../../benchmarks/results/\1)", path.read_text(encoding="utf-8"))
+        pages[f"result_{path.stem}.md"] = re.sub(r"^### ", "## ", text, flags=re.MULTILINE)
+    return pages
 
 
 def _target_row(name: str, target: dict[str, Any]) -> str:
@@ -77,7 +90,7 @@ def paper_pages() -> dict[str, str]:
     """The pages of the papers, with links into the results turned into names of files."""
     pages = {}
     for path in sorted(PAPERS.glob("*/README.md")):
-        text = re.sub(r"\]\(\.\./\.\./results/(\w[\w-]*)\.md\)", r"](benchmarks.md)", path.read_text(encoding="utf-8"))
+        text = re.sub(r"\]\(\.\./\.\./results/(\w[\w-]*)\.md\)", r"](result_\1.md)", path.read_text(encoding="utf-8"))
         pages[f"paper_{path.parent.name}.md"] = text
     names = "\n".join(sorted(name.removesuffix(".md") for name in pages))
     overview = (PAPERS / "README.md").read_text(encoding="utf-8")
