@@ -31,7 +31,7 @@ from shoal.population.engines.program import MEMBER_RECORD  # noqa: E402
 from shoal.torch import ACTIVATIONS as CLASSES  # noqa: E402
 from shoal.torch import ParallelMLPs  # noqa: E402
 
-DESIGN = Path(__file__).parents[2] / "docs" / "design.md"
+DESIGN = Path(__file__).parents[2] / "docs" / "how" / "kernel.md"
 # Over the range that networks use, on no place where an activation jumps or has a corner.
 INPUTS = np.linspace(-6.03, 6.04, 500, dtype=np.float32)
 
@@ -112,7 +112,7 @@ def test_modules_for_torch_export_agree_with_pytorch(name):
 
 @every_activation
 def test_documentation_has_the_row(name):
-    assert f"| `{name}` | {TABLE[name].help} |" in DESIGN.read_text(encoding="utf-8"), f"{name} in docs/design.md"
+    assert f"| `{name}` | {TABLE[name].help} |" in DESIGN.read_text(encoding="utf-8"), f"{name} in docs/how/kernel.md"
 
 
 @every_activation
