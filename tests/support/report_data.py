@@ -85,7 +85,8 @@ def search_settings(rows: int) -> dict[str, Any]:
     counts = {"strategy": "halving", "recipes": rows, "networks": rows * 8, "folds": 8, "cv": "stratified 8-fold"}
     costs = {"epochs": 98760, "seconds": 58.2, "memory": 261_000_000, "budget": 60, "seed": 0, "threads": 2}
     listed = [{"name": name, "seconds": seconds} for name, seconds in phases.items()]
-    return {**counts, **costs, "processor": "AMD EPYC", "phases": listed, "space": space, "interrupted": False}
+    parts = {"trained_on": {}, "effort": {}, "skipped": []}
+    return {**counts, **costs, **parts, "processor": "AMD EPYC", "phases": listed, "space": space, "interrupted": False}
 
 
 def ensemble(board: dict[str, Any]) -> dict[str, Any]:
@@ -153,6 +154,7 @@ def search_data(task: str = "classification", rows: int = 300, seed: int = 0) ->
     true = [dice.gauss(200, 60) for _ in range(600)]
     near = [value + dice.gauss(0, 25) for value in true]
     score = {"raw": 0.77, "corrected": 0.752, "low": 0.73, "high": 0.778, "confidence": 0.95}
+    score |= {"averaging": 0.0, "problem": ""}
     score |= {"metric": "accuracy" if classification else "r2", "chance": 0.7 if classification else 0.0}
     return {
         **{"title": "german.csv", "created": "2026-11-16 00:30", "version": "0.1.0", "task": task},

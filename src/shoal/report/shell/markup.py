@@ -167,6 +167,11 @@ def strong(value: object) -> Html:
     return tag("strong", value)
 
 
+def large_figure(figure: str, meaning: str) -> Html:
+    """A number in large type, and what it means."""
+    return paragraph(tag("span", figure, class_="figure"), " ", tag("span", meaning), kind="headline")
+
+
 def preformatted(text: str) -> Html:
     """Text with its line breaks; the style sheet wraps long lines. Very long text is cut, with a note.
 
