@@ -229,15 +229,12 @@ def finetune_log(steps: int, every: int, dice: random.Random, epochs: float = 3)
 def finetune_data(steps: int = 120, every: int = 10, seed: int = 0) -> dict[str, Any]:
     """The full data of a fine-tuning run; tests take parts away or make them nasty."""
     log = finetune_log(steps, every, random.Random(seed))
-    evaluated = [(record["eval_loss"], record["step"]) for record in log if "eval_loss" in record]
-    lowest, step_lowest = min(evaluated)
     run = {"model": "gpt2", "parameters": 124439808, "trained": 124439808, "lora": None, "device": "cpu", "workers": 2}
     run |= {"threads": 1, "processor": "AMD EPYC", "epochs": 3, "batch_size": 8, "learning_rate": 3e-4, "seed": 0}
     run |= {"schedule": "cosine", "steps": steps, "steps_planned": steps, "context": 512, "seconds": 93.2}
     notes = ["2 rows are left out: all their cells are empty"]
     understood = {"file": "problems.csv", "rows": 240, "train": 216, "test": 24, "columns": ["statement", "solution"]}
     understood |= {"format": "statement:\n...\n\nsolution:\n...", "tokens": 34567, "cut": 3, "notes": notes}
-    result = {"loss_before": evaluated[0][0], "loss_after": evaluated[-1][0]}
     sample = {
         "prompt": PROMPT,
         "expected": SOLUTION,
@@ -248,7 +245,6 @@ def finetune_data(steps: int = 120, every: int = 10, seed: int = 0) -> dict[str,
         **{"title": "problems.csv", "created": "2026-11-16 07:00", "version": "0.1.0"},
         "run": {**run, "interrupted": False, "resumed_at": []},
         "data": understood,
-        "result": {**result, "loss_lowest": lowest, "step_lowest": step_lowest},
         "log": log,
         "samples": [
             sample,

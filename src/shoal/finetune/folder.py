@@ -99,7 +99,7 @@ def write_report(run: Path, running: bool = False) -> None:
     }
     data = {
         "title": content["data"]["file"], "created": content["created"], "version": content["shoal"], "run": about,
-        "data": content["data"], "result": evaluation_losses(log), "log": log, "samples": samples,
+        "data": content["data"], "log": log, "samples": samples,
     }  # fmt: skip
     try:
         write_finetune_page(data, run / REPORT)

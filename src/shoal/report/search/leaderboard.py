@@ -10,8 +10,19 @@ from statistics import median
 from typing import Any
 
 from shoal.report.shell import words
-from shoal.report.shell.markup import NUMBER, TEXT, Columns, Section, column_head, join, paragraph, table, table_row, tag
-from shoal.report.shell.markup import data_table
+from shoal.report.shell.markup import (
+    NUMBER,
+    TEXT,
+    Columns,
+    Section,
+    column_head,
+    data_table,
+    join,
+    paragraph,
+    table,
+    table_row,
+    tag,
+)
 from shoal.report.shell.scales import tick_texts, ticks
 
 # Columns that readers compare row by row: the same number of decimals in every row.

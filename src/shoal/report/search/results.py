@@ -52,7 +52,9 @@ def thinned(curve: Part) -> Part:
     epochs = curve["epochs"]
     step = math.ceil(len(epochs) / LONGEST_CURVE)
     kept = [*range(0, len(epochs) - 1, step), len(epochs) - 1]
-    return curve | {name: plain([curve[name][place] for place in kept], digits=5) for name in ("epochs", "train", "valid")}
+    return curve | {
+        name: plain([curve[name][place] for place in kept], digits=5) for name in ("epochs", "train", "valid")
+    }
 
 
 def best_place(curve: Part) -> int:
@@ -217,9 +219,7 @@ def calibration(part: Part | None) -> Section | None:
         change = "less extreme" if temperature > 1 else "more extreme"
         text += f" Temperature scaling made its probabilities {change} (temperature {words.significant(temperature)})."
     heads = [(name, NUMBER) for name in ("Predicted", "Observed", "Rows")]
-    rows = [
-        [words.percent(b["predicted"], 1), words.percent(b["observed"], 1), words.count(b["count"])] for b in bins
-    ]
+    rows = [[words.percent(b["predicted"], 1), words.percent(b["observed"], 1), words.count(b["count"])] for b in bins]
     numbers = data_table("calibration-table", "Predicted probability and observed frequency", heads, rows)
     figure = tag("figure", calibration_figure(bins), class_="square")
     body = join([paragraph(text), figure, details("As a table", numbers)])

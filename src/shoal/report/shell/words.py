@@ -29,18 +29,6 @@ def fixed(value: float, decimals: int) -> str:
     return f"{Decimal(value).quantize(step, rounding=ROUND_HALF_UP):,f}"
 
 
-def compact(number: float | None, digits: int) -> float | int | None:
-    """A number rounded to so many significant digits, to keep the page small.
-
-    >>> compact(0.123456789, 4), compact(3.0, 4), compact(None, 4)
-    (0.1235, 3, None)
-    """
-    if number is None or isinstance(number, int):
-        return number
-    shorter = float(f"{number:.{digits}g}")
-    return int(shorter) if shorter.is_integer() and abs(shorter) < 1e15 else shorter
-
-
 def significant(value: float, digits: int = 3) -> str:
     """
     >>> [significant(v) for v in (0, 0.00123456, 0.000012345, 12.345, 1234.5, 3.2e9)]
