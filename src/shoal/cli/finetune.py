@@ -1,4 +1,4 @@
-"""`shoal finetune`: train a language model further on your texts."""
+"""`shoal finetune`: fine-tune a language model on your texts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ from shoal.finetune.texts import Texts, join, read
 from shoal.parallel.launch.environment import launcher
 from shoal.runs.kinds import MODEL, REPORT
 
-FINETUNE_EXAMPLES = """Examples:
-
-shoal finetune --demo
-
-shoal finetune problems.csv --columns statement,solution --model gpt2 --workers 2
-
-shoal finetune letters.csv --model ./my-model --epochs 1 --lora 8 --out letters-run"""
+FINETUNE_EXAMPLES = """\b
+Examples:
+  shoal finetune --demo
+  shoal finetune problems.csv --columns statement,solution --model gpt2 --workers 2
+  shoal finetune letters.csv --model ./my-model --epochs 1 --lora 8 --out letters-run"""
 
 DEMO_PHRASE = "Write a function `count_words` that returns the number of words in a text."  # in the form of its texts
 
@@ -67,9 +65,9 @@ def finetune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Train a tiny model on bundled texts; no download.")] = False,
 ) -> None:
-    """Train a language model further on texts from a table, over one or more workers.
+    """Fine-tune a language model on texts from a table, with one or more workers.
 
-    Ctrl-C saves a checkpoint; the same command resumes there, also after a power failure.
+    Ctrl-C saves a checkpoint. The same command resumes there, also after a power failure.
     The results are one folder: report.html, metrics.jsonl, samples.json, settings.json and model/.
     """
     need_libraries(settings.tensorboard, settings.lora)

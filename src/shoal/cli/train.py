@@ -45,21 +45,15 @@ if TYPE_CHECKING:
     from shoal.parallel.data.datasets import Data
     from shoal.parallel.worker import Result
 
-TRAIN_EXAMPLES = """Examples:
-
-shoal train --data mnist --net mlp:784-1024-10 --strategy allreduce --workers 2
-
-shoal train houses.csv --target price --epochs 30 --out my-run
-
-shoal train --plan plan.json                  (what 'shoal plan ... --json plan.json' found to be best)
-
-shoal train houses.csv --target price --net mine.py:make_network --workers 2
-
-shoal train --data fashion-mnist --net mlp:784-256-128-10 --activation sigmoid --backend mpi --workers 4
-
-mpiexec -n 4 shoal train --data mnist --checkpoint kept
-
-torchrun --nproc-per-node 2 --max-restarts 3 -m shoal train --data mnist --checkpoint kept"""
+TRAIN_EXAMPLES = """\b
+Examples:
+  shoal train --data mnist --net mlp:784-1024-10 --strategy allreduce --workers 2
+  shoal train houses.csv --target price --epochs 30 --out my-run
+  shoal train --plan plan.json                  (what 'shoal plan ... --json plan.json' found best)
+  shoal train houses.csv --target price --net mine.py:make_network --workers 2
+  shoal train --data fashion-mnist --net mlp:784-256-128-10 --activation sigmoid --backend mpi --workers 4
+  mpiexec -n 4 shoal train --data mnist --checkpoint kept
+  torchrun --nproc-per-node 2 --max-restarts 3 -m shoal train --data mnist --checkpoint kept"""
 
 
 HEADINGS = {
@@ -81,17 +75,17 @@ def train(
     job: Job,
     table: TableOptions,
     out: Annotated[
-        Path | None, typer.Option(help="Run folder. (default: shoal-runs/FILE-1, -2, ...; of --data, none)")
+        Path | None, typer.Option(help="Run folder. (default: ./shoal-runs/<file>-<n>; none with --data)")
     ] = None,
     plan: Annotated[
         Path | None,
-        typer.Option(help="Run the best plan in a file of shoal plan --json, and compare predicted with measured."),
+        typer.Option(help="Run the best plan in a file from shoal plan --json; compare predicted with measured."),
     ] = None,
 ) -> None:
-    """Train one network over many workers: threads, processes or MPI ranks; torchrun and mpiexec are detected.
+    """Train one network on many workers: threads, processes or MPI ranks. Detects torchrun and mpiexec.
 
-    A worker that is lost is noticed within ten seconds, and the run resumes from its last checkpoint. Under torchrun it
-    does with --max-restarts; under mpiexec the run ends, and the same command resumes it. Both need --checkpoint.
+    Shoal notices a lost worker within ten seconds and resumes the run from its last checkpoint. Under torchrun, this
+    needs --checkpoint and --max-restarts. Under mpiexec, the run ends; with --checkpoint, the same command resumes it.
     """
     need_torch("train")
     typed = given(command_line)
@@ -113,12 +107,12 @@ def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, 
     """Train as a plan says, as if its command had been typed."""
     refused = [flag for name, flag in typed.items() if name not in BESIDE_PLAN]
     if refused:
-        raise UserError(f"{file} has all options of the training; leave out {', '.join(refused)}, or --plan")
+        raise UserError(f"{file} has all options of the training; omit {', '.join(refused)}, or --plan")
     try:
         content = json.loads(read_bytes(file))
         arguments, predicted = [str(word) for word in content["train"]], dict(content["predicted"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{file} is no plan: give a file that 'shoal plan --json FILE' has written") from None
+        raise UserError(f"{file} is not a plan; give a file that 'shoal plan --json FILE' wrote") from None
     for name, flag in typed.items():
         if name != "plan":
             value = command_line.params[name]
@@ -277,7 +271,7 @@ def _conclude(screen: Screen, result: Result, subject: NetworkAndData, job: Job)
     screen.say(speed)
     if "valid_accuracy_spread" in metrics:
         screen.say(f"over {job.folds} folds: {metrics['valid_accuracy']:.2%} right, "
-                   f"give or take {metrics['valid_accuracy_spread']:.2%}")  # fmt: skip
+                   f"spread {metrics['valid_accuracy_spread']:.2%}")  # fmt: skip
     screen.say(words)
 
 
@@ -304,7 +298,7 @@ def _save(out: Path, result: Result, job: Job, network: dict[str, Any], subject:
 
 
 def _plain(value: Any) -> Any:
-    """A function, or a strategy of the user's own, has no JSON."""
+    """JSON has no functions and no custom strategies."""
     return value if value is None or isinstance(value, (str, int, float, list)) else str(value)
 
 
