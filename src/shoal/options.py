@@ -36,7 +36,7 @@ shoal.errors.UserError: train.schedule must be one of linear, cosine; got 'cosin
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path

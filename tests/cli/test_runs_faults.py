@@ -215,7 +215,7 @@ def test_the_case_that_lost_somebodys_files(template, outside, tmp_path):
 def test_it_asks_before_it_removes(template, tmp_path, answer, goes):
     shutil.copytree(template / "shoal-runs", tmp_path / "shoal-runs")
     said = command(tmp_path, "runs", "clean", stdin=Terminal(answer))
-    assert "in all? [y/N]" in said.out
+    assert ")? [y/N]" in said.out
     assert (tmp_path / "shoal-runs" / "done-1" / "journal").exists() is not goes
     assert (said.code == 0) is goes
     said = command(tmp_path, "runs", "clean", "--unfinished")

@@ -233,13 +233,13 @@ def test_a_repetition_needs_the_same_data_wherever_they_are(place, tmp_path, cal
     (tmp_path / "iris.csv").write_text(changed)
     error = call(tmp_path, "search", "iris.csv", "--repeat", settings, code=2).stderr
     assert "iris.csv has changed since (its checksum differs)" in error
-    assert f"shoal search PLACE --repeat {settings}" in error
+    assert f"shoal search PATH --repeat {settings}" in error
     assert "omit --seed" in call(tmp_path, "search", "--repeat", settings, "--seed", 3, code=2).stderr
     (place / "iris.csv").rename(tmp_path / "moved.csv")
     try:
         error = call(tmp_path, "search", "--repeat", settings, code=2).stderr
         assert f"there is no file {(place / 'iris.csv').resolve()}. If it was moved, give its path" in error
-        assert f"shoal search PLACE --repeat {settings}" in error
+        assert f"shoal search PATH --repeat {settings}" in error
         call(tmp_path, "search", "moved.csv", "--repeat", settings, "--dry-run")
     finally:
         (tmp_path / "moved.csv").rename(place / "iris.csv")

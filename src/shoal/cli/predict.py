@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 Net = Annotated[
     str | None,
-    typer.Option(help="file.py:make_network, for a model that `shoal train` made from a custom network.", metavar="NET"),
+    typer.Option(
+        help="file.py:make_network, for a model that `shoal train` made from a custom network.", metavar="NET"
+    ),
 ]
 
 PREDICT_EXAMPLES = """\b

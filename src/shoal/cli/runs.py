@@ -67,7 +67,10 @@ def list_them(
 def clean(
     folders: Folders = None,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Also delete interrupted runs, which could be resumed. Never deletes a running one.")
+        bool,
+        typer.Option(
+            "--unfinished", help="Also delete interrupted runs, which could be resumed. Never deletes a running one."
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
@@ -118,7 +121,9 @@ def _say_planned(run: Listed, planned: Removal) -> None:
 def _ask(question: str) -> None:
     """End the command unless the answer is yes."""
     if not sys.stdin.isatty():
-        raise UserError("nothing was deleted: there is no terminal to ask on. Give --yes, or --dry-run to list the files")
+        raise UserError(
+            "nothing was deleted: there is no terminal to ask on. Give --yes, or --dry-run to list the files"
+        )
     if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
         say("nothing was deleted")
         raise typer.Exit(1)

@@ -47,7 +47,9 @@ def search(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start over, even if an earlier run could be resumed.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show how the table is read and what is planned, then stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show how the table is read and what is planned, then stop.")
+    ] = False,
     repeat: Annotated[
         Path | None,
         typer.Option(help="Repeat an earlier run bit for bit, from its settings.json. Give FILE if the data moved."),

@@ -247,7 +247,7 @@ def search_in(folder: RunFolder, source: Source, again: Again | None, clock: Clo
     options = source.request.search
     if folder.resumes:
         check_place(folder.path / MODEL)
-        say(f"resuming {folder.path}, which began {folder.begun} (--fresh starts over)")
+        say(f"resuming {folder.path}, begun {folder.begun} (--fresh starts over)")
     data = source.training_data()
     notes = [note.for_command_line() for note in data.notes]
     _say_notes(notes)

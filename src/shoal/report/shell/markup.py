@@ -74,14 +74,6 @@ def column_head(label: object, numeric: bool = False, **attributes: Any) -> Html
     return tag("th", label, scope="col", class_="number" if numeric else None, **attributes)
 
 
-def row_head(label: object, numeric: bool = False) -> Html:
-    return tag("th", label, scope="row", class_="number" if numeric else None)
-
-
-def cell(value: object, numeric: bool = False, class_: str | None = None, **attributes: Any) -> Html:
-    return tag("td", value, class_="number" if numeric else class_, **attributes)
-
-
 # What a column of a table holds, which is also the class of its cells.
 TEXT, NUMBER, BAR = None, "number", "bars"
 Columns = Sequence[tuple[str, str | None]]  # the name and the kind of each
@@ -110,7 +102,11 @@ def matrix(identity: str, caption: object, names: list[str], rows: Iterable[tupl
     """A table whose cells are tinted: `names` of the corner and the columns; rows of pairs of text and strength."""
     head = [column_head(names[0]), *[column_head(name, numeric=True) for name in names[1:]]]
     body = [
-        tag("tr", row_head(name), *[cell(text, True, style=f"--share:{share:.2f}") for text, share in cells])
+        tag(
+            "tr",
+            tag("th", name, scope="row"),
+            *[tag("td", text, class_=NUMBER, style=f"--share:{share:.2f}") for text, share in cells],
+        )
         for name, cells in rows
     ]
     return table(caption, head, body, id=identity, class_="matrix")
