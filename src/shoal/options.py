@@ -8,8 +8,8 @@ the command line (`shoal.cli.parameters`), the checks, the settings in files, an
 ...     epochs: int = option(3, "Passes over the rows.", least=1)
 ...     learning_rate: float = option(1e-3, "Size of the steps.", above=0, flags="--learning-rate --lr")
 ...     schedule: str = option("linear", "How the rate falls.", one_of=("linear", "cosine"))
-...     drop: tuple[str, ...] = option((), "Leave this column out; repeatable.")
-...     ensemble: bool = option(True, "The best single recipe is the model.", flags="--no-ensemble")
+...     drop: tuple[str, ...] = option((), "Ignore this column; repeatable.")
+...     ensemble: bool = option(True, "Use the best recipe instead of an ensemble.", flags="--no-ensemble")
 ...     threads: int | None = option(None, "Threads. (default: all cores)", least=1, changes_result=False)
 
 Whoever makes one has checked options; `check_together` of a class may add rules about several of them.

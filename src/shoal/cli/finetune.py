@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from importlib.resources import as_file, files
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shoal.cli.parameters import given, with_options
+from shoal.cli.parameters import RunFolderOptions, given, with_options
 from shoal.console.interrupts import Interrupt, interruptible
 from shoal.console.progress import Screen, steady_output
 from shoal.console.terminal import quoted, say
@@ -56,13 +55,7 @@ def finetune(
     header: Annotated[
         bool, typer.Option("--header/--no-header", help="Whether the first line holds column names.")
     ] = True,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the results. (default: ./shoal-runs/<file>-<model>-<n>)")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over, even if an earlier run could be resumed.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    folder: RunFolderOptions,
     demo: Annotated[bool, typer.Option("--demo", help="Train a tiny model on bundled texts; no download.")] = False,
 ) -> None:
     """Fine-tune a language model on texts from a table, with one or more workers.
@@ -87,9 +80,9 @@ def finetune(
     steady_output()
     _introduce(found)
     screen = FinetuneScreen()
-    with open_run(found, settings, out, fresh, [screen]) as run:
+    with open_run(found, settings, folder.out, folder.fresh, [screen]) as run:
         _show_plan(run)
-        if dry_run:
+        if folder.dry_run:
             return
         from shoal.parallel.launch.failures import as_user_errors  # imports torch
 
@@ -170,7 +163,9 @@ class FinetuneScreen:
 
 
 def _conclude(result: FinetuneResult, steps: int, demo: bool) -> None:
-    folder = _shown(result.folder)
+    from shoal.report.finetune.result import perplexity
+
+    folder = result.folder
     if not result.finished:
         say(f"stopped at step {result.step:,} of {steps:,}; the same command resumes there")
         raise KeyboardInterrupt
@@ -185,19 +180,3 @@ def _conclude(result: FinetuneResult, steps: int, demo: bool) -> None:
     if demo:
         say("  so small a model learns what a solution looks like, not how to solve a problem")
     say(f"report: {folder / REPORT}")
-
-
-def perplexity(loss: float) -> str:
-    """
-    >>> perplexity(2.0), perplexity(99.0)
-    ('7.39', '?')
-    """
-    return "?" if loss > 50 else f"{math.exp(loss):.3g}"
-
-
-def _shown(path: Path) -> Path:
-    """As the user would type it."""
-    try:
-        return path.relative_to(Path.cwd())
-    except ValueError:
-        return path

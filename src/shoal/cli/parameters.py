@@ -5,15 +5,26 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 from typer.models import OptionInfo
 
-from shoal.options import Option, Options, options_of
+from shoal.options import Option, Options, option, options_of
 
 Command = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class RunFolderOptions(Options):
+    """Options of commands that write a run folder which can be resumed."""
+
+    out: Path | None = option(None, "Folder for the results. (default: ./shoal-runs/<name>-<n>)")
+    fresh: bool = option(False, "Start over, even if an earlier run could be resumed.")
+    dry_run: bool = option(False, "Print how the data are read and the plan, then stop.")
 
 
 class GroupedCommand(TyperCommand):
@@ -118,7 +129,7 @@ def _parameter(known: Option, defaults: Mapping[str, Any]) -> inspect.Parameter:
 
 
 def _understood(typed: Mapping[str, Any], kind: type[Options]) -> dict[str, Any]:
-    """What typer gives, as the options want it; what was left open is left out, and has the default of the class."""
+    """What typer gives, as the options want it; an option that was not given has the default of the class."""
     values = {}
     for name, value in typed.items():
         known = options_of(kind)[name]

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.parameters import given, with_options
+from shoal.cli.parameters import RunFolderOptions, given, with_options
 from shoal.console.progress import steady_output
 from shoal.errors import UserError
 from shoal.search.options import SearchOptions
@@ -43,13 +43,7 @@ def search(
     *,
     reading: RowOptions,
     options: SearchOptions,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results. (default: ./shoal-runs/<file>-<n>)")] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over, even if an earlier run could be resumed.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show how the table is read and what is planned, then stop.")
-    ] = False,
+    results: RunFolderOptions,
     repeat: Annotated[
         Path | None,
         typer.Option(help="Repeat an earlier run bit for bit, from its settings.json. Give FILE if the data moved."),
@@ -71,13 +65,14 @@ def search(
     from shoal.search.problem.source import Request
 
     steady_output()
+    out, fresh = results.out, results.fresh
     request, again = Request(file, demo, reading, options), None
-    if check and (repeat is None or dry_run):
+    if check and (repeat is None or results.dry_run):
         raise UserError("--check compares the models of two runs: shoal search --repeat shoal-runs/data-1 --check")
     if repeat is not None:
         request, again = search_run.repeated(request, repeat, given(context), check)
     source, clock = search_run.understand(search_run.complete(request), again, out, fresh)
-    if dry_run:
+    if results.dry_run:
         search_run.show_plan(source, again, clock)
         return
     with search_run.folder_of(source, again, out, fresh) as folder:

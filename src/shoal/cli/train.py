@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import time
@@ -31,13 +30,14 @@ from shoal.console.progress import Screen
 from shoal.errors import UserError
 from shoal.files.atomic import new_file, write_text
 from shoal.files.json_values import plain
-from shoal.files.plain_files import open_file, read_bytes
+from shoal.files.plain_files import read_bytes
 from shoal.parallel.events import EpochEnded, EpochProgress, FoldEnded
 from shoal.parallel.job import Job
 from shoal.parallel.options import NetworkOptions, TableOptions
 from shoal.runs.changes import TEST, WEIGHTS
 from shoal.runs.folder import RunFolder, refuse_finished
 from shoal.runs.kinds import HISTORY, MODEL, SETTINGS, STATE_DICT, TRAIN
+from shoal.runs.versions import file_hash
 
 if TYPE_CHECKING:
     from torch import nn
@@ -99,7 +99,8 @@ def train(
     subject = load_subject(file, asked, table, job.seed)
     job = replace(job, loss=subject.loss(job.loss, "loss" in typed))
     bound = {} if ".py" in subject.net else {"net": subject.net, **subject.network}  # of a custom one, its code counts
-    about = {"file": str(file or asked.data or DEFAULT_DATA), "checksum": _checksum(file)}
+    checksum = file_hash(file) if file is not None and file.is_file() else ""
+    about = {"file": str(file or asked.data or DEFAULT_DATA), "checksum": checksum}
     _train(replace(job, about=bound | about), subject, out, command_line.obj)
 
 
@@ -120,13 +121,6 @@ def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, 
     with command_line.command.make_context(command_line.info_name, arguments, parent=command_line.parent) as inner:
         inner.obj = predicted
         command_line.command.invoke(inner)
-
-
-def _checksum(file: Path | None) -> str:
-    if file is None or not file.is_file():
-        return ""
-    with open(open_file(file), "rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def complete(job: Job, typed: Mapping[str, str]) -> Job:
@@ -292,7 +286,7 @@ def _save(out: Path, result: Result, job: Job, network: dict[str, Any], subject:
     sets = subject.sets
     history = {"history": result.history, "metrics": result.metrics}
     write_text(out / HISTORY, json.dumps(plain(history), indent=1) + "\n")
-    settings = {name: value if not callable(value) else str(value) for name, value in job.as_dict().items()}
+    settings = {name: _plain(value) for name, value in job.as_dict().items()}
     settings |= {"network": network, "inputs": sets.features, "outputs": sets.classes}
     write_text(out / SETTINGS, json.dumps(plain(settings), indent=1) + "\n")
 

@@ -129,7 +129,7 @@ def beside(prose: object, figure: Html | None, kind: str = "beside") -> Html:
 
 
 def terms(pairs: Iterable[tuple[object, object]], kind: str | None = None) -> Html:
-    """A description list of names and values; pairs whose value is None are left out."""
+    """A description list of names and values; pairs whose value is None are skipped."""
     items = [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs if value is not None]
     return tag("dl", *items, class_=kind) if items else EMPTY
 

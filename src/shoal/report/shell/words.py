@@ -204,7 +204,7 @@ def saved(improvement: object) -> str:
 
 
 def setting(found: Any) -> str | None:
-    """Any setting as text; None is left out.
+    """Any setting as text; None stays None.
 
     >>> [setting(one) for one in (50000, 0.001, True, ["a", 2], [1, 2, 3, 4], {"a": 1}, None)]
     ['50,000', '0.001', 'yes', 'a, 2', '1 to 4', 'a 1', None]
