@@ -220,7 +220,7 @@ def test_it_asks_before_it_removes(template, tmp_path, answer, goes):
     assert (said.code == 0) is goes
     said = command(tmp_path, "runs", "clean", "--unfinished")
     assert said.code == 2
-    assert "nobody can be asked here: give --yes, or --dry-run" in said.err
+    assert "no terminal to ask on. Give --yes, or --dry-run" in said.err
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may mount")
