@@ -8,8 +8,8 @@ the command line (`shoal.cli.parameters`), the checks, the settings in files, an
 ...     epochs: int = option(3, "Passes over the rows.", least=1)
 ...     learning_rate: float = option(1e-3, "Size of the steps.", above=0, flags="--learning-rate --lr")
 ...     schedule: str = option("linear", "How the rate falls.", one_of=("linear", "cosine"))
-...     drop: tuple[str, ...] = option((), "Leave this column out; repeatable.")
-...     ensemble: bool = option(True, "The best single recipe is the model.", flags="--no-ensemble")
+...     drop: tuple[str, ...] = option((), "Ignore this column; repeatable.")
+...     ensemble: bool = option(True, "Use the best recipe instead of an ensemble.", flags="--no-ensemble")
 ...     threads: int | None = option(None, "Threads. (default: all cores)", least=1, changes_result=False)
 
 Whoever makes one has checked options; `check_together` of a class may add rules about several of them.
@@ -36,7 +36,7 @@ shoal.errors.UserError: train.schedule must be one of linear, cosine; got 'cosin
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -55,61 +55,24 @@ MARK = "shoal.option"  # in the metadata of a field
 
 @dataclass(frozen=True)
 class Option:
-    """What is said of a field beside its name, type and default."""
+    """All that is known of one option. `option` makes it; name, type and default come from its field."""
 
-    help: str
-    check: Check | None
-    rule: Mapping[str, Any]
-    flags: tuple[str, ...]
-    metavar: str | None
-    typed: Any
-    parse: Callable[[str], Any] | None
-    changes_result: bool
-    on_command_line: bool
-    in_files: bool
-
-
-def option(
-    default: Any, help: str, *, least: float | None = None, most: float | None = None, above: float | None = None,
-    below: float | None = None, what: str | None = None, one_of: Iterable[str] | None = None,
-    check: Check | None = None, flags: str = "", metavar: str | None = None, typed: Any = None,
-    parse: Callable[[str], Any] | None = None, changes_result: bool = True, on_command_line: bool = True,
-    in_files: bool = True,
-) -> Any:  # fmt: skip
-    """A field of a class of options. Rules follow from the field's type, and from what is given here.
-
-    help             one short sentence; `{default}` in it is filled in, and the help then shows no other default
-    least, most, above, below, what, one_of  as in `shoal.validate`; `one_of` may be a table that grows
-    check            a function of name and value in the place of those: gives the value back, or raises
-    typed            the type on the command line and in files, with the rules above, where Python's callers may give
-                     more (an object for a name, say) and `check` looks at that
-    flags            if not --name: one or more, separated by blanks; --yes/--no for both; --no-... switches it off
-    parse            makes the value out of the text that was typed, for types that the command line does not know
-    changes_result   False: a run may be resumed with another value
-    on_command_line  False: there is no flag for it
-    in_files         False: not written to files
-    """
-    rule = {"least": least, "most": most, "above": above, "below": below, "what": what, "one_of": one_of}
-    said = {name: value for name, value in rule.items() if value is not None}
-    shown = Option(
-        help, check, said, tuple(flags.split()), metavar, typed, parse, changes_result, on_command_line, in_files
-    )
-    return dataclasses.field(default=default, metadata={MARK: shown})
-
-
-@dataclass(frozen=True)
-class Declared:
-    """One option of a class: all that is known of it."""
-
-    name: str
-    type: Any  # without None
-    optional: bool
-    default: Any
-    about: Option
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        return self.about.flags or ("--" + self.name.replace("_", "-"),)
+    help: str  # one short sentence; `{default}` in it is filled in, and the help then shows no other default
+    rule: Mapping[str, Any]  # least, most, above, below, what, one_of, as in `shoal.validate`
+    check: Check | None = None  # in the place of the rule: gives the value back, or raises
+    # The type on the command line and in files, with the rule, where Python's callers may give more (an object for a
+    # name, say) and `check` looks at that.
+    typed: Any = None
+    flags: tuple[str, ...] = ()  # --yes/--no for both; --no-... switches off what is done by default
+    metavar: str | None = None
+    parse: Callable[[str], Any] | None = None  # of the text that was typed, for types that typer does not know
+    changes_result: bool = True  # False: a run may be resumed with another value
+    on_command_line: bool = True
+    in_files: bool = True
+    name: str = ""
+    type: Any = None  # without None
+    optional: bool = False
+    default: Any = None
 
     @property
     def flag(self) -> str:
@@ -121,33 +84,37 @@ class Declared:
         """Whether the flag says no to something that is done by default."""
         return self.default is True and self.flag.startswith("--no-")
 
-    @property
-    def help(self) -> str:
-        shown = f"{self.default:g}".replace("e-0", "e-") if isinstance(self.default, float) else str(self.default)
-        return self.about.help.replace("{default}", shown)
-
-    @property
-    def default_in_help(self) -> bool:
-        return "{default}" in self.about.help
-
     def checked(self, name: str, value: Any, typed: bool) -> Any:
         """The value in its plain type. `name`: what errors call it; `typed`: from the command line or a file."""
         if value is None and self.optional:
             return None
-        if typed and self.about.typed is not None:
-            return _check_of(self.about.typed, self.about.rule)(name, value)
-        if self.about.check is not None:
-            return self.about.check(name, value)
-        return _check_of(self.type, {} if self.about.typed else self.about.rule)(name, value)
+        if typed and self.typed is not None:
+            return _check_of(self.typed, self.rule)(name, value)
+        if self.check is not None:
+            return self.check(name, value)
+        return _check_of(self.type, {} if self.typed else self.rule)(name, value)
 
 
-def options_of(kind: type[Options]) -> dict[str, Declared]:
+def option(default: Any, help: str, *, flags: str = "", check: Check | None = None, typed: Any = None,
+           metavar: str | None = None, parse: Callable[[str], Any] | None = None, changes_result: bool = True,
+           on_command_line: bool = True, in_files: bool = True, **rule: Any) -> Any:  # fmt: skip
+    """A field of a class of options; see `Option`. `flags`, separated by blanks: if not --name.
+
+    Further keywords are rules of `shoal.validate` beside the field's type: least, most, above, below, what, one_of.
+    """
+    known = Option(
+        help, rule, check, typed, tuple(flags.split()), metavar, parse, changes_result, on_command_line, in_files
+    )
+    return dataclasses.field(default=default, metadata={MARK: known})
+
+
+def options_of(kind: type[Options]) -> dict[str, Option]:
     """The options of a class by name, in the order of its fields."""
     return _declared(kind)  # type: ignore[arg-type]  # mypy takes classes for not hashable
 
 
 @cache
-def _declared(kind: type[Options]) -> dict[str, Declared]:
+def _declared(kind: type[Options]) -> dict[str, Option]:
     types = get_type_hints(kind)
     found = {}
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
@@ -155,7 +122,11 @@ def _declared(kind: type[Options]) -> dict[str, Declared]:
             raise TypeError(f"{kind.__name__}.{field.name} must be made by option(...)")
         plain, optional = _without_none(types[field.name])
         optional = optional or field.default is None
-        found[field.name] = Declared(field.name, plain, optional, field.default, field.metadata[MARK])
+        known: Option = field.metadata[MARK]
+        flags = known.flags or ("--" + field.name.replace("_", "-"),)
+        found[field.name] = dataclasses.replace(
+            known, name=field.name, type=plain, optional=optional, default=field.default, flags=flags
+        )
     return found
 
 
@@ -205,7 +176,7 @@ class Options:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], part: str = "") -> Self:
         """Options from a file, as `as_dict` wrote them; `part` stands before names in errors, as in "search."."""
-        declared = {name: known for name, known in options_of(cls).items() if known.about.in_files}
+        declared = {name: known for name, known in options_of(cls).items() if known.in_files}
         for name in content:
             if name not in declared:
                 raise UserError(f"{part}{name} is no option{validate.nearest(name, declared)}")
@@ -217,7 +188,7 @@ class Options:
     @classmethod
     def names_in_files(cls) -> tuple[str, ...]:
         """The options that every file has."""
-        return tuple(name for name, known in options_of(cls).items() if known.about.in_files)
+        return tuple(name for name, known in options_of(cls).items() if known.in_files)
 
     @classmethod
     def part_of(cls, content: Mapping[str, Any], part: str = "") -> Self:
@@ -243,12 +214,12 @@ class Options:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {name: _plain(getattr(self, name)) for name, known in options_of(type(self)).items()
-                if known.about.in_files}  # fmt: skip
+                if known.in_files}  # fmt: skip
 
     def fingerprint(self) -> dict[str, Any]:
         """What decides the result, ready for JSON: a run can be resumed with options that agree on it."""
         declared = options_of(type(self)).values()
-        return {known.name: _plain(getattr(self, known.name)) for known in declared if known.about.changes_result}
+        return {known.name: _plain(getattr(self, known.name)) for known in declared if known.changes_result}
 
 
 def _plain(value: Any) -> Any:

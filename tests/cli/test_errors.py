@@ -122,7 +122,7 @@ def test_a_full_disk_and_lack_of_memory_are_sentences(
 PLAIN = {"ValueError", "TypeError", "FileNotFoundError", "IsADirectoryError", "ModuleNotFoundError"}
 INTERNAL = {
     "executors/interface.py", "executors/replies.py", "executors/worker.py",
-    "files/json_values.py", "files/tensors.py", "options.py", "parallel/launch/heartbeat.py", "report/search/page.py",
+    "files/json_values.py", "files/tensors.py", "options.py", "parallel/launch/heartbeat.py",
     "runs/journal.py", "tables/csv_columns.py",
 }  # fmt: skip
 

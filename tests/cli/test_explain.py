@@ -76,5 +76,5 @@ def test_mistakes_of_users_are_sentences(houses: Path, call: Call) -> None:
     with (houses / "many.csv").open("a") as file:
         file.write("50,3,red,1\n" * 60)
     many = call(houses, "explain", "run", "many.csv", "--background", "houses.csv", "--explain-seconds", 0).stdout
-    assert "the first 100 of 150 rows are explained" in many
+    assert "explaining the first 100 of 150 rows" in many
     assert "and 90 more rows" in many

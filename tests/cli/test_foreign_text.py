@@ -115,7 +115,7 @@ def test_commands_that_are_printed_are_safe_to_paste(tmp_path, monkeypatch):
         runs = [str(path.relative_to(tmp_path)) for path in (tmp_path / "shoal-runs").iterdir()]
         check_commands(done.out, [*runs, *(f"{run}/settings.json" for run in runs)])
         again = command(tmp_path, "search", file.name, "--target", "y", *quick)
-        assert "was done before" in again.out
+        assert "already finished" in again.out
         check_commands(again.out, [*runs, *(f"{run}/settings.json" for run in runs)])
         check(command(tmp_path, "runs"))
         json.loads(command(tmp_path, "runs", "--json").out)

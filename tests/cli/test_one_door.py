@@ -133,7 +133,7 @@ def test_a_training_is_a_run_with_a_model(table, call):
     assert (listed["kind"], listed["state"], listed["metric"]) == ("train", "finished", "accuracy")
     assert listed["score"] == pytest.approx(score)
     assert f"{score:.4g}" in call(table, "runs").stdout
-    assert "there is nothing to remove" in call(table, "runs", "clean", "--yes").stdout
+    assert "there is nothing to delete" in call(table, "runs", "clean", "--yes").stdout
     call(table, "train", "ways.csv", "--target", "y", *TRAIN_QUICKLY)
     assert (table / "shoal-runs" / "ways-2" / "model").is_dir(), "trained again, in a folder of its own"
 

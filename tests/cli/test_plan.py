@@ -52,7 +52,7 @@ def test_a_table_of_ones_own_and_a_goal_out_of_reach(tmp_path):
     ("words", "says"),
     [(["--net", "mpl:3-3"], "did you mean 'mlp'"), (["--data", "mnits"], "did you mean 'mnist'"),
      (["--data", "iris", "--nodes", "0"], "--nodes must be"), (["--data", "iris", "--link", "1000"], "has no unit"),
-     (["nothing.csv", "--target", "y"], "nothing.csv"), (["--target", "y"], "a file of your own"),
+     (["nothing.csv", "--target", "y"], "nothing.csv"), (["--target", "y"], "a column of a file"),
      (["--data", "iris", "--strategy", "ringg"], "--strategy must be"),
      (["--data", "iris", "--goal", "accuracy=97"], "--goal"), (["--data", "iris", "--node", "fast"], "--node"),
      (["--data", "iris", "--split", "clas:1"], "--split"), (["mine.csv"], "--target"),

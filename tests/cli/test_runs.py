@@ -109,9 +109,9 @@ def test_clean_removes_what_only_going_on_needs_and_never_of_a_running_one(runs,
     shown = call(runs, "runs", "clean", "--dry-run").stdout
     assert files() == before
     said = call(runs, "runs", "clean", "--yes").stdout
-    assert said == shown.replace("would be freed", "were freed")
-    assert re.search(r"20\d kB of shoal-runs/iris-2, interrupted at 25%:\n  remove shoal-runs/iris-2/journal/\n", said)
-    assert "2 runs could be resumed and stayed; --unfinished removes them, too" in said
+    assert said == shown.replace("would be freed", "freed")
+    assert re.search(r"20\d kB of shoal-runs/iris-2, interrupted at 25%:\n  delete shoal-runs/iris-2/journal/\n", said)
+    assert "2 runs could be resumed; --unfinished also deletes them" in said
     gone = {path for path in before if path.startswith(("iris-2/journal", "iris-2/progress"))}
     assert gone
     assert before - files() == gone
@@ -119,12 +119,12 @@ def test_clean_removes_what_only_going_on_needs_and_never_of_a_running_one(runs,
     freed = int(re.search(r"(\d+) kB would be freed", shown)[1])
     assert 200 <= freed <= 202
     said = call(runs, "runs", "clean", "--unfinished", "--yes").stdout
-    assert "shoal-runs/iris-3, interrupted at 43%:\n  remove shoal-runs/iris-3/\n" in said
+    assert "shoal-runs/iris-3, interrupted at 43%:\n  delete shoal-runs/iris-3/\n" in said
     assert {path.split("/")[0] for path in files()} == {"iris-1", "iris-2", "iris-4"}
     assert not Path("shoal-runs/texts-tiny-1").exists()
     assert any(path.startswith("iris-4/journal") for path in files())
     Path("shoal-runs/iris-1/notes.txt").write_text("my own")
-    assert call(runs, "runs", "clean", "--unfinished").stdout == "there is nothing to remove\n"
+    assert call(runs, "runs", "clean", "--unfinished").stdout == "there is nothing to delete\n"
 
 
 def test_after_clean_the_same_command_begins_in_the_folder_that_has_results(runs, call):

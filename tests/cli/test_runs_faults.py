@@ -147,7 +147,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _announced(said: str) -> set[str]:
-    return {line.split("remove ")[1].rstrip("/") for line in said.splitlines() if line.startswith("  remove ")}
+    return {line.split("delete ")[1].rstrip("/") for line in said.splitlines() if line.startswith("  delete ")}
 
 
 def _removed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
@@ -204,7 +204,7 @@ def test_the_case_that_lost_somebodys_files(template, outside, tmp_path):
     said = command(tmp_path, "runs", "clean", "--unfinished", "--yes").out
     assert (outside / "folder" / "precious.txt").read_text() == "mine"
     assert (tmp_path / "shoal-runs" / ".thesis.1.part" / "thesis.tex").read_text() == "three years"
-    assert "shoal-runs/paused-1/journal stays: a symbolic link" in said
+    assert "shoal-runs/paused-1/journal is kept: a symbolic link" in said
     assert (tmp_path / "shoal-runs" / "paused-1" / "journal").is_symlink()
     assert not (tmp_path / "shoal-runs" / "begun-1").exists()
 
@@ -215,12 +215,12 @@ def test_the_case_that_lost_somebodys_files(template, outside, tmp_path):
 def test_it_asks_before_it_removes(template, tmp_path, answer, goes):
     shutil.copytree(template / "shoal-runs", tmp_path / "shoal-runs")
     said = command(tmp_path, "runs", "clean", stdin=Terminal(answer))
-    assert "in all? [y/N]" in said.out
+    assert ")? [y/N]" in said.out
     assert (tmp_path / "shoal-runs" / "done-1" / "journal").exists() is not goes
     assert (said.code == 0) is goes
     said = command(tmp_path, "runs", "clean", "--unfinished")
     assert said.code == 2
-    assert "nobody can be asked here: give --yes, or --dry-run" in said.err
+    assert "no terminal to ask on. Give --yes, or --dry-run" in said.err
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may mount")
@@ -236,8 +236,8 @@ def test_what_is_mounted_there_stays(template, outside, tmp_path):
     if "unshare" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"no mounts here: {done.stderr}")
     assert done.returncode == 0, done.stderr
-    assert f"{mounted.relative_to(tmp_path)} stays: a mount point" in done.stdout
-    assert "shoal-runs/begun-1 stays: a mount point" in done.stdout
+    assert f"{mounted.relative_to(tmp_path)} is kept: a mount point" in done.stdout
+    assert "shoal-runs/begun-1 is kept: a mount point" in done.stdout
     assert (outside / "folder" / "precious.txt").read_text() == "mine"
     assert (outside / "run" / "run.json").exists()
 

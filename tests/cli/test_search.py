@@ -106,8 +106,8 @@ def test_a_finished_run_is_found_and_not_computed_again(place, call):
     before = contents(place / "first")
     flags = ("--target", "-1", "--recipes", 6, "--out", "first", "--seeds", 2, "--threads", 1)
     result = call(place, "search", "iris.csv", *flags)
-    assert "This search was done before, begun " in result.stdout
-    assert "(--fresh computes it anew)" in result.stdout
+    assert "This search is already finished; it began " in result.stdout
+    assert "(--fresh repeats it)" in result.stdout
     score = json.loads((place / "first/settings.json").read_text())["result"]["score"]["corrected"]
     assert f"honest score: accuracy {score:.4f} (95% interval" in result.stdout
     assert result.stdout.splitlines()[-1] == str(Path("first/report.html"))
@@ -232,14 +232,14 @@ def test_a_repetition_needs_the_same_data_wherever_they_are(place, tmp_path, cal
     changed = (place / "iris.csv").read_text().replace("5.1", "5.2", 1)
     (tmp_path / "iris.csv").write_text(changed)
     error = call(tmp_path, "search", "iris.csv", "--repeat", settings, code=2).stderr
-    assert "iris.csv has changed since (another checksum)" in error
-    assert f"shoal search PLACE --repeat {settings}" in error
-    assert "leave out --seed" in call(tmp_path, "search", "--repeat", settings, "--seed", 3, code=2).stderr
+    assert "iris.csv has changed since (its checksum differs)" in error
+    assert f"shoal search PATH --repeat {settings}" in error
+    assert "omit --seed" in call(tmp_path, "search", "--repeat", settings, "--seed", 3, code=2).stderr
     (place / "iris.csv").rename(tmp_path / "moved.csv")
     try:
         error = call(tmp_path, "search", "--repeat", settings, code=2).stderr
-        assert f"there is no file {(place / 'iris.csv').resolve()}; if it was moved, name its place" in error
-        assert f"shoal search PLACE --repeat {settings}" in error
+        assert f"there is no file {(place / 'iris.csv').resolve()}. If it was moved, give its path" in error
+        assert f"shoal search PATH --repeat {settings}" in error
         call(tmp_path, "search", "moved.csv", "--repeat", settings, "--dry-run")
     finally:
         (tmp_path / "moved.csv").rename(place / "iris.csv")

@@ -93,7 +93,7 @@ def settled(job: Job) -> Job:
 
 
 def flags(kind: type) -> set[str]:
-    return {name for name, known in options_of(kind).items() if known.about.on_command_line}
+    return {name for name, known in options_of(kind).items() if known.on_command_line}
 
 
 def test_every_option_of_train_is_covered_here_and_is_one_of_plan():
@@ -167,8 +167,8 @@ def test_a_plan_ends_with_a_command_and_train_runs_its_file(tmp_path, call):
     assert text.count("predicted") == 3
     assert f"accuracy on the test rows: {content['predicted']['accuracy']:.4f}" in text
     refused = call(tmp_path, "train", "--plan", "plan.json", "--epochs", "3", code=2)
-    assert "plan.json has all options of the training; leave out --epochs, or --plan" in refused.stderr
-    assert "is no plan" in call(tmp_path, "train", "--plan", "my table.csv", code=2).stderr
+    assert "plan.json has all options of the training; omit --epochs, or --plan" in refused.stderr
+    assert "is not a plan" in call(tmp_path, "train", "--plan", "my table.csv", code=2).stderr
 
 
 def test_in_python_the_best_plan_is_what_fit_runs():

@@ -155,7 +155,7 @@ def test_a_target_that_two_columns_are_called_is_asked_for_by_number(tmp_path, c
 )  # fmt: skip
 def test_options_of_a_file_without_one(option, named, tmp_path, call):
     done = call(tmp_path, "train", "--data", "iris", *option, *SERIAL, code=2)
-    refused(done, f"error: {named}: only for a file of your own")
+    refused(done, f"error: {named}: only for a file")
 
 
 def test_files_beside_that_of_the_network_are_imported_and_travel_with_it(tmp_path):

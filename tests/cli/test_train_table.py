@@ -142,10 +142,10 @@ def test_a_network_of_ones_own_is_called_as_it_wants_and_drawn_from_the_seed(tmp
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["signs.csv"], "say which column to predict: --target"),
+        (["signs.csv"], "name the column to predict: --target"),
         (["signs.csv", "--target", "lable"], "there is no column 'lable'; did you mean 'label'?"),
-        (["--target", "label"], "--target names a column of a file of your own"),
-        (["signs.csv", "--target", "label", "--data", "iris"], "a file of your own or --data, not both"),
+        (["--target", "label"], "--target names a column of a file"),
+        (["signs.csv", "--target", "label", "--data", "iris"], "a file or --data, not both"),
         (["signs.csv", "--target", "label", "--net", "mlp:3-8-1"],
          "has 3 inputs and 1 outputs; the table has 2 inputs once encoded and needs 2 outputs (2 classes): use --net "
          "mlp:2-8-2"),

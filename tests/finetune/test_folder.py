@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from shoal.finetune import checkpoints, texts
-from shoal.finetune.folder import opened
 from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.run import fingerprint
-from shoal.runs.kinds import FINETUNE_FORMAT, METRICS
+from shoal.runs.folder import RunFolder
+from shoal.runs.kinds import FINETUNE, FINETUNE_FORMAT, METRICS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of libraries that are not ours
+
+
+@contextmanager
+def opened(out, name, marks, fresh=False):
+    with RunFolder(FINETUNE, out, name, marks, fresh=fresh, again=True) as folder:
+        yield folder.path, folder.resumes
 
 
 def written(folder, marks):

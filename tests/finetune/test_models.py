@@ -21,11 +21,9 @@ def test_a_folder_that_is_not_a_model(tmp_path, tiny):
         return str(caught.value)
 
     (tmp_path / "notes").mkdir()
-    assert refused(tmp_path / "notes").endswith("are missing; the folder is empty")
+    assert refused(tmp_path / "notes").endswith("tokenizer.json; the folder is empty")
     (tmp_path / "notes" / "a.txt").write_text("a")
-    assert "config.json, model.safetensors and tokenizer.json are missing; it holds a.txt" in refused(
-        tmp_path / "notes"
-    )
+    assert "it lacks config.json, model.safetensors, tokenizer.json; it holds a.txt" in refused(tmp_path / "notes")
     (tmp_path / "notes" / "pytorch_model.bin").write_bytes(b"")
     assert "save them as safetensors" in refused(tmp_path / "notes")
     assert f"did you mean {tiny}" in refused(tiny.parent)
@@ -56,8 +54,8 @@ def test_names_on_the_hub_without_a_connection(tmp_path, tiny, monkeypatch):
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    lacking = "config.json, model.safetensors and tokenizer.json are missing from"
-    with pytest.raises(FileNotFoundError, match=f"{lacking} {tmp_path}/models--some--gpt, and HF_HUB_OFFLINE is set"):
+    lacks = "models--some--gpt lacks config.json, model.safetensors, tokenizer.json"
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}/{lacks}, and HF_HUB_OFFLINE is set"):
         models.find("some/gpt")
     snapshot = tmp_path / "models--some--gpt" / "snapshots" / ("a" * 40)
     shutil.copytree(tiny, snapshot)
@@ -65,5 +63,5 @@ def test_names_on_the_hub_without_a_connection(tmp_path, tiny, monkeypatch):
     (tmp_path / "models--some--gpt" / "refs" / "main").write_text("a" * 40)
     assert models.find("some/gpt") == snapshot
     (snapshot / "tokenizer.json").unlink()
-    with pytest.raises(FileNotFoundError, match=f"tokenizer.json is missing from {snapshot}"):
+    with pytest.raises(FileNotFoundError, match=f"{snapshot} lacks tokenizer.json"):
         models.find("some/gpt")

@@ -8,7 +8,6 @@ import math
 import re
 from importlib.resources import files
 
-import numpy as np
 import pytest
 from support.pages import CONTRAST, NASTY, STRUCTURE, Outline
 from support.report_data import SOLUTION, finetune_data
@@ -82,7 +81,7 @@ def test_the_page_is_one_small_file_with_its_own_scripts_only(tmp_path):
 
 def test_the_headline_shows_loss_and_perplexity_after_and_before():
     data = finetune_data()
-    data["result"] |= {"loss_before": 6.93, "loss_after": 2.41}
+    data["log"] += [{"step": 0, "eval_loss": 6.93}, {"step": 120, "eval_loss": 2.41}]
     page = finetune_page(data)
     assert '<span class="figure">2.41</span>' in page
     assert "on 24 test rows that it did not learn from; before, it was 6.93." in text_of(page)
@@ -103,28 +102,17 @@ def test_advice_to_train_longer_or_shorter(losses, said, unsaid):
     data = without(finetune_data(), "eval_loss")
     steps = [round(120 * place / (len(losses) - 1)) for place in range(len(losses))]
     data["log"] += [{"step": step, "eval_loss": loss} for step, loss in zip(steps, losses, strict=True)]
-    data["result"] = {"loss_before": losses[0], "loss_after": losses[-1], "loss_lowest": min(losses)}
-    data["result"]["step_lowest"] = steps[losses.index(min(losses))]
     text = text_of(finetune_page(data)).split("Step by step")[0]
     assert said in text
     assert unsaid not in text
     assert ("too optimistic" in text) == ("risen" in said)
 
 
-def test_without_test_rows_the_training_loss_comes_with_a_warning():
-    data = without(finetune_data(), *(key for key in KINDS if key.startswith("eval_")))
-    page = finetune_page({**data, "result": None})
-    assert f'<span class="figure">{of_step(data, 120)["loss"]:.3g}</span>' in page
-    assert "this page does not show how the model does on new texts" in page
-    assert 'class="valid"' not in page
-    assert "perplexity" not in text_of(page).split("Glossary")[0]
-
-
 def test_an_interrupted_run_says_so_and_shows_what_it_last_measured():
     data = finetune_data()
     data["log"] = [record for record in data["log"] if record["step"] <= 84]
     data["run"] |= {"interrupted": True, "steps": 84}
-    text = text_of(finetune_page({**data, "result": None}))
+    text = text_of(finetune_page(data))
     assert "The run was interrupted at step 84 of 120." in text
     assert "evaluation loss at step 80, where it was last measured" in text
     assert "interrupted" not in text_of(finetune_page(finetune_data()))
@@ -132,7 +120,7 @@ def test_an_interrupted_run_says_so_and_shows_what_it_last_measured():
 
 def test_a_resumed_run_is_marked_and_the_later_record_of_a_step_counts():
     data = finetune_data()
-    data["run"]["resumed_at"] = [40, 80, 5000, None]
+    data["run"]["resumed_at"] = [40, 80, 5000]
     data["log"].insert(0, {**of_step(data, 40), "loss": 98765.0})
     page = finetune_page(data)
     assert page.count('class="resumed"') == 2
@@ -175,28 +163,17 @@ def test_the_table_has_the_first_and_the_last_step_and_the_evaluations():
     assert f"{of_step(data, 500)['eval_runtime']:.3g} s</td>" in table
 
 
-def test_numbers_of_numpy_are_taken_and_others_left_out():
-    data = finetune_data(steps=4, every=2)
-    data["log"][-1] |= {"eval_loss": np.float32(1.5), "eval_runtime": "soon", "eval_steps_per_second": math.inf}
-    data["log"] += [{"step": None, "loss": 777.0}, {"step": math.nan, "loss": 777.0}, {}, None, {"step": 10**400}]
-    page = finetune_page({**data, "result": None})
-    assert '<span class="figure">1.5</span>' in page
-    assert "777" not in page
-    assert "soon" not in page
-    assert "Infinity" not in page
-
-
 def test_the_share_of_weights_that_lora_trains():
     data = finetune_data()
-    data["run"] |= {"trained": 294912, "lora": {"rank": 8, "alpha": 16}}
+    data["run"] |= {"trained": 294912, "lora": 8}
     text = text_of(finetune_page(data))
     assert "124 million weights, of which 294,912 (0.237%) were trained (LoRA)" in text
-    assert "rank 8, alpha 16" in text
+    assert "rank 8" in text
 
 
 def test_very_long_samples_are_cut_with_a_note():
     data = finetune_data()
-    data["samples"] = [{"after": "x" * 10_000}] * 30
+    data["samples"] = [{"prompt": "x", "after": "x" * 10_000}] * 30
     page = finetune_page(data)
     assert len(page) < 300_000
     assert "4,000 more characters are not shown." in page
@@ -286,7 +263,7 @@ def test_missing_values_are_gaps_in_lines_and_dashes_in_text(visit_run):
 def test_one_record_only(visit_run):
     data = finetune_data()
     data["log"] = [{"step": 7, "loss": 3.25, "epoch": 0.5, "learning_rate": 0.0}]
-    page = visit_run({**data, "result": None})
+    page = visit_run(data)
     assert page.locator(".slider output").inner_text() == "Step 7, epoch 0.5: training loss 3.25"
     assert re.fullmatch(r"M[\d.]+ [\d.]+h0.1", page.locator("#loss-figure path.train").get_attribute("d"))
     move_to(page, 0)
@@ -294,24 +271,25 @@ def test_one_record_only(visit_run):
     assert page.locator("[data-series=learning_rate]").inner_text() == "0"
 
 
-def test_any_part_may_be_missing(visit_run):
+def test_what_is_not_known_yet_is_left_out(visit_run):
+    """The first report is written before training; the workers send some of the facts."""
     data = finetune_data()
-    parts = ["run", "data", "result", "log", "samples", "title", "created", "version"]
-    for absent in [*([part] for part in parts), parts]:
-        page = visit_run({key: value for key, value in data.items() if key not in absent})
-        assert page.locator("h1").inner_text()
-        assert not {"None", "nan", "null", "undefined", "Infinity"} & words_of(page), absent
-    for part in ("run", "data", "result"):
-        data[part] = dict.fromkeys(data[part])
-    data["samples"] = [dict.fromkeys(data["samples"][0]), None]
-    data["log"] = [{**dict.fromkeys(KINDS), "step": 3}]
-    assert not {"None", "nan", "null", "undefined"} & words_of(visit_run(data))
+    for name in ("trained", "device", "threads", "context"):
+        del data["run"][name]
+    for name in ("tokens", "cut"):
+        del data["data"][name]
+    data |= {"samples": [], "log": data["log"][:1]}
+    data["run"]["seconds"] = None
+    page = visit_run(data)
+    assert "Before training, the evaluation loss was" in page.locator("#result").inner_text()
+    assert not {"None", "nan", "null", "undefined", "Infinity"} & words_of(page)
+    assert not {"None", "nan", "null", "undefined"} & words_of(visit_run({**data, "log": []}))
 
 
 def test_hostile_strings_are_shown_as_text(visit_run):
     data = finetune_data()
     data |= {"title": NASTY, "created": NASTY, "version": NASTY, "samples": [dict.fromkeys(data["samples"][0], NASTY)]}
-    data["run"] |= {"model": NASTY, "processor": NASTY, "schedule": NASTY, "device": NASTY, "lora": {NASTY: NASTY}}
+    data["run"] |= {"model": NASTY, "processor": NASTY, "schedule": NASTY, "device": NASTY}
     data["data"] |= {"file": NASTY, "columns": [NASTY], "format": NASTY, "notes": [NASTY]}
     page = visit_run(data)
     page.locator(".slider input").press("Home")

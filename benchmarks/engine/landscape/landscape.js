@@ -11,7 +11,7 @@ function startMaps(place) {
   place.classList.add("plot");
   fill(place, { tabindex: "0", role: "application", "aria-roledescription": "map", "aria-label": "Maps of recipes, one for each activation" }, []);
 
-  const percent = (value) => `${fixed(value / 100, 1)}%`;
+  const percent = (value) => `${(value / 100).toFixed(1)}%`;
   const lines = (cell) => {
     const said = [cell.name, `${percent(cell.means[epoch - 1])} after ${epoch} ${epoch === 1 ? "epoch" : "epochs"}, the mean of ${seeds} seeds`];
     return epoch === epochs ? [...said, `${cell.range} by seed; ${cell.fresh} on fresh rows`] : said;

@@ -9,13 +9,13 @@ from benchmarks.engine.landscape.tints import LEVELS, Tints
 from shoal.report.shell import words
 from shoal.report.shell.figures import share_bar
 from shoal.report.shell.markup import (
+    NUMBER,
     Html,
     Section,
-    cell,
     column_head,
+    data_table,
     join,
     paragraph,
-    row_head,
     strong,
     table,
     tag,
@@ -153,13 +153,9 @@ def picking(data: dict[str, Any]) -> Section:
         f"there are, the better it looks. On fresh rows the best of {words.count(last['networks'])} ", strong(gained),
         f" over the best of {words.count(middle['networks'])}.",
     )  # fmt: skip
-    heads = [column_head("networks", True), column_head("where picked", True), column_head("fresh rows", True)]
-    rows = [
-        tag("tr", row_head(words.count(one["networks"]), True), cell(percent(one["picked"]), True),
-            cell(percent(one["fresh"]), True))
-        for one in shown_counts(more)
-    ]  # fmt: skip
-    listed = table("The accuracy of the best, on average", heads, rows, id="picking-table", class_="text")
+    heads = [(name, NUMBER) for name in ("networks", "where picked", "fresh rows")]
+    rows = [[words.count(one["networks"]), percent(one["picked"]), percent(one["fresh"])] for one in shown_counts(more)]
+    listed = data_table("picking-table", "The accuracy of the best, on average", heads, rows)
     shown = tag("div", tag("figure", figures.picking_figure(more)), listed, class_="beside")
     return Section("picking", "What is picking among more worth?", "Picking", join([said, shown]))
 
@@ -182,13 +178,12 @@ def recipes(data: dict[str, Any]) -> Section:
     for one in sorted(data["recipes"], key=lambda one: -one["mean"]):
         cells = [
             tag("th", one["width"], scope="row", class_="number", data_order=one["width"]),
-            cell(one["activation"]),
+            tag("td", one["activation"]),
+            tag("td", f"{one['rate']:g}", class_="number", data_order=one["rate"]),
         ]
-        cells.append(cell(f"{one['rate']:g}", True, data_order=one["rate"]))
         for _, key in COLUMNS[3:]:
-            cells.append(
-                cell(words.percent(one[key], 2 if key == "deviation" else 1), True, data_order=f"{one[key]:.5f}")
-            )
+            shown = words.percent(one[key], 2 if key == "deviation" else 1)
+            cells.append(tag("td", shown, class_="number", data_order=f"{one[key]:.5f}"))
         rows.append(tag("tr", *cells))
     caption = f"Every recipe: accuracy of {data['seeds']} networks on the rows to pick by, and their mean on fresh rows"
     listed = table(caption, heads, rows, id="recipes", class_="board sortable")

@@ -12,10 +12,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from shoal.cli import bugs
-from shoal.cli.background import Work
+from shoal.cli.background import BackgroundThread
 from shoal.cli.explain import EXPLAIN_EXAMPLES, explain
-from shoal.cli.export import EPILOG as EXPORT_EXAMPLES
-from shoal.cli.export import export
+from shoal.cli.export import EXPORT_EXAMPLES, export
 from shoal.cli.finetune import FINETUNE_EXAMPLES, finetune
 from shoal.cli.generate import GENERATE_EXAMPLES, generate
 from shoal.cli.info import info
@@ -52,7 +51,7 @@ app.command(cls=GroupedCommand, epilog=PLAN_EXAMPLES)(plan)
 app.command(cls=GroupedCommand, epilog=FINETUNE_EXAMPLES)(finetune)
 app.command(cls=GroupedCommand, epilog=GENERATE_EXAMPLES)(generate)
 app.command(cls=GroupedCommand)(info)
-app.add_typer(runs_app, name="runs", help="List runs and how far they are; remove what only going on needs.")
+app.add_typer(runs_app, name="runs", help="List runs and their progress; delete files needed only for resuming.")
 
 
 def _print_version(wanted: bool) -> None:
@@ -71,7 +70,7 @@ def _root(
 
 
 def main() -> None:
-    """Entry point. What a user can mend ends in one sentence and exit code 2, Ctrl-C in 130, a bug of ours in 70.
+    """Entry point. A mistake of the user ends in one sentence and exit code 2, Ctrl-C in 130, a bug of Shoal in 70.
 
     A search that had to skip recipes ends in 3, one that does not repeat in 1.
     """
@@ -94,15 +93,15 @@ def main() -> None:
     except SystemExit as error:
         if error.code:
             _leave(error.code if isinstance(error.code, int) else 1)
-        _explain(error)  # Shoal itself never ends so: code of the user's, whose end must not look like success
-    except BaseException as error:  # also those of the user's code that are no Exception
+        _explain(error)  # Shoal never calls sys.exit(0): the user's code did, and that must not look like success
+    except BaseException as error:  # the user's code may raise one that is no Exception
         _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _leave(code: int) -> NoReturn:
     """Python must not shut down while the kernel trains in another thread: it would abort."""
-    if any(isinstance(thread, Work) and thread.is_alive() for thread in threading.enumerate()):
+    if any(isinstance(thread, BackgroundThread) and thread.is_alive() for thread in threading.enumerate()):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -110,25 +109,23 @@ def _leave(code: int) -> NoReturn:
 
 
 def _explain(error: BaseException) -> NoReturn:
-    """Errors of typer (a flag that is not there, no number, ...), of the user's own code, and of ours."""
-
+    """Errors of typer (an unknown flag, not a number, ...), of the user's code, and of Shoal."""
     if hasattr(error, "format_message"):  # those of typer have it
         message, code = error.format_message().rstrip("."), getattr(error, "exit_code", WRONG)
-        if not message:  # the help was asked for, by giving nothing
+        if not message:  # no arguments: the help was printed
             sys.exit(code)
-        _fail(f"{message} (--help tells more)", code)
+        _fail(f"{message}. Try --help", code)
     place = bugs.own_code(error)
     if place is None:
         say(f"error: {bugs.report(error)}", error=True)
         sys.exit(BUG)
     with guarded():
         traceback.print_exception(error)
-    _fail(f"code of your own failed: {bugs.describe(error)} ({place})", WRONG)
+    _fail(f"your code failed: {bugs.describe(error)} ({place})", WRONG)
 
 
 def _fail(message: str, code: int) -> NoReturn:
-
-    if world()[0] != 0:  # one of many processes of torchrun or mpiexec: the first one says it
+    if world()[0] != 0:  # one of many processes of torchrun or mpiexec: only the first prints it
         sys.exit(code)
     say("error: " + re.sub(r"\s*\n\s*", " ", message.strip()), error=True)
     sys.exit(code)

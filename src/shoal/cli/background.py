@@ -13,12 +13,13 @@ from typing import Any
 SECONDS_TO_END = 10.0  # after an interrupt; the engines look several times a second whether to end
 
 
-class Work(threading.Thread):
-    """`Work(function).start()` calls it in a thread; `result` waits for what it returns."""
+class BackgroundThread(threading.Thread):
+    """Calls a function in a thread of its own; `result` waits for what it returns."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__(name="shoal-search", daemon=True)
         self._work, self._result, self._error = work, None, None  # type: Callable[[], Any], Any, BaseException | None
+        self.start()
 
     def run(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Errors that are no mistake of the user's: where the traceback goes, and what is said about it."""
+"""Bugs of Shoal: the file with the traceback, and the message about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal explain`: why rows are predicted as they are.
+"""`shoal explain`: how each column changes the prediction of a row.
 
 Libraries are imported inside the functions, so that `shoal --help` does not wait for them.
 """
@@ -18,11 +18,10 @@ from shoal.explain.options import explain_seconds_option
 from shoal.options import Options
 from shoal.tables.options import ReadingOptions
 
-EXPLAIN_EXAMPLES = """Examples:
-
-shoal explain shoal-runs/houses-1 new-houses.csv --out why.html
-
-shoal explain old-model new.csv --background houses.csv"""
+EXPLAIN_EXAMPLES = """\b
+Examples:
+  shoal explain shoal-runs/houses-1 new-houses.csv --out why.html
+  shoal explain old-model new.csv --background houses.csv"""
 
 USUAL_SECONDS = 10.0
 
@@ -36,8 +35,8 @@ class ExplainOptions(Options):
 
 @with_options()
 def explain(
-    model: Annotated[Path, typer.Argument(help="Folder of a run or of a saved model.")],
-    file: Annotated[Path, typer.Argument(help="The rows: CSV, TSV (also gzipped) or Parquet.")],
+    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder that holds it.")],
+    file: Annotated[Path, typer.Argument(help="Rows to explain: CSV, TSV (also gzipped) or Parquet.")],
     out: Annotated[Path, typer.Option(help="Report file to write.")] = Path("why.html"),
     background: Annotated[
         Path | None, typer.Option(help="Rows to compare with. (default: training rows kept with the model)")
@@ -47,9 +46,9 @@ def explain(
     options: ExplainOptions,
     reading: ReadingOptions,
 ) -> None:
-    """Say why rows are predicted as they are: a page with a bar for each column of each row.
+    """Explain predictions: a page that shows how much each column raises or lowers the prediction of each row.
 
-    The bars of a row sum to its prediction less the mean prediction (Shapley values, by sampling).
+    The contributions of a row sum to its prediction minus the mean prediction (Shapley values, by sampling).
     """
     from shoal.models.predictions import check_out, read_new_rows
     from shoal.models.saving import model_folder
@@ -70,7 +69,7 @@ def explain(
     table = read_new_rows(file, estimator, *how)
     others = background_of(estimator) if background is None else read_new_rows(background, estimator, *how)
     if len(table) > ROWS_SHOWN:
-        say(f"note: the first {ROWS_SHOWN} of {len(table):,} rows are explained; give a file with those you want")
+        say(f"note: explaining the first {ROWS_SHOWN} of {len(table):,} rows; for others, give a file with only those")
         table = table.take(slice(0, ROWS_SHOWN))
     seconds = USUAL_SECONDS if options.explain_seconds is None else options.explain_seconds
     found = explain_estimator(estimator, table, others, seconds, exact=False, threads=None)

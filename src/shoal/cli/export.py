@@ -10,14 +10,11 @@ import typer
 from shoal.console.terminal import say
 from shoal.models.export.registry import describe_exporters, find_exporter
 
-EPILOG = """Examples:
-
-shoal export shoal-runs/iris-1 --to onnx
-
-shoal export shoal-runs/iris-1/model --to torch --out iris.pt2 --data iris.csv
-
-shoal export shoal-runs/iris-1 --to onnx --compact
-"""
+EXPORT_EXAMPLES = """\b
+Examples:
+  shoal export shoal-runs/iris-1 --to onnx
+  shoal export shoal-runs/iris-1/model --to torch --out iris.pt2 --data iris.csv
+  shoal export shoal-runs/iris-1 --to onnx --compact"""
 
 
 def export(
@@ -35,11 +32,11 @@ def export(
         typer.Option("--compact", help="Use the fewest networks whose loss is within one standard error."),
     ] = False,
 ) -> None:
-    """Write a model for other programs, preprocessing included, and check it against Shoal's own prediction.
+    """Export a model, including its preprocessing, and compare its predictions with Shoal's.
 
-    The file takes numbers as float64 with NaN where a value is missing, in the order of the training table's columns;
-    their names are stored in it. Categories are strings for ONNX, spelled as in the training file; PyTorch has none,
-    and takes their numbers, which are stored in the file. Dates and texts cannot be exported.
+    The exported model takes the columns in the order of the training table, whose names it stores. Numbers are float64,
+    with NaN for missing values. Categories are strings in ONNX, spelled as in the training file, and integers in
+    PyTorch; the file stores which is which. Columns with dates or texts cannot be exported.
     """
     from shoal.models.export.writing import default_place, export_model
     from shoal.models.predictions import read_new_rows

@@ -1,8 +1,7 @@
-"""`shoal finetune`: train a language model further on your texts."""
+"""`shoal finetune`: fine-tune a language model on your texts."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from importlib.resources import as_file, files
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shoal.cli.parameters import given, with_options
+from shoal.cli.parameters import RunFolderOptions, given, with_options
 from shoal.console.interrupts import Interrupt, interruptible
 from shoal.console.progress import Screen, steady_output
 from shoal.console.terminal import quoted, say
@@ -24,13 +23,11 @@ from shoal.finetune.texts import Texts, join, read
 from shoal.parallel.launch.environment import launcher
 from shoal.runs.kinds import MODEL, REPORT
 
-FINETUNE_EXAMPLES = """Examples:
-
-shoal finetune --demo
-
-shoal finetune problems.csv --columns statement,solution --model gpt2 --workers 2
-
-shoal finetune letters.csv --model ./my-model --epochs 1 --lora 8 --out letters-run"""
+FINETUNE_EXAMPLES = """\b
+Examples:
+  shoal finetune --demo
+  shoal finetune problems.csv --columns statement,solution --model gpt2 --workers 2
+  shoal finetune letters.csv --model ./my-model --epochs 1 --lora 8 --out letters-run"""
 
 DEMO_PHRASE = "Write a function `count_words` that returns the number of words in a text."  # in the form of its texts
 
@@ -58,18 +55,12 @@ def finetune(
     header: Annotated[
         bool, typer.Option("--header/--no-header", help="Whether the first line holds column names.")
     ] = True,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the results. (default: ./shoal-runs/<file>-<model>-<n>)")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over, even if an earlier run could be resumed.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    folder: RunFolderOptions,
     demo: Annotated[bool, typer.Option("--demo", help="Train a tiny model on bundled texts; no download.")] = False,
 ) -> None:
-    """Train a language model further on texts from a table, over one or more workers.
+    """Fine-tune a language model on texts from a table, with one or more workers.
 
-    Ctrl-C saves a checkpoint; the same command resumes there, also after a power failure.
+    Ctrl-C saves a checkpoint. The same command resumes there, also after a power failure.
     The results are one folder: report.html, metrics.jsonl, samples.json, settings.json and model/.
     """
     need_libraries(settings.tensorboard, settings.lora)
@@ -89,9 +80,9 @@ def finetune(
     steady_output()
     _introduce(found)
     screen = FinetuneScreen()
-    with open_run(found, settings, out, fresh, [screen]) as run:
+    with open_run(found, settings, folder.out, folder.fresh, [screen]) as run:
         _show_plan(run)
-        if dry_run:
+        if folder.dry_run:
             return
         from shoal.parallel.launch.failures import as_user_errors  # imports torch
 
@@ -172,7 +163,9 @@ class FinetuneScreen:
 
 
 def _conclude(result: FinetuneResult, steps: int, demo: bool) -> None:
-    folder = _shown(result.folder)
+    from shoal.report.finetune.result import perplexity
+
+    folder = result.folder
     if not result.finished:
         say(f"stopped at step {result.step:,} of {steps:,}; the same command resumes there")
         raise KeyboardInterrupt
@@ -187,19 +180,3 @@ def _conclude(result: FinetuneResult, steps: int, demo: bool) -> None:
     if demo:
         say("  so small a model learns what a solution looks like, not how to solve a problem")
     say(f"report: {folder / REPORT}")
-
-
-def perplexity(loss: float) -> str:
-    """
-    >>> perplexity(2.0), perplexity(99.0)
-    ('7.39', '?')
-    """
-    return "?" if loss > 50 else f"{math.exp(loss):.3g}"
-
-
-def _shown(path: Path) -> Path:
-    """As the user would type it."""
-    try:
-        return path.relative_to(Path.cwd())
-    except ValueError:
-        return path

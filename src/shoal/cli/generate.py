@@ -15,11 +15,10 @@ from shoal.console.terminal import say, say_data
 from shoal.finetune.generating import TextGenerator
 from shoal.finetune.options import WritingOptions
 
-GENERATE_EXAMPLES = f"""Examples:
-
-shoal generate shoal-runs/problems-tiny-1 '{DEMO_PHRASE}'
-
-shoal generate letters-run "Dear Sir" --temperature 0.8 --samples 3"""
+GENERATE_EXAMPLES = f"""\b
+Examples:
+  shoal generate shoal-runs/problems-tiny-1 '{DEMO_PHRASE}'
+  shoal generate letters-run "Dear Sir" --temperature 0.8 --samples 3"""
 
 
 class _Notes:
@@ -34,12 +33,12 @@ def generate(
         list[str],
         typer.Argument(
             metavar="TEXT...",
-            help="The first column of a text, or the first ones; the model writes the next. -: read it.",
+            help="The first column of a text, or several; the model writes the next. - reads from standard input.",
         ),
     ],
     options: WritingOptions,
 ) -> None:
-    """Generate text with a fine-tuned model. Only the generated text goes to the standard output."""
+    """Generate text with a fine-tuned model. Only the generated text goes to standard output."""
     need_libraries(False, 0)
     steady_output()
     read = [sys.stdin.read().rstrip("\n") if part == "-" else part for part in text]

@@ -14,7 +14,7 @@ from shoal.version import __version__
 
 
 def info() -> None:
-    """Print version, engines, instruction set, threads and memory of this machine."""
+    """Print the version, and what this machine has: engines, instruction set, threads, memory."""
     found = describe()
     width = max(map(len, found))
     for name, value in found.items():
@@ -32,7 +32,7 @@ def describe() -> dict[str, str]:
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "processor": processor(),
         "threads": str(thread_count()),
-        "memory": f"{size_text(available_memory())} may be used",
+        "memory": f"{size_text(available_memory())} available",
         "instruction set": f"{instruction_set()}{forced} (here: {', '.join(_native.instruction_sets())})",
         "engines": ", ".join(engines),
         "devices": ", ".join(_devices()),

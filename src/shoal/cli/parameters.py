@@ -5,15 +5,26 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 from typer.models import OptionInfo
 
-from shoal.options import Declared, Options, options_of
+from shoal.options import Option, Options, option, options_of
 
 Command = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class RunFolderOptions(Options):
+    """Options of commands that write a run folder which can be resumed."""
+
+    out: Path | None = option(None, "Folder for the results. (default: ./shoal-runs/<name>-<n>)")
+    fresh: bool = option(False, "Start over, even if an earlier run could be resumed.")
+    dry_run: bool = option(False, "Print how the data are read and the plan, then stop.")
 
 
 class GroupedCommand(TyperCommand):
@@ -93,29 +104,32 @@ def given(context: typer.Context) -> dict[str, str]:
     }
 
 
-def _flags_of(kind: type[Options]) -> dict[str, Declared]:
-    return {name: known for name, known in options_of(kind).items() if known.about.on_command_line}
+def _flags_of(kind: type[Options]) -> dict[str, Option]:
+    return {name: known for name, known in options_of(kind).items() if known.on_command_line}
 
 
-def _parameter(known: Declared, defaults: Mapping[str, Any]) -> inspect.Parameter:
+def _parameter(known: Option, defaults: Mapping[str, Any]) -> inspect.Parameter:
     """An option as typer wants it."""
     default = defaults.get(known.name, known.default)
-    kind = str if known.about.parse is not None else known.about.typed or known.type
+    kind = str if known.parse is not None else known.typed or known.type
     if get_origin(kind) is tuple:
         kind, default = list[str], list(default) or None
     if known.switches_off:
         default = False
     if default is None or known.optional:
         kind = kind | None
-    flags = known.flags if known.about.flags or known.type is bool else ()
-    shown = typer.Option(*flags, help=known.help, metavar=known.about.metavar, show_default=not known.default_in_help)
+    shown = f"{known.default:g}".replace("e-0", "e-") if isinstance(known.default, float) else str(known.default)
+    about = typer.Option(
+        *known.flags, help=known.help.replace("{default}", shown), metavar=known.metavar,
+        show_default="{default}" not in known.help,
+    )  # fmt: skip
     return inspect.Parameter(
-        known.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown]
+        known.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about]
     )
 
 
 def _understood(typed: Mapping[str, Any], kind: type[Options]) -> dict[str, Any]:
-    """What typer gives, as the options want it; what was left open is left out, and has the default of the class."""
+    """What typer gives, as the options want it; an option that was not given has the default of the class."""
     values = {}
     for name, value in typed.items():
         known = options_of(kind)[name]
@@ -123,7 +137,7 @@ def _understood(typed: Mapping[str, Any], kind: type[Options]) -> dict[str, Any]
             continue
         if known.switches_off:
             value = not value
-        elif known.about.parse is not None and isinstance(value, str):
-            value = known.about.parse(value)
+        elif known.parse is not None and isinstance(value, str):
+            value = known.parse(value)
         values[name] = value
     return values

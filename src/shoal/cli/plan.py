@@ -43,15 +43,12 @@ if TYPE_CHECKING:
 # Columns that are left out where a line is short, the first one first.
 LEFT_OUT = ("memory a node", "sent a node", "efficiency", "saved", "s an epoch", "communicating", "s to start")
 WIDE = 180  # characters of a line where nobody looks on
-PLAN_EXAMPLES = """Examples:
-
-shoal plan --data mnist --net mlp:784-1024-1024-10 --nodes 1,2,4,8 --link 1gbit,0.1ms --epochs 10
-
-shoal plan my.csv --target y --nodes 1-64 --goal accuracy=0.97 --json plan.json --trace step.json --price 0.40
-
-shoal plan --data mnist --net cnn --nodes 2,4 --strategy all --no-accuracy
-
-shoal plan my.csv --target y --link 100mbit,1ms --split class:0.3 --strategy local_sgd:epoch,gossip"""
+PLAN_EXAMPLES = """\b
+Examples:
+  shoal plan --data mnist --net mlp:784-1024-1024-10 --nodes 1,2,4,8 --link 1gbit,0.1ms --epochs 10
+  shoal plan my.csv --target y --nodes 1-64 --goal accuracy=0.97 --json plan.json --trace step.json --price 0.40
+  shoal plan --data mnist --net cnn --nodes 2,4 --strategy all --no-accuracy
+  shoal plan my.csv --target y --link 100mbit,1ms --split class:0.3 --strategy local_sgd:epoch,gossip"""
 
 
 HEADINGS = {

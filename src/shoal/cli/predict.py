@@ -1,4 +1,4 @@
-"""`shoal predict`: from new rows to answers.
+"""`shoal predict`: predictions for new rows.
 
 Libraries are imported inside the functions, so that `shoal --help` does not wait for them.
 """
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 Net = Annotated[
     str | None,
-    typer.Option(help="file.py:make_network, for a model that `shoal train` made of your own network.", metavar="NET"),
+    typer.Option(
+        help="file.py:make_network, for a model that `shoal train` made from a custom network.", metavar="NET"
+    ),
 ]
 
-PREDICT_EXAMPLES = """Examples:
-
-shoal predict shoal-runs/houses-1 new-houses.csv --out prices.csv
-
-shoal predict shoal-runs/houses-1 new-houses.csv --coverage 0.9
-
-shoal predict shoal-runs/german-1 new.csv --proba"""
+PREDICT_EXAMPLES = """\b
+Examples:
+  shoal predict shoal-runs/houses-1 new-houses.csv --out prices.csv
+  shoal predict shoal-runs/houses-1 new-houses.csv --coverage 0.9
+  shoal predict shoal-runs/german-1 new.csv --proba"""
 
 
 @with_options()
 def predict(
-    model: Annotated[Path, typer.Argument(help="Folder of a run or of a saved model.")],
+    model: Annotated[Path, typer.Argument(help="A model folder, or the run folder that holds it.")],
     file: Annotated[Path, typer.Argument(help="New rows: CSV, TSV (also gzipped) or Parquet.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write. (default: the screen)")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of every class.")] = False,
@@ -54,8 +54,8 @@ def predict(
 ) -> None:
     """Predict new rows with a saved model.
 
-    The file has the columns of the training data, in any order; the target may be there and is not looked at.
-    One row of answers comes out for each row, in the same order. Rows unlike the training data are named on the screen.
+    The file must have the columns of the training data, in any order; the target column is ignored. The output has one
+    line for each row, in the same order. Rows that are unlike the training data are listed on the screen.
     """
     from shoal.conformal.calibration import check_coverage
     from shoal.models.predictions import answer, note_strange, read_new_rows, write_answers

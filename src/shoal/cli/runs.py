@@ -22,15 +22,12 @@ if TYPE_CHECKING:
     from shoal.runs.list import Listed
 
 LIST = "list"
-RUNS_EXAMPLES = """Examples:
-
-shoal runs
-
-shoal runs my-folder --json
-
-shoal runs clean --dry-run
-
-shoal runs clean --unfinished"""
+RUNS_EXAMPLES = """\b
+Examples:
+  shoal runs
+  shoal runs my-folder --json
+  shoal runs clean --dry-run
+  shoal runs clean --unfinished"""
 
 Folders = Annotated[
     list[Path] | None, typer.Argument(help="Runs, or folders that hold some. (default: ./shoal-runs)", metavar="DIR")
@@ -51,13 +48,12 @@ app = typer.Typer(cls=_ListsByDefault, add_completion=False, epilog=RUNS_EXAMPLE
 @app.command(name=LIST)
 def list_them(
     folders: Folders = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List runs with their states and scores: running, interrupted (the same command resumes it) or finished.
+    """List runs with their states and scores. This is the default command.
 
-    A folder with damaged files is named, with the reason. This is the default command.
+    A run is running, interrupted (the same command resumes it) or finished. Folders with damaged files are listed last.
     """
-
     runs = list_runs(folders or [])
     if as_json:
         say_data(json.dumps([run.as_dict() for run in runs], indent=1))
@@ -71,17 +67,19 @@ def list_them(
 def clean(
     folders: Folders = None,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Also delete runs that could be resumed, never one that is running.")
+        bool,
+        typer.Option(
+            "--unfinished", help="Also delete interrupted runs, which could be resumed. Never deletes a running one."
+        ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be deleted, and stop.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
     """Delete files needed only for resuming: the journals and checkpoints of runs with results.
 
-    Lists the files and asks first. Deletes only what a run has written into its own folder: no symbolic links or their
-    targets, no other file systems, no files of yours.
+    Lists the files and asks first. Deletes only what a run wrote into its own folder. Does not touch your files,
+    symbolic links and their targets, or other file systems.
     """
-
     runs = list_runs(folders or [])
     planned = {run.path: cleanable(run, unfinished) for run in runs}
     size = sum(found.size for found in planned.values())
@@ -90,48 +88,48 @@ def clean(
     kept = sum(run.state == "interrupted" and not run.has_results for run in runs) if not unfinished else 0
     if kept:
         what = "1 run" if kept == 1 else f"{kept} runs"
-        say(f"{what} could be resumed and stayed; --unfinished removes {'it' if kept == 1 else 'them'}, too")
+        say(f"{what} could be resumed; --unfinished also deletes {'it' if kept == 1 else 'them'}")
     if not any(found.gone for found in planned.values()):
-        say("there is nothing to remove")
+        say("there is nothing to delete")
         return
     if dry_run:
         say(f"{size_text(size)} would be freed")
         return
     if not yes:
-        _ask(f"Remove this, {size_text(size)} in all?")
+        _ask(f"Delete these files ({size_text(size)})?")
     freed = 0
     for path, expected in planned.items():
         if expected.gone:
             found = remove(path, unfinished, say, expected)
             freed += found.size
             for file in found.stays.keys() - expected.stays.keys():
-                say(f"{file} stays: {found.stays[file]}")
-    say(f"{size_text(freed)} were freed")
+                say(f"{file} is kept: {found.stays[file]}")
+    say(f"{size_text(freed)} freed")
 
 
 def _say_planned(run: Listed, planned: Removal) -> None:
-    """What of a run goes: a line for each file, and one for a folder that goes with all that is in it."""
-
+    """List what would be deleted of a run: a line for each file, and one for a folder with all that is in it."""
     if planned.gone:
         say(f"{size_text(planned.size)} of {run.path}, {_state(run)}:")
     for path, is_folder in planned.gone.items():
         if path.parent not in planned.gone:
-            say(f"  remove {path}{'/' if is_folder else ''}")
+            say(f"  delete {path}{'/' if is_folder else ''}")
     for path, reason in planned.stays.items():
-        say(f"  {path} stays: {reason}")
+        say(f"  {path} is kept: {reason}")
 
 
 def _ask(question: str) -> None:
     """End the command unless the answer is yes."""
     if not sys.stdin.isatty():
-        raise UserError("nothing was removed, since nobody can be asked here: give --yes, or --dry-run to only look")
+        raise UserError(
+            "nothing was deleted: there is no terminal to ask on. Give --yes, or --dry-run to list the files"
+        )
     if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
-        say("nothing was removed")
+        say("nothing was deleted")
         raise typer.Exit(1)
 
 
 def _print_table(runs: list[Listed]) -> None:
-
     rows: list[tuple[str, ...]] = [("run", "kind", "state", "score", "begun", "size")]
     for run in runs:
         if not run.problem:

@@ -10,29 +10,22 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.parameters import given, with_options
+from shoal.cli.parameters import RunFolderOptions, given, with_options
 from shoal.console.progress import steady_output
 from shoal.errors import UserError
 from shoal.search.options import SearchOptions
 from shoal.tables.options import RowOptions
 
-SEARCH_EXAMPLES = """Examples:
-
-shoal search --demo
-
-shoal search houses.csv --target price --budget 300
-
-shoal search german.csv --no-header --target -1 --dry-run
-
-shoal search patients.tsv.gz --target outcome --drop name --missing unknown --recipes 200 --out first-try
-
-shoal search visits.csv --target sick --groups patient
-
-shoal search big.csv --target y --recipes 5000 --out big    (if it is killed, the same command resumes it)
-
-shoal search --repeat first-try/settings.json --out again
-
-shoal search --repeat first-try --check"""
+SEARCH_EXAMPLES = """\b
+Examples:
+  shoal search --demo
+  shoal search houses.csv --target price --budget 300
+  shoal search german.csv --no-header --target -1 --dry-run
+  shoal search patients.tsv.gz --target outcome --drop name --missing unknown --recipes 200 --out first-try
+  shoal search visits.csv --target sick --groups patient
+  shoal search big.csv --target y --recipes 5000 --out big    (if it is killed, the same command resumes it)
+  shoal search --repeat first-try/settings.json --out again
+  shoal search --repeat first-try --check"""
 
 
 HEADINGS = {
@@ -50,39 +43,36 @@ def search(
     *,
     reading: RowOptions,
     options: SearchOptions,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results. (default: ./shoal-runs/<file>-<n>)")] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over, even if an earlier run could be resumed.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is understood and planned, then stop.")] = False,
+    results: RunFolderOptions,
     repeat: Annotated[
         Path | None,
-        typer.Option(help="Repeat an earlier run to the bit, from its settings.json. Give FILE if the data moved."),
+        typer.Option(help="Repeat an earlier run bit for bit, from its settings.json. Give FILE if the data moved."),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="With --repeat: exit with 1 unless every byte of the model is the same.")
     ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Search a real data set that comes with scikit-learn.")] = False,
 ) -> None:
-    """Find the best networks for a table, and how good they will be on new rows.
+    """Find the best networks for a table, and estimate how good they will be on new rows.
 
     Trains many recipes at a time, ranks them by cross-validation and combines the best.
     Ctrl-C ends the search and keeps the best so far. The same command resumes it, also after a power failure.
 
     The results are one folder: report.html, leaderboard.csv, model/ and settings.json.
-    Exit code 3: there is a result, but recipes were skipped that no worker could train.
+    Exit code 3 means that the search skipped recipes that no worker could train.
     """
     from shoal.cli import search_run
     from shoal.search.problem.source import Request
 
     steady_output()
+    out, fresh = results.out, results.fresh
     request, again = Request(file, demo, reading, options), None
-    if check and (repeat is None or dry_run):
+    if check and (repeat is None or results.dry_run):
         raise UserError("--check compares the models of two runs: shoal search --repeat shoal-runs/data-1 --check")
     if repeat is not None:
         request, again = search_run.repeated(request, repeat, given(context), check)
     source, clock = search_run.understand(search_run.complete(request), again, out, fresh)
-    if dry_run:
+    if results.dry_run:
         search_run.show_plan(source, again, clock)
         return
     with search_run.folder_of(source, again, out, fresh) as folder:

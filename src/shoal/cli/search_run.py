@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import shoal
-from shoal.cli.background import Work
+from shoal.cli.background import BackgroundThread
 from shoal.console.interrupts import Interrupt, interruptible
 from shoal.console.progress import started
 from shoal.console.terminal import quoted, say
@@ -68,7 +68,7 @@ def repeated(request: Request, path: Path, typed: dict[str, str], check: bool) -
     """The request of an earlier run, and that run. `typed`: the flags that were given."""
     for name, flag in typed.items():
         if name not in MAY_DIFFER:
-            raise UserError(f"--repeat takes all settings from {path}; leave out {flag}")
+            raise UserError(f"--repeat takes all settings from {path}; omit {flag}")
     settings = read_settings(path)
     reading, options = repeatable(settings, settings_file(path))
     for change in different_versions(settings.get("versions", {})):
@@ -87,28 +87,28 @@ def repeated(request: Request, path: Path, typed: dict[str, str], check: bool) -
 
 
 def _check_unchanged(file: Path, settings: dict[str, Any], path: Path) -> None:
-    remedy = f"name its place: shoal search PLACE --repeat {quoted(path)}"
+    remedy = f"give its path: shoal search PATH --repeat {quoted(path)}"
     if not file.exists():
         raise MissingFile(
-            f"--repeat needs the data of the earlier run, and there is no file {file}; if it was moved, {remedy}"
+            f"--repeat needs the data of the earlier run, but there is no file {file}. If it was moved, {remedy}"
         )
     if file.is_file() and file_hash(file) != settings["data"]["sha256"]:
         raise UserError(
-            f"--repeat needs the data of the earlier run, and {file} has changed since (another checksum); if there is "
-            f"an unchanged copy, {remedy}"
+            f"--repeat needs the data of the earlier run, but {file} has changed since (its checksum differs). If you "
+            f"have an unchanged copy, {remedy}"
         )
 
 
 def complete(request: Request) -> Request:
-    """Defaults that depend on other flags; and what contradicts itself."""
+    """Refuse options that contradict each other, and fill in the default budget."""
     options = request.search
     if request.demo:
         if request.file is not None or request.reading.target is not None:
-            raise UserError("--demo brings its own data; leave out the file and --target, or leave out --demo")
+            raise UserError("--demo brings its own data: omit the file and --target, or omit --demo")
     elif request.file is None:
         raise UserError("give the file to search, as in 'shoal search data.csv --target price', or try --demo")
     elif request.reading.target is None:
-        raise UserError("say which column to predict: --target with a name or a number (-1 is the last column)")
+        raise UserError("name the column to predict: --target with a name or a number (-1 is the last column)")
     if options.executor is not None:
         find_workers(options.executor).check()
     if options.budget is None and options.recipes is None:
@@ -120,7 +120,7 @@ def complete(request: Request) -> Request:
 
 
 def understand(request: Request, again: Again | None, out: Path | None, fresh: bool) -> tuple[Source, Clock]:
-    """Read the table, and print what it is taken for. The clock counts from the start of the process."""
+    """Read the table, and print how it was read. The clock counts from the start of the process."""
     if out is not None:
         if read_run(out) is None:
             refuse_taken(out)
@@ -131,7 +131,7 @@ def understand(request: Request, again: Again | None, out: Path | None, fresh: b
     if again is not None:
         if again.settings["data"]["sha256"] != source.sha256:
             raise UserError(
-                f"--repeat needs the data of the earlier run; {source.name} of this scikit-learn is another"
+                f"--repeat needs the data of the earlier run, but {source.name} of this scikit-learn differs"
             )
         check_effort_fits(again.earlier.effort, len(source.labelled.y), settings_file(again.path))
     found = source.labelled
@@ -157,14 +157,14 @@ def _clock(budget: float | None) -> Clock:
         return Clock(budget, started(), computed=0.0)
     longer, advised = max(budget, took + LEAST_SHARE * budget), max(4 * took, budget)
     say(
-        f"note: starting and reading took {took:.1f} s, more than half of the budget of {budget:g} s; this will end "
-        f"after about {longer:.0f} s; --budget {advised:.0f} would leave enough for a search"
+        f"note: starting and reading took {took:.1f} s, more than half of the budget of {budget:g} s. The search will "
+        f"end after about {longer:.0f} s. --budget {advised:.0f} would leave enough time for it"
     )
     return Clock(longer, started(), computed=0.0, advised=advised)
 
 
 def show_plan(source: Source, again: Again | None, clock: Clock) -> None:
-    """Print what would be done; connects to the workers to see who is there."""
+    """Print the plan; connects to the workers to count them."""
     data, options = source.training_data(), source.request.search
     _say_notes([note.for_command_line() for note in data.notes])
     if again is not None:
@@ -272,8 +272,7 @@ def search_in(folder: RunFolder, source: Source, again: Again | None, clock: Clo
 
     try:
         with interruptible(hurry) as watching.stop, screen:
-            work = Work(partial(run_search, data, options, [watching], design=design))
-            work.start()
+            work = BackgroundThread(partial(run_search, data, options, [watching], design=design))
             result: SearchResult = work.result(screen.draw)
             if again is not None and again.model is not None and watching.stop.requested:
                 raise KeyboardInterrupt
@@ -338,7 +337,7 @@ def show_finished(run: Run, source: Source) -> int:
     estimator = shoal.load(run.path / MODEL)
     score, skipped = estimator.honest_score_, read_json(run.path / SETTINGS).get("result", {}).get("skipped") or []
     say()
-    say(f"This search was done before, begun {run.begun} (--fresh computes it anew)")
+    say(f"This search is already finished; it began {run.begun} (--fresh repeats it)")
     say()
     for line in top_table(estimator.board_, score.metric):
         say(line)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shoal.parallel.data.tables import Prepared
     from shoal.parallel.job import Job
 
-File = Annotated[Path | None, typer.Argument(help="A table of your own: CSV, TSV (also gzipped), Parquet.")]
+File = Annotated[Path | None, typer.Argument(help="Your table: CSV, TSV (also gzipped) or Parquet.")]
 DEFAULT_DATA = "mnist"
 # The headings of the options that both commands have.
 DATA = "data target task test valid rows drop kinds missing sep header"
@@ -34,13 +34,13 @@ RESUMING = "checkpoint checkpoint_every restarts allow_fewer timeout"
 
 @dataclass
 class NetworkAndData:
-    """What is trained on what."""
+    """A network and its data."""
 
     name: str
     net: str
     sets: Data
     network: dict[str, Any]  # arguments of `make_model`, besides the name
-    prepared: Prepared | None = None  # for a table of the user's own
+    prepared: Prepared | None = None  # for a table
     words: list[str] = field(default_factory=list)  # how the table was read, line by line
 
     def model(self, seed: int | None = None) -> nn.Module:
@@ -73,26 +73,25 @@ def check_source(
     from shoal.parallel.networks import layer_sizes
 
     if file is not None and asked.data is not None:
-        raise UserError("give a file of your own or --data, not both")
+        raise UserError("give a file or --data, not both")
     if file is not None and table.target is None:
-        raise UserError("say which column to predict: --target with a name or a number (-1 is the last column)")
+        raise UserError("name the column to predict: --target with a name or a number (-1 is the last column)")
     known = options_of(TableOptions)
     flags = [known[name].flags[0] for name in typed if name in known]
     if file is None and flags == ["--target"]:
         raise UserError(
-            f"--target names a column of a file of your own, as in 'shoal {command} data.csv --target price'"
+            f"--target names a column of a file, as in 'shoal {command} data.csv --target price'; give the file"
         )
     if file is None and flags:
         raise UserError(
-            f"{', '.join(flags)}: only for a file of your own, as in 'shoal {command} data.csv --target price', and no "
-            "file is given"
+            f"{', '.join(flags)}: only for a file, as in 'shoal {command} data.csv --target price'; give the file"
         )
     if asked.net is not None and ".py" not in asked.net:
         layer_sizes(asked.net)
 
 
 def load_subject(file: Path | None, asked: NetworkOptions, table: TableOptions, seed: int) -> NetworkAndData:
-    """A table of the user's own or a data set by name, and a network that fits it unless one is given."""
+    """A table or a data set by name, and a network that fits it unless one is given."""
     from shoal.parallel.data.datasets import load_data
     from shoal.parallel.data.tables import check_sizes, load_table
 
@@ -111,7 +110,7 @@ def load_subject(file: Path | None, asked: NetworkOptions, table: TableOptions, 
 
 
 def train_arguments(file: Path | None, asked: NetworkOptions, table: TableOptions, job: Job) -> list[str]:
-    """What `shoal train` has to be given for a training; options with their defaults are left out."""
+    """What `shoal train` has to be given for a training; options with their defaults are skipped."""
     strategy = ["--strategy", job.method.name]
     workers = [] if job.method.one_worker else ["--workers", str(job.workers)]
     others = [*arguments_of(asked), *arguments_of(table), *arguments_of(job, {"strategy", "workers"})]
@@ -123,11 +122,11 @@ def arguments_of(options: Options, without: set[str] = frozenset()) -> list[str]
     found: list[str] = []
     for name, known in options_of(type(options)).items():
         value = getattr(options, name)
-        if name in without or not known.about.on_command_line or value == known.default:
+        if name in without or not known.on_command_line or value == known.default:
             continue
         if isinstance(value, bool):
             found.append(known.flags[0].split("/")[0 if value or known.switches_off else -1])
-        elif isinstance(value, tuple) and known.about.parse is None:
+        elif isinstance(value, tuple) and known.parse is None:
             found += [part for each in value for part in (known.flag, str(each))]
         else:
             found += [known.flag, ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import time
@@ -31,13 +30,14 @@ from shoal.console.progress import Screen
 from shoal.errors import UserError
 from shoal.files.atomic import new_file, write_text
 from shoal.files.json_values import plain
-from shoal.files.plain_files import open_file, read_bytes
+from shoal.files.plain_files import read_bytes
 from shoal.parallel.events import EpochEnded, EpochProgress, FoldEnded
 from shoal.parallel.job import Job
 from shoal.parallel.options import NetworkOptions, TableOptions
 from shoal.runs.changes import TEST, WEIGHTS
 from shoal.runs.folder import RunFolder, refuse_finished
 from shoal.runs.kinds import HISTORY, MODEL, SETTINGS, STATE_DICT, TRAIN
+from shoal.runs.versions import file_hash
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,21 +45,15 @@ if TYPE_CHECKING:
     from shoal.parallel.data.datasets import Data
     from shoal.parallel.worker import Result
 
-TRAIN_EXAMPLES = """Examples:
-
-shoal train --data mnist --net mlp:784-1024-10 --strategy allreduce --workers 2
-
-shoal train houses.csv --target price --epochs 30 --out my-run
-
-shoal train --plan plan.json                  (what 'shoal plan ... --json plan.json' found to be best)
-
-shoal train houses.csv --target price --net mine.py:make_network --workers 2
-
-shoal train --data fashion-mnist --net mlp:784-256-128-10 --activation sigmoid --backend mpi --workers 4
-
-mpiexec -n 4 shoal train --data mnist --checkpoint kept
-
-torchrun --nproc-per-node 2 --max-restarts 3 -m shoal train --data mnist --checkpoint kept"""
+TRAIN_EXAMPLES = """\b
+Examples:
+  shoal train --data mnist --net mlp:784-1024-10 --strategy allreduce --workers 2
+  shoal train houses.csv --target price --epochs 30 --out my-run
+  shoal train --plan plan.json                  (what 'shoal plan ... --json plan.json' found best)
+  shoal train houses.csv --target price --net mine.py:make_network --workers 2
+  shoal train --data fashion-mnist --net mlp:784-256-128-10 --activation sigmoid --backend mpi --workers 4
+  mpiexec -n 4 shoal train --data mnist --checkpoint kept
+  torchrun --nproc-per-node 2 --max-restarts 3 -m shoal train --data mnist --checkpoint kept"""
 
 
 HEADINGS = {
@@ -81,17 +75,17 @@ def train(
     job: Job,
     table: TableOptions,
     out: Annotated[
-        Path | None, typer.Option(help="Run folder. (default: shoal-runs/FILE-1, -2, ...; of --data, none)")
+        Path | None, typer.Option(help="Run folder. (default: ./shoal-runs/<file>-<n>; none with --data)")
     ] = None,
     plan: Annotated[
         Path | None,
-        typer.Option(help="Run the best plan in a file of shoal plan --json, and compare predicted with measured."),
+        typer.Option(help="Run the best plan in a file from shoal plan --json; compare predicted with measured."),
     ] = None,
 ) -> None:
-    """Train one network over many workers: threads, processes or MPI ranks; torchrun and mpiexec are detected.
+    """Train one network on many workers: threads, processes or MPI ranks. Detects torchrun and mpiexec.
 
-    A worker that is lost is noticed within ten seconds, and the run resumes from its last checkpoint. Under torchrun it
-    does with --max-restarts; under mpiexec the run ends, and the same command resumes it. Both need --checkpoint.
+    Shoal notices a lost worker within ten seconds and resumes the run from its last checkpoint. Under torchrun, this
+    needs --checkpoint and --max-restarts. Under mpiexec, the run ends; with --checkpoint, the same command resumes it.
     """
     need_torch("train")
     typed = given(command_line)
@@ -105,7 +99,8 @@ def train(
     subject = load_subject(file, asked, table, job.seed)
     job = replace(job, loss=subject.loss(job.loss, "loss" in typed))
     bound = {} if ".py" in subject.net else {"net": subject.net, **subject.network}  # of a custom one, its code counts
-    about = {"file": str(file or asked.data or DEFAULT_DATA), "checksum": _checksum(file)}
+    checksum = file_hash(file) if file is not None and file.is_file() else ""
+    about = {"file": str(file or asked.data or DEFAULT_DATA), "checksum": checksum}
     _train(replace(job, about=bound | about), subject, out, command_line.obj)
 
 
@@ -113,12 +108,12 @@ def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, 
     """Train as a plan says, as if its command had been typed."""
     refused = [flag for name, flag in typed.items() if name not in BESIDE_PLAN]
     if refused:
-        raise UserError(f"{file} has all options of the training; leave out {', '.join(refused)}, or --plan")
+        raise UserError(f"{file} has all options of the training; omit {', '.join(refused)}, or --plan")
     try:
         content = json.loads(read_bytes(file))
         arguments, predicted = [str(word) for word in content["train"]], dict(content["predicted"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{file} is no plan: give a file that 'shoal plan --json FILE' has written") from None
+        raise UserError(f"{file} is not a plan; give a file that 'shoal plan --json FILE' wrote") from None
     for name, flag in typed.items():
         if name != "plan":
             value = command_line.params[name]
@@ -126,13 +121,6 @@ def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, 
     with command_line.command.make_context(command_line.info_name, arguments, parent=command_line.parent) as inner:
         inner.obj = predicted
         command_line.command.invoke(inner)
-
-
-def _checksum(file: Path | None) -> str:
-    if file is None or not file.is_file():
-        return ""
-    with open(open_file(file), "rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def complete(job: Job, typed: Mapping[str, str]) -> Job:
@@ -277,7 +265,7 @@ def _conclude(screen: Screen, result: Result, subject: NetworkAndData, job: Job)
     screen.say(speed)
     if "valid_accuracy_spread" in metrics:
         screen.say(f"over {job.folds} folds: {metrics['valid_accuracy']:.2%} right, "
-                   f"give or take {metrics['valid_accuracy_spread']:.2%}")  # fmt: skip
+                   f"spread {metrics['valid_accuracy_spread']:.2%}")  # fmt: skip
     screen.say(words)
 
 
@@ -298,13 +286,13 @@ def _save(out: Path, result: Result, job: Job, network: dict[str, Any], subject:
     sets = subject.sets
     history = {"history": result.history, "metrics": result.metrics}
     write_text(out / HISTORY, json.dumps(plain(history), indent=1) + "\n")
-    settings = {name: value if not callable(value) else str(value) for name, value in job.as_dict().items()}
+    settings = {name: _plain(value) for name, value in job.as_dict().items()}
     settings |= {"network": network, "inputs": sets.features, "outputs": sets.classes}
     write_text(out / SETTINGS, json.dumps(plain(settings), indent=1) + "\n")
 
 
 def _plain(value: Any) -> Any:
-    """A function, or a strategy of the user's own, has no JSON."""
+    """JSON has no functions and no custom strategies."""
     return value if value is None or isinstance(value, (str, int, float, list)) else str(value)
 
 

@@ -1,16 +1,21 @@
-"""Checkpoints, which are valid only when complete, and write errors as one sentence."""
+"""Checkpoints, which are valid only when complete, and errors in writing as one sentence."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from shoal.errors import UserError
 from shoal.files import atomic
 from shoal.machine import size_text
+from shoal.runs.journal import writing
 from shoal.runs.kinds import CHECKPOINTS
 from shoal.runs.versions import file_hash
 
@@ -71,27 +76,22 @@ def complete(path: Path) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Whole or not at all."""
-    try:
+    with writing_run(path.parent):
         atomic.write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise cannot_write(path.parent, error) from None
 
 
-class CannotWriteError(OSError):
-    """A failed write, as one sentence with the place and the remedy."""
-
-
-def cannot_write(place: Path, error: Exception) -> Exception:
-    """A write error of any library as a `CannotWriteError`; other errors are returned unchanged."""
-    text = getattr(error, "strerror", None) or (str(error).splitlines() or ["?"])[0][:100]
-    by_torch = re.search(r"inline_container|iostream error|PytorchStreamWriter", str(error)) is not None
-    known = isinstance(error, OSError) or by_torch or type(error).__name__ == "SafetensorError"
-    if not known or isinstance(error, CannotWriteError):
-        return error
-    there = next(parent for parent in (place, *place.parents) if parent.exists())
-    full = re.search(r"No space left|StorageFull|os error 28", str(error)) or shutil.disk_usage(there).free < 1 << 20
-    if full:
-        return CannotWriteError(
-            f"no space is left in {place}; free some, then repeat the command: it resumes at the last checkpoint"
-        )
-    return CannotWriteError(f"{place} cannot be written to: {text}")
+@contextmanager
+def writing_run(run: Path) -> Iterator[None]:
+    """Errors in writing to a run folder as one sentence, also errors of PyTorch and safetensors."""
+    with writing(run, what="the run"):
+        try:
+            yield
+        except Exception as error:
+            by_torch = re.search(r"inline_container|iostream error|PytorchStreamWriter", str(error)) is not None
+            if not by_torch and type(error).__name__ != "SafetensorError":
+                raise
+            full = (
+                re.search(r"No space left|StorageFull|os error 28", str(error)) or shutil.disk_usage(run).free < 1 << 20
+            )
+            code = errno.ENOSPC if full else errno.EIO
+            raise OSError(code, os.strerror(code)) from error

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shoal.finetune.checkpoints import cannot_write, write_json
-from shoal.runs.folder import RunFolder
-from shoal.runs.kinds import (
-    FINETUNE,
-    FINETUNE_FORMAT,
-    METRICS,
-    MODEL,
-    REPORT,
-    SAMPLES,
-    SETTINGS,
-    SETTINGS_VERSION,
-    read_json,
-)
+from shoal.finetune.checkpoints import write_json, writing_run
+from shoal.runs.kinds import FINETUNE_FORMAT, METRICS, MODEL, REPORT, SAMPLES, SETTINGS, SETTINGS_VERSION, read_json
 
 
 def stem(file: str, model: str) -> str:
@@ -31,15 +18,6 @@ def stem(file: str, model: str) -> str:
     """
     name = Path(model).name
     return f"{file.split('.')[0]}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('.-') or 'model'}"
-
-
-@contextmanager
-def opened(
-    out: Path | None, name: str, fingerprint: dict[str, Any], fresh: bool = False, file: str = ""
-) -> Iterator[tuple[Path, bool]]:
-    """A folder that this process has locked, and whether it holds the beginning of this very run."""
-    with RunFolder(FINETUNE, out, name, fingerprint, fresh=fresh, again=True, file=file) as folder:
-        yield folder.path, folder.resumes
 
 
 def read_settings(path: Path) -> dict[str, Any] | None:
@@ -99,9 +77,7 @@ def write_report(run: Path, running: bool = False) -> None:
     }
     data = {
         "title": content["data"]["file"], "created": content["created"], "version": content["shoal"], "run": about,
-        "data": content["data"], "result": evaluation_losses(log), "log": log, "samples": samples,
+        "data": content["data"], "log": log, "samples": samples,
     }  # fmt: skip
-    try:
+    with writing_run(run):
         write_finetune_page(data, run / REPORT)
-    except OSError as error:
-        raise cannot_write(run, error) from None

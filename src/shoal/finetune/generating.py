@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from shoal.callbacks import Callbacks
-from shoal.errors import MissingFile, UserError
+from shoal.errors import UserError
 from shoal.finetune import folder, models, texts
 from shoal.runs.kinds import MODEL
-from shoal.validate import nearest
 
 
 class TextGenerator:
@@ -57,8 +56,7 @@ def _find(path: Path) -> tuple[Path, tuple[str, ...]]:
     if not path.is_dir():
         if path.is_file():
             raise UserError(f"{path} is a file; give the folder of a run or of a model")
-        beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
-        raise MissingFile(f"there is no folder {path}{nearest(path.name, beside)}")
+        raise models.no_folder(path)
     run = folder.read_settings(path)
     model = path
     if run is not None:

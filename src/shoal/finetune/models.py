@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import warnings
@@ -31,14 +32,18 @@ def find(name: str, say: Callable[[str], Any] = lambda text: None) -> Path:
     if path.is_dir():
         lacking = missing_files(path)
         if lacking:
-            raise UserError(f"{path} is not a model: {_and(lacking)} {_is(lacking)} missing; {_holds(path)}")
+            raise UserError(f"{path} is not a model: it lacks {', '.join(lacking)}; {_holds(path)}")
         return path
     if path.is_file():
         raise UserError(f"--model takes a folder or a name on the hub; {path} is a file: give the folder it is in")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
-        beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
-        raise MissingFile(f"there is no folder {name}{nearest(path.name, beside)}")
+        raise no_folder(path)
     return _from_hub(name, say)
+
+
+def no_folder(path: Path) -> MissingFile:
+    beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
+    return MissingFile(f"there is no folder {path}{nearest(path.name, beside)}")
 
 
 def missing_files(folder: Path) -> list[str]:
@@ -58,14 +63,6 @@ def _missing_shards(folder: Path) -> list[str]:
     except (OSError, ValueError, KeyError, AttributeError):
         return [f"a readable {INDEX}"]
     return [shard for shard in shards if not (folder / shard).is_file()]
-
-
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _is(names: list[str]) -> str:
-    return "is" if len(names) == 1 else "are"
 
 
 def _holds(folder: Path) -> str:
@@ -107,11 +104,11 @@ def _from_hub(name: str, say: Callable[[str], Any]) -> Path:
             reason = f"the hub cannot be reached ({_short(error)})"
         else:
             if missing_files(folder):
-                raise UserError(f"{name} on the hub lacks {_and(missing_files(folder))}; give another model")
+                raise UserError(f"{name} on the hub lacks {', '.join(missing_files(folder))}; give another model")
             return folder
     raise MissingFile(
-        f"model {name!r} is not here: there is no folder of that name, {_and(lacking)} {_is(lacking)} missing from "
-        f"{place}, and {reason}; give --model a folder that holds them, or --model {TINY}"
+        f"model {name!r} is not here: there is no folder of that name, {place} lacks {', '.join(lacking)}, and "
+        f"{reason}. Give --model a folder that holds them, or --model {TINY}"
     )
 
 
@@ -224,9 +221,5 @@ def count_parameters(folder: Path) -> int:
                 shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
         except Exception as error:
             raise UserError(f"{path} is damaged or cut off: {_short(error)}") from None
-        for shape in shapes:
-            size = 1
-            for length in shape:
-                size *= length
-            count += size
+        count += sum(map(math.prod, shapes))
     return count

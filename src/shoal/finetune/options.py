@@ -51,7 +51,7 @@ class FinetuneOptions(Options):
         None, "Steps between evaluations. (default: 20 evaluations in total)", least=1, changes_result=False
     )
     log_every: int | None = option(
-        None, "Steps between log records. (default: at most 1,000 records)", least=1, changes_result=False
+        None, "Steps between log records. (default: 1,000 to 2,000 records)", least=1, changes_result=False
     )
     save_every: int | None = option(
         None, "Steps between checkpoints. (default: one a minute)", least=1, changes_result=False

@@ -13,7 +13,7 @@ from typing import Any
 from shoal.errors import UserError
 from shoal.files import atomic
 from shoal.finetune import models, tokens
-from shoal.finetune.checkpoints import cannot_write, last_checkpoint, write_json
+from shoal.finetune.checkpoints import last_checkpoint, write_json, writing_run
 from shoal.finetune.generating import continue_text
 from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.plan import RESULT, TEXTS, FinetunePlan, job_of
@@ -148,12 +148,9 @@ def _save(plan: FinetunePlan, trainer: Any, tokenizer: Any) -> None:
     """Save the model under a temporary name, rename it when it is complete, then delete the checkpoints."""
     run = Path(plan.run)
     model = trainer.model.merge_and_unload() if plan.settings.lora else trainer.model
-    try:
-        with atomic.new_folder(run / MODEL) as partial:
-            model.save_pretrained(partial)
-            tokenizer.save_pretrained(partial)
-    except Exception as error:
-        raise cannot_write(run, error) from None
+    with writing_run(run), atomic.new_folder(run / MODEL) as partial:
+        model.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
     remove_files(run, (CHECKPOINTS,))
 
 

@@ -20,7 +20,8 @@ from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.plan import RESULT, TEXTS, FinetunePlan, job_of, make_plan
 from shoal.finetune.texts import Texts
 from shoal.machine import processor
-from shoal.runs.kinds import FINETUNE_FORMAT, SETTINGS, SETTINGS_VERSION, START
+from shoal.runs.folder import RunFolder
+from shoal.runs.kinds import FINETUNE, FINETUNE_FORMAT, SETTINGS, SETTINGS_VERSION, START
 from shoal.runs.versions import file_hash
 from shoal.version import __version__
 
@@ -48,16 +49,16 @@ def open_run(
     watchers = Callbacks(callbacks)
     start = None if options.model == models.TINY else models.find(options.model, partial(watchers.notify, "note"))
     marks = fingerprint(options, found, start)
-    with folder.opened(out, folder.stem(found.file, options.model), marks, fresh, found.file) as (path, resumes):
-        yield FinetuneRun(found, options, start, path, marks, resumes, watchers)
+    stem = folder.stem(found.file, options.model)
+    with RunFolder(FINETUNE, out, stem, marks, fresh=fresh, again=True, file=found.file) as opened:
+        yield FinetuneRun(found, options, start, opened, watchers)
 
 
 def fingerprint(options: FinetuneOptions, found: Texts, start: Path | None) -> dict[str, Any]:
     """All that determines the weights: options, texts, and the initial model."""
     digest = hashlib.sha256(json.dumps([found.columns, found.rows]).encode()).hexdigest()
     model = _model_fingerprint(start)
-    whole = {**options.fingerprint(), "columns": list(found.columns), "data": digest, "start": model}
-    return json.loads(json.dumps(whole))
+    return {**options.fingerprint(), "columns": list(found.columns), "data": digest, "start": model}
 
 
 def _model_fingerprint(start: Path | None) -> dict[str, Any]:
@@ -73,14 +74,14 @@ class FinetuneRun:
     """A run that is ready to start or to resume. Checks that need the model itself are left to the workers."""
 
     def __init__(
-        self, found: Texts, options: FinetuneOptions, start: Path | None, path: Path, marks: dict[str, Any],
-        resumes: bool, callbacks: Callbacks,
-    ) -> None:  # fmt: skip
-        self.texts, self.path, self.fingerprint, self.resumes, self.callbacks = found, path, marks, resumes, callbacks
+        self, found: Texts, options: FinetuneOptions, start: Path | None, opened: RunFolder, callbacks: Callbacks
+    ) -> None:
+        self.texts, self.callbacks = found, callbacks
+        self.path, self.fingerprint, self.resumes = opened.path, opened.fingerprint, opened.resumes
         self.train_rows, self.test_rows = texts.split(len(found.rows), options.test, options.seed)
         self.parameters = models.TINY_PARAMETERS if start is None else models.count_parameters(start)
         self.plan: FinetunePlan = make_plan(
-            replace(options, columns=found.columns), path, start or path / START, len(self.train_rows)
+            replace(options, columns=found.columns), self.path, start or self.path / START, len(self.train_rows)
         )
         self._progress = FinetuneProgress()
         self._started = self._stopping = False

@@ -24,7 +24,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from shoal.errors import UserError
 from shoal.files.json_values import plain
 from shoal.files.plain_files import remove
-from shoal.finetune.checkpoints import cannot_write, checkpoints, complete
+from shoal.finetune.checkpoints import checkpoints, complete, writing_run
 from shoal.finetune.plan import FinetunePlan
 from shoal.finetune.tokens import IGNORED, Tokens, batch
 from shoal.runs.folder import remove_files
@@ -192,10 +192,8 @@ class FineTuner(Trainer):
         super().log(logs, start_time)
         if self.batches.rank == 0:
             record = as_record(self.state.log_history[-1])
-            try:
+            with writing_run(Path(self.plan.run)):
                 self.write(record)
-            except OSError as error:
-                raise cannot_write(Path(self.plan.run), error) from None
             if "eval_loss" in record:
                 self.report({"record": record})
 
@@ -239,12 +237,10 @@ class FineTuner(Trainer):
             self._check_loss(math.nan)  # raises, before the last good checkpoint is replaced
         begun = time.monotonic()
         place = Path(self.plan.run) / CHECKPOINTS / f"checkpoint-{self.state.global_step}"
-        try:
+        with writing_run(Path(self.plan.run)):
             super()._save_checkpoint(model, trial)
             if self.batches.rank == 0:
                 complete(place)
-        except Exception as error:
-            raise cannot_write(place.parent, error) from None
         if self.batches.rank == 0:
             for other in checkpoints(place.parent):
                 if other != place:

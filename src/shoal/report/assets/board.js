@@ -4,20 +4,14 @@ const board = { order: [], matching: [], key: null, descending: false, test: nul
 function sortRows() {
   const column = columns.get(board.key);
   board.order = Array.from({ length: rowCount }, (_, row) => row);
-  if (!column) return;
-  const values = column.sorting;
   const sign = board.descending ? -1 : 1;
-  board.order.sort((a, b) => {
-    const left = values[a];
-    const right = values[b];
-    if (left === null || right === null) return (left === null) - (right === null) || a - b;
-    return sign * (left - right) || a - b;
-  });
+  const places = column.codes.map((code) => (code < 0 ? Infinity : sign * column.order[code]));
+  board.order.sort((a, b) => (places[a] === places[b] ? a - b : places[a] - places[b]));
 }
 
 function matchRows() {
   const column = columns.get("activation");
-  const code = board.activation === "" || !column ? null : column.texts.indexOf(board.activation);
+  const code = board.activation === "" ? null : column.texts.indexOf(board.activation);
   board.matching = board.order.filter((row) => (code === null || column.codes[row] === code) && (!board.test || board.test(row)));
   board.page = Math.max(0, Math.min(board.page, Math.ceil(board.matching.length / board.size) - 1));
 }
@@ -25,8 +19,8 @@ function matchRows() {
 function rowElement(row) {
   const line = make("tr");
   report.columns.forEach((column, place) => {
-    const kind = column.style === "text" ? null : "number";
-    const text = formatted(column, column.values[row]);
+    const kind = column.number ? "number" : null;
+    const text = shown(column.key, row);
     line.append(place === 0 ? make("th", { scope: "row", class: kind }, text) : make("td", { class: kind }, text));
   });
   return line;
@@ -34,8 +28,7 @@ function rowElement(row) {
 
 function directionWords() {
   const column = columns.get(board.key);
-  if (!column) return "";
-  const ends = column.style === "text" ? ["A to Z", "Z to A"] : ["smallest first", "largest first"];
+  const ends = column.number ? ["smallest first", "largest first"] : ["A to Z", "Z to A"];
   return `, sorted by ${column.label}, ${ends[board.descending ? 1 : 0]}`;
 }
 
@@ -44,8 +37,8 @@ function showStatus(error) {
   const first = board.page * board.size;
   const last = Math.min(first + board.size, board.matching.length);
   const all = countOf(rowCount, "recipe");
-  let text = board.matching.length === rowCount ? all : `${fixed(board.matching.length, 0)} of ${all} match`;
-  if (board.matching.length) text += `; showing ${fixed(first + 1, 0)} to ${fixed(last, 0)}${directionWords()}`;
+  let text = board.matching.length === rowCount ? all : `${countOf(board.matching.length)} of ${all} match`;
+  if (board.matching.length) text += `; showing ${countOf(first + 1)} to ${countOf(last)}${directionWords()}`;
   status.textContent = error || `${text}.`;
   status.classList.toggle("error", Boolean(error));
 }
@@ -59,7 +52,7 @@ function showHeads() {
 
 function showPages() {
   const pages = Math.max(1, Math.ceil(board.matching.length / board.size));
-  document.getElementById("page-number").textContent = `Page ${fixed(board.page + 1, 0)} of ${fixed(pages, 0)}`;
+  document.getElementById("page-number").textContent = `Page ${countOf(board.page + 1)} of ${countOf(pages)}`;
   // aria-disabled, not disabled: a disabled button would lose the keyboard focus on the last page.
   const ends = { "page-first": board.page === 0, "page-back": board.page === 0 };
   ends["page-on"] = ends["page-last"] = board.page >= pages - 1;
@@ -89,7 +82,7 @@ function filterBoard() {
   const { error, test } = parseFilter(field.value);
   field.setAttribute("aria-invalid", Boolean(error));
   if (!error) board.test = test;
-  board.activation = document.getElementById("filter-activation")?.value ?? "";
+  board.activation = document.getElementById("filter-activation").value;
   board.page = 0;
   matchRows();
   showBoard(error);
@@ -118,12 +111,9 @@ function boardControls() {
   controls.setAttribute("role", "search");
   controls.setAttribute("aria-label", "Leaderboard");
   controls.append(make("div", { class: "field grow" }, make("label", { for: "filter" }, "Filter"), field));
-  const activations = columns.get("activation");
-  if (activations) {
-    const options = [["", "all"], ...activations.texts.map((text) => [text, text])];
-    controls.append(chooser("filter-activation", "Activation", options));
-    document.getElementById("board-controls").lastChild.addEventListener("change", filterBoard);
-  }
+  const activations = chooser("filter-activation", "Activation", [["", "all"], ...columns.get("activation").texts.map((text) => [text, text])]);
+  activations.addEventListener("change", filterBoard);
+  controls.append(activations);
   controls.append(chooser("page-size", "Rows", [["25", "25"], ["50", "50"], ["100", "100"]]), help);
   field.addEventListener("input", filterBoard);
   controls.hidden = false;
@@ -152,11 +142,10 @@ function boardPages() {
 }
 
 function startBoard() {
-  if (!rowCount) return;
   boardControls();
   boardPages();
   for (const head of document.querySelectorAll("#leaderboard thead th")) sortButton(head, () => sortBy(head.dataset.key));
-  board.key = columns.has("rank") ? "rank" : null;
+  board.key = "rank";
   sortRows();
   matchRows();
   showBoard();
@@ -165,8 +154,7 @@ function startBoard() {
 // Show one recipe in the leaderboard; called by other parts of the page.
 function showRecipe(recipe) {
   const field = document.getElementById("filter");
-  const activation = document.getElementById("filter-activation");
-  if (activation) activation.value = "";
+  document.getElementById("filter-activation").value = "";
   field.value = `recipe=${recipe}`;
   filterBoard();
   field.focus();

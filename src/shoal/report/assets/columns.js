@@ -1,38 +1,27 @@
-// The leaderboard's columns by key, with values by row. Texts also get numbers for natural sorting (8 before 16).
+// The leaderboard's columns by key. A cell is a code into the column's distinct texts; texts that are numbers are also
+// in `numbers`, and `order` has the place of each text when the column is sorted (8 before 16).
 const columns = new Map();
+const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 for (const column of report.columns) {
-  if (column.style === "text") {
-    const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
-    const places = column.texts.map((_, index) => index).sort((a, b) => collator.compare(column.texts[a], column.texts[b]));
-    const order = [];
-    places.forEach((index, place) => { order[index] = place; });
-    column.lower = column.texts.map((text) => text.toLowerCase());
-    column.values = column.codes.map((code) => (code < 0 ? null : column.texts[code]));
-    column.sorting = column.codes.map((code) => (code < 0 ? null : order[code]));
-  } else {
-    column.sorting = column.values;
-  }
+  const { texts } = column;
+  column.numbers = column.number ? texts.map((text) => Number(text.replaceAll(",", ""))) : null;
+  column.lower = texts.map((text) => text.toLowerCase());
+  column.order = [];
+  const compare = column.number ? (a, b) => column.numbers[a] - column.numbers[b] : (a, b) => collator.compare(texts[a], texts[b]);
+  texts.map((_, code) => code).sort(compare).forEach((code, place) => { column.order[code] = place; });
   columns.set(column.key, column);
 }
-const rowCount = report.columns.length ? report.columns[0].values.length : 0;
+const rowCount = report.columns[0].codes.length;
 
 function valueOf(key, row) {
-  const column = columns.get(key);
-  return column ? column.values[row] : null;
+  return columns.get(key)?.numbers[columns.get(key).codes[row]] ?? null;
 }
 
 function shown(key, row) {
-  const column = columns.get(key);
-  return column ? formatted(column, column.values[row]) : NOTHING;
+  return columns.get(key)?.texts[columns.get(key).codes[row]] ?? NOTHING;
 }
 
-function formatted(column, value) {
-  if (value === null || value === undefined) return NOTHING;
-  if (column.style === "text") return value;
-  if (column.style === "integer") return fixed(value, 0);
-  return column.style === "fixed" ? fixed(value, column.decimals) : significant(value);
-}
-
-function countOf(number, singular, plural = `${singular}s`) {
-  return `${fixed(number, 0)} ${number === 1 ? singular : plural}`;
+function countOf(number, singular = "", plural = `${singular}s`) {
+  const text = number.toLocaleString("en");
+  return singular ? `${text} ${number === 1 ? singular : plural}` : text;
 }

@@ -39,13 +39,17 @@ function startCursor({ images, points, first, label, words, moved = () => {} }) 
   return make("div", { class: "slider" }, slider, output);
 }
 
-// Figures whose texts are in the data: one slider for all figures of a block, above the same numbers as a table.
+// Figures whose texts are in the data: one slider for all figures of a block, above the same numbers as a table. The
+// captions of figures may have a text for each place, too.
 function startReading(block) {
   if (!(block.dataset.read in report.readings)) return;
-  const { label, points, texts, first } = report.readings[block.dataset.read];
+  const { label, points, texts, first, captions = {} } = report.readings[block.dataset.read];
   const images = [...block.querySelectorAll("svg[data-plot]")];
   // Screen readers get one sentence, the screen a line for each text.
-  const moved = (place) => block.querySelector("output").replaceChildren(...texts[place].map((text) => make("span", {}, text)));
+  const moved = (place) => {
+    block.querySelector("output").replaceChildren(...texts[place].map((text) => make("span", {}, text)));
+    for (const [key, said] of Object.entries(captions)) block.querySelector(`[data-series="${key}"]`).textContent = said[place];
+  };
   const slider = startCursor({ images, points, first, label, words: (place) => texts[place].join("; "), moved });
   block.insertBefore(slider, block.querySelector("details"));
   moved(first);

@@ -46,20 +46,21 @@ function condition(name, sign, wanted) {
   if (!column) {
     return { error: `There is no column \u201c${name}\u201d; there are ${report.columns.map((one) => one.key).join(", ")}.` };
   }
-  if (column.style === "text") return textCondition(column, sign, wanted);
+  if (!column.number) return textCondition(column, sign, wanted);
   const range = wanted.split("..").map(numberFrom);
   if (range.some((bound) => bound === null) || range.length > 2 || (range.length === 2 && sign !== "=")) {
     return { error: `\u201c${wanted}\u201d is not a number; write for example ${column.key}${sign === "!=" ? "=" : sign}64.` };
   }
   const compare = OPERATORS[sign];
   const holds = range.length === 2 ? (value) => value >= range[0] && value <= range[1] : (value) => compare(value, range[0]);
-  return { test: (row) => column.values[row] !== null && holds(column.values[row]) };
+  const held = column.numbers.map(holds);
+  return { test: (row) => held[column.codes[row]] ?? false };
 }
 
 function wordCondition(word) {
   const lowered = word.toLowerCase();
   const found = report.columns
-    .filter((column) => column.style === "text")
+    .filter((column) => !column.number)
     .map((column) => [column.codes, column.lower.map((text) => text.includes(lowered))]);
   return { test: (row) => found.some(([codes, hits]) => codes[row] >= 0 && hits[codes[row]]) };
 }

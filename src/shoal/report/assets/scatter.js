@@ -49,7 +49,7 @@ function widthScale(left, right) {
   const marks = linear ? [[at(0), "linear"]] : [];
   if (widths.length) {
     const step = Math.max(1, Math.ceil((high - low) / ((right - start) / 44)));
-    for (let power = Math.ceil(low); power <= high; power += step) marks.push([at(2 ** power), fixed(2 ** power, power < 0 ? 1 : 0)]);
+    for (let power = Math.ceil(low); power <= high; power += step) marks.push([at(2 ** power), countOf(2 ** power)]);
   }
   return { at, marks, jitter: widths.length ? Math.min(14, ((right - start) / (high - low)) * 0.25) : 14 };
 }
@@ -123,9 +123,8 @@ function hideSeries() {
 
 function tipText(row) {
   const facts = [`score ${shown("score", row)}`];
-  if (columns.has("hidden")) facts.push(`hidden ${shown("hidden", row)}`);
-  for (const key of ["learning_rate", "weight_decay", "dropout", "batch_size"]) {
-    if (valueOf(key, row) !== null) facts.push(`${columns.get(key).label} ${shown(key, row)}`);
+  for (const key of ["hidden", "learning_rate", "weight_decay", "dropout", "batch_size"]) {
+    if (shown(key, row) !== NOTHING) facts.push(`${columns.get(key).label} ${shown(key, row)}`);
   }
   const inside = report.ensemble.includes(valueOf("recipe", row)) ? ", in the final model" : "";
   return [make("strong", {}, `Recipe ${shown("recipe", row)}: ${shown("activation", row)}${inside}`), make("span", {}, facts.join(", "))];
@@ -214,7 +213,7 @@ function legend() {
 
 function startScatter() {
   scatter.place = document.getElementById("scatter");
-  if (!scatter.place || !columns.has("width") || !columns.has("activation") || !columns.has("score")) return;
+  if (!scatter.place) return;
   collectPoints();
   if (!scatter.points.length) return;
   scatter.tip = make("div", { class: "tip", role: "status" });

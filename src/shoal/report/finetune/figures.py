@@ -12,6 +12,7 @@ from shoal.report.shell.figures import (
     end_labels,
     grid,
     line,
+    path_through,
     polyline,
     text,
     usual_ends,
@@ -26,9 +27,7 @@ DOTTED = 30
 
 def before_after(before: float, after: float) -> Html:
     """Two bars from zero: the loss before and after training."""
-    largest = max(before, after)
-    if min(before, after) < 0 or largest <= 0:
-        return EMPTY
+    largest = max(before, after) or 1.0
     parts = []
     for place, (name, value) in enumerate((("before", before), ("after", after))):
         y, strong = 40 * place, " strong" if name == "after" else ""
@@ -57,9 +56,8 @@ def band(across: Axis, up: Axis, groups: list[Group]) -> Html:
         runs[-1].append((across(group.step), up(min(group.low, up.high)), up(min(group.high, up.high))))
     outline = ""
     for run in runs:
-        there = "L".join(f"{x:g} {high:g}" for x, _, high in run)
-        back = "L".join(f"{x:g} {low:g}" for x, low, _ in reversed(run))
-        outline += f"M{there}L{back}z" if run else ""
+        there, back = [(x, high) for x, _, high in run], [(x, low) for x, low, _ in reversed(run)]
+        outline += f"{path_through([*there, *back])}z" if run else ""
     return tag("path", d=outline, class_="band")
 
 
@@ -105,7 +103,8 @@ def loss_figure(losses: list[Series], ends: tuple[int, int], resumed: list[int])
     parts = [grid(across, up, "step", "loss")]
     parts += [line(across(step), up.end, across(step), up.start, "resumed") for step in resumed]
     labels = []
-    for series, kind, label in zip(losses, kinds(losses), names(losses), strict=True):
+    for series in losses:
+        kind, label = ("valid", "evaluation") if series.key == "eval_loss" else ("train", "training")
         parts.append(curve(across, up, series, kind))
         shown = [group for group in series.drawn if group.mean is not None]
         labels.append((up(min(shown[-1].mean or 0.0, up.high)), across(shown[-1].step), label, kind))
@@ -117,14 +116,6 @@ def loss_figure(losses: list[Series], ends: tuple[int, int], resumed: list[int])
     hidden, plot = cursor(across, up)
     title = "Training and evaluation loss against step"
     return drawing("loss-figure", title, describe_losses(losses), height, *parts, hidden, data_plot=plot)
-
-
-def kinds(losses: list[Series]) -> list[str]:
-    return ["valid" if series.key == "eval_loss" else "train" for series in losses]
-
-
-def names(losses: list[Series]) -> list[str]:
-    return ["evaluation" if series.key == "eval_loss" else "training" for series in losses]
 
 
 def small_figure(series: Series, ends: tuple[int, int]) -> Html:

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from shoal.files.json_values import plain
 from shoal.report.shell import words
-from shoal.report.shell.words import compact
 
 LOSSES = ("loss", "eval_loss")
 # Key: (name, unit) of every value in the log, in the order of the page.
@@ -92,7 +90,7 @@ class Series:
         return words.NOTHING if value is None else words.significant(value) + self.unit
 
     def reading(self, step: int) -> str:
-        """The text that the page shows at a step; `course.js` formats it in the same way."""
+        """The text that the page shows at a step; it names the step of an older measurement."""
         place = self.last(step)
         if place < 0:
             return words.NOTHING
@@ -122,27 +120,12 @@ class Series:
         return found
 
 
-def number(value: Any) -> float | None:
-    """A finite number, or None. Python's own types are checked first, for speed: a long log has a million values."""
-    if type(value) is float or type(value) is int:
-        return value if -1e300 < value < 1e300 else None
-    if hasattr(value, "tolist"):  # numpy's and torch's
-        value = plain(value)
-        return value if words.known(value) and not isinstance(value, bool) else None
-    return None
-
-
-def merged(log: Any) -> dict[int, dict[str, float | None]]:
+def merged(log: list[dict[str, Any]]) -> dict[int, dict[str, float | None]]:
     """The values of each step, in order. If a step was logged twice, by a resumed run, the later record counts."""
     records: dict[int, dict[str, float | None]] = {}
-    for record in log or []:
-        step = number((record or {}).get("step"))
-        if step is None:
-            continue
-        known = records.setdefault(int(step), {})
-        for key, value in record.items():
-            if key in KINDS:
-                known[key] = number(value)
+    for record in log:
+        known = records.setdefault(record["step"], {})
+        known |= {key: value for key, value in record.items() if key in KINDS}
     return {step: records[step] for step in sorted(records) if records[step]}
 
 
@@ -180,10 +163,15 @@ def stops(series: dict[str, Series], most: int) -> list[int]:
     return sorted(chosen.union(spread([step for step in every if step not in chosen], most - len(chosen))))
 
 
-def script_series(series: Series, steps: list[int]) -> dict[str, Any]:
-    """The values at the given steps; `places` lists the indices of the steps, or is None if all have a value."""
-    found = [(place, series.at(step)) for place, step in enumerate(steps)]
-    places = [place for place, at in found if at is not None]
-    values = [compact(series.values[at], 5) for _, at in found if at is not None]
-    written = None if len(places) == len(steps) else places
-    return {"key": series.key, "label": series.label, "unit": series.unit, "places": written, "values": values}
+def readings(series: dict[str, Series]) -> dict[str, Any]:
+    """What the slider and the captions of the figures say at each stop; the slider starts at the last one."""
+    steps = stops(series, STOPS)
+    losses = [series[key] for key in LOSSES if key in series]
+    texts = []
+    for step in steps:
+        epoch = f", epoch {series['epoch'].reading(step)}" if "epoch" in series else ""
+        values = ", ".join(f"{one.label} {one.reading(step)}" for one in losses)
+        texts.append([f"Step {words.count(step)}{epoch}: {values}"])
+    captions = {key: [one.reading(step) for step in steps] for key, one in series.items() if key not in LOSSES}
+    course = {"label": "Step", "points": steps, "texts": texts, "first": len(steps) - 1, "captions": captions}
+    return {"course": course}

@@ -9,26 +9,22 @@ from shoal.report.finetune.log import LOSSES, ROWS, Series, all_steps, group_siz
 from shoal.report.shell import words
 from shoal.report.shell.markup import (
     EMPTY,
+    NUMBER,
+    Columns,
     Html,
     Section,
-    cell,
-    column_head,
+    bullets,
+    data_table,
+    details,
     join,
     paragraph,
     preformatted,
-    row_head,
     strong,
-    table,
     tag,
     terms,
 )
 
 SAMPLES_SHOWN = 20
-
-
-def resumed_steps(data: dict[str, Any], ends: tuple[int, int]) -> list[int]:
-    steps = (data.get("run") or {}).get("resumed_at") or []
-    return [int(step) for step in steps if words.known(step) and ends[0] <= step <= ends[1]]
 
 
 def resumed_words(steps: list[int], most: int = 8) -> str:
@@ -84,10 +80,10 @@ def course(data: dict[str, Any], series: dict[str, Series]) -> Section | None:
     """All figures, with one slider for all of them."""
     if not series:
         return None
-    every = [step for one in series.values() for step in (one.steps[0], one.steps[-1])]
-    ends = (min(every), max(every))
+    every = all_steps(series)
+    ends = (every[0], every[-1])
     losses = [series[key] for key in LOSSES if key in series]
-    resumed = resumed_steps(data, ends)
+    resumed = [step for step in data["run"]["resumed_at"] if step <= ends[1]]
     intro, figures = EMPTY, []
     if losses:
         intro = loss_words(losses)
@@ -96,7 +92,7 @@ def course(data: dict[str, Any], series: dict[str, Series]) -> Section | None:
     small = [small_multiple(one, ends) for key, one in series.items() if key not in LOSSES]
     if small:
         figures.append(tag("div", *small, class_="multiples"))
-    body = join([intro, tag("div", *figures, class_="course"), log_table(series)])
+    body = join([intro, tag("div", *figures, class_="course", data_read="course"), log_table(series)])
     return Section("course", "Step by step", "Step by step", body)
 
 
@@ -104,15 +100,14 @@ def log_table(series: dict[str, Series]) -> Html:
     """The values of up to ROWS steps as a table: the text alternative to the figures."""
     steps = stops(series, ROWS)
     every = len(all_steps(series))
+    heads: Columns = [("step", NUMBER), *[(one.label, NUMBER) for one in series.values()]]
     rows = []
     for step in steps:
         found = ((one, one.at(step)) for one in series.values())
         numbers = [words.NOTHING if place is None else one.text(place) for one, place in found]
-        rows.append(tag("tr", row_head(words.count(step), True), *[cell(text, True) for text in numbers]))
-    head = [column_head("step", numeric=True), *[column_head(one.label, numeric=True) for one in series.values()]]
+        rows.append([words.count(step), *numbers])
     caption = "Values by step" + (f"; {len(steps)} of {words.count(every)} steps" if every > len(steps) else "")
-    inner = table(caption, head, rows, id="log", class_="log")
-    return tag("details", tag("summary", "Values by step, as a table"), inner)
+    return details("Values by step, as a table", data_table("log", caption, heads, rows, "log"))
 
 
 SIDES = (("expected", "Expected"), ("before", "Before training"), ("after", "After training"))
@@ -124,16 +119,14 @@ def block(name: str, value: Any, kind: str) -> Html:
 
 
 def one_sample(place: int, sample: dict[str, Any]) -> Html:
-    parts = [tag("h3", f"Sample {place}")]
-    if sample.get("prompt") is not None:
-        parts.append(block("Prompt", sample["prompt"], "prompt"))
-    sides = [block(name, sample[key], key) for key, name in SIDES if sample.get(key) is not None]
+    parts = [tag("h3", f"Sample {place}"), block("Prompt", sample["prompt"], "prompt")]
+    sides = [block(name, sample[key], key) for key, name in SIDES if key in sample]
     return tag("div", *parts, tag("div", *sides, class_="sides"), class_="sample")
 
 
 def samples(data: dict[str, Any]) -> Section | None:
     """Samples of generated text, before and after training."""
-    shown = [sample for sample in data.get("samples") or [] if sample]
+    shown = data["samples"]
     if not shown:
         return None
     intro = paragraph("Text that the model generated from a prompt, before and after training.")
@@ -143,109 +136,79 @@ def samples(data: dict[str, Any]) -> Section | None:
     return Section("samples", "Generated samples", "Samples", join([intro, *blocks]), wide=True)
 
 
-def roughly(number: object) -> str:
+def roughly(number: int) -> str:
     """
     >>> roughly(124_439_808), roughly(1_557_611_200), roughly(84_000)
     ('124 million', '1.56 billion', '84,000')
     """
-    if words.known(number):
-        for name, scale in (("billion", 1e9), ("million", 1e6)):
-            if number >= scale:
-                return f"{words.significant(number / scale)} {name}"
+    for name, scale in (("billion", 1e9), ("million", 1e6)):
+        if number >= scale:
+            return f"{words.significant(number / scale)} {name}"
     return words.count(number)
 
 
-def run_summary(run: dict[str, Any], rows: object) -> Html:
-    parameters, trained = run.get("parameters"), run.get("trained")
-    parts: list[object] = ["The model "]
-    if run.get("model"):
-        parts += [tag("code", run["model"]), " "]
-    if words.known(parameters):
-        parts.append(f"has {roughly(parameters)} weights")
-        if words.known(trained) and 0 < trained < parameters:
-            share = words.significant(100 * trained / parameters)
-            parts.append(f", of which {roughly(trained)} ({share}%) were trained (LoRA). It ")
-        else:
-            parts.append(", and all of them were trained. It ")
-    parts.append("was trained on ")
-    parts.append(words.count(rows, "row") if words.known(rows) else "the rows")
-    if words.known(run.get("epochs")):
-        parts.append(f" {words.significant(run['epochs'])} times" if run["epochs"] != 1 else " once")
-    if words.known(run.get("batch_size")):
-        parts.append(f", {words.count(run['batch_size'])} at a time")
-    if words.known(run.get("steps")):
-        parts.append(f": {words.count(run['steps'], 'step')}")
-    if words.known(run.get("seconds")):
-        parts.append(f" in {words.duration(run['seconds'])}")
-    return paragraph(*parts, ".")
+def run_summary(run: dict[str, Any], rows: int) -> Html:
+    parameters, trained = run["parameters"], run.get("trained", run["parameters"])
+    weights = ", and all of them were trained"
+    if trained < parameters:
+        share = words.significant(100 * trained / parameters)
+        weights = f", of which {roughly(trained)} ({share}%) were trained (LoRA)"
+    often = "once" if run["epochs"] == 1 else f"{run['epochs']} times"
+    taken = "" if run["seconds"] is None else f" in {words.duration(run['seconds'])}"
+    return paragraph(
+        "The model ",
+        tag("code", run["model"]),
+        f" has {roughly(parameters)} weights{weights}. It was trained on {words.count(rows, 'row')} {often}, "
+        f"{words.count(run['batch_size'])} at a time: {words.count(run['steps'], 'step')}{taken}.",
+    )
 
 
-def lora_words(lora: Any) -> str | None:
-    if not lora:
-        return None
-    if isinstance(lora, dict):
-        return ", ".join(f"{key} {value}" for key, value in lora.items())
-    return "yes" if lora is True else f"rank {lora}" if words.known(lora) else str(lora)
-
-
-def counted(value: object) -> str | None:
-    return words.count(value) if words.known(value) else None
-
-
-def training(data: dict[str, Any]) -> Section | None:
-    run = data.get("run")
-    if not run:
-        return None
-    rate, planned, context = run.get("learning_rate"), run.get("steps_planned"), run.get("context")
-    steps = counted(run.get("steps"))
-    if steps and words.known(planned):
-        steps += f" of {words.count(planned)} planned"
+def training(data: dict[str, Any]) -> Section:
+    run = data["run"]
+    context, seconds = run.get("context"), run["seconds"]
     pairs = [
-        ("model", run.get("model")),
-        ("weights", counted(run.get("parameters"))),
-        ("weights trained", counted(run.get("trained"))),
-        ("LoRA", lora_words(run.get("lora"))),
-        ("epochs", words.significant(run["epochs"]) if words.known(run.get("epochs")) else None),
-        ("steps", steps),
-        ("batch size", counted(run.get("batch_size"))),
-        ("learning rate", words.significant(rate) if words.known(rate) else None),
-        ("schedule", run.get("schedule")),
-        ("longest text", words.count(context, "token") if words.known(context) else None),
-        ("time", words.duration(run["seconds"]) if words.known(run.get("seconds")) else None),
-        ("workers", counted(run.get("workers"))),
-        ("threads per worker", counted(run.get("threads"))),
+        ("model", run["model"]),
+        ("weights", words.count(run["parameters"])),
+        ("weights trained", words.counted(run.get("trained"))),
+        ("LoRA", f"rank {run['lora']}" if run["lora"] else None),
+        ("epochs", words.count(run["epochs"])),
+        ("steps", f"{words.count(run['steps'])} of {words.count(run['steps_planned'])} planned"),
+        ("batch size", words.count(run["batch_size"])),
+        ("learning rate", words.significant(run["learning_rate"])),
+        ("schedule", run["schedule"]),
+        ("longest text", None if context is None else words.count(context, "token")),
+        ("time", None if seconds is None else words.duration(seconds)),
+        ("workers", words.count(run["workers"])),
+        ("threads per worker", words.counted(run.get("threads"))),
         ("device", run.get("device")),
-        ("processor", run.get("processor")),
-        ("seed", run.get("seed")),
+        ("processor", run["processor"]),
+        ("seed", run["seed"]),
     ]
-    resumed = [int(step) for step in run.get("resumed_at") or [] if words.known(step)]
-    again = paragraph(resumed_words(resumed).strip()) if resumed else EMPTY
-    summary = run_summary(run, (data.get("data") or {}).get("train"))
+    again = paragraph(resumed_words(run["resumed_at"]).strip()) if run["resumed_at"] else EMPTY
+    summary = run_summary(run, data["data"]["train"])
     return Section("training", "How it was trained", "Training", join([summary, again, terms(pairs)]))
 
 
-def data_understood(data: dict[str, Any]) -> Section | None:
-    found = data.get("data")
-    if not found:
-        return None
-    cut, context = found.get("cut"), (data.get("run") or {}).get("context")
-    columns = found.get("columns")
+def data_understood(data: dict[str, Any]) -> Section:
+    found = data["data"]
     pairs = [
-        ("file", found.get("file")),
-        ("rows", counted(found.get("rows"))),
-        ("trained on", counted(found.get("train"))),
-        ("tested on", counted(found.get("test"))),
-        ("columns", ", ".join(map(str, columns)) if columns else None),
-        ("tokens", counted(found.get("tokens"))),
+        ("file", found["file"]),
+        ("rows", words.count(found["rows"])),
+        ("trained on", words.count(found["train"])),
+        ("tested on", words.count(found["test"])),
+        ("columns", ", ".join(found["columns"])),
+        ("tokens", words.counted(found.get("tokens"))),
     ]
     parts = [terms(pairs)]
-    if words.known(cut) and cut > 0:
-        limit = f" of {words.count(context, 'token')}" if words.known(context) else ""
-        texts = "text was longer than the limit" if cut == 1 else "texts were longer than the limit"
-        parts.append(paragraph(strong(words.count(cut)), f" {texts}{limit} and {'was' if cut == 1 else 'were'} cut."))
-    notes = found.get("notes") or []
-    if notes:
-        parts.append(tag("ul", *[tag("li", note) for note in notes]))
-    if found.get("format"):
-        parts += [paragraph("Each row became one text of this form:"), preformatted(found["format"])]
+    cut = found.get("cut", 0)
+    if cut:
+        limit = words.count(data["run"]["context"], "token")
+        were = "text was" if cut == 1 else "texts were"
+        said = f" {were} longer than the limit of {limit} and {'was' if cut == 1 else 'were'} cut."
+        parts.append(paragraph(strong(words.count(cut)), said))
+    parts += [
+        bullets(found["notes"]),
+        paragraph("Each row became one text of this form:"),
+        preformatted(found["format"]),
+    ]
     return Section("data", "The data as understood", "Data", join(parts))

@@ -249,7 +249,7 @@ def setting_row(row: Row, shown: list[Quantity], notes: bool, place: int, verdic
     cells = [tag("th", named, scope="row", data_order=label)]
     for key, _, formatted in shown:
         known = words.known(row.get(key))
-        value, order = (formatted(row[key]), words.compact(row[key], 9)) if known else (words.NOTHING, None)
+        value, order = (formatted(row[key]), f"{row[key]:.9g}") if known else (words.NOTHING, None)
         cells.append(tag("td", value, class_="number", data_order=order))
     if notes:
         cells.append(tag("td", row.get("note") or "", class_="note"))

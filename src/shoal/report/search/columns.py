@@ -121,9 +121,9 @@ def group_words(groups: list[Part], metric: str) -> Html:
 
 
 def what_matters(data: Part) -> Section | None:
-    found = data["explanation"].get("importance")
-    if not found or not found.get("columns"):
+    if not data["explanation"] or not data["explanation"]["importance"]["columns"]:
         return None
+    found = data["explanation"]["importance"]
     metric, columns = found["metric"], found["columns"][:IMPORTANT_COLUMNS_WRITTEN]
     axis = Axis(*padded([0.0, *[one[end] for one in columns for end in ("low", "high")]], 0.02), 2, BAR_WIDTH - 2)
     first, rest = columns[:IMPORTANT_COLUMNS_SHOWN], columns[IMPORTANT_COLUMNS_SHOWN:]
@@ -132,8 +132,8 @@ def what_matters(data: Part) -> Section | None:
     if rest:
         more = importance_table("Further columns", "more-importance", rest, metric, axis)
         parts.append(details(words.count(len(rest), "further column"), more))
-    parts += [group_words(found.get("groups") or [], metric), method_words(found, metric)]
-    if found.get("left_out"):
+    parts += [group_words(found["groups"], metric), method_words(found, metric)]
+    if found["left_out"]:
         count = words.count(len(found["left_out"]), "column")
         text = f"There was no time to measure {count}. Give more with --explain-seconds."
         parts.append(paragraph(text, kind="small"))
@@ -231,9 +231,9 @@ def effect_grid(across: Axis, up: Axis, effect: Part, is_words: bool, name: str)
 
 
 def effects(data: Part) -> Section | None:
-    found, target = data["explanation"].get("effects") or [], data["target"]
-    if not found:
+    if not data["explanation"] or not data["explanation"]["effects"]:
         return None
+    found, target = data["explanation"]["effects"], data["target"]
     intro = paragraph(
         "The mean prediction if a column had this value in every row and all else stayed as it is. The band contains "
         "the curves of eight in ten networks of the model: where it is wide, they disagree. Ticks at the bottom show "
@@ -254,7 +254,7 @@ def effects(data: Part) -> Section | None:
 def effect_readings(data: Part) -> Part:
     """What the slider of each effect says at each value of the column."""
     found = {}
-    for place, effect in enumerate(data["explanation"].get("effects") or []):
+    for place, effect in enumerate(data["explanation"]["effects"] if data["explanation"] else []):
         texts = []
         for value, mean, between, rows in effect_lines(effect):
             texts.append([f"{value}: {mean} (networks between {between}{f', {rows} of the rows' if rows else ''})"])
@@ -286,10 +286,10 @@ def pair_map(place: int, pair: Part, kinds: dict[str, str], target: str) -> Html
 
 
 def pairs(data: Part) -> Section | None:
-    found = data["explanation"].get("pairs") or []
-    if not found:
+    if not data["explanation"] or not data["explanation"]["pairs"]:
         return None
-    kinds = {column["name"]: column.get("kind") or "" for column in data["data"].get("table") or []}
+    found = data["explanation"]["pairs"]
+    kinds = {column["name"]: column["kind"] for column in data["data"]["table"]}
     intro = paragraph(
         "The effect of one column may depend on another. It does so most for ",
         *named(list(found[0]["columns"])),

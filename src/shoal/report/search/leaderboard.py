@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -12,13 +15,12 @@ from shoal.report.shell.markup import (
     TEXT,
     Columns,
     Section,
-    cell,
     column_head,
     data_table,
     join,
     paragraph,
-    row_head,
     table,
+    table_row,
     tag,
 )
 from shoal.report.shell.scales import tick_texts, ticks
@@ -28,52 +30,55 @@ ALIGNED_COLUMNS = frozenset({"score", "fold_spread", "seed_spread", "loss"})
 # These columns come first, so that a phone shows them without scrolling sideways; the others keep their order.
 FIRST_COLUMNS = ["rank", "recipe", "score", "hidden", "activation", "stopped"]
 ROWS_WITHOUT_SCRIPT = 25
-Column = dict[str, Any]
 
 
-def number_style(key: str, values: list[Any]) -> tuple[str, int]:
-    """Style and decimals of a column of numbers: integers, fixed decimals, or three significant digits."""
+@dataclass(frozen=True)
+class Column:
+    """A column of the leaderboard. A value that is None is shown as a dash."""
+
+    key: str
+    label: str
+    kind: str | None  # TEXT or NUMBER
+    values: list[Any]
+
+    def formatted(self, values: list[Any]) -> list[str]:
+        write = str if self.kind == TEXT else number_format(self.key, self.values)
+        return [words.NOTHING if value is None else write(value) for value in values]
+
+    def for_script(self) -> dict[str, Any]:
+        """Cells as codes into a list of distinct texts, which is small and fast; the code of a missing value is -1."""
+        distinct = sorted({value for value in self.values if value is not None})
+        texts = self.formatted(distinct)
+        kept = list(dict.fromkeys(texts))
+        places = {text: place for place, text in enumerate(kept)}
+        code: dict[Any, int] = {value: places[text] for value, text in zip(distinct, texts, strict=True)}
+        codes = [code.get(value, -1) for value in self.values]
+        return {"key": self.key, "label": self.label, "number": self.kind == NUMBER, "texts": kept, "codes": codes}
+
+
+def number_format(key: str, values: list[Any]) -> Callable[[Any], str]:
+    """How the numbers of a column are written: as integers, with fixed decimals, or with three significant digits."""
     present = [abs(value) for value in values if value is not None]
     if all(isinstance(value, int) for value in present):
-        return "integer", 0
+        return words.count
     largest = max(present)
     if key in ALIGNED_COLUMNS and largest < 1e5:
-        return "fixed", max(0, 4 - max(0, math.floor(math.log10(largest)) if largest > 0 else 0))
-    return "significant", 0
+        return partial(words.fixed, decimals=max(0, 4 - max(0, math.floor(math.log10(largest)) if largest > 0 else 0)))
+    return words.significant
 
 
 def leaderboard_columns(board: dict[str, Any]) -> list[Column]:
-    """Columns with their values. Texts are stored as codes into a list of distinct texts, which is small and fast."""
-    columns = []
     places = {key: place for place, key in enumerate(FIRST_COLUMNS)}
-    listed = sorted(enumerate(board["columns"]), key=lambda pair: places.get(pair[1]["key"], len(places)))
-    for place, column in listed:
-        values, key = [row[place] for row in board["rows"]], column["key"]
-        described = {"key": key, "label": column.get("label") or key.replace("_", " ")}
-        numbers = all(value is None or isinstance(value, int | float) for value in values)
-        if column.get("kind") == "number" and numbers:
-            values = [words.compact(value, 6 if key in ALIGNED_COLUMNS else 4) for value in values]
-            style, decimals = number_style(key, values)
-            described |= {"style": style, "decimals": decimals, "values": values}
-        else:
-            texts = [None if value is None else str(value) for value in values]
-            distinct = sorted({text for text in texts if text is not None})
-            code = {text: index for index, text in enumerate(distinct)}
-            described |= {"style": "text", "decimals": 0, "texts": distinct}
-            described["codes"] = [-1 if text is None else code[text] for text in texts]
-        columns.append(described)
-    return columns
-
-
-def values_of(column: Column) -> list[Any]:
-    if column["style"] != "text":
-        return list(column["values"])
-    return [None if code < 0 else column["texts"][code] for code in column["codes"]]
+    columns = []
+    for place, column in enumerate(board["columns"]):
+        kind = TEXT if column["kind"] == "text" else NUMBER
+        columns.append(Column(column["key"], column["label"], kind, [row[place] for row in board["rows"]]))
+    return sorted(columns, key=lambda column: places.get(column.key, len(places)))
 
 
 def values_by_key(columns: list[Column], key: str) -> list[Any]:
     """All values of one column; empty if the leaderboard has no such column."""
-    return next((values_of(column) for column in columns if column["key"] == key), [])
+    return next((column.values for column in columns if column.key == key), [])
 
 
 def order_words(columns: list[Column]) -> str:
@@ -82,20 +87,14 @@ def order_words(columns: list[Column]) -> str:
     return "Every recipe that was tried, best first. " + (last if stopped else "")
 
 
-def leaderboard(columns: list[Column], rows: int) -> Section | None:
+def leaderboard(columns: list[Column]) -> Section:
     """The first page of the leaderboard. The script makes it sortable and adds the other pages."""
-    if not rows:
-        return None
-    head = [column_head(column["label"], column["style"] != "text", data_key=column["key"]) for column in columns]
+    rows = len(columns[0].values)
     shown = min(rows, ROWS_WITHOUT_SCRIPT)
-    texts = [
-        [words.formatted(value, column["style"], column["decimals"]) for value in values_of(column)[:shown]]
-        for column in columns
-    ]
-    numeric = [column["style"] != "text" for column in columns]
-    body = [
-        tag("tr", row_head(line[0], numeric[0]), *map(cell, line[1:], numeric[1:])) for line in zip(*texts, strict=True)
-    ]
+    kinds = [(column.label, column.kind) for column in columns]
+    texts = zip(*(column.formatted(column.values[:shown]) for column in columns), strict=True)
+    head = [column_head(column.label, column.kind == NUMBER, data_key=column.key) for column in columns]
+    body = [table_row(kinds, line) for line in texts]
     intro = paragraph(
         order_words(columns),
         "The fold spread shows how much the score depends on which rows are held out. The seed spread shows how much "

@@ -6,6 +6,7 @@ import math
 from statistics import median
 from typing import Any
 
+from shoal.files.json_values import plain
 from shoal.report.shell import words
 from shoal.report.shell.figures import (
     circle,
@@ -51,11 +52,9 @@ def thinned(curve: Part) -> Part:
     epochs = curve["epochs"]
     step = math.ceil(len(epochs) / LONGEST_CURVE)
     kept = [*range(0, len(epochs) - 1, step), len(epochs) - 1]
-    series = {}
-    for name in ("train", "valid"):
-        values = curve.get(name) or []
-        series[name] = [words.compact(values[place], 5) if place < len(values) else None for place in kept]
-    return {**curve, "epochs": [epochs[place] for place in kept], **series}
+    return curve | {
+        name: plain([curve[name][place] for place in kept], digits=5) for name in ("epochs", "train", "valid")
+    }
 
 
 def best_place(curve: Part) -> int:
@@ -99,7 +98,7 @@ def curves(shown: list[Part]) -> Section | None:
     )
     limits, figures = padded(usual_ends(losses)), []
     for place, curve in enumerate(shown):
-        caption = tag("figcaption", strong(curve["label"]), f" (recipe {curve['recipe']})" if "recipe" in curve else "")
+        caption = tag("figcaption", strong(curve["label"]), f" (recipe {curve['recipe']})")
         figures.append(tag("figure", caption, curve_figure(place, curve, limits), data_read=f"curve-{place}"))
     return Section("curves", "Learning curves", "Curves", join([intro, tag("div", *figures, class_="pair")]))
 
@@ -122,13 +121,13 @@ def curve_readings(shown: list[Part]) -> Part:
 # ---- luck, mistakes and calibration ----
 
 
-def luck(shares: Part) -> Section | None:
+def luck(shares: Part | None) -> Section | None:
     """How much of the variance of the scores comes from the recipes, and how much from chance."""
-    names = {"architecture": "the recipe", "folds": "which rows were held out", "seeds": "the initial weights"}
-    parts = [(name, shares[key]) for key, name in names.items() if words.known(shares.get(key))]
-    if not parts:
+    if not shares:
         return None
-    if (shares.get("architecture") or 0.0) >= 0.5:
+    names = {"architecture": "the recipe", "folds": "which rows were held out", "seeds": "the initial weights"}
+    parts = [(name, shares[key]) for key, name in names.items()]
+    if shares["architecture"] >= 0.5:
         text = "Most of the differences between scores come from the recipes, so choosing among them pays."
     else:
         text = "Most of the differences between scores are luck: the order at the top of the leaderboard means little."
@@ -181,10 +180,8 @@ def residual_figure(pairs: list[tuple[float, float]], target: str) -> Html:
     return drawing("residual-figure", f"Predicted against true {target}", description, 340, *parts)
 
 
-def residuals(part: Part, target: str) -> Section | None:
-    pairs = [(t, p) for t, p in zip(part["true"], part["predicted"], strict=True) if words.known(t) and words.known(p)]
-    if not pairs:
-        return None
+def residuals(part: Part, target: str) -> Section:
+    pairs = list(zip(part["true"], part["predicted"], strict=True))
     misses = sorted(abs(true - predicted) for true, predicted in pairs)
     half, most = median(misses), misses[min(len(misses) - 1, int(0.9 * len(misses)))]
     text = (
@@ -200,8 +197,8 @@ def calibration_figure(bins: list[Part]) -> Html:
     across, up = Axis(0, 1, 46, 346), Axis(0, 1, 300, 26)
     parts = [grid(across, up, "predicted probability", "observed frequency", "%")]
     parts.append(line(across(0), up(0), across(1), up(1), "ideal"))
-    largest = max(part["count"] or 1 for part in bins)
-    points = [(part["predicted"], part["observed"], part["count"] or 1) for part in bins]
+    largest = max(part["count"] for part in bins)
+    points = [(part["predicted"], part["observed"], part["count"]) for part in bins]
     parts.append(polyline(across, up, [p for p, _, _ in points], [o for _, o, _ in points], "link"))
     parts += [circle(across(p), up(o), 3 + 7 * math.sqrt(n / largest), "bubble") for p, o, n in points]
     description = "; ".join(f"predicted {words.percent(p)}, observed {words.percent(o)}" for p, o, _ in points)
@@ -209,23 +206,20 @@ def calibration_figure(bins: list[Part]) -> Html:
     return drawing("calibration-figure", title, description + ".", 340, *parts)
 
 
-def calibration(part: Part) -> Section | None:
+def calibration(part: Part | None) -> Section | None:
     """Whether predicted probabilities match observed frequencies."""
-    bins = [b for b in part.get("bins") or [] if words.known(b.get("predicted")) and words.known(b.get("observed"))]
-    if not bins:
+    if not part:
         return None
-    text = "When the model predicts 80%, does it happen in 80 cases of 100? On the diagonal it does"
-    if words.known(part.get("error")):
-        text += f"; on average the model is {words.difference(part['error'], 'accuracy')} off"
-    text += ". Larger dots stand for more rows."
-    temperature = part.get("temperature")
-    if words.known(temperature) and temperature != 1:
+    bins, temperature = part["bins"], part["temperature"]
+    text = (
+        "When the model predicts 80%, does it happen in 80 cases of 100? On the diagonal it does; on average the model "
+        f"is {words.difference(part['error'], 'accuracy')} off. Larger dots stand for more rows."
+    )
+    if temperature != 1:
         change = "less extreme" if temperature > 1 else "more extreme"
         text += f" Temperature scaling made its probabilities {change} (temperature {words.significant(temperature)})."
     heads = [(name, NUMBER) for name in ("Predicted", "Observed", "Rows")]
-    rows = [
-        [words.percent(b["predicted"], 1), words.percent(b["observed"], 1), words.count(b.get("count"))] for b in bins
-    ]
+    rows = [[words.percent(b["predicted"], 1), words.percent(b["observed"], 1), words.count(b["count"])] for b in bins]
     numbers = data_table("calibration-table", "Predicted probability and observed frequency", heads, rows)
     figure = tag("figure", calibration_figure(bins), class_="square")
     body = join([paragraph(text), figure, details("As a table", numbers)])
@@ -235,13 +229,13 @@ def calibration(part: Part) -> Section | None:
 # ---- one row ----
 
 
-def one_row(part: Part, target: str) -> Section | None:
+def one_row(part: Part | None, target: str) -> Section | None:
     """How wide intervals, or how large class sets, are, and for which rows."""
-    if not all(words.known(value) for value in part.get("widths") or part.get("sizes") or [None]):
+    if not part or not all(words.known(width) for width in part.get("widths", [])):
         return None
     numbers = part["kind"] == "numbers"
     body = [interval_widths(part, target) if numbers else set_sizes(part, target)]
-    if part.get("refit"):
+    if part["refit"]:
         body.append(
             paragraph(
                 "The final model was trained again on all rows. These numbers come from networks that were not, so "

@@ -18,6 +18,7 @@ from shoal.report.shell.markup import (
     data_table,
     details,
     join,
+    large_figure,
     paragraph,
     strong,
     tag,
@@ -43,19 +44,16 @@ STRATEGIES = {
 
 def found_words(data: dict[str, Any]) -> str:
     """What was found."""
-    made = data["ensemble"] or {"used": True}
-    recipes = made.get("recipes") if made.get("used") else 1
-    what = f"an ensemble of {words.count(recipes)} recipes" if words.known(recipes) else "a model"
-    what = "one recipe" if recipes == 1 else what
+    made = data["ensemble"]
+    recipes = made["recipes"] if made["used"] else 1
+    what = f"an ensemble of {words.count(recipes)} recipes" if recipes > 1 else "one recipe"
     return f"Shoal found {what} that predicts {data['target']}. "
 
 
 def quality_words(score: dict[str, Any], target: str) -> str:
-    """How good it is on new rows, beside guessing."""
-    metric, chance = score["metric"], score.get("chance")
-    honest = words.known(score.get("corrected"))
-    value = score["corrected"] if honest else score.get("raw")
-    shown, guess = words.score(value, metric), words.score(chance, metric)
+    """How good it is on new rows, beside guessing, and how sure that is."""
+    metric, value, chance = score["metric"], score["corrected"], score["chance"]
+    shown, low, high, guess = (words.score(score[key], metric) for key in ("corrected", "low", "high", "chance"))
     if metric == "accuracy":
         said, guessed = f"Expect it to be right for {shown} of new rows", f"guessing is right for {guess}"
     elif metric == "r2" and words.known(value) and value >= 0:
@@ -63,38 +61,26 @@ def quality_words(score: dict[str, Any], target: str) -> str:
         guessed = "predicting the mean explains none"
     else:
         said, guessed = f"Expect {shown} ({words.metric_name(metric)}) on new rows", f"guessing scores {guess}"
-    warning = "" if honest else " This is the measured score, not corrected for selecting the best recipe."
-    return said + (f"; {guessed}." if words.known(chance) else ".") + warning
-
-
-def certainty_words(score: dict[str, Any]) -> str:
-    """How sure that is."""
-    metric, low, high = score["metric"], score.get("low"), score.get("high")
-    if not (words.known(low) and words.known(high)):
-        return ""
-    between = f"between {words.score(low, metric)} and {words.score(high, metric)}"
-    confidence = words.percent(score.get("confidence") or 0.95)
-    return f" With {confidence} confidence, the {words.metric_name(metric)} is {between}."
+    said += f"; {guessed}." if words.known(chance) else "."
+    confidence = words.percent(score["confidence"])
+    return f"{said} With {confidence} confidence, the {words.metric_name(metric)} is between {low} and {high}."
 
 
 def headline(data: dict[str, Any]) -> Html:
     """The expected score in large type; what was found, how good it is and how sure that is."""
     score = data["score"]
-    number, said = "?", words.capitalised(score.get("problem") or "") + "."
-    if not score.get("problem"):
-        corrected = score.get("corrected")
-        number = words.score(corrected if words.known(corrected) else score.get("raw"), score["metric"])
-        said = found_words(data) + quality_words(score, data["target"]) + certainty_words(score)
-    return paragraph(tag("span", number, class_="figure"), " ", tag("span", said), kind="headline")
+    number, said = words.score(score["corrected"], score["metric"]), f"{words.capitalised(score['problem'])}."
+    if not score["problem"]:
+        said = found_words(data) + quality_words(score, data["target"])
+    return large_figure(number if not score["problem"] else "?", said)
 
 
-def correction_words(score: dict[str, Any], recipes: Any) -> Html:
+def correction_words(score: dict[str, Any], recipes: int) -> Html:
     """Why the expected score differs from the measured one."""
-    metric, raw, corrected = score["metric"], score.get("raw"), score.get("corrected")
-    gain = score.get("averaging") or 0.0
-    if not (words.known(raw) and words.known(corrected)):
+    metric, raw, corrected, gain = (score[key] for key in ("metric", "raw", "corrected", "averaging"))
+    if score["problem"] or not words.known(raw):
         return EMPTY
-    among = f"the best of {words.count(recipes)} recipes" if recipes and recipes > 1 else "the best"
+    among = f"the best of {words.count(recipes)} recipes" if recipes > 1 else "the best"
     said = (
         f"On rows it was not trained on, the model scored {words.score(raw, metric)}. It was selected as {among} by "
         "its score on the same rows, which biases that score upwards. "
@@ -114,9 +100,8 @@ def correction_words(score: dict[str, Any], recipes: Any) -> Html:
 
 def guessing_warning(score: dict[str, Any]) -> Html:
     """A warning where the model may be no better than guessing."""
-    chance, bound = score.get("chance"), score.get("low")
-    bound = bound if words.known(bound) else score.get("corrected")
-    doubtful = words.known(chance) and words.known(bound) and bound <= chance
+    chance, low = score["chance"], score["low"]
+    doubtful = words.known(chance) and words.known(low) and low <= chance
     return paragraph(strong("The model may be no better than guessing.")) if doubtful else EMPTY
 
 
@@ -124,8 +109,8 @@ def score_figure(score: dict[str, Any]) -> Html:
     """The scores of guessing, as measured and to expect, one below the other on the same scale."""
     metric = score["metric"]
     names = {"chance": "guessing", "raw": "measured", "corrected": "to expect"}
-    rows = [(key, name) for key, name in names.items() if words.known(score.get(key))]
-    values = [score[key] for key in (*names, "low", "high") if words.known(score.get(key))]
+    rows = [(key, name) for key, name in names.items() if words.known(score[key])]
+    values = [score[key] for key in (*names, "low", "high") if words.known(score[key])]
     if len(values) < 2:
         return EMPTY
     axis = Axis(*padded(values, 0.08), 102, 322)
@@ -134,7 +119,7 @@ def score_figure(score: dict[str, Any]) -> Html:
     parts = []
     for x, label in axis.marks(3, factor):
         parts += [line(x, 2, x, bottom, "hair"), text(x, bottom + 16, label + unit, "tick", "middle")]
-    interval = words.known(score.get("low")) and words.known(score.get("high"))
+    interval = words.known(score["low"]) and words.known(score["high"])
     for place, (key, name) in enumerate(rows):
         y, x = 34 * place + 20, axis(score[key])
         kind = "row strong" if key == "corrected" else "row"
@@ -153,16 +138,14 @@ def score_figure(score: dict[str, Any]) -> Html:
     return drawing("score-figure", title, description + ".", bottom + 22, *parts)
 
 
-def opening(data: dict[str, Any]) -> Section | None:
+def opening(data: dict[str, Any]) -> Section:
     score = data["score"]
-    if not score:
-        return None
-    others = [(words.metric_name(name), words.score(v, name)) for name, v in (score.get("others") or {}).items()]
+    others = [(words.metric_name(name), words.score(value, name)) for name, value in score["others"].items()]
     picture = score_figure(score)
-    if picture and words.known(score.get("low")):
-        confidence = words.percent(score.get("confidence") or 0.95)
+    if picture and words.known(score["low"]):
+        confidence = words.percent(score["confidence"])
         picture = join([picture, paragraph(f"The band is the {confidence} confidence interval.", kind="small")])
-    prose = join([guessing_warning(score), correction_words(score, data["search"].get("recipes"))])
+    prose = join([guessing_warning(score), correction_words(score, data["search"]["recipes"])])
     figure = tag("figure", picture) if picture else None
     return Section("score", "The honest score", "Score", join([headline(data), beside(prose, figure), terms(others)]))
 
@@ -184,21 +167,16 @@ def reductions(effort: dict[str, Any], rows: Any) -> str:
 
 def search_summary(data: dict[str, Any]) -> Html:
     search, table = data["search"], data["data"]
-    effort, columns = search.get("effort") or {}, table.get("columns")
-    rows = effort.get("rows") or table.get("rows")
-    said = f"Shoal tried {words.count(search.get('recipes'), 'recipe')}"
-    if rows and columns:
-        said += f" on {words.count(rows, 'row')} with {words.count(columns, 'column')}"
-    said += ". " + reductions(effort, table.get("rows"))
-    if (search.get("folds") or 0) > 1:
+    rows = words.count(search["effort"].get("rows") or table["rows"], "row")
+    said = f"Shoal tried {words.count(search['recipes'], 'recipe')} on {rows} "
+    said += f"with {words.count(table['columns'], 'column')}. " + reductions(search["effort"], table["rows"])
+    if search["folds"] > 1:
         said += (
             f"Each was trained {words.count(search['folds'])} times, each time with a different part held out "
-            f"for scoring ({search.get('cv') or 'cross-validation'}). "
+            f"for scoring ({search['cv']}). "
         )
-    if search.get("networks"):
-        said += f"In total, {words.count(search['networks'], 'network')} trained together as one population. "
-    strategy = search.get("strategy") or ""
-    return paragraph(said + STRATEGIES.get(strategy, f"Strategy: {strategy}." if strategy else ""))
+    said += f"In total, {words.count(search['networks'], 'network')} trained together as one population. "
+    return paragraph(said + STRATEGIES.get(search["strategy"], f"Strategy: {search['strategy']}."))
 
 
 def skipped(recipes: list[dict[str, Any]]) -> list[Html]:
@@ -215,17 +193,14 @@ def skipped(recipes: list[dict[str, Any]]) -> list[Html]:
     return [said, data_table("skipped", "Skipped recipes", heads, rows)]
 
 
-def searched(data: dict[str, Any]) -> Section | None:
+def searched(data: dict[str, Any]) -> Section:
     search = data["search"]
-    if not search:
-        return None
     parts = [search_summary(data)]
-    if search.get("interrupted"):
+    if search["interrupted"]:
         parts.append(paragraph(strong("The search was interrupted."), " This report shows the results so far."))
-    parts += skipped(search.get("skipped") or [])
-    space = search.get("space") or {}
-    if space:
-        rows = [[name.replace("_", " "), value] for name, value in space.items()]
+    parts += skipped(search["skipped"])
+    if search["space"]:
+        rows = [[name.replace("_", " "), value] for name, value in search["space"].items()]
         parts.append(data_table("space", "The space of recipes", [("Setting", TEXT), ("Values tried", TEXT)], rows))
     return Section("searched", "What was searched", "Search", join(parts))
 
@@ -234,43 +209,39 @@ def searched(data: dict[str, Any]) -> Section | None:
 
 
 def ensemble_summary(ensemble: dict[str, Any], metric: str) -> Html:
-    single, score, gain = (ensemble.get(key) for key in ("best_single", "score", "gain"))
-    networks = f"{words.count(ensemble.get('networks'), 'network')} in all"
-    if not ensemble.get("used"):
+    score, gain = ensemble["score"], ensemble["gain"]
+    networks = f"{words.count(ensemble['networks'], 'network')} in all"
+    if not ensemble["used"]:
         return paragraph("The final model is the best recipe; no ensemble was used.")
-    if ensemble.get("recipes") == 1:
+    if ensemble["recipes"] == 1:
         return paragraph(f"The final model is one recipe, {networks}.")
-    said = f"The final model averages {words.count(ensemble.get('recipes'), 'recipe')}, {networks}. "
-    if words.known(single) and words.known(score):
-        said += f"Together they scored {words.score(score, metric)}, the best one alone {words.score(single, metric)}"
-        said += f": a gain of {words.difference(gain, metric)}. " if words.known(gain) and gain > 0 else ". "
-        said += "Both scores are measured, before the correction above."
-        if words.known(gain) and gain < 0:
-            said += (
-                " The final model is still the ensemble. The best recipe was selected by this score, so part of its "
-                "lead is luck. On new rows, an average of good recipes is usually at least as good."
-            )
+    said = f"The final model averages {words.count(ensemble['recipes'], 'recipe')}, {networks}. "
+    said += f"Together they scored {words.score(score, metric)}, "
+    said += f"the best one alone {words.score(ensemble['best_single'], metric)}"
+    said += f": a gain of {words.difference(gain, metric)}. " if words.known(gain) and gain > 0 else ". "
+    said += "Both scores are measured, before the correction above."
+    if words.known(gain) and gain < 0:
+        said += (
+            " The final model is still the ensemble. The best recipe was selected by this score, so part of its "
+            "lead is luck. On new rows, an average of good recipes is usually at least as good."
+        )
     return paragraph(said)
 
 
-def ensemble(data: dict[str, Any]) -> Section | None:
+def ensemble(data: dict[str, Any]) -> Section:
     made = data["ensemble"]
-    if not made:
-        return None
-    parts = [ensemble_summary(made, data["score"].get("metric") or "")]
-    milliseconds, parameters = made.get("milliseconds_per_1000_rows"), made.get("parameters")
-    cost = f"{words.significant(milliseconds)} ms for 1,000 rows" if words.known(milliseconds) else None
-    parts.append(terms([("parameters", words.counted(parameters)), ("time to predict", cost)]))
-    recipes = sorted(made.get("parts") or [], key=lambda part: -(part["weight"] or 0))
-    if recipes:
-        largest = recipes[0]["weight"] or 1
-        rows = []
-        for part in recipes:
-            weight = part["weight"] or 0
-            bar = weight_bar(weight / largest)
-            rows.append([part["recipe"], words.percent(weight, 1), bar, tag("code", part["label"])])
-        heads = [("Recipe", NUMBER), ("Weight", NUMBER), ("", BAR), ("Settings", TEXT)]
-        parts.append(data_table("parts", "Recipes of the final model", heads, rows))
+    recipes = sorted(made["parts"], key=lambda part: -part["weight"])
+    heads = [("Recipe", NUMBER), ("Weight", NUMBER), ("", BAR), ("Settings", TEXT)]
+    rows = []
+    for part in recipes:
+        bar = weight_bar(part["weight"] / recipes[0]["weight"])
+        rows.append([part["recipe"], words.percent(part["weight"], 1), bar, tag("code", part["label"])])
+    cost = f"{words.significant(made['milliseconds_per_1000_rows'])} ms for 1,000 rows"
+    parts = [
+        ensemble_summary(made, data["score"]["metric"]),
+        terms([("parameters", words.count(made["parameters"])), ("time to predict", cost)]),
+        data_table("parts", "Recipes of the final model", heads, rows),
+    ]
     return Section("ensemble", "The final model", "Final model", join(parts))
 
 
@@ -280,28 +251,24 @@ def ensemble(data: dict[str, Any]) -> Section | None:
 def columns_table(identity: str, caption: str, columns: list[dict[str, Any]]) -> Html:
     rows = []
     for column in columns:
-        missing = column.get("missing")
-        share = words.percent(missing, 0 if missing in (0, 1) else 1) if words.known(missing) else words.NOTHING
-        rows.append([column["name"], column.get("kind") or "", share, column.get("note") or ""])
+        share = words.percent(column["missing"], 0 if column["missing"] in (0, 1) else 1)
+        rows.append([column["name"], column["kind"], share, column["note"]])
     heads = [("Column", TEXT), ("Kind", TEXT), ("Missing", NUMBER), ("Note", TEXT)]
     return data_table(identity, caption, heads, rows)
 
 
-def data_understood(data: dict[str, Any]) -> Section | None:
+def data_understood(data: dict[str, Any]) -> Section:
     found = data["data"]
-    if not found:
-        return None
     pairs = [
-        ("rows", words.counted(found.get("rows"))),
-        ("columns", words.counted(found.get("columns"))),
-        ("target", found.get("target")),
+        ("rows", words.count(found["rows"])),
+        ("columns", words.count(found["columns"])),
+        ("target", data["target"]),
         ("task", data["task"]),
-        ("classes", class_list(found["classes"]) if found.get("classes") else None),
+        ("classes", class_list(found["classes"]) if found["classes"] else None),
     ]
-    columns = found.get("table") or []
-    parts = [terms(pairs), bullets(found.get("notes") or [])]
-    if columns:
-        parts.append(columns_table("columns", "Columns and how they were read", columns[:COLUMNS_SHOWN]))
+    columns = found["table"]
+    parts = [terms(pairs), bullets(found["notes"])]
+    parts.append(columns_table("columns", "Columns and how they were read", columns[:COLUMNS_SHOWN]))
     rest = columns[COLUMNS_SHOWN:COLUMNS_WRITTEN]
     if rest:
         more = columns_table("more-columns", "Further columns", rest)
@@ -319,7 +286,7 @@ def class_list(classes: list[Any]) -> str:
 # ---- the cost ----
 
 
-def trained_on(found: dict[str, Any]) -> str | None:
+def trained_on(found: dict[str, Any] | None) -> str | None:
     """The workers, in words; None if this process has trained."""
     if not found:
         return None
@@ -332,30 +299,23 @@ def trained_on(found: dict[str, Any]) -> str | None:
     return "; ".join(parts)
 
 
-def cost(data: dict[str, Any]) -> Section | None:
+def cost(data: dict[str, Any]) -> Section:
     search = data["search"]
-    if not search:
-        return None
-    seconds, networks, budget = search.get("seconds"), search.get("networks"), search.get("budget")
-    rate = None
-    if words.known(seconds) and seconds > 0 and networks:
-        rate = f"{words.significant(networks / seconds)} a second"
-    within = f" of a budget of {words.duration(budget)}" if words.known(budget) else ""
+    within = "" if search["budget"] is None else f" of a budget of {words.duration(search['budget'])}"
     pairs = [
-        ("time", words.duration(seconds) + within),
-        ("peak memory", words.size(search.get("memory"))),
-        ("networks trained", rate),
-        ("epochs in all", words.counted(search.get("epochs"))),
-        ("threads", search.get("threads")),
-        ("processor", search.get("processor")),
-        ("trained on", trained_on(search.get("trained_on") or {})),
-        ("seed", search.get("seed")),
+        ("time", words.duration(search["seconds"]) + within),
+        ("peak memory", words.size(search["memory"])),
+        ("networks trained", f"{words.significant(search['networks'] / search['seconds'])} a second"),
+        ("epochs in all", words.count(search["epochs"])),
+        ("threads", search["threads"]),
+        ("processor", search["processor"]),
+        ("trained on", trained_on(search["trained_on"])),
+        ("seed", search["seed"]),
     ]
-    parts = [terms(pairs)]
-    phases = [(one["name"], one["seconds"]) for one in search.get("phases") or [] if words.known(one.get("seconds"))]
-    if phases:
-        longest = max(taken for _, taken in phases) or 1
-        rows = [[name, words.duration(taken), weight_bar(taken / longest)] for name, taken in phases]
-        heads = [("Phase", TEXT), ("Time", NUMBER), ("", BAR)]
-        parts.append(data_table("phases", "Where the time went", heads, rows))
-    return Section("cost", "Time and memory", "Cost", join(parts))
+    longest = max(phase["seconds"] for phase in search["phases"]) or 1
+    rows = [
+        [one["name"], words.duration(one["seconds"]), weight_bar(one["seconds"] / longest)] for one in search["phases"]
+    ]
+    heads = [("Phase", TEXT), ("Time", NUMBER), ("", BAR)]
+    phases = data_table("phases", "Where the time went", heads, rows)
+    return Section("cost", "Time and memory", "Cost", join([terms(pairs), phases]))

@@ -74,14 +74,6 @@ def column_head(label: object, numeric: bool = False, **attributes: Any) -> Html
     return tag("th", label, scope="col", class_="number" if numeric else None, **attributes)
 
 
-def row_head(label: object, numeric: bool = False) -> Html:
-    return tag("th", label, scope="row", class_="number" if numeric else None)
-
-
-def cell(value: object, numeric: bool = False, class_: str | None = None, **attributes: Any) -> Html:
-    return tag("td", value, class_="number" if numeric else class_, **attributes)
-
-
 # What a column of a table holds, which is also the class of its cells.
 TEXT, NUMBER, BAR = None, "number", "bars"
 Columns = Sequence[tuple[str, str | None]]  # the name and the kind of each
@@ -110,7 +102,11 @@ def matrix(identity: str, caption: object, names: list[str], rows: Iterable[tupl
     """A table whose cells are tinted: `names` of the corner and the columns; rows of pairs of text and strength."""
     head = [column_head(names[0]), *[column_head(name, numeric=True) for name in names[1:]]]
     body = [
-        tag("tr", row_head(name), *[cell(text, True, style=f"--share:{share:.2f}") for text, share in cells])
+        tag(
+            "tr",
+            tag("th", name, scope="row"),
+            *[tag("td", text, class_=NUMBER, style=f"--share:{share:.2f}") for text, share in cells],
+        )
         for name, cells in rows
     ]
     return table(caption, head, body, id=identity, class_="matrix")
@@ -133,7 +129,7 @@ def beside(prose: object, figure: Html | None, kind: str = "beside") -> Html:
 
 
 def terms(pairs: Iterable[tuple[object, object]], kind: str | None = None) -> Html:
-    """A description list of names and values; pairs whose value is None are left out."""
+    """A description list of names and values; pairs whose value is None are skipped."""
     items = [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs if value is not None]
     return tag("dl", *items, class_=kind) if items else EMPTY
 
@@ -165,6 +161,11 @@ def paragraph(*parts: object, kind: str | None = None) -> Html:
 
 def strong(value: object) -> Html:
     return tag("strong", value)
+
+
+def large_figure(figure: str, meaning: str) -> Html:
+    """A number in large type, and what it means."""
+    return paragraph(tag("span", figure, class_="figure"), " ", tag("span", meaning), kind="headline")
 
 
 def preformatted(text: str) -> Html:

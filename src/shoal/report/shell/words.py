@@ -1,4 +1,4 @@
-"""Numbers and names formatted for readers. `common.js` formats numbers by the same rules."""
+"""Numbers and names formatted for readers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, TypeGuard
 
+from shoal.machine import size_text
 from shoal.metrics.metric import METRICS
 
 NOTHING = "\N{EN DASH}"
@@ -19,25 +20,13 @@ def known(value: object) -> TypeGuard[float]:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """Fixed decimals; ties are rounded away from zero, as in JavaScript's `toFixed`.
+    """Fixed decimals; ties are rounded away from zero.
 
     >>> fixed(0.78125, 4), f"{0.78125:.4f}"
     ('0.7813', '0.7812')
     """
     step = Decimal(1).scaleb(-decimals)
     return f"{Decimal(value).quantize(step, rounding=ROUND_HALF_UP):,f}"
-
-
-def compact(number: float | None, digits: int) -> float | int | None:
-    """A number rounded to so many significant digits, to keep the page small.
-
-    >>> compact(0.123456789, 4), compact(3.0, 4), compact(None, 4)
-    (0.1235, 3, None)
-    """
-    if number is None or isinstance(number, int):
-        return number
-    shorter = float(f"{number:.{digits}g}")
-    return int(shorter) if shorter.is_integer() and abs(shorter) < 1e15 else shorter
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -59,19 +48,6 @@ def significant(value: float, digits: int = 3) -> str:
     decimals = digits - 1 - math.floor(math.log10(size))
     text = fixed(value, decimals)
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def formatted(value: Any, style: str, decimals: int) -> str:
-    """The text of a cell of the leaderboard."""
-    if value is None:
-        return NOTHING
-    if style == "text":
-        return str(value)
-    if not known(value):
-        return NOTHING
-    if style == "integer":
-        return f"{int(value):,}"
-    return fixed(value, decimals) if style == "fixed" else significant(value)
 
 
 def count(number: object, singular: str = "", plural: str = "") -> str:
@@ -183,18 +159,8 @@ def duration(seconds: object) -> str:
 
 
 def size(bytes_used: object) -> str | None:
-    """
-    >>> size(261000000), size(2_500_000_000), size(900), size(0)
-    ('261 MB', '2.5 GB', '0.9 kB', '0')
-    """
-    if not known(bytes_used):
-        return None
-    if bytes_used == 0:
-        return "0"
-    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
-        if bytes_used >= scale:
-            return f"{significant(bytes_used / scale)} {unit}"
-    return f"{significant(bytes_used / 1e3)} kB"
+    """As `size_text`; None where the number is not known."""
+    return size_text(bytes_used) if known(bytes_used) else None
 
 
 def rate(bytes_per_second: object) -> str | None:
@@ -238,7 +204,7 @@ def saved(improvement: object) -> str:
 
 
 def setting(found: Any) -> str | None:
-    """Any setting as text; None is left out.
+    """Any setting as text; None stays None.
 
     >>> [setting(one) for one in (50000, 0.001, True, ["a", 2], [1, 2, 3, 4], {"a": 1}, None)]
     ['50,000', '0.001', 'yes', 'a, 2', '1 to 4', 'a 1', None]
