@@ -8,9 +8,9 @@ from scipy.special import erfcx
 
 import shoal
 from shoal import _native
-from shoal.population.engines import Resources
 from shoal.population.engines.native import CODES, NativeEngine, check_kernel, networks, predict_own_rows
-from shoal.population.engines.program import MEMBER_RECORD, Data, Log, flatten_rows
+from shoal.population.engines.program import MEMBER_RECORD, Data, Resources, Selection, Training, flatten_rows
+from shoal.population.history import History
 from shoal.population.rows import as_rows
 
 INSTRUCTION_SETS = _native.instruction_sets()
@@ -168,7 +168,7 @@ def call(**changes):
         np.zeros(2, np.uint64),
         np.full(2, 5, np.int64),
     )
-    log = Log.empty(2, 1)
+    log = History.empty(2, 1)
     arguments = networks(program) | {
         "loss": 0, "class_weight": program.class_weight, "X": np.ones((4, 2), np.float32),
         "labels": np.array([0, 1, 0, 1], np.int32), "targets": np.empty((0, 2), np.float32),
@@ -281,8 +281,10 @@ def test_an_exception_in_progress_ends_training_cleanly():
     rows = flatten_rows(as_rows(None, 8, 20_000), True, np.zeros(8, np.uint64), np.full(8, 9, np.int64))
     with pytest.raises(Boom):
         NativeEngine().train(
-            population.program, data, rows, population.state, np.arange(8), np.full(8, 9, np.int64), Log.empty(8, 9),
-            Resources(threads=2), progress,
+            Training(
+                population.program, population.state, np.arange(8), Resources(threads=2), data, rows,
+                np.full(8, 9, np.int64), progress,
+            )
         )  # fmt: skip
     untouched = population.epochs == 0
     assert untouched.any()
@@ -300,7 +302,7 @@ def test_members_with_rows_of_their_own_predict_as_with_all_rows(seed, members, 
     which = rng.integers(0, members, size=members + 1)
     first = rng.integers(0, len(X), size=len(which))
     count = np.array([rng.integers(0, len(X) - start + 1) for start in first])
-    got = predict_own_rows(population.program, population.state, X, which, first, count, 2)
+    got = predict_own_rows(Selection(population.program, population.state, which, Resources(2)), X, first, count)
     every = population.predict(X)
     expected = [every[k, start : start + n] for k, start, n in zip(which, first, count, strict=True)]
     assert np.array_equal(got, np.concatenate(expected))
@@ -309,8 +311,7 @@ def test_members_with_rows_of_their_own_predict_as_with_all_rows(seed, members, 
 def test_rows_out_of_range_are_refused():
     population = shoal.Population([shoal.Member(hidden=2)], 2, 1, "mse")
     X = np.zeros((3, 2), np.float32)
+    selection = Selection(population.program, population.state, np.zeros(1, np.int64), Resources())
     for first, count in ((0, 4), (3, 1), (-1, 1)):
         with pytest.raises(ValueError, match="out of range"):
-            predict_own_rows(
-                population.program, population.state, X, np.zeros(1, np.int64), np.array([first]), np.array([count]), 1
-            )
+            predict_own_rows(selection, X, np.array([first]), np.array([count]))
