@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from shoal.population.members import Member
-from shoal.torch import ACTIVATIONS
+from shoal.torch.scatter import ACTIVATIONS
 
 
 def sequential(member: Member, layers: list[tuple[np.ndarray, np.ndarray]]) -> nn.Sequential:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from shoal.population.members import Member
 from shoal.population.memory import Memory, check_limit, check_out, new_state
 from shoal.population.rows import as_rows
 from shoal.population.turns import Turns, needs_rest
-from shoal.validate import whole
+from shoal.validate import shown, whole
 
 if TYPE_CHECKING:
     import torch
@@ -336,9 +336,11 @@ class Population:
 def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:
     if isinstance(members, Member):
         raise WrongType(f"members must be a list of shoal.Member; put the single one into a list: [{members!r}]")
+    if not isinstance(members, Iterable):
+        raise WrongType(f"members must be a list of shoal.Member; got {shown(members)}")
     members = list(members)
     if not members:
-        raise UserError("a population needs at least one member; got none")
+        raise UserError("give at least one member; got none")
     whole("n_features", n_features, 1, (1 << 31) - 1)
     whole("n_outputs", n_outputs, 1, (1 << 31) - 1)
     for k, member in enumerate(members):

@@ -23,8 +23,8 @@ from shoal.population.engines.torch_numbers import (
     loss_terms,
 )
 from shoal.population.members import ACTIVATIONS
-from shoal.torch import ACTIVATIONS as MODULES
-from shoal.torch import Layers, ScatterNetwork
+from shoal.torch.scatter import ACTIVATIONS as MODULES
+from shoal.torch.scatter import Layers, ScatterNetwork
 
 MOST_MEMORY = 8 << 30  # bytes of one part
 
