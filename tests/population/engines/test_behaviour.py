@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from support.kernel import dropout_mask
 from support.oracle import Trained, train_alone
 
-from shoal import Member, Population, _native
+from shoal import Member, Population
 from shoal.population.engines import get_engine
 from shoal.population.engines.program import Data, Resources, Training
 from shoal.population.fitting import FitProgress, assign
@@ -374,7 +375,7 @@ def test_dropout_of_torch_engines_is_that_of_the_kernel(rate: float) -> None:
             low, high = keys[:, step, layer, :, None, None]
             kept = dropout_kept(low, high, row, neuron, threshold)
             for i, (member, before) in enumerate(zip(members, (0, 10, 1 << 40), strict=True)):
-                expected = _native.dropout_mask(member.seed, before + step, layer, 40, 70, rate)
+                expected = dropout_mask(member.seed, before + step, layer, (40, 70), rate)
                 np.testing.assert_array_equal(kept[i], expected)
 
 
