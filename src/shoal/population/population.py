@@ -196,7 +196,7 @@ class Population:
     def stop(self, members: Sequence[int] | np.ndarray) -> None:
         """Stop training these members. They keep their weights and take no more time.
 
-        While `fit` runs, from another thread or in a callback, they stop at the end of an epoch, a moment later.
+        Called while `fit` runs, from another thread or a callback, it takes effect at the end of an epoch.
         """
         self.turns.stop(self._indices(members), self.mark_stopped)
 
@@ -286,7 +286,8 @@ class Population:
     def set_weights(self, i: int, weights: Sequence[Any], *, reset: bool = False) -> None:
         """Give member `i` these weights, [(W, b), ...] as `weights` returns them. They also replace its best ones.
 
-        Training goes on with the optimiser's moments, or without: `reset` forgets moments, updates and a divergence.
+        Training continues with the optimiser's moments. `reset` clears the moments, the count of updates and a
+        divergence.
         """
         (index,) = self._indices([i])
         write_layers(self.program, self.state, index, weights, reset)

@@ -38,8 +38,8 @@ TASKS = (CLASSIFICATION, REGRESSION)
 class ToolData:
     """The distinct rows of a table: equal ones are one row with the sum of their weights.
 
-    The encoding of columns and the scale of the target come from all rows given, since thousands of networks that each
-    have rows of their own cannot have encoders of their own.
+    The encoding of columns and the scale of the target come from all rows given, since thousands of networks,
+    each with its own rows, cannot each have its own encoder.
     """
 
     task: Task

@@ -106,7 +106,7 @@ class Heads(Numbered):
         return groups
 
     def extract(self, number: int) -> nn.Sequential:
-        """Backbone and one head as a plain module for evaluation, with parameters of its own."""
+        """Backbone and one head as a plain module for evaluation, with its own parameters."""
         head = copy.deepcopy(self.network(number))
         assert isinstance(head, nn.Sequential)
         columns = self.members[number].features

@@ -131,7 +131,7 @@ class ParallelMLPs(ScatterNetwork):
         return loss.mean(-1) if loss.ndim == 3 else loss
 
     def extract_mlps(self, model_ids: Iterable[int]) -> list[MLP]:
-        """Networks with parameters of their own; the activation is the object that the constructor was given."""
+        """Networks with their own parameters; the activation is the object that the constructor was given."""
         mlps = []
         for model_id in self._checked_ids(model_ids):
             *hidden, output = self._linears(model_id)

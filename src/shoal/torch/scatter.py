@@ -183,7 +183,7 @@ class ScatterNetwork(nn.Module):
                 bias.copy_(new_bias.detach())
 
     def extract(self, i: int) -> nn.Sequential:
-        """Network i as a plain network with parameters of its own."""
+        """Network i as a plain network with its own parameters."""
         *hidden, output = self._linears(i)
         activation = copy.deepcopy(self.activations[self._activation_of[i]])
         return nn.Sequential(*[module for linear in hidden for module in (linear, activation)], output)

@@ -42,7 +42,7 @@ def check_kernel(record: np.dtype, codes: Mapping[str, tuple[str, ...]]) -> None
             raise ImportError(
                 f"shoal's compiled kernel does not fit this version of the package: {what} are {theirs.get(what)} in "
                 f"the kernel and {ours.get(what)} in Python; install shoal again (if you changed a list: change it in "
-                "src/shoal/native/shared/ too, then build)"
+                "src/shoal/population/native/shared/ too, then build)"
             )
 
 

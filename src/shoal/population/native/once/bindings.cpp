@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <initializer_list>
@@ -16,7 +15,6 @@
 #include "isa.hpp"
 #include "random.hpp"
 #include "shared/codes.hpp"
-#include "shared/hash.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
