@@ -17,6 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from support.kernel import activation  # noqa: E402
 from torch import nn  # noqa: E402
 
 from benchmarks.peers import jax_stacked  # noqa: E402
@@ -80,7 +81,7 @@ def test_pytorch_engines_and_modules_take_the_row_s_module(name):
 @every_activation
 def test_the_kernel_agrees_with_pytorch(monkeypatch, isa, name):
     monkeypatch.setenv("SHOAL_ISA", isa)
-    got = _native.activation(_native.CODES["activation"].index(name), INPUTS)
+    got = activation(name, INPUTS)
     for what, mine, truth in zip(("value", "derivative"), got, plain(name, INPUTS), strict=True):
         np.testing.assert_allclose(mine, truth, rtol=1e-5, atol=1e-6, err_msg=f"{what} in native/per_isa/math.hpp")
 

@@ -17,6 +17,7 @@ from shoal import Member, _native
 from shoal.population.activations import TABLE
 from shoal.population.rows import Split
 from shoal.torch import ACTIVATIONS as MODULES
+from support.kernel import dropout_mask
 
 
 @dataclass
@@ -216,7 +217,7 @@ def forward(
             result.closest_jump = min(result.closest_jump, float((sums.detach() - place).abs().min()))
         x = activation(sums)
         if member.dropout > 0 and step is not None:
-            kept = _native.dropout_mask(member.seed, step, number, *x.shape, member.dropout)
+            kept = dropout_mask(member.seed, step, number, tuple(x.shape), member.dropout)
             x = x * torch.from_numpy(kept) / (1 - member.dropout)
     return layers[-1](x)
 

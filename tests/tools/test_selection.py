@@ -186,7 +186,7 @@ def test_what_a_user_can_mend_is_said(made, message):
 
 def test_a_table_that_does_not_fit_is_refused_before_anything_is_trained(monkeypatch):
     monkeypatch.setattr("shoal.tools.selection.available_memory", lambda: 30_000)
-    monkeypatch.setattr("shoal.tools.selection.Population", None)
+    monkeypatch.setattr("shoal.tools.prepared.Population", None)
     with pytest.raises(ValueError, match=r"3 columns of 100 rows would take about 84.0 kB, .* about 35 rows"):
         FeatureSelector(**QUICK).fit(*signal(100, 3, 0))
 

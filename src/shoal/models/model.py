@@ -18,6 +18,7 @@ from shoal.models.certainty import Certainty
 from shoal.models.compact import Compact
 from shoal.models.networks import Chain, TorchNetwork
 from shoal.population.engines.native import predict_own_rows
+from shoal.population.engines.program import Resources, Selection
 from shoal.population.members import Member
 from shoal.population.population import Population
 from shoal.tables.schema import Schema
@@ -167,10 +168,8 @@ class Folding:
             parts = len(self.weights[encoding])
             folds = np.arange(len(count))
             which = (folds[:, None] + np.arange(parts) * len(count)).ravel()  # fold by fold: they share inputs
-            raw = predict_own_rows(
-                population.program, population.state, inputs[encoding], which, np.repeat(first, parts),
-                np.repeat(count, parts), threads,
-            )  # fmt: skip
+            selection = Selection(population.program, population.state, which, Resources(threads))
+            raw = predict_own_rows(selection, inputs[encoding], np.repeat(first, parts), np.repeat(count, parts))
             pieces = np.split(raw, np.cumsum(parts * count)[:-1])
             made[encoding] = [piece.reshape(parts, -1, self.model.task.n_outputs) for piece in pieces]
         return made

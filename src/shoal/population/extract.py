@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from shoal.population.activations import TABLE
 from shoal.population.members import Member
-from shoal.torch import ACTIVATIONS
 
 
 def sequential(member: Member, layers: list[tuple[np.ndarray, np.ndarray]]) -> nn.Sequential:
@@ -21,7 +21,7 @@ def sequential(member: Member, layers: list[tuple[np.ndarray, np.ndarray]]) -> n
             linear.bias.copy_(torch.from_numpy(bias))
         modules.append(linear)
         if k < len(layers) - 1:
-            modules.append(ACTIVATIONS[member.activation]())
+            modules.append(TABLE[member.activation].module()())
             if member.dropout > 0:
                 modules.append(nn.Dropout(member.dropout))
     return nn.Sequential(*modules).eval()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 CURVES = ("loss", "valid_loss", "valid_score")
-
-
-def _no_epochs() -> np.ndarray:
-    return np.empty((0, 0))
 
 
 @dataclass(eq=False)
@@ -22,14 +18,15 @@ class History:
     its losses are infinite and its score is minus infinity, so that it is never taken for the best.
     """
 
-    loss: np.ndarray = field(default_factory=_no_epochs)
-    valid_loss: np.ndarray = field(default_factory=_no_epochs)
-    valid_score: np.ndarray = field(default_factory=_no_epochs)
+    loss: np.ndarray
+    valid_loss: np.ndarray
+    valid_score: np.ndarray
     seconds: float = 0.0  # spent in engines, over all fits
 
     @staticmethod
-    def empty(n_members: int) -> History:
-        return History(**{name: np.empty((n_members, 0)) for name in CURVES})  # type: ignore[arg-type]
+    def empty(n_members: int, n_epochs: int = 0) -> History:
+        shape = n_members, n_epochs
+        return History(np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan))
 
     @property
     def n_epochs(self) -> int:
@@ -44,19 +41,16 @@ class History:
         position = values.shape[1] - 1 - np.argmax(seen[:, ::-1], axis=1)
         return np.asarray(values[np.arange(len(values)), position])
 
-    def record(self, which: np.ndarray, start: np.ndarray, **curves: np.ndarray) -> None:
-        """Add the curves of one run of an engine: member which[k] had done start[k] epochs when the run began."""
-        span = next(iter(curves.values())).shape[1]
-        needed = int(start.max(initial=0)) + span
-        columns = start[:, None] + np.arange(span)
+    def record(self, which: np.ndarray, start: np.ndarray, new: History) -> None:
+        """Add curves, such as those of one run of an engine: which[k] had done start[k] epochs when they began."""
+        needed = int(start.max(initial=0)) + new.n_epochs
+        columns = start[:, None] + np.arange(new.n_epochs)
         for name in CURVES:
             old = getattr(self, name)
             if needed > old.shape[1]:
-                new = np.full((len(old), needed), np.nan)
-                new[:, : old.shape[1]] = old
-                setattr(self, name, new)
-                old = new
-            old[which[:, None], columns] = curves[name]
+                old = np.pad(old, ((0, 0), (0, needed - old.shape[1])), constant_values=np.nan)
+                setattr(self, name, old)
+            old[which[:, None], columns] = getattr(new, name)
 
     def trim(self, n_epochs: int) -> None:
         """Drop the epochs after `n_epochs`: a stopped run has reserved more than it used."""
@@ -64,8 +58,7 @@ class History:
             setattr(self, name, getattr(self, name)[:, :n_epochs])
 
     def select(self, members: np.ndarray) -> History:
-        curves = {name: getattr(self, name)[members].copy() for name in CURVES}
-        return History(**curves, seconds=self.seconds)
+        return History(self.loss[members], self.valid_loss[members], self.valid_score[members], self.seconds)
 
     def __repr__(self) -> str:
         text = f"History({len(self.loss)} members, {self.n_epochs} epochs, {self.seconds:.2f} s"

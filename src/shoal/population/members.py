@@ -16,7 +16,7 @@ from shoal.population.activations import TABLE
 from shoal.validate import nearest, number, one_of, whole
 
 ACTIVATIONS = tuple(TABLE)
-OWN_ACTIVATION = "; members are trained by compiled code: for an activation of your own use shoal.torch.ParallelMLPs"
+OWN_ACTIVATION = "; compiled code trains members. For a custom activation use shoal.torch.ParallelMLPs"
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
 INITS = ("torch", "glorot")

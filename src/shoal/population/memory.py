@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from shoal.errors import UserError, WrongType
 from shoal.machine import available_memory, size_text
 from shoal.population.engines.program import Program, State, empty_state
 from shoal.validate import whole
+
+if TYPE_CHECKING:
+    from shoal.population.population import Population
 
 EACH_MEMBER = 700  # bytes of a member besides its parameters: the recipe, its place in all arrays, counters
 
@@ -32,15 +35,14 @@ class Memory:
     on_disk: bool
 
     @staticmethod
-    def of(
-        program: Program, state: State, limit: int, X: np.ndarray, workspace: int = 0, epochs: int = 0, every: int = 1
-    ) -> Memory:
+    def of(population: Population, X: np.ndarray, workspace: int = 0, epochs: int = 0, every: int = 1) -> Memory:
         """Of a fit of `epochs` more epochs with these rows, at most `every` of them in one run of an engine."""
+        state = population.state
         on_disk = isinstance(_base(state.parameters), np.memmap)
-        curves = curve_bytes(len(program), int(state.epochs.max(initial=0)), epochs, min(epochs, every))
-        members = EACH_MEMBER * len(program)
+        curves = curve_bytes(len(population), int(state.epochs.max(initial=0)), epochs, min(epochs, every))
+        members = EACH_MEMBER * len(population)
         parts = state.parameters.nbytes, state.slots.nbytes, members, curves, X.nbytes, workspace
-        return Memory(*parts, limit, on_disk)
+        return Memory(*parts, population.memory_limit, on_disk)
 
     def with_given(self, X: Any, features: np.ndarray) -> Memory:
         """With the rows as the caller has them, if these had to be converted: then both are in memory."""

@@ -3,53 +3,43 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shoal.callbacks import Callbacks
-from shoal.console.interrupts import interruptible
 from shoal.errors import UserError, WrongType
 from shoal.machine import thread_count
 from shoal.population import storage
-from shoal.population.engines import Engine, Resources, get_engine
+from shoal.population.engines import get_engine
 from shoal.population.engines.checks import check_class_weight, check_data, check_features, check_loss
 from shoal.population.engines.native import draw
 from shoal.population.engines.program import (
     ACTIVE,
     STATUS_NAMES,
     STOPPED,
-    Assignment,
-    Data,
-    Log,
     Program,
+    Resources,
+    Selection,
     State,
     compile_program,
     flatten_rows,
 )
 from shoal.population.engines.weights import Layers, read_layers, write_layers
+from shoal.population.fitting import FitOptions, Fitting
 from shoal.population.history import History
 from shoal.population.layout import Layout
 from shoal.population.members import Member
 from shoal.population.memory import Memory, check_limit, check_out, new_state
-from shoal.population.rows import Rows, Split, as_rows
+from shoal.population.rows import as_rows
 from shoal.population.turns import Turns, needs_rest
-from shoal.validate import whole
+from shoal.validate import shown, whole
 
 if TYPE_CHECKING:
     import torch
 
 
 LARGEST_LOG = 64 << 20  # bytes of the log of one run of an engine
-
-
-class FitProgress(NamedTuple):
-    """How many of the network-epochs of a fit are done."""
-
-    done: int
-    total: int
 
 
 class Evaluation(NamedTuple):
@@ -168,73 +158,30 @@ class Population:
     ) -> Memory:
         """Estimated peak memory of a `fit` of `epochs` more epochs, without Python itself; without X, of no fit."""
         if X is None:
-            return Memory.of(self.program, self.state, self.memory_limit, np.empty(0, np.float32))
+            return Memory.of(self, np.empty(0, np.float32))
         features = check_features(X, self.n_features)
-        data = Data(features, np.empty(0, np.int32), np.empty((0, self.n_outputs), np.float32))
         rows = flatten_rows(
             as_rows(None, len(self), len(features)), True, np.zeros(len(self), np.uint64), self.state.epochs
         )
-        resources = Resources(thread_count(threads), device, self.memory_limit)
-        workspace = get_engine(engine, device).workspace(self.program, data, rows, resources)
+        workspace = get_engine(engine, device).workspace(self.program, rows, self._resources(threads, device))
         each = whole("epochs", epochs, 1), self._most_epochs()
-        return Memory.of(self.program, self.state, self.memory_limit, features, workspace, *each).with_given(
-            X, features
-        )
+        return Memory.of(self, features, workspace, *each).with_given(X, features)
 
     # ---- training ----
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        epochs: int | None = None,
-        *,
-        engine: str = "auto",
-        threads: int | None = None,
-        shuffle: bool | str = True,
-        rows: Rows | Split | Sequence[Split] | float | None = None,
-        until: int | Sequence[int] | np.ndarray | None = None,
-        seed: int = 0,
-        device: str = "cpu",
-        callbacks: Sequence[Any] | None = None,
-    ) -> History:
+    def fit(self, X: Any, y: Any, epochs: int | None = None, **options: Any) -> History:
         """Train every active member for `epochs` more epochs (10 by default), from its present weights and moments.
 
-        shuffle   True: a new order of rows each epoch, the same for all members that share their rows, like one data
-                  loader for all; "each": each member has its own order, from its seed; False: rows as `rows` has them
-        rows      which rows each member trains on and is scored on; None: all on all rows; 0.2: a fifth is held out;
-                  with shuffle=False each epoch takes the rows of `Split.train` one after another, as they stand there
-        until     instead of `epochs`: total epochs to which to train each member; one number, or one per member
-        seed      of the order of rows
-        device    "cpu", "cuda" or "mps"
-        callbacks such as `shoal.ProgressBar()`: `started` gets the estimated memory, `progress` a `FitProgress`,
-                  `step_ended` and `finished` the history. Returning True stops at the end of an epoch
-
-        After Ctrl-C every member is at the end of an epoch; `fit(..., until=n)` resumes there.
+        `options`: see `FitOptions`. After Ctrl-C every member is at the end of an epoch; `fit(..., until=n)` resumes
+        there.
         """
         with self.turns.training():
-            for _ in self.iter_fit(
-                X, y, epochs, every=self._most_epochs(), engine=engine, threads=threads, shuffle=shuffle, rows=rows,
-                until=until, seed=seed, device=device, callbacks=callbacks,
-            ):  # fmt: skip
+            for _ in self.iter_fit(X, y, epochs, every=self._most_epochs(), **options):
                 pass
         return self.history
 
     def iter_fit(
-        self,
-        X: Any,
-        y: Any,
-        epochs: int | None = None,
-        *,
-        every: int = 1,
-        engine: str = "auto",
-        threads: int | None = None,
-        shuffle: bool | str = True,
-        rows: Rows | Split | Sequence[Split] | float | None = None,
-        until: int | Sequence[int] | np.ndarray | None = None,
-        seed: int = 0,
-        device: str = "cpu",
-        callbacks: Sequence[Any] | None = None,
+        self, X: Any, y: Any, epochs: int | None = None, *, every: int = 1, **options: Any
     ) -> Iterator[History]:
         """`fit` as a generator: yields the history after every `every` epochs, to watch or stop training.
 
@@ -243,82 +190,18 @@ class Population:
         """
         # Arguments are checked at once; training starts at the first `next`.
         data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
-        with self.turns.training():
-            targets = self._targets(epochs, until)
-        plan = self._assign(as_rows(rows, len(self), len(data.X)), shuffle, seed, targets)
-        whole("every", every, 1, what="a whole number of epochs")
-        resources = Resources(thread_count(threads), device, self.memory_limit)
-        watched = Callbacks(callbacks)
-        return self._steps(data, targets, plan, int(every), get_engine(engine, device), resources, watched)
-
-    def _steps(
-        self,
-        data: Data,
-        targets: np.ndarray,
-        plan: Assignment,
-        every: int,
-        chosen: Engine,
-        resources: Resources,
-        callbacks: Callbacks,
-    ) -> Iterator[History]:
-        if callbacks.listens("started"):
-            workspace = chosen.workspace(self.program, data, plan, resources)
-            left = max(int((targets - self.state.epochs).max()), 0)
-            memory = Memory.of(self.program, self.state, self.memory_limit, data.X, workspace, left, every)
-            callbacks.notify("started", memory)
-        with self.turns.training():
-            total, before, stopped = self._remaining(targets), 0, False
-
-            def watch(done: int) -> bool:
-                """`done`: network-epochs of the present run of the engine."""
-                nonlocal stopped
-                stopped = stopped or callbacks.notify("progress", FitProgress(before + done, total))
-                return stopped
-
-            while self._remaining(targets) and not watch(0):
-                until = np.minimum(targets, self.state.epochs + every)
-                while self._remaining(until) and not watch(0):  # again if it was ended for members to be stopped
-                    self._run(chosen, data, plan, until, resources, watch)
-                    before = total - self._remaining(targets)
-                stopped = callbacks.notify("step_ended", self.history) or stopped
-                yield self.history
-            callbacks.notify("finished", self.history)
-
-    def _run(
-        self,
-        engine: Engine,
-        data: Data,
-        plan: Assignment,
-        until: np.ndarray,
-        resources: Resources,
-        watch: Callable[[int], bool],
-    ) -> None:
-        """Run an engine once and record the result in the history."""
-        begun = time.perf_counter()
-        with interruptible() as interrupt, self.turns.running(self._stop) as to_stop:
-            which = np.flatnonzero((self.state.status == ACTIVE) & (self.state.epochs < until))
-            start = self.state.epochs[which].copy()
-            log = Log.empty(len(which), int((until[which] - start).max(initial=0)))
-            try:
-                engine.train(
-                    self.program, data, plan, self.state, which, until[which], log, resources,
-                    lambda done: watch(done) or bool(interrupt.requested or to_stop),
-                )  # fmt: skip
-            finally:
-                self.history.record(which, start, loss=log.loss, valid_loss=log.valid_loss, valid_score=log.valid_score)
-                self.history.trim(int(self.state.epochs.max()))
-                self.history.seconds += time.perf_counter() - begun
-        if interrupt.requested:
-            raise KeyboardInterrupt
+        every = whole("every", every, 1, what="a whole number of epochs")
+        return Fitting(self, data, epochs, every, FitOptions(**options)).steps()
 
     def stop(self, members: Sequence[int] | np.ndarray) -> None:
         """Stop training these members. They keep their weights and take no more time.
 
-        While `fit` runs, from another thread or in a callback, they stop at the end of an epoch, a moment later.
+        Called while `fit` runs, from another thread or a callback, it takes effect at the end of an epoch.
         """
-        self.turns.stop(self._indices(members), self._stop)
+        self.turns.stop(self._indices(members), self.mark_stopped)
 
-    def _stop(self, chosen: np.ndarray) -> None:
+    def mark_stopped(self, chosen: np.ndarray) -> None:
+        """What `stop` does, once no engine runs."""
         self.state.status[chosen[self.state.status[chosen] == ACTIVE]] = STOPPED
 
     @needs_rest("select members")
@@ -327,12 +210,8 @@ class Population:
         chosen = self._indices(members)
         if not len(chosen):
             raise UserError("select at least one member; got none")
-        other = Population.blank(
-            [self.members[i] for i in chosen], self.n_features, self.n_outputs, self.loss,
-            class_weight=self.program.class_weight, memory_limit=self.memory_limit,
-        )  # fmt: skip
-        storage.copy_state(self.program, self.state, chosen, other.program, other.state)
-        other.history = self.history.select(chosen)
+        other = Population.gather([(self, i) for i in chosen.tolist()])
+        other.history.seconds = self.history.seconds
         return other
 
     @staticmethod
@@ -352,12 +231,8 @@ class Population:
         for mine in map(np.array, places.values()):
             source, chosen = sources[mine[0]][0], np.array([sources[place][1] for place in mine])
             with source.turns.reading("gather members"):
-                storage.copy_state(source.program, source.state, chosen, other.program, other.state, mine)
-            curves = source.history.select(chosen)
-            other.history.record(
-                mine, np.zeros(len(mine), np.int64), loss=curves.loss, valid_loss=curves.valid_loss,
-                valid_score=curves.valid_score,
-            )  # fmt: skip
+                storage.copy_state(source, chosen, other, mine)
+            other.history.record(mine, np.zeros(len(mine), np.int64), source.history.select(chosen))
         return other
 
     # ---- results ----
@@ -378,8 +253,8 @@ class Population:
         chosen = self._indices(members)
         shape = (len(chosen), len(features), self.n_outputs)
         out = check_out(out, shape, self.memory_limit)
-        resources = Resources(thread_count(threads), device, self.memory_limit)
-        get_engine(engine, device).predict(self.program, self.state, features, chosen, out, resources)
+        selection = Selection(self.program, self.state, chosen, self._resources(threads, device))
+        get_engine(engine, device).predict(selection, features, out)
         return out
 
     @needs_rest("evaluate")
@@ -395,9 +270,8 @@ class Population:
     ) -> Evaluation:
         """Loss and score of each member on these rows, without holding all predictions in memory."""
         data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
-        chosen = self._indices(members)
-        resources = Resources(thread_count(threads), device, self.memory_limit)
-        return Evaluation(*get_engine(engine, device).evaluate(self.program, self.state, data, chosen, resources))
+        selection = Selection(self.program, self.state, self._indices(members), self._resources(threads, device))
+        return Evaluation(*get_engine(engine, device).evaluate(selection, data))
 
     @needs_rest("read weights")
     def weights(self, i: int) -> Layers:
@@ -412,7 +286,8 @@ class Population:
     def set_weights(self, i: int, weights: Sequence[Any], *, reset: bool = False) -> None:
         """Give member `i` these weights, [(W, b), ...] as `weights` returns them. They also replace its best ones.
 
-        Training goes on with the optimiser's moments, or without: `reset` forgets moments, updates and a divergence.
+        Training continues with the optimiser's moments. `reset` clears the moments, the count of updates and a
+        divergence.
         """
         (index,) = self._indices([i])
         write_layers(self.program, self.state, index, weights, reset)
@@ -436,6 +311,9 @@ class Population:
 
     # ---- internal ----
 
+    def _resources(self, threads: int | None, device: str) -> Resources:
+        return Resources(thread_count(threads), device, self.memory_limit)
+
     def _indices(self, members: Sequence[int] | np.ndarray | None) -> np.ndarray:
         if members is None:
             return np.arange(len(self))
@@ -451,55 +329,19 @@ class Population:
             raise IndexError(f"there is no member {wrong[0]}: the population has members 0 to {len(self) - 1}")
         return np.where(array < 0, array + len(self), array).astype(np.int64)
 
-    def _targets(self, epochs: int | None, until: int | Sequence[int] | np.ndarray | None) -> np.ndarray:
-        """Epoch count at which this fit ends, per member."""
-        if epochs is not None and until is not None:
-            raise UserError(f"give `epochs` or `until`, not both; got {epochs=}, {until=}")
-        number = np.asarray((10 if epochs is None else epochs) if until is None else until)
-        least = 1 if number.ndim == 0 else 0  # with one number per member, zero leaves a member unchanged
-        if number.dtype.kind not in "iu" or np.any(number < least) or np.any(number >= 1 << 30):
-            raise UserError(
-                f"epochs must be a whole number of at least {least}; got {epochs if until is None else until!r}"
-            )
-        if number.ndim and (until is None or number.shape != (len(self),)):
-            raise UserError(f"until must be one number or one per member ({len(self)}); got shape {number.shape}")
-        targets = self.state.epochs + number if until is None else np.broadcast_to(number, (len(self),))
-        most = self.program.records["epochs"]
-        return np.where(most >= 0, np.minimum(targets, most), targets).astype(np.int64)
-
-    def _assign(self, rows: Rows, shuffle: bool | str, seed: int, targets: np.ndarray) -> Assignment:
-        if shuffle not in (True, False, "each"):
-            raise UserError(f"shuffle must be True, False or 'each'; got {shuffle!r}")
-        records = self.program.records
-        scored = np.array([len(split.valid) > 0 for split in rows.splits])
-        unscored = np.flatnonzero((records["patience"] > 0) & ~scored[rows.member])
-        if len(unscored):
-            raise UserError(
-                f"member {unscored[0]} has patience={records['patience'][unscored[0]]} but no validation rows; "
-                "give rows=, e.g. shoal.rows.holdout(len(X)), or set patience=0"
-            )
-        order = np.full(len(self), whole("seed", seed, 0, (1 << 64) - 1), dtype=np.uint64)
-        if shuffle == "each":  # multiplied, so that consecutive seeds give unrelated orders
-            order = order + (records["seed"] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        horizon = np.where(records["epochs"] >= 0, records["epochs"], targets)
-        return flatten_rows(rows, bool(shuffle), order, horizon)
-
     def _most_epochs(self) -> int:
         """Of one run of an engine. Few runs are fastest, as members stay in cache; the size of the log limits them."""
         return max(1, LARGEST_LOG // (24 * len(self)))
-
-    def _remaining(self, targets: np.ndarray) -> int:
-        """Member-epochs still to be trained."""
-        left = np.maximum(targets - self.state.epochs, 0)
-        return int(left[self.state.status == ACTIVE].sum())
 
 
 def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:
     if isinstance(members, Member):
         raise WrongType(f"members must be a list of shoal.Member; put the single one into a list: [{members!r}]")
+    if not isinstance(members, Iterable):
+        raise WrongType(f"members must be a list of shoal.Member; got {shown(members)}")
     members = list(members)
     if not members:
-        raise UserError("a population needs at least one member; got none")
+        raise UserError("give at least one member; got none")
     whole("n_features", n_features, 1, (1 << 31) - 1)
     whole("n_outputs", n_outputs, 1, (1 << 31) - 1)
     for k, member in enumerate(members):

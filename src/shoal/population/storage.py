@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.errors import MissingFile, UserError
 from shoal.files import tensors
-from shoal.population.engines.program import STATUS_NAMES, Program, State
+from shoal.population.engines.program import STATUS_NAMES
 from shoal.population.history import CURVES, History
 from shoal.population.members import Member
 
@@ -23,11 +23,9 @@ VERSION = "3"
 PER_MEMBER = ("steps", "epochs", "best_epoch", "best_loss", "status")
 
 
-def copy_state(
-    source: Program, old: State, chosen: np.ndarray, target: Program, new: State, places: np.ndarray | None = None
-) -> None:
-    """Copy parameters, slots and counters of the chosen members: chosen[k] becomes member places[k], or member k."""
-    places = np.arange(len(chosen)) if places is None else places
+def copy_state(given: Population, chosen: np.ndarray, made: Population, places: np.ndarray) -> None:
+    """Copy parameters, slots and counters of the chosen members: chosen[k] becomes member places[k]."""
+    source, old, target, new = given.program, given.state, made.program, made.state
     for k, i in zip(places, chosen, strict=True):
         size = int(source.layout.sizes[i])
         begin, end = int(source.records["parameters"][i]), int(target.records["parameters"][k])

@@ -88,7 +88,7 @@ class Turns:
         if self._trainer not in (None, threading.get_ident()):
             raise UserError(
                 f"cannot {what}: another thread trains this population. Wait until its fit ends (an iter_fit: until it "
-                "is exhausted or closed), or give each thread a population of its own, e.g. with select"
+                "is exhausted or closed), or give each thread a copy of the population, e.g. with select"
             )
         if what in ("train", "set weights") and self._readers:
             raise UserError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from shoal.metrics.tasks import MULTILABEL
+from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.model import Model
 from shoal.search.options import threads_of
 from shoal.tables.inputs import new_table
@@ -22,6 +23,9 @@ class ToolEstimator(BaseEstimator):
     model_: Model
     classes_: np.ndarray
     one_column_: bool
+
+    @abstractmethod
+    def _fit(self, X: Any, y: Any, sample_weight: Any, kind: str) -> Any: ...
 
     def _publish_model(self, data: ToolData, model: Model) -> None:
         self.model_, self.schema_, self.background_ = model, data.schema, data.background
@@ -44,6 +48,9 @@ class ToolEstimator(BaseEstimator):
 class ToolClassifier(ClassifierMixin, ToolEstimator):
     """Of classes, or of several labels at once."""
 
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        return self._fit(X, y, sample_weight, CLASSIFICATION)
+
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
         return self._raw(X)
@@ -62,6 +69,9 @@ class ToolClassifier(ClassifierMixin, ToolEstimator):
 
 class ToolRegressor(RegressorMixin, ToolEstimator):
     """Of one number, or of several at once."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        return self._fit(X, y, sample_weight, REGRESSION)
 
     def predict(self, X: Any) -> np.ndarray:
         values = self._raw(X)

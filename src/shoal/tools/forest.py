@@ -20,9 +20,8 @@ from shoal.population.memory import refuse_too_many
 from shoal.population.population import Population
 from shoal.population.rows import Split
 from shoal.search.options import seed_of, threads_of
-from shoal.search.problem.problem import default_epochs
 from shoal.tools.estimators import ToolClassifier, ToolEstimator, ToolRegressor
-from shoal.tools.prepared import ToolData, check_recipes, prepare
+from shoal.tools.prepared import ToolData, check_scheduled_recipes, epochs_of, prepare
 from shoal.validate import number, one_of, whole, yes_or_no
 
 MOST_ESTIMATORS = 10_000_000
@@ -30,15 +29,6 @@ ROWS_AT_ONCE = 1 << 24  # rows of all bags that are held at a time; networks are
 BYTES_EACH = 3000  # of a network: its recipe, and what the model knows of it. Weights may lie in a temporary file
 SHARES = ("sqrt", "log2")
 DEFAULT = (Member(hidden=(32, 16), learning_rate=0.02, schedule="cosine", weight_decay=1e-4),)
-
-
-@dataclass(frozen=True, eq=False)
-class Bag:
-    """What one network of a forest sees."""
-
-    columns: np.ndarray  # of the table
-    member: Member
-    rows: Split  # its training rows with their weights; to be scored on: the others
 
 
 class _ShoalForest(ToolEstimator):
@@ -102,9 +92,10 @@ class _ShoalForest(ToolEstimator):
             data.task.loss,
         )  # fmt: skip
         finite = np.ones(count, dtype=bool)
-        for start, bags in drawing.parts(count):
-            trained = self._train(data, bags, drawing.seed)
-            finite[start : start + len(bags)] = [status != "diverged" for status in trained.status]
+        for numbers in drawing.parts(count):
+            start, bags = numbers.start, [drawing.rows(k) for k in numbers]
+            trained = self._train(data, drawing.members(numbers), bags, drawing.seed)
+            finite[start : numbers.stop] = [status != "diverged" for status in trained.status]
             first = int(networks.layout.offsets[start])
             networks.state.parameters[first : first + len(trained.state.parameters)] = trained.state.parameters
             if scored:
@@ -121,12 +112,10 @@ class _ShoalForest(ToolEstimator):
             raise UserError("oob_score=True needs bootstrap=True: without samples every network has seen every row")
         return scored
 
-    def _train(self, data: ToolData, bags: Sequence[Bag], seed: int) -> Population:
-        trained = Population([bag.member for bag in bags], data.inputs.shape[1], data.task.n_outputs, data.task.loss)
-        epochs = max(bag.member.epochs or 1 for bag in bags)
-        splits = [Split(bag.rows.train, weight=bag.rows.weight) for bag in bags]  # nobody looks at scores of epochs
-        trained.fit(data.inputs, data.target, epochs, rows=splits, threads=threads_of(self.n_jobs), seed=seed)
-        return trained
+    def _train(self, data: ToolData, members: list[Member], bags: Sequence[Split], seed: int) -> Population:
+        epochs = max(member.epochs or 1 for member in members)
+        rows = [Split(bag.train, weight=bag.weight) for bag in bags]  # nobody looks at scores of epochs
+        return data.trained(members, data.inputs, epochs, rows=rows, threads=threads_of(self.n_jobs), seed=seed)
 
     def _publish(self, data: ToolData, networks: Population, finite: np.ndarray, drawing: _Bags) -> None:
         if not finite.any():
@@ -180,10 +169,7 @@ class _Bags:
 
     @staticmethod
     def of(forest: _ShoalForest, data: ToolData) -> _Bags:
-        epochs = default_epochs(data.n) if forest.epochs is None else whole("epochs", forest.epochs, 1, 1 << 30)
-        recipes = [recipe.replace(epochs=recipe.epochs or epochs) for recipe in check_recipes(forest.member, DEFAULT)]
-        if any(recipe.patience for recipe in recipes):
-            raise UserError("a network of a forest is trained on all of its bag, and has no patience; set epochs")
+        recipes = check_scheduled_recipes(forest.member, DEFAULT, epochs_of(forest.epochs, data.n))
         width = _share("max_features", forest.max_features, len(data.usable), SHARES)
         draws = _share("max_samples", forest.max_samples, data.n)
         return _Bags(data, recipes, seed_of(forest.random_state), width, draws if forest.bootstrap else 0)
@@ -196,17 +182,18 @@ class _Bags:
         return np.sort(np.random.default_rng([self.seed, k, 1]).choice(usable, self.width, replace=False))
 
     def members(self, which: Sequence[int] | range) -> list[Member]:
-        return [self._member(k, self.columns(k)) for k in which]
-
-    def _member(self, k: int, columns: np.ndarray) -> Member:
-        recipe = self.recipes[k % len(self.recipes)]
-        seed = int(np.random.default_rng([self.seed, k]).integers(1 << 31))
-        return recipe.replace(seed=seed, features=self.data.features(columns))
+        seeds = [int(np.random.default_rng([self.seed, k]).integers(1 << 31)) for k in which]
+        recipes = [self.recipes[k % len(self.recipes)] for k in which]
+        return [
+            recipe.replace(seed=seed, features=self.data.features(self.columns(k)))
+            for k, seed, recipe in zip(which, seeds, recipes, strict=True)
+        ]
 
     def rows(self, k: int) -> Split:
+        """The training rows of network k with their weights; to be scored on: the others."""
         n, weight = self.data.n, self.data.weight
         if not self.draws:
-            return Split(np.arange(n), weight=np.maximum(weight / weight.mean(), 1e-20))
+            return self.data.all_rows
         generator = np.random.default_rng([self.seed, k, 2])
         if np.ptp(weight) == 0:
             times = np.bincount(generator.integers(n, size=self.draws), minlength=n)
@@ -214,13 +201,11 @@ class _Bags:
             times = generator.multinomial(self.draws, weight / weight.sum())
         return Split(np.flatnonzero(times), np.flatnonzero(times == 0), times[times > 0])
 
-    def parts(self, count: int) -> Iterator[tuple[int, list[Bag]]]:
-        """The bags in parts that fit into memory, each with the number of its first."""
+    def parts(self, count: int) -> Iterator[range]:
+        """The numbers of networks whose bags fit into memory together."""
         step = max(1, ROWS_AT_ONCE // self.data.n)
         for start in range(0, count, step):
-            numbers = range(start, min(start + step, count))
-            chosen = [self.columns(k) for k in numbers]
-            yield start, [Bag(c, self._member(k, c), self.rows(k)) for k, c in zip(numbers, chosen, strict=True)]
+            yield range(start, min(start + step, count))
 
 
 class _OutOfBag:
@@ -231,14 +216,14 @@ class _OutOfBag:
         self.total = np.zeros((data.n, data.task.n_outputs))
         self.count = np.zeros(data.n, dtype=np.int64)
 
-    def add(self, networks: Population, bags: Sequence[Bag], finite: np.ndarray, threads: int) -> None:
+    def add(self, networks: Population, bags: Sequence[Split], finite: np.ndarray, threads: int) -> None:
         task, step = self.data.task, max(1, CELLS_AT_ONCE // self.total.size)
         for start in range(0, len(bags), step):
             which = np.arange(start, min(start + step, len(bags)))
             found = self.data.scaling.back(task, networks.predict(self.data.inputs, which, threads=threads))
             for k, prediction in zip(which.tolist(), found, strict=True):  # one by one: no sum depends on the parts
                 if finite[k]:
-                    rows = bags[k].rows.valid
+                    rows = bags[k].valid
                     self.total[rows] += prediction[rows]
                     self.count[rows] += 1
 
@@ -269,7 +254,7 @@ def _share(name: str, value: Any, total: int, words: Sequence[str] = ()) -> int:
 
 
 class ShoalForestClassifier(ToolClassifier, _ShoalForest):
-    """A random forest of networks that tells classes apart: the mean of their probabilities.
+    """A random forest of networks for classification: the mean of their probabilities.
 
     >>> from sklearn.datasets import load_iris
     >>> forest = ShoalForestClassifier(50).fit(*load_iris(return_X_y=True))
@@ -282,9 +267,6 @@ class ShoalForestClassifier(ToolClassifier, _ShoalForest):
     __doc__ += _ShoalForest.__doc__.partition("\n")[2]  # type: ignore[union-attr]
     oob_name = "oob_decision_function_"
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ShoalForestClassifier:
-        return self._fit(X, y, sample_weight, CLASSIFICATION)
-
 
 class ShoalForestRegressor(ToolRegressor, _ShoalForest):
     """A random forest of networks that predicts numbers, one or several at once: the mean of theirs.
@@ -294,6 +276,3 @@ class ShoalForestRegressor(ToolRegressor, _ShoalForest):
 
     __doc__ += "\n" + _ShoalForest.__doc__.partition("\n")[2]  # type: ignore[union-attr]
     oob_name = "oob_prediction_"
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ShoalForestRegressor:
-        return self._fit(X, y, sample_weight, REGRESSION)

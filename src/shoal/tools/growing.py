@@ -16,17 +16,16 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.errors import MissingPackage, UserError
-from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, weighted_mean
+from shoal.metrics.tasks import REGRESSION, weighted_mean
 from shoal.models.model import FoldTransforms, bare, single_model
 from shoal.models.networks import Chain, body_of, next_inputs
 from shoal.population.members import Member, grid
 from shoal.population.population import Population
 from shoal.population.rows import Split
 from shoal.search.options import seed_of, threads_of
-from shoal.search.problem.problem import default_epochs
 from shoal.tables.inputs import new_table
 from shoal.tools.estimators import ToolClassifier, ToolEstimator, ToolRegressor
-from shoal.tools.prepared import ToolData, check_recipes, check_task, deal, kind_of, prepare
+from shoal.tools.prepared import ToolData, check_recipes, check_task, deal, epochs_of, kind_of, prepare, relative
 from shoal.validate import whole, yes_or_no
 
 if TYPE_CHECKING:
@@ -181,13 +180,10 @@ class _Growth:
     def of(grown: _Grown, data: ToolData) -> _Growth:
         seed = seed_of(grown.random_state)
         train, choose, unseen = deal(data, seed)
-        epochs = (
-            LONGER * default_epochs(len(train)) if grown.epochs is None else whole("epochs", grown.epochs, 1, 1 << 30)
-        )
+        epochs = epochs_of(grown.epochs, len(train)) * (LONGER if grown.epochs is None else 1)
         recipes = [_patient(recipe) for recipe in check_recipes(grown.members, DEFAULT)]
         columns = np.ascontiguousarray(data.inputs[:, : max(data.blank, 1)])
-        weight = data.weight[train] / data.weight[train].mean()
-        split = Split(train, choose, np.maximum(weight, 1e-20))
+        split = Split(train, choose, relative(data.weight[train]))
         return _Growth(data, columns, recipes, epochs, seed, threads_of(grown.n_jobs), split, unseen)
 
     def run(self, most: int) -> tuple[list[Stage], list[dict[str, Any]]]:
@@ -216,11 +212,8 @@ class _Growth:
             for features in feeds.values()
             for k, recipe in enumerate(self.recipes)
         ]
-        task = self.data.task
-        population = Population(members, inputs.shape[1], task.n_outputs, task.loss)
-        history = population.fit(
-            inputs, self.data.target, self.epochs, rows=self.train, threads=self.threads, seed=self.seed
-        )
+        population = self._trained(members, inputs, self.epochs, self.train)
+        history = population.history
         losses = np.nanmin(np.where(np.isnan(history.valid_loss), np.inf, history.valid_loss), axis=1)
         best = int(np.argmin(losses))
         if not math.isfinite(losses[best]):
@@ -232,15 +225,16 @@ class _Growth:
             "feed": feed, "epochs": epochs, "candidates": len(members), "chosen_by": float(losses[best]),
         }  # fmt: skip
 
+    def _trained(self, members: list[Member], inputs: np.ndarray, epochs: int, rows: Split) -> Population:
+        return self.data.trained(members, inputs, epochs, rows=rows, threads=self.threads, seed=self.seed)
+
     def again(self, stages: Sequence[Stage]) -> list[Stage]:
         """The same stages from the same first weights, trained on all rows for as many epochs as were best."""
         made: list[Stage] = []
-        inputs, task = self.columns, self.data.task
-        rows = Split(np.arange(self.data.n), weight=np.maximum(self.data.weight / self.data.weight.mean(), 1e-20))
+        inputs = self.columns
         for stage in stages:
             recipe = stage.recipe.replace(patience=0, epochs=stage.recipe.epochs or self.epochs)  # of its schedule
-            population = Population([recipe], inputs.shape[1], task.n_outputs, task.loss)
-            population.fit(inputs, self.data.target, stage.epochs, rows=rows, threads=self.threads, seed=self.seed)
+            population = self._trained([recipe], inputs, stage.epochs, self.data.all_rows)
             if "diverged" in population.status:
                 warnings.warn(
                     "trained on all rows, a stage diverged: the stages keep their weights from before; give members "
@@ -295,14 +289,8 @@ class GrownClassifier(ToolClassifier, _Grown):
 
     __doc__ += "\n" + _Grown.__doc__.partition("\n")[2]  # type: ignore[union-attr]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GrownClassifier:
-        return self._fit(X, y, sample_weight, CLASSIFICATION)
-
 
 class GrownRegressor(ToolRegressor, _Grown):
     """A network for numbers, grown stage by stage; see `shoal.grow`."""
 
     __doc__ += "\n" + _Grown.__doc__.partition("\n")[2]  # type: ignore[union-attr]
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GrownRegressor:
-        return self._fit(X, y, sample_weight, REGRESSION)

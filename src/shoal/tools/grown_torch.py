@@ -12,7 +12,7 @@ from shoal.population.extract import sequential
 from shoal.population.members import Member
 
 
-class Stage(nn.Module):
+class StageModule(nn.Module):
     """(n, columns + what came before) -> (n, columns + hidden + outputs)."""
 
     def __init__(self, layers: nn.Sequential, n_columns: int) -> None:
@@ -31,4 +31,4 @@ def as_sequential(
 ) -> nn.Sequential:
     """All stages but the last carry the columns along; the last one gives the outputs."""
     made = [sequential(member, layers) for member, layers in stages]
-    return nn.Sequential(*(Stage(layers, n_columns) for layers in made[:-1]), *made[-1]).eval()
+    return nn.Sequential(*(StageModule(layers, n_columns) for layers in made[:-1]), *made[-1]).eval()

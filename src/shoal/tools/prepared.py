@@ -17,17 +17,18 @@ from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.population.members import Member
+from shoal.population.population import Population
 from shoal.population.rows import Split
 from shoal.search.problem.data import classes_of, numbers_of, refuse_one_class
 from shoal.search.problem.dependence import repeated_rows
-from shoal.search.problem.problem import distinct_rows, make_folds
+from shoal.search.problem.problem import default_epochs, distinct_rows, make_folds
 from shoal.search.results.explaining import background_rows
 from shoal.tables.inputs import training_table
 from shoal.tables.labels import target_array, target_name
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 from shoal.tables.target import ALWAYS_FEW, FEW_SHARE, FEW_VALUES
-from shoal.validate import instance, one_of
+from shoal.validate import instance, one_of, whole
 
 FEWEST_ROWS = 3
 TASKS = (CLASSIFICATION, REGRESSION)
@@ -37,8 +38,8 @@ TASKS = (CLASSIFICATION, REGRESSION)
 class ToolData:
     """The distinct rows of a table: equal ones are one row with the sum of their weights.
 
-    The encoding of columns and the scale of the target come from all rows given, since thousands of networks that each
-    have rows of their own cannot have encoders of their own.
+    The encoding of columns and the scale of the target come from all rows given, since thousands of networks,
+    each with its own rows, cannot each have its own encoder.
     """
 
     task: Task
@@ -66,6 +67,16 @@ class ToolData:
     def usable(self) -> np.ndarray:
         """Columns of the table that networks can see."""
         return np.array([j for j, inputs in enumerate(self.columns) if inputs], dtype=np.int64)
+
+    @property
+    def all_rows(self) -> Split:
+        return Split(np.arange(self.n), weight=relative(self.weight))
+
+    def trained(self, members: Sequence[Member], inputs: np.ndarray, epochs: int, **options: Any) -> Population:
+        """A population of these members, trained on the target; `options` of `Population.fit`."""
+        population = Population(members, inputs.shape[1], self.task.n_outputs, self.task.loss)
+        population.fit(inputs, self.target, epochs, **options)
+        return population
 
     def features(self, columns: Sequence[int] | np.ndarray) -> tuple[int, ...]:
         """Inputs of some columns of the table; the blank one where there are none."""
@@ -124,7 +135,7 @@ FOLDS = 5  # where the user does not say how many
 
 def folds_of(data: ToolData, cv: Any, seed: int) -> list[Split]:
     """Folds of the distinct rows: a number of them, or those of a splitter or of pairs, for the rows as given."""
-    weight = np.maximum(data.weight / data.weight.mean(), 1e-20)
+    weight = relative(data.weight)
     if cv is None or isinstance(cv, Integral):
         pairs, _ = make_folds(cv, data.task, data.inputs, data.y, None, seed, (FOLDS, 1))
         return [Split(train, valid, weight[train]) for train, valid in pairs]
@@ -145,7 +156,7 @@ def folds_of(data: ToolData, cv: Any, seed: int) -> list[Split]:
         if not len(mine) or not len(scored):
             raise UserError("each fold needs rows to train on and rows to score, with a weight above zero")
         rows = np.flatnonzero(weight)
-        splits.append(Split(rows, scored, np.maximum(weight[rows] / weight[rows].mean(), 1e-20)))
+        splits.append(Split(rows, scored, relative(weight[rows])))
     return splits
 
 
@@ -199,6 +210,23 @@ def check_task(task: Any) -> str | None:
     return None if task is None else one_of("task", task, TASKS)
 
 
+def relative(weight: np.ndarray) -> np.ndarray:
+    """Weights with a mean of one, none of which is zero."""
+    return np.maximum(weight / weight.mean(), 1e-20)
+
+
+def epochs_of(epochs: int | None, n_rows: int) -> int:
+    return default_epochs(n_rows) if epochs is None else whole("epochs", epochs, 1, 1 << 30)
+
+
+def check_scheduled_recipes(member: Any, default: Sequence[Member], epochs: int) -> list[Member]:
+    """`check_recipes` for networks that are all trained to their last epoch."""
+    recipes = check_recipes(member, default)
+    if any(recipe.patience for recipe in recipes):  # its best epoch would be chosen on the rows that score it
+        raise UserError("no rows are held out to choose an epoch, so a member here has no patience; set epochs")
+    return [recipe.replace(epochs=recipe.epochs or epochs) for recipe in recipes]
+
+
 def check_recipes(member: Any, default: Sequence[Member]) -> list[Member]:
     """A member, or a list of them that networks take in turn; None: the default."""
     if member is None:
@@ -209,5 +237,5 @@ def check_recipes(member: Any, default: Sequence[Member]) -> list[Member]:
     for recipe in found:
         instance("member", recipe, Member)
         if recipe.features is not None:
-            raise UserError("a member's features are chosen here, at random; leave them out of its recipe")
+            raise UserError("a member's features are chosen here, at random; remove them from its recipe")
     return found

@@ -19,8 +19,7 @@ from shoal.population.memory import refuse_too_many
 from shoal.population.population import Population
 from shoal.population.rows import Split
 from shoal.search.options import seed_of, threads_of
-from shoal.search.problem.problem import default_epochs
-from shoal.tools.prepared import ToolData, check_task, deal, prepare
+from shoal.tools.prepared import ToolData, check_task, deal, epochs_of, prepare
 from shoal.validate import instance, whole, yes_or_no
 
 DEFAULT = Member(hidden=(16,), activation="tanh", learning_rate=0.01)
@@ -130,8 +129,7 @@ def lottery(X: Any, y: Any, **options: Any) -> Lottery:
     winners = np.argsort(-scores, kind="stable")[:keep]
     chosen = np.random.default_rng([seed, 1]).choice(count, sampled, replace=False) if sampled else np.empty(0, int)
     both = np.concatenate([winners, chosen])
-    epochs = default_epochs(len(draw.train)) if given.epochs is None else given.epochs
-    after = draw.trained(both, epochs) if sampled else np.empty(0)
+    after = draw.trained(both, epochs_of(given.epochs, len(draw.train))) if sampled else np.empty(0)
     ranked = correlation(scores[chosen], after[keep:]) if sampled else (math.nan,) * 3
     metric = "r2" if data.task.kind == REGRESSION else "accuracy"
     return Lottery(
@@ -277,7 +275,6 @@ class _Draw:
 
     def trained(self, which: np.ndarray, epochs: int) -> np.ndarray:
         """Scores on new rows after training from the weights that were drawn."""
-        epochs = whole("epochs", epochs, 1, 1 << 30)
         population = self.population(which, patience=0)
         rows = Split(self.train, self.new)
         history = population.fit(self.inputs, self.data.target, epochs, rows=rows, threads=self.threads)

@@ -21,9 +21,8 @@ from shoal.population.members import Member
 from shoal.population.population import Population
 from shoal.population.rows import Split, cross
 from shoal.search.options import seed_of, threads_of
-from shoal.search.problem.problem import default_epochs
 from shoal.tables.inputs import has_names, named_columns
-from shoal.tools.prepared import ToolData, check_recipes, check_task, folds_of, prepare
+from shoal.tools.prepared import ToolData, check_scheduled_recipes, check_task, epochs_of, folds_of, prepare
 from shoal.validate import number, whole
 
 DEFAULT = (Member(hidden=(16,), learning_rate=0.02, schedule="cosine", weight_decay=1e-4),)
@@ -173,10 +172,7 @@ class _Study:
     @staticmethod
     def of(selector: FeatureSelector, data: ToolData) -> _Study:
         seed = seed_of(selector.random_state)
-        epochs = default_epochs(data.n) if selector.epochs is None else whole("epochs", selector.epochs, 1, 1 << 30)
-        recipes = [recipe.replace(epochs=recipe.epochs or epochs) for recipe in check_recipes(selector.member, DEFAULT)]
-        if any(recipe.patience for recipe in recipes):  # its best epoch would be chosen on the rows that score it
-            raise UserError("a network is scored on the rows that it has not seen, and has no patience; set epochs")
+        recipes = check_scheduled_recipes(selector.member, DEFAULT, epochs_of(selector.epochs, data.n))
         block = max(16, 2 << len(data.usable).bit_length())
         inputs = with_shuffled(data, seed)
         folds = folds_of(data, selector.cv, seed)
@@ -219,10 +215,8 @@ class _Study:
         """One network for each mask and fold; `first` is the number of the first mask."""
         members = [self._member(first + k, mask) for k, mask in enumerate(masks)]
         crossed, rows = cross(members, self.splits)
-        population = Population(crossed, self.inputs.shape[1], self.data.task.n_outputs, self.data.task.loss)
         epochs = max(recipe.epochs or 1 for recipe in self.recipes)
-        population.fit(self.inputs, self.data.target, epochs, rows=rows, threads=self.threads, seed=self.seed)
-        return population
+        return self.data.trained(crossed, self.inputs, epochs, rows=rows, threads=self.threads, seed=self.seed)
 
     def _member(self, k: int, mask: np.ndarray) -> Member:
         copy = self.data.blank  # where the inputs of the shuffled columns begin

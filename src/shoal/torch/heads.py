@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shoal.errors import UserError, WrongType
+from shoal.population.extract import sequential
 from shoal.population.members import Member
+from shoal.population.population import Population
 from shoal.torch.numbered import Numbered, keep_factors
-from shoal.torch.packed import ACTIVATIONS
-from shoal.validate import one_of, shown, whole
-
-LOSSES = ("cross_entropy", "bce", "mse")
+from shoal.torch.scatter import ACTIVATIONS
+from shoal.validate import shown
 
 
 class Heads(Numbered):
@@ -43,15 +43,12 @@ class Heads(Numbered):
     ) -> None:  # fmt: skip
         if not isinstance(backbone, nn.Module):
             raise WrongType(f"backbone must be a torch.nn.Module; got {shown(backbone)}")
-        n_features, n_outputs = whole("n_features", n_features, 1), whole("n_outputs", n_outputs, 1)
-        loss = one_of("loss", loss, LOSSES)
-        members = _checked_members(members, n_features, loss)
-        super().__init__(
-            [_drawn(member, n_features, n_outputs) for member in members], [member.seed for member in members]
-        )
+        drawn = Population(members, n_features, n_outputs, loss)
+        networks = [_network(drawn, i) for i in range(len(drawn))]
+        super().__init__(networks, [member.seed for member in drawn.members])
         self.backbone = backbone
-        self.members = dict(enumerate(members))
-        self.n_features, self.n_outputs, self.loss = n_features, n_outputs, loss
+        self.members = dict(enumerate(drawn.members))
+        self.n_features, self.n_outputs, self.loss = drawn.n_features, drawn.n_outputs, drawn.loss
 
     def forward(self, x: Any) -> Tensor:
         """Outputs of all heads, [heads, rows, outputs], in the order of `active`."""
@@ -109,7 +106,7 @@ class Heads(Numbered):
         return groups
 
     def extract(self, number: int) -> nn.Sequential:
-        """Backbone and one head as a plain module for evaluation, with parameters of its own."""
+        """Backbone and one head as a plain module for evaluation, with its own parameters."""
         head = copy.deepcopy(self.network(number))
         assert isinstance(head, nn.Sequential)
         columns = self.members[number].features
@@ -214,22 +211,10 @@ def _mean_gradient(features: Tensor, heads: int) -> Tensor:
     return shared
 
 
-def _drawn(member: Member, n_features: int, n_outputs: int) -> nn.Sequential:
-    """A head with the weights that a population would give this member."""
-    widths = [len(member.features) if member.features else n_features, *member.hidden, n_outputs]
-    modules: list[nn.Module] = []
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(member.seed)
-        linears = [nn.Linear(fan_in, fan_out) for fan_in, fan_out in pairwise(widths)]
-        if member.init == "glorot":
-            torch.manual_seed(member.seed)
-            for linear in linears:
-                nn.init.xavier_uniform_(linear.weight)
-                nn.init.zeros_(linear.bias)
-    for linear in linears[:-1]:
-        modules += [linear, ACTIVATIONS[member.activation]()]
-        modules += [nn.Dropout(member.dropout)] if member.dropout > 0 else []
-    return nn.Sequential(*modules, linears[-1])
+def _network(population: Population, i: int) -> nn.Sequential:
+    """Member i over the columns that it sees, with the weights that were drawn for it."""
+    views = population.layout.views(i, population.state.parameters)
+    return sequential(population.members[i], [(view[:-1], view[-1]) for view in views]).train()
 
 
 def _all_columns(layer: nn.Module, columns: tuple[int, ...], n_features: int) -> nn.Linear:
@@ -241,23 +226,3 @@ def _all_columns(layer: nn.Module, columns: tuple[int, ...], n_features: int) ->
         wide.weight.zero_()[:, list(columns)] = layer.weight
         wide.bias.copy_(layer.bias)
     return wide
-
-
-def _checked_members(members: Any, n_features: int, loss: str) -> list[Member]:
-    if isinstance(members, Member):
-        raise WrongType(f"members must be a list of shoal.Member; put the single one into a list: [{members!r}]")
-    if not isinstance(members, Iterable):
-        raise WrongType(f"members must be a list of shoal.Member; got {shown(members)}")
-    members = list(members)
-    if not members:
-        raise UserError("heads need at least one member; got none")
-    for k, member in enumerate(members):
-        if not isinstance(member, Member):
-            raise WrongType(f"members must be shoal.Member; number {k} is {shown(member)}")
-        if member.features and max(member.features) >= n_features:
-            raise UserError(
-                f"member {k} sees column {max(member.features)}, but the backbone gives columns 0 to {n_features - 1}"
-            )
-        if member.label_smoothing > 0 and loss != "cross_entropy":
-            raise UserError(f"member {k} has label_smoothing, which works with cross_entropy only, not {loss}")
-    return members

@@ -13,7 +13,7 @@ from shoal.validate import shown
 
 
 class Numbered(nn.Module):
-    """Networks with parameters of their own, by number. A dropped one leaves; the numbers of the others stay."""
+    """Networks by number, each with its own parameters. Dropping one does not change the numbers of the others."""
 
     def __init__(self, networks: Sequence[nn.Module], seeds: Sequence[int]) -> None:
         super().__init__()
@@ -35,9 +35,9 @@ class Numbered(nn.Module):
         return self.networks[str(number)]
 
     def drop(self, numbers: int | Iterable[int]) -> None:
-        """Take networks out. The others and every optimiser go on as before.
+        """Remove networks. The others and every optimiser continue as before.
 
-        Their parameters lose their gradients, and an optimiser of `torch.optim` leaves alone what has none.
+        Removed parameters lose their gradients, and the optimisers of `torch.optim` skip parameters without one.
         """
         several = isinstance(numbers, Iterable) and getattr(numbers, "ndim", 1) > 0
         chosen = set(self._checked(numbers if several else [numbers]))  # type: ignore[list-item, arg-type]

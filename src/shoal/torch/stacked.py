@@ -271,7 +271,7 @@ def _checked_modules(modules: Any) -> list[nn.Module]:
     for k, module in enumerate(found):
         for one in [module, *_tensors(module).values()]:
             if owners.setdefault(id(one), k) != k:
-                raise UserError(f"modules {owners[id(one)]} and {k} share parts: give each parameters of its own")
+                raise UserError(f"modules {owners[id(one)]} and {k} share parts: give each its own parameters")
     for k, module in enumerate(found[1:], 1):
         difference = _difference(found[0], module)
         if difference:

@@ -14,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from support.kernel import dropout_mask
 from support.oracle import Trained, train_alone
 
-from shoal import Member, Population, _native
-from shoal.population.engines import Resources, get_engine
-from shoal.population.engines.program import Data, Log
+from shoal import Member, Population
+from shoal.population.engines import get_engine
+from shoal.population.engines.program import Data, Resources, Training
+from shoal.population.fitting import FitProgress, assign
 from shoal.population.members import ACTIVATIONS
-from shoal.population.population import FitProgress
 from shoal.population.rows import Rows, Split, holdout, kfold
 
 GENERATOR = np.random.default_rng(0)
@@ -288,23 +289,16 @@ def test_told_to_stop_at_once(engine: str) -> None:
     members = mixed(8, epochs=None, schedule="constant")
     population, fresh = Population(members, 6, 3), Population(members, 6, 3)
     until, which = np.full(8, 50_000), np.arange(8)
-    plan = population._assign(Rows((SPLIT,), np.zeros(8, np.int64)), True, 0, until)
+    plan = assign(population.program, Rows((SPLIT,), np.zeros(8, np.int64)), True, 0, until)
     data = Data(X, Y.astype(np.int32), np.empty((0, 3), np.float32))
-    log, calls = Log.empty(8, 50_000), []
-    finished = get_engine(engine).train(
-        population.program,
-        data,
-        plan,
-        population.state,
-        which,
-        until,
-        log,
-        Resources(),
+    calls = []
+    training = Training(
+        population.program, population.state, which, Resources(), data, plan, until,
         lambda done: not calls.append(done),
-    )
-    assert finished is False
+    )  # fmt: skip
+    assert get_engine(engine).train(training) is False
     assert len(calls) >= 1
-    assert np.array_equal(np.isfinite(log.loss).sum(1), population.epochs)
+    assert np.array_equal(np.isfinite(training.log.loss).sum(1), population.epochs)
     last = int(population.epochs.max()) + 1
     for one in (population, fresh):
         one.fit(X, Y, until=last, engine=engine, threads=1, rows=SPLIT)
@@ -381,7 +375,7 @@ def test_dropout_of_torch_engines_is_that_of_the_kernel(rate: float) -> None:
             low, high = keys[:, step, layer, :, None, None]
             kept = dropout_kept(low, high, row, neuron, threshold)
             for i, (member, before) in enumerate(zip(members, (0, 10, 1 << 40), strict=True)):
-                expected = _native.dropout_mask(member.seed, before + step, layer, 40, 70, rate)
+                expected = dropout_mask(member.seed, before + step, layer, (40, 70), rate)
                 np.testing.assert_array_equal(kept[i], expected)
 
 

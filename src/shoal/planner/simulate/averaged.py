@@ -29,9 +29,9 @@ from shoal.parallel.data.ownership import owners
 from shoal.parallel.job import Job
 from shoal.parallel.worker import START
 from shoal.planner.simulate.recipe import Network, check_job, data_of, member_of, network_of
-from shoal.population.engines import Resources, get_engine
+from shoal.population.engines import get_engine
 from shoal.population.engines.native import draw
-from shoal.population.engines.program import ACTIVE, Assignment, Data, Log
+from shoal.population.engines.program import ACTIVE, Assignment, Data, Resources, Training
 from shoal.population.engines.weights import stacked
 from shoal.population.members import SCHEDULES
 from shoal.population.population import Population
@@ -288,16 +288,16 @@ class _Run:
                 records["weight_decay"][team.members] = team.job.weight_decay / piece.correction
         which = np.flatnonzero((counts > 0) & (self.state.status == ACTIVE))
         rows = _assignment([rows for _, rows, _, _ in parts], counts, parts[0][0].job.epochs)
-        log = Log.empty(len(which), 1)
         self.state.epochs[:] = 0
         with interruptible() as interrupt:
-            self.engine.train(
-                replace(self.program, records=records), self.data, rows, self.state, which,
-                np.ones(len(which), np.int64), log, self.resources, lambda done: bool(interrupt.requested),
+            training = Training(
+                replace(self.program, records=records), self.state, which, self.resources, self.data, rows,
+                np.ones(len(which), np.int64), lambda done: bool(interrupt.requested),
             )  # fmt: skip
+            self.engine.train(training)
         if interrupt.requested:
             raise KeyboardInterrupt
-        losses[which] += log.loss[:, 0] * counts[which]
+        losses[which] += training.log.loss[:, 0] * counts[which]
 
     def _average(self, team: NodeTeam) -> None:
         weight = team.weight.astype(np.float32)

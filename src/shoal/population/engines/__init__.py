@@ -8,71 +8,32 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from shoal.errors import MissingPackage, UserError
 from shoal.machine import instruction_set
-from shoal.population.engines.program import Assignment, Data, Log, Program, State
+from shoal.population.engines.program import Assignment, Data, Program, Resources, Selection, Training
 from shoal.validate import nearest, one_of
-
-Progress = Callable[[int], bool]  # called with the number of member-epochs done; returns whether to stop
-
-
-@dataclass(frozen=True)
-class Resources:
-    """Threads, device and memory that an engine may use."""
-
-    threads: int = 1
-    device: str = "cpu"
-    memory: int = 1 << 33  # bytes that an engine may allocate; it trains members in parts to stay below
 
 
 class Engine(Protocol):
     name: str
 
-    def train(
-        self,
-        program: Program,
-        data: Data,
-        rows: Assignment,
-        state: State,
-        which: np.ndarray,
-        until: np.ndarray,
-        log: Log,
-        resources: Resources,
-        progress: Progress,
-    ) -> bool:
-        """Train. Returns whether all members reached their epochs (False: stopped by the callback)."""
+    def train(self, training: Training) -> bool:
+        """Train. Returns whether all members reached their epochs (False: stopped by `progress`)."""
         ...
 
-    def predict(
-        self,
-        program: Program,
-        state: State,
-        X: np.ndarray,
-        which: np.ndarray,
-        out: np.ndarray,
-        resources: Resources,
-    ) -> None:
+    def predict(self, selection: Selection, X: np.ndarray, out: np.ndarray) -> None:
         """Fill out[k] of shape (n_rows, n_outputs) with the raw outputs of member which[k]."""
         ...
 
-    def evaluate(
-        self,
-        program: Program,
-        state: State,
-        data: Data,
-        which: np.ndarray,
-        resources: Resources,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def evaluate(self, selection: Selection, data: Data) -> tuple[np.ndarray, np.ndarray]:
         """Mean loss, and accuracy (cross_entropy, bce) or R2 (mse), of each member over all rows of `data`."""
         ...
 
-    def workspace(self, program: Program, data: Data, rows: Assignment, resources: Resources) -> int:
+    def workspace(self, program: Program, rows: Assignment, resources: Resources) -> int:
         """Bytes that `train` will need beyond the population's own buffers and the data."""
         ...
 

@@ -14,7 +14,7 @@ would round differently: rows come in multiples of 16, neurons in multiples of 4
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -24,22 +24,15 @@ import torch
 from torch import Tensor
 
 from shoal.population.activations import TABLE, check_complete
-from shoal.population.engines import Resources
-from shoal.population.engines.program import Program, State
+from shoal.population.engines.program import Program, Resources, Selection
 from shoal.population.engines.torch_common import Networks, TorchEngine
 from shoal.population.engines.torch_numbers import (
     DeviceData,
     Goal,
-    Rates,
-    UpdateSettings,
-    clip_factors,
     dropout_kept,
-    dropout_keys,
-    dropout_thresholds,
     loss_slopes,
     loss_terms,
     round_up,
-    update,
 )
 from shoal.population.members import ACTIVATIONS
 
@@ -58,42 +51,6 @@ def bucket(width: int, depth: int) -> int:
     """
     octave = 1 << (width - 1).bit_length()
     return round_up(width, max(4, octave // (16 if depth == 1 else 4)))
-
-
-class GroupedEngine(TorchEngine):
-    """`bmm` over buckets of similar members. On a CPU each thread takes parts that fit into its cache."""
-
-    name = "grouped"
-
-    def pack(
-        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
-    ) -> Networks:
-        return GroupedNetworks(program, device_data, state, members, training)
-
-    def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
-        records = program.records[members]
-        masked = records["features_start"] >= 0
-        shapes = padded_shapes(program, members)
-        flags = [records[name] > 0 for name in ("weight_decay", "clip", "dropout", "patience")]
-        columns = [masked, records["optimizer_slots"], *flags]
-        return list(zip(shapes, *(column.tolist() for column in columns), strict=True))
-
-    def bytes_each(self, program: Program, members: np.ndarray, rows: np.ndarray, training: bool) -> np.ndarray:
-        records = program.records[members]
-        shapes = padded_shapes(program, members)
-        parameters = np.array([sum(o * matrix_columns(i, o) for i, o in pairwise(s)) for s in shapes])
-        neurons = np.array([sum(s[1:]) for s in shapes])
-        inputs = np.array([s[0] + 1 for s in shapes]) * (records["features_start"] >= 0)
-        copies = 3 + records["optimizer_slots"] + (records["patience"] > 0) if training else 1
-        dropout = np.where(training & (records["dropout"] > 0), 8, 0)  # its integers have eight bytes
-        return 4 * (parameters * copies + rows * (neurons * (3 + dropout) + inputs))
-
-    def limit(self, resources: Resources) -> int:
-        most = CACHE if resources.device == "cpu" else DEVICE_MEMORY
-        return max(1, min(most, resources.memory // self.threads(resources)[0]))
-
-    def threads(self, resources: Resources) -> tuple[int, int]:
-        return (resources.threads, 1) if resources.device == "cpu" else (1, resources.threads)
 
 
 Widths = tuple[int, ...]  # fan_in, hidden widths, outputs
@@ -126,40 +83,32 @@ class GroupedNetworks(Networks):
 
     multiple = 16
 
-    def __init__(
-        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
-    ) -> None:
-        super().__init__(program, device_data, state, members)
+    def __init__(self, selection: Selection, device_data: DeviceData, members: np.ndarray, training: bool) -> None:
+        super().__init__(selection, device_data, members, training)
+        program = selection.program
         (self.widths,) = padded_shapes(program, members[:1])
         self.n_layers = len(self.widths) - 1
         self.columns = [matrix_columns(fan_in, fan_out) for fan_in, fan_out in pairwise(self.widths)]
         self.alike: dict[Widths, list[int]] = {}  # members that have the same shape even without padding
         for place, widths in enumerate(exact_shapes(program, members)):
             self.alike.setdefault(widths, []).append(place)
-        first = self.records[0]
-        self.n_slots = int(first["optimizer_slots"]) + bool(first["patience"] > 0) if training else 0
-        self.blocks = [self._load(k, training) for k in range(1 + self.n_slots)]
+        self.blocks = [self._load(k) for k in range(1 + self.n_slots)]
         self.weights = self.blocks[0]
+        self.spreads = [_spread] * self.n_layers
         self.gradients = [torch.empty_like(weight) for weight in self.weights] if training else []
         codes = self.records["activation"]
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(members)]
         self.runs = [(ACTIVATIONS[codes[a]], slice(a, b)) for a, b in pairwise(bounds)]
-        smoothing = self.records["label_smoothing"]
-        self.smoothing = self.vector(smoothing) if smoothing.any() else None
-        self.clip = self.vector(self.records["clip"]) if first["clip"] > 0 else None
-        self.dropout = training and bool(first["dropout"] > 0)
         self.real = [self._real_neurons(layer) for layer in range(1, self.n_layers)]
         self._prepare_features()
         self._signals: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        self._update_settings: UpdateSettings
-        self._keys: Tensor
 
     # ---- loading and storing ----
 
-    def _load(self, k: int, training: bool) -> list[Tensor]:
+    def _load(self, k: int) -> list[Tensor]:
         shapes = zip(self.widths[1:], self.columns, strict=True)
         block = [torch.zeros(len(self.members), fan_out, columns) for fan_out, columns in shapes]
-        places = self.places(k) if training else self.delivered_places()
+        places = self.places(k)
         for widths, alike in self.alike.items():
             flat = np.empty((len(alike), _size(widths)), np.float32)
             for line, member in zip(flat, alike, strict=True):
@@ -184,18 +133,9 @@ class GroupedNetworks(Networks):
                     buffer, start = places[member]
                     buffer[start : start + len(line)] = line
 
-    def tensors(self) -> list[Tensor]:
-        return [tensor for block in self.blocks for tensor in block]
-
-    def finite(self) -> np.ndarray:
-        good = torch.stack([torch.isfinite(weight).flatten(1).all(1) for weight in self.weights]).all(0)
-        return good.cpu().numpy()
-
-    def keep_best(self, better: np.ndarray) -> None:
-        if better.any():
-            chosen = torch.from_numpy(better).to(self.device_data.device)
-            for best, weight in zip(self.blocks[-1], self.weights, strict=True):
-                best[chosen] = weight[chosen]
+    def member_sums(self, tensors: list[Tensor]) -> Tensor:
+        # Not vector_norm for the gradients, which sums in another order when there is one member.
+        return torch.stack([tensor.flatten(1).sum(1) for tensor in tensors], 1).cumsum(1)[:, -1]
 
     def _real_neurons(self, layer: int) -> Tensor:
         """One for each neuron of a member, zero for padding: [members, width, 1]."""
@@ -261,18 +201,13 @@ class GroupedNetworks(Networks):
 
     # ---- training ----
 
-    def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
-        self._update_settings = UpdateSettings(self.records, steps, rates, self.device_data.device)
-        if self.dropout:
-            keys = dropout_keys(self.records, steps, len(rates), self.n_layers - 1)
-            self._keys = torch.from_numpy(keys).to(self.device_data.device)[..., None, None]
-
     def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
         kept = self._kept(k, x.shape[1]) if self.dropout else []
         outputs = self._forward(x, kept)
         losses = loss_terms(self.device_data.loss, outputs, goal, 1).flatten(1).sum(1)
         self._backward(x, loss_slopes(self.device_data.loss, outputs, goal, 1), kept)
-        self._update(self._update_settings.at(k, lambda vector: vector[:, None, None]))
+        # Not baddbmm into the weights, which adds row after row, with ten times the rounding error.
+        self.update(k, self.gradients)
         return losses
 
     def _backward(self, x: Tensor, slope: Tensor, kept: list[Tensor]) -> None:
@@ -287,30 +222,48 @@ class GroupedNetworks(Networks):
                 ARITHMETIC[name].slope(slope[members], sums[members])
         torch.bmm(slope, x, out=self.gradients[0])
 
-    def _update(self, rates: Rates) -> None:
-        # Not baddbmm into the weights, which adds row after row, with ten times the rounding error.
-        if self.clip is not None:
-            # Not vector_norm, which sums in another order when there is one member.
-            squares = torch.stack([gradient.square().flatten(1).sum(1) for gradient in self.gradients], 1)
-            factor = clip_factors(squares.cumsum(1)[:, -1].sqrt(), self.clip)[:, None, None]
-            for gradient in self.gradients:
-                gradient.mul_(factor)
-        slots = self.blocks[1 : 1 + int(self.records["optimizer_slots"][0])]
-        for layer, weight in enumerate(self.weights):
-            update(weight, self.gradients[layer], [block[layer] for block in slots], rates)
-
     def _kept(self, k: int, rows: int) -> list[Tensor]:
         """For each hidden layer 1 / (1 - rate) where a neuron is kept, else 0: [members, neurons, rows]."""
         device = self.device_data.device
-        threshold = torch.from_numpy(dropout_thresholds(self.records)).to(device)[:, None, None]
-        scale = self.vector(1.0 / (1.0 - self.records["dropout"]))[:, None, None]
         row = torch.arange(rows, device=device)
         factors = []
         for layer, width in enumerate(self.widths[1:-1]):
-            low, high = self._keys[:, k, layer]
+            low, high = map(_spread, self.keys[:, k, layer])
             neuron = torch.arange(width, device=device)[:, None]
-            factors.append(dropout_kept(low, high, row, neuron, threshold) * scale)
+            factors.append(dropout_kept(low, high, row, neuron, _spread(self.threshold)) * _spread(self.scale))
         return factors
+
+
+class GroupedEngine(TorchEngine):
+    """`bmm` over buckets of similar members. On a CPU each thread takes parts that fit into its cache."""
+
+    name = "grouped"
+    networks = GroupedNetworks
+
+    def shapes(self, program: Program, members: np.ndarray) -> Sequence[Hashable]:
+        masked = program.records["features_start"][members] >= 0
+        return list(zip(padded_shapes(program, members), masked.tolist(), strict=True))
+
+    def floats_each(self, program: Program, members: np.ndarray, training: bool) -> tuple[np.ndarray, np.ndarray]:
+        records = program.records[members]
+        shapes = padded_shapes(program, members)
+        parameters = np.array([sum(o * matrix_columns(i, o) for i, o in pairwise(s)) for s in shapes])
+        neurons = np.array([sum(s[1:]) for s in shapes])
+        inputs = np.array([s[0] + 1 for s in shapes]) * (records["features_start"] >= 0)
+        dropout = np.where(training & (records["dropout"] > 0), 8, 0)  # its integers have eight bytes
+        return parameters, neurons * (3 + dropout) + inputs
+
+    def limit(self, resources: Resources) -> int:
+        most = CACHE if resources.device == "cpu" else DEVICE_MEMORY
+        return max(1, min(most, resources.memory // self.threads(resources)[0]))
+
+    def threads(self, resources: Resources) -> tuple[int, int]:
+        return (resources.threads, 1) if resources.device == "cpu" else (1, resources.threads)
+
+
+def _spread(vector: Tensor) -> Tensor:
+    """A vector over members as what broadcasts against their matrices."""
+    return vector[:, None, None]
 
 
 def _size(widths: Widths) -> int:

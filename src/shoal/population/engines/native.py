@@ -8,8 +8,18 @@ from typing import Any
 import numpy as np
 
 from shoal import _native
-from shoal.population.engines import Progress, Resources
-from shoal.population.engines.program import LOSSES, MEMBER_RECORD, STATUS_NAMES, Assignment, Data, Log, Program, State
+from shoal.population.engines.program import (
+    LOSSES,
+    MEMBER_RECORD,
+    STATUS_NAMES,
+    Assignment,
+    Data,
+    Program,
+    Resources,
+    Selection,
+    State,
+    Training,
+)
 from shoal.population.members import ACTIVATIONS, INITS, OPTIMIZERS, SCHEDULES
 
 # Names that are passed to the kernel as numbers: the number of a name is its position.
@@ -21,23 +31,18 @@ CODES = {
 
 def check_kernel(record: np.dtype, codes: Mapping[str, tuple[str, ...]]) -> None:
     """Raise unless the kernel, which may be of another version, reads records and numbers words as Python does."""
-    offsets: Mapping[str, Any] = record.fields or {}
-    ours: dict[str, Any] = {
-        "bytes of a record": record.itemsize,
-        "fields of a record": tuple((name, str(record[name]), offsets[name][1]) for name in record.names or ()),
-        **{f"words for {name}": words for name, words in codes.items()},
-    }
-    theirs: dict[str, Any] = {
-        "bytes of a record": getattr(_native, "RECORD_SIZE", None),
-        "fields of a record": getattr(_native, "RECORD_FIELDS", None),
-        **{f"words for {name}": words for name, words in getattr(_native, "CODES", {}).items()},
-    }
+    fields = tuple((name, str(kind), offset) for name, (kind, offset, *_) in (record.fields or {}).items())
+    ours = {"bytes of a record": record.itemsize, "fields of a record": fields}
+    theirs = {name: getattr(_native, constant, None)
+              for name, constant in zip(ours, ("RECORD_SIZE", "RECORD_FIELDS"), strict=True)}  # fmt: skip
+    for found, words in ((ours, codes), (theirs, getattr(_native, "CODES", {}))):
+        found |= {f"words for {name}": known for name, known in words.items()}
     for what in ours | theirs:
         if ours.get(what) != theirs.get(what):
             raise ImportError(
                 f"shoal's compiled kernel does not fit this version of the package: {what} are {theirs.get(what)} in "
                 f"the kernel and {ours.get(what)} in Python; install shoal again (if you changed a list: change it in "
-                "src/shoal/native/shared/ too, then build)"
+                "src/shoal/population/native/shared/ too, then build)"
             )
 
 
@@ -49,64 +54,29 @@ class NativeEngine:
 
     name = "native"
 
-    def train(
-        self,
-        program: Program,
-        data: Data,
-        rows: Assignment,
-        state: State,
-        which: np.ndarray,
-        until: np.ndarray,
-        log: Log,
-        resources: Resources,
-        progress: Progress,
-    ) -> bool:
+    def train(self, training: Training) -> bool:
+        rows, log = training.rows, training.log
         finished: bool = _native.train(
-            **networks(program),
-            loss=LOSSES.index(program.loss), class_weight=program.class_weight,
-            X=data.X, labels=data.labels, targets=data.targets,
+            **_trained(training), **_targets(training.program, training.data),
             train_rows=rows.train, train_start=rows.train_start, weight=rows.weight,
             valid_rows=rows.valid, valid_start=rows.valid_start, split=rows.split,
             shuffle=rows.shuffle, order=rows.order, horizon=rows.horizon,
-            parameters=state.parameters, slots=state.slots, steps=state.steps, epochs=state.epochs,
-            best_epoch=state.best_epoch, best_loss=state.best_loss, status=state.status,
-            which=which, until=until,
+            steps=training.state.steps, epochs=training.state.epochs, best_loss=training.state.best_loss,
+            status=training.state.status, until=training.until,
             log_loss=log.loss, log_valid_loss=log.valid_loss, log_valid_score=log.valid_score,
-            threads=resources.threads, progress=progress,
+            progress=training.progress,
         )  # fmt: skip
         return finished
 
-    def predict(
-        self,
-        program: Program,
-        state: State,
-        X: np.ndarray,
-        which: np.ndarray,
-        out: np.ndarray,
-        resources: Resources,
-    ) -> None:
-        _native.predict(
-            **networks(program), X=X, parameters=state.parameters, slots=state.slots, best_epoch=state.best_epoch,
-            which=which, out=out, threads=resources.threads,
-        )  # fmt: skip
+    def predict(self, selection: Selection, X: np.ndarray, out: np.ndarray) -> None:
+        _native.predict(**_trained(selection), X=X, out=out)
 
-    def evaluate(
-        self,
-        program: Program,
-        state: State,
-        data: Data,
-        which: np.ndarray,
-        resources: Resources,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        losses, scores = np.empty(len(which)), np.empty(len(which))
-        _native.evaluate(
-            **networks(program), loss=LOSSES.index(program.loss), class_weight=program.class_weight,
-            X=data.X, labels=data.labels, targets=data.targets, parameters=state.parameters, slots=state.slots,
-            best_epoch=state.best_epoch, which=which, losses=losses, scores=scores, threads=resources.threads,
-        )  # fmt: skip
+    def evaluate(self, selection: Selection, data: Data) -> tuple[np.ndarray, np.ndarray]:
+        losses, scores = np.empty(len(selection.which)), np.empty(len(selection.which))
+        _native.evaluate(**_trained(selection), **_targets(selection.program, data), losses=losses, scores=scores)
         return losses, scores
 
-    def workspace(self, program: Program, data: Data, rows: Assignment, resources: Resources) -> int:
+    def workspace(self, program: Program, rows: Assignment, resources: Resources) -> int:
         n_train = np.diff(rows.train_start)[rows.split]
         batch_rows = np.minimum(program.records["batch_size"], n_train)
         index_bytes = 8 * int(n_train.max(initial=0))
@@ -114,24 +84,13 @@ class NativeEngine:
         return resources.threads * (each + index_bytes)
 
 
-def predict_own_rows(
-    program: Program,
-    state: State,
-    X: np.ndarray,
-    which: np.ndarray,
-    first_row: np.ndarray,
-    n_rows: np.ndarray,
-    threads: int,
-) -> np.ndarray:
+def predict_own_rows(selection: Selection, X: np.ndarray, first_row: np.ndarray, n_rows: np.ndarray) -> np.ndarray:
     """(sum of n_rows, n_outputs): raw outputs of each member for its own n_rows of X, from first_row on.
 
     Members of all folds predict in one call, where X has the inputs of all folds one below the other.
     """
-    out = np.empty((int(n_rows.sum()), program.n_outputs), dtype=np.float32)
-    _native.predict_own_rows(
-        **networks(program), X=X, parameters=state.parameters, slots=state.slots, best_epoch=state.best_epoch,
-        which=which, first_row=first_row, n_rows=n_rows, out=out, threads=threads,
-    )  # fmt: skip
+    out = np.empty((int(n_rows.sum()), selection.program.n_outputs), dtype=np.float32)
+    _native.predict_own_rows(**_trained(selection), X=X, first_row=first_row, n_rows=n_rows, out=out)
     return out
 
 
@@ -142,6 +101,29 @@ def networks(program: Program) -> dict[str, Any]:
         "dims": program.layout.dims,
         "features": program.features,
         "n_outputs": program.n_outputs,
+    }
+
+
+def _trained(selection: Selection) -> dict[str, Any]:
+    """The arguments for members with their weights."""
+    state = selection.state
+    return networks(selection.program) | {
+        "parameters": state.parameters,
+        "slots": state.slots,
+        "best_epoch": state.best_epoch,
+        "which": selection.which,
+        "threads": selection.resources.threads,
+    }
+
+
+def _targets(program: Program, data: Data) -> dict[str, Any]:
+    """The arguments for rows and losses."""
+    return {
+        "X": data.X,
+        "labels": data.labels,
+        "targets": data.targets,
+        "loss": LOSSES.index(program.loss),
+        "class_weight": program.class_weight,
     }
 
 

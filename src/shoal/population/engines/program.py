@@ -1,16 +1,18 @@
 """The form of a population that engines take: members become one array of records, so engines do not use `Member`.
 
-`Program` describes the networks, `Data` is what they are trained on, `State` is all that training changes.
+`Program` describes the networks, `Data` is what they are trained on, `State` is all that training changes. `Training`
+is one run of an engine with all of these.
 The record type is the kernel's `struct MemberRecord`, field for field; `engines.native` compares them on import.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from shoal.population.history import History
 from shoal.population.layout import ALIGNMENT, Layout
 from shoal.population.members import ACTIVATIONS, INITS, OPTIMIZERS, SCHEDULES
 from shoal.population.rows import Rows
@@ -159,21 +161,43 @@ def flatten_rows(rows: Rows, shuffle: bool, order: np.ndarray, horizon: np.ndarr
     )
 
 
+@dataclass(frozen=True)
+class Resources:
+    """Threads, device and memory that an engine may use."""
+
+    threads: int = 1
+    device: str = "cpu"
+    memory: int = 1 << 33  # bytes that an engine may allocate; it trains members in parts to stay below
+
+
 @dataclass(frozen=True, eq=False)
-class Log:
-    """Losses and scores that an engine writes: one row per trained member, one column per epoch of this run.
+class Selection:
+    """Some members of a population, and what an engine may use to compute with them."""
 
-    NaN where nothing was measured, and for epochs that were discarded because the run was stopped.
-    `valid_score` is accuracy (cross_entropy, bce) or R2 (mse).
-    """
+    program: Program
+    state: State
+    which: np.ndarray  # (k,) int64: numbers of the members
+    resources: Resources
 
-    loss: np.ndarray  # (len(which), span) float64
-    valid_loss: np.ndarray
-    valid_score: np.ndarray
 
-    @staticmethod
-    def empty(n_members: int, span: int) -> Log:
-        return Log(*(np.full((n_members, span), np.nan) for _ in range(3)))
+Progress = Callable[[int], bool]  # called with the number of member-epochs done; returns whether to stop
+
+
+@dataclass(frozen=True, eq=False)
+class Training(Selection):
+    """One run of an engine. Curves in `log` are NaN for epochs that were discarded because the run was stopped."""
+
+    data: Data
+    rows: Assignment
+    until: np.ndarray  # (k,) int64: epochs that members will have done in all
+    progress: Progress
+    start: np.ndarray = field(init=False)  # (k,) int64: epochs that members had done before
+    log: History = field(init=False)  # of these members and epochs
+
+    def __post_init__(self) -> None:
+        start = self.state.epochs[self.which]
+        object.__setattr__(self, "start", start)
+        object.__setattr__(self, "log", History.empty(len(start), int((self.until - start).max(initial=0))))
 
 
 def aligned_zeros(count: int) -> np.ndarray:

@@ -8,65 +8,25 @@ members and on the number of threads. In the other engines they do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shoal.population.engines import Resources
-from shoal.population.engines.program import Program, State
+from shoal.population.engines.program import Program, Resources, Selection
 from shoal.population.engines.torch_common import Networks, TorchEngine
 from shoal.population.engines.torch_numbers import (
     DeviceData,
     Goal,
-    UpdateSettings,
-    clip_factors,
     dropout_kept,
-    dropout_keys,
-    dropout_thresholds,
     loss_terms,
-    update,
 )
 from shoal.population.members import ACTIVATIONS
-from shoal.torch import ACTIVATIONS as MODULES
-from shoal.torch import Layers, ScatterNetwork
+from shoal.torch.scatter import ACTIVATIONS as MODULES
+from shoal.torch.scatter import Layers, ScatterNetwork
 
 MOST_MEMORY = 8 << 30  # bytes of one part
-
-
-class ReferenceEngine(TorchEngine):
-    """All members that share their rows as one `ScatterNetwork`, as far as memory goes."""
-
-    name = "reference"
-    shares_rows = True
-
-    def pack(
-        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
-    ) -> Networks:
-        return ReferenceNetworks(program, device_data, state, members, training)
-
-    def keys(self, program: Program, members: np.ndarray) -> list[Hashable]:
-        records = program.records[members]
-        flags = [records[name] > 0 for name in ("weight_decay", "clip", "dropout", "patience")]
-        columns = [records["n_layers"] == 1, records["optimizer_slots"], *flags]
-        return list(zip(*(column.tolist() for column in columns), strict=True))
-
-    def bytes_each(self, program: Program, members: np.ndarray, rows: np.ndarray, training: bool) -> np.ndarray:
-        records = program.records[members]
-        per_row = np.empty(len(members))
-        for k, i in enumerate(members.tolist()):
-            _, *hidden = program.layout.shapes(i)
-            edges = sum(fan_in * fan_out for fan_in, fan_out in hidden)  # the products that scatter-add sums
-            per_row[k] = 3 * edges + 5 * sum(fan_in for fan_in, _ in hidden) + 6 * program.n_outputs
-        copies = 3 + records["optimizer_slots"] + (records["patience"] > 0) if training else 1
-        return 4 * (rows * per_row + copies * program.layout.counts[members]).astype(np.int64)
-
-    def limit(self, resources: Resources) -> int:
-        return max(1, min(resources.memory, MOST_MEMORY))
-
-    def threads(self, resources: Resources) -> tuple[int, int]:
-        return 1, resources.threads
 
 
 # A parameter, its axis that is divided among networks, the owner of each place there.
@@ -124,29 +84,18 @@ class LinearNetwork(nn.Module):
 class ReferenceNetworks(Networks):
     """Members that share rows, optimiser and everything else that determines the calls."""
 
-    def __init__(
-        self, program: Program, device_data: DeviceData, state: State, members: np.ndarray, training: bool
-    ) -> None:
-        super().__init__(program, device_data, state, members)
-        first = self.records[0]
+    def __init__(self, selection: Selection, device_data: DeviceData, members: np.ndarray, training: bool) -> None:
+        super().__init__(selection, device_data, members, training)
         self.network = self._build()
-        self.parameters = [parameter for parameter, *_ in self.network.owned()]
-        n_slots = int(first["optimizer_slots"]) + bool(first["patience"] > 0) if training else 0
         # The last block to be loaded is the weights, which stay in the network.
-        self.slots = [self._load(self.places(k)) for k in range(1, 1 + n_slots)]
-        self._load(self.places(0) if training else self.delivered_places())
+        slots = [self._load(k) for k in range(1, 1 + self.n_slots)]
+        self._load(0)
         self.network.to(device_data.device)
-        self.slots = [[tensor.to(device_data.device) for tensor in slot] for slot in self.slots]
-        self.parameters = [parameter for parameter, *_ in self.network.owned()]
-        self.owners = [(owners, axis) for _, axis, owners in self.network.owned()]
-        self.spread = [_spread(owners, parameter.ndim, axis) for parameter, axis, owners in self.network.owned()]
-        smoothing = self.records["label_smoothing"]
-        self.smoothing = self.vector(smoothing) if smoothing.any() else None
-        self.clip = self.vector(self.records["clip"]) if first["clip"] > 0 else None
-        self.dropout = training and bool(first["dropout"] > 0)
+        self.owned = self.network.owned()
+        self.parameters: list[Tensor] = [parameter for parameter, *_ in self.owned]
+        self.blocks = [self.parameters, *([tensor.to(device_data.device) for tensor in slot] for slot in slots)]
+        self.spreads = [_spread(owners, parameter.ndim, axis) for parameter, axis, owners in self.owned]
         self.mask = self._mask() if training and (self.records["features_start"] >= 0).any() else None
-        self._update_settings: UpdateSettings
-        self._keys: Tensor
 
     def _build(self) -> PackedNetwork | LinearNetwork:
         program = self.program
@@ -163,9 +112,9 @@ class ReferenceNetworks(Networks):
         features = self.program.layout.members[i].features
         return list(features) if features else slice(None)
 
-    def _load(self, places: list[tuple[np.ndarray, int]]) -> list[Tensor]:
-        """Load blocks of the population into the network, with zeros for columns a member does not see; keep copies."""
-        for k, (i, (buffer, start)) in enumerate(zip(self.members.tolist(), places, strict=True)):
+    def _load(self, block: int) -> list[Tensor]:
+        """Load a block of the population into the network, with zeros for columns a member does not see; copies it."""
+        for k, (i, (buffer, start)) in enumerate(zip(self.members.tolist(), self.places(block), strict=True)):
             views = map(torch.from_numpy, self.program.layout.views(i, buffer, start))
             layers: Layers = [(view[:-1], view[-1]) for view in views]
             if self.records["features_start"][k] >= 0:
@@ -174,49 +123,36 @@ class ReferenceNetworks(Networks):
                 wide[self._columns(i)] = weight
                 layers[0] = wide, bias
             self.network.load(k, layers)
-        return [parameter.detach().clone() for parameter in self.parameters]
+        return [parameter.detach().clone() for parameter, *_ in self.network.owned()]
 
+    @torch.no_grad()
     def store(self) -> None:
-        self._store(self.places(0))
-        for k, slot in enumerate(self.slots, start=1):
-            with torch.no_grad():
-                for parameter, values in zip(self.parameters, slot, strict=True):
-                    parameter.copy_(values)
-            self._store(self.places(k))
+        for k, block in enumerate(self.blocks):
+            for parameter, values in zip(self.parameters, block, strict=True):
+                parameter.copy_(values)
+            self._store(k)
 
-    def _store(self, places: list[tuple[np.ndarray, int]]) -> None:
+    def _store(self, block: int) -> None:
         self.network.cpu()
-        for k, (i, (buffer, start)) in enumerate(zip(self.members.tolist(), places, strict=True)):
+        for k, (i, (buffer, start)) in enumerate(zip(self.members.tolist(), self.places(block), strict=True)):
             views = self.program.layout.views(i, buffer, start)
             for number, (view, (weight, bias)) in enumerate(zip(views, self.network.layers(k), strict=True)):
                 view[:-1] = weight.numpy() if number else weight.numpy()[self._columns(i)]
                 view[-1] = bias
         self.network.to(self.device_data.device)
 
-    def tensors(self) -> list[Tensor]:
-        return [*self.parameters, *(tensor for slot in self.slots for tensor in slot)]
-
-    @torch.no_grad()
-    def finite(self) -> np.ndarray:
-        good = torch.ones(len(self.members), dtype=torch.bool, device=self.device_data.device)
-        for parameter, axis, owners in self.network.owned():
-            broken = ~torch.isfinite(parameter.movedim(axis, 0)).flatten(1 if parameter.ndim > 1 else 0)
-            good[owners[broken.any(1) if parameter.ndim > 1 else broken]] = False
-        return good.cpu().numpy()
-
-    @torch.no_grad()
-    def keep_best(self, better: np.ndarray) -> None:
-        if better.any():
-            chosen = torch.from_numpy(better).to(self.device_data.device)
-            for best, parameter, spread in zip(self.slots[-1], self.parameters, self.spread, strict=True):
-                best.copy_(torch.where(spread(chosen), parameter, best))
+    def member_sums(self, tensors: list[Tensor]) -> Tensor:
+        sums = torch.zeros(len(self.members), device=self.device_data.device)
+        for tensor, (_, axis, owners) in zip(tensors, self.owned, strict=True):
+            sums.index_add_(0, owners, tensor.movedim(axis, 0).reshape(len(owners), -1).sum(1))
+        return sums
 
     def _mask(self) -> Tensor:
         """Zero where a neuron of the first layer does not see a column: [neurons, features]."""
         seen = np.zeros((len(self.members), self.program.n_features))
         for k, i in enumerate(self.members.tolist()):
             seen[k, self._columns(i)] = 1
-        owners, _ = self.owners[0]
+        _, _, owners = self.owned[0]
         return self.vector(seen)[owners]
 
     # ---- arithmetic ----
@@ -227,47 +163,50 @@ class ReferenceNetworks(Networks):
     def outputs(self, x: Tensor) -> Tensor:
         return self.network(x[0]).permute(1, 2, 0)
 
-    def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
-        self._update_settings = UpdateSettings(self.records, steps, rates, self.device_data.device)
-        if self.dropout:
-            keys = dropout_keys(self.records, steps, len(rates), int(self.records["n_layers"].max()) - 1)
-            self._keys = torch.from_numpy(keys).to(self.device_data.device)
-
     def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
         transform = self._dropout(k) if self.dropout else None
         outputs = self.network(x[0], transform)  # [rows, members, outputs]
         goal = Goal(*(values.permute(2, 0, 1) for values in goal))
         losses = loss_terms(self.device_data.loss, outputs, goal, 2).sum((0, 2))
-        self._update(k, torch.autograd.grad(losses.sum(), self.parameters))
-        return losses.detach()
-
-    @torch.no_grad()
-    def _update(self, k: int, gradients: tuple[Tensor, ...]) -> None:
+        gradients = torch.autograd.grad(losses.sum(), self.parameters)
         if self.mask is not None:
             gradients[0].mul_(self.mask)
-        if self.clip is not None:
-            squares = torch.zeros(len(self.members), device=self.device_data.device)
-            for gradient, (owners, axis) in zip(gradients, self.owners, strict=True):
-                squares.index_add_(0, owners, gradient.square().movedim(axis, 0).reshape(len(owners), -1).sum(1))
-            factors = clip_factors(squares.sqrt(), self.clip)
-            for gradient, spread in zip(gradients, self.spread, strict=True):
-                gradient.mul_(spread(factors))
-        n_slots = int(self.records["optimizer_slots"][0])
-        for place, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
-            slots = [slot[place] for slot in self.slots[:n_slots]]
-            update(parameter, gradient, slots, self._update_settings.at(k, self.spread[place]))
+        self.update(k, gradients)
+        return losses.detach()
 
     def _dropout(self, k: int) -> Callable[[int, Tensor, Tensor], Tensor]:
-        threshold = torch.from_numpy(dropout_thresholds(self.records)).to(self.device_data.device)
-        scale = self.vector(1.0 / (1.0 - self.records["dropout"]))
-
         def drop(layer: int, signal: Tensor, owners: Tensor) -> Tensor:
-            low, high = self._keys[:, k, layer, owners]
+            low, high = self.keys[:, k, layer, owners]
             row = torch.arange(len(signal), device=signal.device)[:, None]
-            kept = dropout_kept(low, high, row, _places_of(owners), threshold[owners])
-            return signal * (kept * scale[owners])
+            kept = dropout_kept(low, high, row, _places_of(owners), self.threshold[owners])
+            return signal * (kept * self.scale[owners])
 
         return drop
+
+
+class ReferenceEngine(TorchEngine):
+    """All members that share their rows as one `ScatterNetwork`, as far as memory goes."""
+
+    name = "reference"
+    networks = ReferenceNetworks
+    shares_rows = True
+
+    def shapes(self, program: Program, members: np.ndarray) -> Sequence[Hashable]:
+        return list((program.records["n_layers"][members] == 1).tolist())
+
+    def floats_each(self, program: Program, members: np.ndarray, training: bool) -> tuple[np.ndarray, np.ndarray]:
+        per_row = np.empty(len(members), np.int64)
+        for k, i in enumerate(members.tolist()):
+            _, *hidden = program.layout.shapes(i)
+            edges = sum(fan_in * fan_out for fan_in, fan_out in hidden)  # the products that scatter-add sums
+            per_row[k] = 3 * edges + 5 * sum(fan_in for fan_in, _ in hidden) + 6 * program.n_outputs
+        return program.layout.counts[members], per_row
+
+    def limit(self, resources: Resources) -> int:
+        return max(1, min(resources.memory, MOST_MEMORY))
+
+    def threads(self, resources: Resources) -> tuple[int, int]:
+        return 1, resources.threads
 
 
 def _spread(owners: Tensor, ndim: int, axis: int) -> Callable[[Tensor], Tensor]:

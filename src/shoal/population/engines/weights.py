@@ -79,18 +79,18 @@ def _array(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     return found
 
 
-class Stack(NamedTuple):
-    """All members of a population side by side; what is written here is written to its state."""
+class SideBySide(NamedTuple):
+    """All members of a population as rows of matrices; what is written here is written to its state."""
 
     parameters: np.ndarray  # (members, floats): layer after layer, each a (fan_in + 1, fan_out) matrix, then padding
     moments: np.ndarray  # (members, slots of the optimiser, floats)
 
 
-def stacked(program: Program, state: State) -> Stack:
+def stacked(program: Program, state: State) -> SideBySide:
     """Views of the weights and moments of members that all have the same shape and optimiser, and no patience."""
     records, layout = program.records, program.layout
     slots, size = int(records["optimizer_slots"][0]), int(layout.sizes[0])
     alike = np.all(layout.n_layers == layout.n_layers[0]) and np.all(records["optimizer_slots"] == slots)
     if not alike or np.ptp(layout.dims.reshape(len(program), -1), axis=0).any() or records["patience"].any():
         raise UserError("only members of one shape and one optimiser, without patience, lie side by side")
-    return Stack(state.parameters.reshape(len(program), size), state.slots.reshape(len(program), slots, size))
+    return SideBySide(state.parameters.reshape(len(program), size), state.slots.reshape(len(program), slots, size))

@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <initializer_list>
@@ -16,7 +15,6 @@
 #include "isa.hpp"
 #include "random.hpp"
 #include "shared/codes.hpp"
-#include "shared/hash.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -194,29 +192,6 @@ nb::ndarray<int64_t, nb::numpy> row_order(uint64_t key, int64_t epoch, int64_t c
   return give(order, {static_cast<size_t>(count)});
 }
 
-nb::ndarray<bool, nb::numpy> dropout_mask(uint64_t seed, int64_t step, int layer, int64_t rows, int64_t width,
-                                          double rate) {
-  int64_t count = 0;
-  require(rows >= 0 && width >= 0 && rate >= 0 && rate < 1, "rows, width and rate must not be negative, rate below 1");
-  require(!__builtin_mul_overflow(rows, width, &count) && count < (int64_t{1} << 40), "the mask is too large");
-  bool* mask = new_array<bool>(count);
-  const uint32_t threshold = static_cast<uint32_t>(std::nearbyint(rate * 16777216.0));
-  const DropoutKey key(seed, step, layer);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t j = 0; j < width; ++j)
-      mask[r * width + j] =
-          (mix32(key.row(static_cast<uint32_t>(r)) + static_cast<uint32_t>(j) * kNeuronFactor) >> 8) >= threshold;
-  return give(mask, {static_cast<size_t>(rows), static_cast<size_t>(width)});
-}
-
-nb::tuple activation_values(int code, Vector<const float> x) {
-  require(code >= 0 && code < ActivationCount, "unknown activation");
-  float* value = new_array<float>(x.shape(0));
-  float* derivative = new_array<float>(x.shape(0));
-  chosen_kernel().activate(code, x.data(), value, derivative, static_cast<int64_t>(x.shape(0)));
-  return nb::make_tuple(give(value, {x.shape(0)}), give(derivative, {x.shape(0)}));
-}
-
 // numpy's name of a field's type.
 template <class T>
 constexpr const char* type_name() {
@@ -303,7 +278,4 @@ NB_MODULE(_native, m) {
   m.def("workspace_bytes", &workspace_bytes, array("records"), array("dims"), array("features"), "n_features"_a,
         "n_outputs"_a, array("batch_rows"), "Memory of one training thread.");
   m.def("permutation", &row_order, "key"_a, "epoch"_a, "count"_a, "The order of rows in one epoch.");
-  m.def("dropout_mask", &dropout_mask, "seed"_a, "step"_a, "layer"_a, "rows"_a, "width"_a, "rate"_a, "True: kept.");
-  m.def("activation", &activation_values, "code"_a, array("x"),
-        "Value and derivative of an activation, as the kernel has them.");
 }

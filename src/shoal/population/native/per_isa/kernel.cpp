@@ -309,19 +309,6 @@ double loss(const Shape& shape, const Batch& batch, const float* outputs) {
   return loss_of<false>(batch, shape.outputs(), const_cast<float*>(outputs), batch.row_stride, 0.0f);
 }
 
-void activate(int code, const float* x, float* value, float* derivative, int64_t count) {
-  with_activation(code, [&](auto constant) {
-    for (int64_t i = 0; i < count; i += L) {
-      V input{};
-      const int64_t some = count - i < L ? count - i : L;
-      std::memcpy(&input, x + i, some * sizeof(float));
-      const Activated<V> result = activation<decltype(constant)::value>(input);
-      std::memcpy(value + i, &result.value, some * sizeof(float));
-      std::memcpy(derivative + i, &result.derivative, some * sizeof(float));
-    }
-  });
-}
-
 }  // namespace
 }  // namespace SHOAL_ISA
 
@@ -332,7 +319,7 @@ void activate(int code, const float* x, float* value, float* derivative, int64_t
 const Kernel* SHOAL_JOIN(kernel_, SHOAL_ISA)() {
   namespace isa = SHOAL_ISA;
   static const Kernel table = {SHOAL_TEXT(SHOAL_ISA), isa::L,    isa::Scratch::floats, isa::step,
-                               isa::forward,          isa::loss, isa::activate};
+                               isa::forward,          isa::loss};
   return &table;
 }
 

@@ -62,7 +62,6 @@ struct Kernel {
   const float* (*forward)(const Net&, const Batch&, float* scratch);
   // Sum of weighted losses of outputs as `forward` gives them.
   double (*loss)(const Shape&, const Batch&, const float* outputs);
-  void (*activate)(int activation, const float* x, float* value, float* derivative, int64_t count);
 };
 
 const Kernel* kernel_baseline();
