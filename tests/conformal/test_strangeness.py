@@ -105,12 +105,3 @@ def test_columns_of_any_unit_and_without_spread(scale):
         found = tails.strangeness(np.array([0.0, scale, -scale, np.nan]))
         assert np.isfinite(found).all()
         assert np.isfinite(tails.strangeness(values, np.ones(50))).all()
-
-
-def test_it_comes_back_from_its_state():
-    table = source(np.random.default_rng(4), 150)
-    strangeness, encoder = fitted(table)
-    other = Strangeness.from_state(*strangeness.state(), len(encoder.number_names))
-    np.testing.assert_array_equal(other.judge(table, encoder).p_values, strangeness.judge(table, encoder).p_values)
-    with pytest.raises(ValueError, match="shape"):
-        Strangeness.from_state(*strangeness.state(), 3)

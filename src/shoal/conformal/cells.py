@@ -82,7 +82,8 @@ class Tails:
 class Values:
     """How many rows have each value of a column of categories; None is the missing value."""
 
-    rows_of: dict[str | None, float]
+    values: tuple[str | None, ...]
+    counts: np.ndarray  # (values,) rows with each
     rows: float
 
     @staticmethod
@@ -90,7 +91,8 @@ class Values:
         """Only the `most` frequent ones are kept: others count as never seen."""
         mass = np.bincount(codes, weights=weight, minlength=len(values))
         kept = np.sort(np.argsort(-mass, kind="stable")[:most])
-        return Values({values[j]: float(mass[j]) for j in kept if mass[j] > 0}, float(weight.sum()))
+        kept = kept[mass[kept] > 0]
+        return Values(tuple(values[j] for j in kept), mass[kept], float(weight.sum()))
 
     def strangeness(self, codes: np.ndarray, values: list[str | None], own: np.ndarray | None = None) -> np.ndarray:
         """(n,) of values[codes]; own (n,): what each row of the training data counts for, and is left out.
@@ -99,9 +101,10 @@ class Values:
         never seen about as often as rows have one that nobody else has.
         """
         own = np.zeros(len(codes)) if own is None else own
-        ascending = np.sort(np.array(list(self.rows_of.values())))
+        rows_of = dict(zip(self.values, self.counts.tolist(), strict=True))
+        ascending = np.sort(self.counts)
         total = np.concatenate([[0.0], np.cumsum(ascending)])
-        seen = np.array([self.rows_of.get(value, 0.0) for value in values])[codes] - own
+        seen = np.array([rows_of.get(value, 0.0) for value in values])[codes] - own
         as_rare = total[np.searchsorted(ascending, seen + 1.0 + 1e-9, side="right")] - own
         return rarity(as_rare, self.rows - own)
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from shoal.conformal.cells import Tails, Values
 from shoal.encoders.encoder import Encoder
-from shoal.errors import UserError
 from shoal.tables.missing import missing_cells
 from shoal.tables.table import Table
 from shoal.validate import number
@@ -162,56 +161,6 @@ class Strangeness:
         if name in self.values:
             return self.values[name].strangeness(*table.cells(name).factor())
         return self.numbers[name].strangeness(as_numbers(table[name]))
-
-    # ---- files ----
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        described: dict[str, Any] = {
-            "numbers": list(self.numbers),
-            "values": {name: list(found.rows_of) for name, found in self.values.items()},
-            "combination": self.combination is not None,
-        }
-        arrays = {"scores": self.scores, "mass": self.mass}
-        arrays["numbers"] = np.array([_row(tails) for tails in self.numbers.values()]).reshape(-1, len(FIELDS))
-        for k, found in enumerate(self.values.values()):
-            arrays[f"values.{k}"] = np.array([found.rows, *found.rows_of.values()])
-        if self.combination is not None:
-            arrays |= {"centre": self.combination.centre, "inverse": self.combination.inverse}
-            arrays["tails"] = np.array(_row(self.combination.tails))
-        return described, arrays
-
-    @staticmethod
-    def from_state(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray], width: int) -> Strangeness:
-        """width: how many numbers combinations are made of."""
-        scores, mass = arrays["scores"], arrays["mass"]
-        if scores.ndim != 1 or scores.shape != mass.shape or not len(scores) or (np.diff(scores) < 0).any():
-            raise UserError("strangeness.scores must be ascending, with a mass for each")
-        numbers = dict(zip(described["numbers"], map(_tails, arrays["numbers"]), strict=True))
-        values = {}
-        for k, (name, known) in enumerate(described["values"].items()):
-            rows, *each = arrays[f"values.{k}"].tolist()
-            values[name] = Values(dict(zip(known, each, strict=True)), rows)
-        combination = None
-        if described["combination"]:
-            centre, inverse = arrays["centre"], arrays["inverse"]
-            if centre.shape != (width,) or inverse.shape != (width, width):
-                raise UserError(f"strangeness.inverse must have the shape {(width, width)}; got {inverse.shape}")
-            combination = Combination(centre, inverse, _tails(arrays["tails"]))
-        return Strangeness(numbers, values, combination, scores, mass)
-
-
-FIELDS = tuple(Tails.__dataclass_fields__)
-
-
-def _row(tails: Tails) -> list[float]:
-    return [getattr(tails, name) for name in FIELDS]
-
-
-def _tails(row: np.ndarray) -> Tails:
-    made = Tails(**dict(zip(FIELDS, row.tolist(), strict=True)))
-    if made.scale <= 0:
-        raise UserError(f"strangeness.numbers must have scales above zero; got {made.scale}")
-    return made
 
 
 def as_numbers(cells: np.ndarray) -> np.ndarray:

@@ -101,15 +101,6 @@ class Schema:
         noted = [f"{column.name}: {column.kind}, {column.note}" for column in self.columns if column.note]
         return [", ".join(found), *noted]
 
-    def as_dict(self) -> dict[str, Any]:
-        fields = ("name", "kind", "note", "style")
-        columns = [{name: getattr(column, name) for name in fields} for column in self.columns]
-        return {"columns": columns, "decimal": self.decimal}
-
-    @staticmethod
-    def from_dict(state: Mapping[str, Any]) -> Schema:
-        return Schema(tuple(Column(**column) for column in state["columns"]), state.get("decimal", "."))
-
     def missing(self, table: Table) -> list[str]:
         """Columns of the schema that a table does not have."""
         there = set(table.names)
