@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from shoal.conformal.cells import Tails, Values
-from shoal.conformal.strangeness import Strangeness
+from shoal.conformal.strangeness import Strangeness, Tails, Values
 from shoal.encoders.encoder import Encoder
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table

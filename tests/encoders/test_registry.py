@@ -7,8 +7,7 @@ import pytest
 from support.tables import EXAMPLES, ROWS, UNSEEN, columns
 
 from shoal.encoders.column import ColumnEncoder
-from shoal.encoders.encoder import Encoder
-from shoal.encoders.registry import ENCODERS
+from shoal.encoders.encoder import ENCODERS, Encoder
 from shoal.encoders.states import describe
 from shoal.tables.kinds import KINDS
 from shoal.tables.schema import Schema

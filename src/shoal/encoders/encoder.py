@@ -15,15 +15,26 @@ from typing import Any
 
 import numpy as np
 
+from shoal.encoders.categories import CategoryEncoder
 from shoal.encoders.column import ColumnEncoder
+from shoal.encoders.dates import DateEncoder
 from shoal.encoders.numbers import NumberEncoder
-from shoal.encoders.registry import ENCODERS
 from shoal.encoders.scaling import NumberScaling, sorted_order
 from shoal.encoders.states import describe, restore
+from shoal.encoders.texts import TextEncoder
 from shoal.errors import UserError, WrongType
 from shoal.tables.kinds import Column
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
+
+ENCODERS: dict[str, type[ColumnEncoder]] = {
+    "number": NumberEncoder,
+    "boolean": NumberEncoder,
+    "category": CategoryEncoder,
+    "date": DateEncoder,
+    "text": TextEncoder,
+}
+
 
 ENCODINGS = ("plain", "piecewise")
 
@@ -70,19 +81,27 @@ class Encoder:
         """Columns of one encoding."""
         return self.scaling.width(encoding) + self.inputs
 
-    def write(self, table: Table, out: Mapping[str, np.ndarray]) -> None:
-        """Fill one matrix (n, width) of zeros for each encoding."""
+    def write(
+        self, table: Table, out: Mapping[str, np.ndarray], write_inputs: Callable[[np.ndarray], None] | None = None
+    ) -> None:
+        """Fill matrices (n, at least width) of zeros, one for each encoding; more columns stay zero.
+
+        `write_inputs` fills in the inputs, where that is quicker than column by column.
+        """
         table = self.schema.check(table)
         numbers = numbers_of(self.columns, table)
         first: np.ndarray | None = None  # inputs are the same in every encoding
         for encoding, matrix in out.items():
             at = self.scaling.width(encoding)
             self.scaling.write(encoding, numbers, matrix[:, :at])
-            if first is None:
-                first = matrix[:, at : at + self.inputs]
-                self._write_inputs(table, first)
+            inputs = matrix[:, at : at + self.inputs]
+            if first is not None:
+                inputs[:] = first
+            elif write_inputs is None:
+                self._write_inputs(table, inputs)
             else:
-                matrix[:, at : at + self.inputs] = first
+                write_inputs(inputs)
+            first = inputs
 
     def numbers(self, table: Table) -> np.ndarray:
         """(n, number of names) float64: the numbers of all columns, scaled as in "plain"."""

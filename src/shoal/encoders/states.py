@@ -30,7 +30,7 @@ def describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     """The value as JSON; arrays in it are added to `arrays`."""
     if dataclasses.is_dataclass(value):
         found = {}
-        for name, kind in _fields(type(value)).items():
+        for name, kind in _fields(type(value)).items():  # type: ignore[arg-type]
             part = getattr(value, name)
             if kind is np.ndarray:
                 arrays[f"{path}.{name}"] = part
@@ -47,7 +47,7 @@ def describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 def restore(kind: Any, path: str, described: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """The value of this type that `describe` was given; an error that names the path where it cannot be that."""
     if dataclasses.is_dataclass(kind):
-        fields = _fields(kind)
+        fields = _fields(kind)  # type: ignore[arg-type]  # mypy takes classes for not hashable
         instance(path, described, dict)
         return kind(**{  # type: ignore[operator]  # it is a class
             name: arrays[f"{path}.{name}"] if one is np.ndarray
@@ -90,5 +90,5 @@ def _not_none(kind: UnionType) -> Any:
 def _fields(kind: type) -> dict[str, Any]:
     """The types of the fields that are stored."""
     types = get_type_hints(kind)
-    named = (field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
+    named = (field.name for field in dataclasses.fields(kind))
     return {name: types[name] for name in named if types[name] is not Any}

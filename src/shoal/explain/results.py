@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shoal.encoders.states import restore
+from shoal.options import option
 
 SHOWN = 20  # columns, where an object is printed
 
@@ -131,3 +132,11 @@ def decimals(found: Importances) -> int:
     """Enough to tell columns apart: two digits of the largest one, at least 3."""
     largest = max((abs(one.importance) for one in found.columns), default=1.0)
     return int(np.clip(2 - np.floor(np.log10(max(largest, 1e-6))), 0, 6)) if largest < 1e6 else 0
+
+
+def explain_seconds_option(default: str) -> Any:
+    """Seconds for an explanation. `default`: what None means, in words."""
+    return option(
+        None, f"Seconds to spend on column importance. (default: {default})", least=0,
+        what="a number of seconds", metavar="SECONDS", changes_result=False,
+    )  # fmt: skip
