@@ -68,7 +68,7 @@ def predict_interval(model: Model, table: Table, coverage: float, threads: int |
     """(n, n_outputs, 2) lowest and highest values."""
     check_coverage("coverage", coverage)
     if model.task.kind != REGRESSION:
-        raise UserError("an interval is for numbers, and this model tells classes apart: use predict_set")
+        raise UserError("intervals are for numbers, and this model predicts classes: use predict_set")
     found = _certainty(model, "intervals")
     assert found.calibration is not None
     assert found.spread is not None
@@ -89,9 +89,9 @@ def predict_set(model: Model, table: Table, coverage: float, threads: int | None
     """(n, n_classes) whether a class may be it."""
     check_coverage("coverage", coverage)
     if model.task.kind == REGRESSION:
-        raise UserError("a set is for classes, and this model predicts numbers: use predict_interval")
+        raise UserError("sets are for classes, and this model predicts numbers: use predict_interval")
     if model.task.kind != CLASSIFICATION:
-        raise UserError("a set is for one class per row, and this model gives several labels: use predict_proba")
+        raise UserError("sets are for one class per row, and this model predicts several labels: use predict_proba")
     found = _certainty(model, "sets")
     assert found.calibration is not None
     found.calibration.level(coverage)
@@ -121,7 +121,7 @@ def strange(model: Model, table: Table, share: float = SHARE) -> Strange:
 def _certainty(model: Model, what: str) -> Certainty:
     if model.certainty is None:
         raise UserError(
-            f"this model knows no {what}, which need rows that its networks did not train on: use a model of `shoal "
+            f"this model has no {what}, which need rows that its networks did not train on: use a model from `shoal "
             "search`, ShoalClassifier or ShoalRegressor"
         )
     return model.certainty

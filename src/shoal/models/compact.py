@@ -50,7 +50,7 @@ def compact_model(model: Model) -> Model:
     """The smaller model; only a search knows which one that is."""
     if model.compact is None:
         raise UserError(
-            "this model has no compact form, which needs out-of-fold predictions: use a model of `shoal search`"
+            "this model has no compact form, which needs out-of-fold predictions: use a model from `shoal search`"
         )
     return model if model.compact.networks == model.compact.whole_networks else reduced(model, model.compact)
 

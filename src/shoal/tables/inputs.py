@@ -20,9 +20,9 @@ import numpy as np
 from shoal.errors import UserError
 from shoal.tables.frames import beyond, unmasked
 from shoal.tables.reading import Reading
-from shoal.tables.schema import Schema, listed
+from shoal.tables.schema import Schema
 from shoal.tables.spelling import LARGEST_WHOLE
-from shoal.tables.table import Table, nested, rows_as_columns, with_unique_names
+from shoal.tables.table import Table, listed, nested, rows_as_columns, with_unique_names
 
 
 def named_columns(X: Any) -> Any:

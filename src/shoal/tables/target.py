@@ -95,7 +95,7 @@ def find_target(
     column, notes = column[known], []
     if not known.all():
         gone = int((~known).sum())
-        notes.append(f"{gone:,} row{'s' * (gone != 1)} left out: the target is missing there")
+        notes.append(f"{gone:,} row{'s' * (gone != 1)} skipped: their target is missing")
     kind, why, y = _understand(name, column, task, table.decimal)
     odd = parse.read_in_two_ways(column) if column.dtype == object and kind == REGRESSION else None
     if odd is not None:
@@ -237,14 +237,14 @@ def _refuse_missing(y: np.ndarray, name: str) -> None:
     missing = _rows(np.array([is_missing(c) for c in cells]) if y.dtype == object else missing_cells(cells), y)
     if missing:
         raise UserError(
-            f"Input y contains NaN: the {name} is missing in {missing:,} of {len(y):,} rows; leave those rows out, or "
-            "fill the values in"
+            f"Input y contains NaN: the {name} is missing in {missing:,} of {len(y):,} rows; remove those rows, or "
+            "fill in the values"
         )
     infinite = _rows(np.isinf(y), y) if y.dtype.kind == "f" else 0
     if infinite:
         raise UserError(
-            f"Input y contains infinity: the {name} is infinite in {infinite:,} of {len(y):,} rows; leave those rows "
-            "out, or give their values as numbers"
+            f"Input y contains infinity: the {name} is infinite in {infinite:,} of {len(y):,} rows; remove those rows, "
+            "or give finite values"
         )
 
 
