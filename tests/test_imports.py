@@ -170,7 +170,7 @@ from shoal.tables.table import Table
 import shoal.tables.files
 table = Table.of({'a': [1.0, 2.0, None], 'b': ['x', 'y', 'x'], 'c': ['2020-01-01', None, '2021-01-01']})
 encoder = Encoder.fit(Schema.of(table), table, np.ones(3))
-Encoder.from_state(*encoder.state()).transform(table)
+Encoder.from_state(encoder.schema, *encoder.state()).transform(table)
 """
 
 

@@ -106,7 +106,7 @@ def test_intervals_need_a_search(fitted, tmp_path, call):
     shoal.save(fitted["forest numbers"], tmp_path / "model")
     frame(3)[0].to_csv(tmp_path / "new.csv", index=False)
     told = call(tmp_path, "predict", "model", "new.csv", "--coverage", 0.9, code=2).stderr
-    assert "this model knows no intervals" in told
+    assert "this model has no intervals" in told
     assert "shoal search" in told
     assert "no compact form" in call(tmp_path, "export", "model", "--to", "torch", "--compact", code=2).stderr
 

@@ -131,7 +131,7 @@ def test_new_rows_are_read_as_the_training_file_was(tmp_path, call, recwarn):
     assert not [one for one in recwarn if "ignored" in str(one.message)]
     with pytest.warns(UserWarning, match="columns that the training data did not have are ignored: 'more'"):
         assert run.predict({"more": [1, 1], "a": [-999, 1], "b": [0.5, 0.5]}).tolist() == right.tolist()
-    with pytest.raises(ValueError, match="every column of the training data must be there; 'a' is missing"):
+    with pytest.raises(ValueError, match="the table must have every column of the training data; 'a' is missing"):
         run.predict({"b": [0.5]})
     with pytest.raises(ValueError, match="X has 3 features, but Predictor is expecting 2"):
         run.predict(np.zeros((1, 3)))

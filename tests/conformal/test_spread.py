@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shoal.conformal.spread import Residuals, Spread, fit_spread
+from shoal.conformal.spread import Residuals, fit_spread
 
 
 def residuals(seed, rows=400, repeats=2, folds=4, noisy=True, outputs=1):
@@ -61,13 +61,3 @@ def test_residuals_of_any_size(size):
     assert np.isfinite(each).all()
     assert (each > 0).all()
     assert np.isfinite(spread(found.inputs, np.zeros((8, 80, 1)))).all()
-
-
-def test_a_spread_comes_back_from_its_state():
-    found, _ = residuals(4, outputs=2)
-    spread, _ = fit_spread(found, True)
-    said = np.random.default_rng(0).normal(size=(8, 400, 2))
-    other = Spread.from_state(spread.state(), 8, 2, 5)
-    np.testing.assert_array_equal(other(found.inputs, said), spread(found.inputs, said))
-    with pytest.raises(ValueError, match=r"spread.coefficients must have the shape"):
-        Spread.from_state(spread.state(), 7, 2, 5)

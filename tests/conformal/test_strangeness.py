@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from shoal.conformal.cells import Tails, Values
-from shoal.conformal.strangeness import Strangeness
+from shoal.conformal.strangeness import Strangeness, Tails, Values
 from shoal.encoders.encoder import Encoder
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
@@ -105,12 +104,3 @@ def test_columns_of_any_unit_and_without_spread(scale):
         found = tails.strangeness(np.array([0.0, scale, -scale, np.nan]))
         assert np.isfinite(found).all()
         assert np.isfinite(tails.strangeness(values, np.ones(50))).all()
-
-
-def test_it_comes_back_from_its_state():
-    table = source(np.random.default_rng(4), 150)
-    strangeness, encoder = fitted(table)
-    other = Strangeness.from_state(*strangeness.state(), len(encoder.number_names))
-    np.testing.assert_array_equal(other.judge(table, encoder).p_values, strangeness.judge(table, encoder).p_values)
-    with pytest.raises(ValueError, match="shape"):
-        Strangeness.from_state(*strangeness.state(), 3)

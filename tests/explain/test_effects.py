@@ -12,8 +12,7 @@ from sklearn.inspection import partial_dependence
 from support.tables import columns
 
 from shoal.explain.alike import alike_groups, association
-from shoal.explain.effects import Dependence, h_statistic
-from shoal.explain.grids import grid_table, make_grid
+from shoal.explain.effects import Dependence, grid_table, h_statistic, make_grid
 from shoal.explain.networks import FoldNetworks
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table

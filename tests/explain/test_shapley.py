@@ -126,7 +126,7 @@ def test_mistakes_are_sentences(mixed, numbers):
         model.explain(X, background=X[:1])
     wide = np.random.default_rng(0).normal(size=(60, 9))
     nine = shoal.ShoalRegressor({"hidden": [()], "epochs": [2]}, recipes=1, seeds=1, cv=2).fit(wide, wide[:, 0])
-    with pytest.raises(ValueError, match=r"exact=True is for at most 8 columns.*the model uses 9: leave it out"):
+    with pytest.raises(ValueError, match=r"exact=True is for at most 8 columns.*the model uses 9: use exact=False"):
         nine.explain(wide[:1], exact=True)
     with pytest.raises(AttributeError, match="no importance_ yet: call fit first"):
         _ = shoal.ShoalRegressor().importance_

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import r2_score
 
-from shoal.metrics.forward import forward_metric
-from shoal.metrics.metric import METRICS
+from shoal.metrics.metric import METRICS, forward_metric
 from shoal.metrics.tasks import REGRESSION, Task
 
 TASK = Task(REGRESSION, 1)

@@ -64,7 +64,7 @@ def test_a_compact_search_delivers_it_with_a_score_of_its_own(searched):
 
 def test_models_that_do_not_know_say_so():
     old = untrained_model(Table.of(small_table()[0]), Task(CLASSIFICATION, 2), 2, 2)
-    with pytest.raises(UserError, match=r"has no compact form.*use a model of .shoal search."):
+    with pytest.raises(UserError, match=r"has no compact form.*use a model from .shoal search."):
         compact_model(old)
 
 

@@ -105,11 +105,9 @@ def test_a_saved_model_knows_it_all(regressor, classifier, tmp_path):
 
 def test_the_wrong_question_is_answered_in_words(regressor, classifier):
     X, _ = table(3)
-    with pytest.raises(
-        ValueError, match="an interval is for numbers, and this model tells classes apart: use predict_set"
-    ):
+    with pytest.raises(ValueError, match="intervals are for numbers, and this model predicts classes: use predict_set"):
         classifier.predict_interval(X)
-    with pytest.raises(ValueError, match="a set is for classes, and this model predicts numbers: use predict_interval"):
+    with pytest.raises(ValueError, match="sets are for classes, and this model predicts numbers: use predict_interval"):
         regressor.predict_set(X)
     for coverage in (0, 1, 90):
         with pytest.raises(ValueError, match=rf"coverage must be a share .*; got {coverage}"):

@@ -370,7 +370,7 @@ def test_one_row_may_be_a_dict_of_values_and_equal_names_are_made_different():
     one = model.predict_proba({"size": 0.5, "colour": "red"})
     assert one.tolist() == model.predict_proba(pd.DataFrame({"size": [0.5], "colour": ["red"]})).tolist()
     frame.columns = ["a", "a"]
-    with pytest.warns(UserWarning, match=r"'a' is there more than once: one is now 'a \(2\)'"):
+    with pytest.warns(UserWarning, match=r"'a' occurs more than once: one is now 'a \(2\)'"):
         model.fit(frame, y)
     assert list(model.feature_names_in_) == ["a", "a (2)"]
     with pytest.warns(UserWarning, match="more than once"):
@@ -423,7 +423,7 @@ def test_missing_targets_are_counted(name, kind):
     y, words = MISSING[name]
     with pytest.raises(ValueError, match=words) as error:
         kind(**SMALL).fit(np.arange(40.0)[:, None], y)
-    assert "leave those rows out" in str(error.value)
+    assert "remove those rows" in str(error.value)
     assert "\n" not in str(error.value)
 
 

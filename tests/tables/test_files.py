@@ -159,7 +159,7 @@ def test_a_separator_at_the_end_of_rows_alone_shifts_no_column(tmp_path):
         table, understood = read_table(written(tmp_path, "\n".join(["a,y,b", *body])))
         assert table.names == ["a", "y", "b"]
         assert table["y"].tolist() == list(range(rows))
-        assert any("last column is left out" in note for note in understood.notes)
+        assert any("last column is ignored" in note for note in understood.notes)
         table, _ = read_table(written(tmp_path, "\n".join(["a,y,b", *body, "0.1,7,x,late"])))
         assert table.names == ["row name", "a", "y", "b"]
         assert table["b"][-1] == "late"

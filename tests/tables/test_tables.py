@@ -146,11 +146,11 @@ def test_bad_tables_are_refused_in_one_sentence(X, error, words):
 def test_equal_names_are_made_different_as_in_files():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame([[1, "x", 2]], columns=["a", "a", "a (2)"]).astype({"a": "category"})
-    with pytest.warns(UserWarning, match=r"the name 'a' is there more than once: one is now 'a \(3\)'"):
+    with pytest.warns(UserWarning, match=r"the name 'a' occurs more than once: one is now 'a \(3\)'"):
         table = Table.of(frame)
     assert table.names == ["a", "a (3)", "a (2)"]
     assert table.declared == {"a", "a (3)"}
-    with pytest.warns(UserWarning, match="'b' is there more than once"):
+    with pytest.warns(UserWarning, match="'b' occurs more than once"):
         assert Table.of(pd.DataFrame([[1.0, 2.0]], columns=["b", "b"])).names == ["b", "b (2)"]
 
 

@@ -32,7 +32,7 @@ def test_rows_without_a_target_are_left_out_and_said_so():
     table = Table.of({"x": list(range(40)), "y": ["a", "b", None, "a"] * 10})
     question = find_target(table, "y")
     assert len(question.y) == len(question.X) == 30
-    assert "10 rows left out: the target is missing there" in question.notes
+    assert "10 rows skipped: their target is missing" in question.notes
     assert 2.0 not in question.X["x"]
 
 

@@ -14,7 +14,7 @@ import typer
 from shoal.cli.parameters import with_options
 from shoal.cli.predict import Net, load_predictor
 from shoal.console.terminal import say
-from shoal.explain.options import explain_seconds_option
+from shoal.explain.results import explain_seconds_option
 from shoal.options import Options
 from shoal.tables.options import ReadingOptions
 

@@ -8,12 +8,9 @@ the width of intervals: where spreads do not differ, all rows get the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-
-from shoal.errors import UserError
 
 MOST_INPUTS = 128  # of more, the prediction alone tells the spread
 FEWEST_ROWS = 60  # of fewer rows all spreads are the same
@@ -49,24 +46,6 @@ class Spread:
             said = (prediction[k, :, j] - self.output_centre[j]) / self.output_scale[j]
             logs[k, :, j] = features(scaled, said) @ self.coefficients[k, j]
         return np.exp(np.clip(logs, self.low, self.high))
-
-    def state(self) -> dict[str, np.ndarray]:
-        return {name: getattr(self, name) for name in NAMES}
-
-    @staticmethod
-    def from_state(arrays: Mapping[str, np.ndarray], folds: int, outputs: int, width: int) -> Spread:
-        made = Spread(**{name: np.asarray(arrays[name], dtype=np.float64) for name in NAMES})
-        d = len(made.input_centre)
-        shapes = [(d,), (d,), (outputs,), (outputs,), (folds, outputs, d + 3), (outputs,), (outputs,)]
-        for name, shape in zip(NAMES, shapes, strict=True):
-            if getattr(made, name).shape != shape:
-                raise UserError(f"spread.{name} must have the shape {shape}; got {getattr(made, name).shape}")
-        if d not in (0, width) or (made.input_scale <= 0).any() or (made.output_scale <= 0).any():
-            raise UserError("spread must fit the encoder, and its scales must be above zero")
-        return made
-
-
-NAMES = ("input_centre", "input_scale", "output_centre", "output_scale", "coefficients", "low", "high")
 
 
 def features(scaled: np.ndarray, said: np.ndarray) -> np.ndarray:

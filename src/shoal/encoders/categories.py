@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,6 @@ class CategoryEncoder(ColumnEncoder):
 
     kind = "category"
     order = 1
-    group = "categories"
 
     values: tuple[str | None, ...]
     pooled: bool
@@ -89,10 +87,3 @@ class CategoryEncoder(ColumnEncoder):
             return
         known = np.flatnonzero(place >= 0)
         out[known, place[known]] = 1.0
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {"values": list(self.values), "pooled": self.pooled, "frequent": self.frequent}, {}
-
-    @classmethod
-    def from_state(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> CategoryEncoder:
-        return cls(tuple(described["values"]), described["pooled"], described["frequent"])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,7 +26,6 @@ class ColumnEncoder(ABC):
 
     kind: ClassVar[str]  # one of shoal.tables.kinds.KINDS
     order: ClassVar[int] = 3  # its place among the columns of the result: numbers and dates 0, categories 1, texts 2
-    group: ClassVar[str | None] = None  # the field of the model's file that holds its state; None: nothing to keep
 
     @classmethod
     @abstractmethod
@@ -60,12 +58,3 @@ class ColumnEncoder(ABC):
         """Fill out (n, width) float32, which holds zeros."""
         if out.shape[1]:
             raise NotImplementedError(f"{type(self).__name__} has input_names but no write_inputs")
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Everything as JSON and arrays."""
-        raise NotImplementedError(f"{type(self).__name__} cannot be saved")
-
-    @classmethod
-    def from_state(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ColumnEncoder:
-        """An encoder that gives the same bits as the one whose `state` this is."""
-        raise NotImplementedError(f"{cls.__name__} cannot be loaded")

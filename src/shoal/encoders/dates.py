@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +27,6 @@ class DateEncoder(ColumnEncoder):
 
     kind = "date"
     order = 0
-    group = "dates"
 
     first: str | None  # ISO; None if no training row has a date
     timed: bool
@@ -58,13 +55,6 @@ class DateEncoder(ColumnEncoder):
 
     def write_inputs(self, cells: Cells, out: np.ndarray) -> None:
         out[:, 0] = missing_cells(cells.values)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {"first": self.first, "timed": self.timed, "missing": self.missing}, {}
-
-    @classmethod
-    def from_state(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> DateEncoder:
-        return cls(described["first"], described["timed"], bool(described["missing"]))
 
 
 def _parts(column: np.ndarray, timed: bool) -> np.ndarray:

@@ -15,14 +15,26 @@ from typing import Any
 
 import numpy as np
 
+from shoal.encoders.categories import CategoryEncoder
 from shoal.encoders.column import ColumnEncoder
+from shoal.encoders.dates import DateEncoder
 from shoal.encoders.numbers import NumberEncoder
-from shoal.encoders.registry import ENCODERS
 from shoal.encoders.scaling import NumberScaling, sorted_order
+from shoal.encoders.states import describe, restore
+from shoal.encoders.texts import TextEncoder
 from shoal.errors import UserError, WrongType
 from shoal.tables.kinds import Column
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
+
+ENCODERS: dict[str, type[ColumnEncoder]] = {
+    "number": NumberEncoder,
+    "boolean": NumberEncoder,
+    "category": CategoryEncoder,
+    "date": DateEncoder,
+    "text": TextEncoder,
+}
+
 
 ENCODINGS = ("plain", "piecewise")
 
@@ -69,19 +81,27 @@ class Encoder:
         """Columns of one encoding."""
         return self.scaling.width(encoding) + self.inputs
 
-    def write(self, table: Table, out: Mapping[str, np.ndarray]) -> None:
-        """Fill one matrix (n, width) of zeros for each encoding."""
+    def write(
+        self, table: Table, out: Mapping[str, np.ndarray], write_inputs: Callable[[np.ndarray], None] | None = None
+    ) -> None:
+        """Fill matrices (n, at least width) of zeros, one for each encoding; more columns stay zero.
+
+        `write_inputs` fills in the inputs, where that is quicker than column by column.
+        """
         table = self.schema.check(table)
         numbers = numbers_of(self.columns, table)
         first: np.ndarray | None = None  # inputs are the same in every encoding
         for encoding, matrix in out.items():
             at = self.scaling.width(encoding)
             self.scaling.write(encoding, numbers, matrix[:, :at])
-            if first is None:
-                first = matrix[:, at : at + self.inputs]
-                self._write_inputs(table, first)
+            inputs = matrix[:, at : at + self.inputs]
+            if first is not None:
+                inputs[:] = first
+            elif write_inputs is None:
+                self._write_inputs(table, inputs)
             else:
-                matrix[:, at : at + self.inputs] = first
+                write_inputs(inputs)
+            first = inputs
 
     def numbers(self, table: Table) -> np.ndarray:
         """(n, number of names) float64: the numbers of all columns, scaled as in "plain"."""
@@ -99,29 +119,21 @@ class Encoder:
         return self.number_names + inputs
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Everything as JSON and arrays; `from_state` makes an encoder of it that gives the same bits."""
+        """The encoders of columns as JSON, and all arrays."""
         self.schema.refuse_own_encoders("saved", "its file holds no code")
-        arrays = {f"numbers.{key}": array for key, array in self.scaling.state().items()}
-        missing: list[str] = []
-        described: dict[str, Any] = {
-            "schema": self.schema.as_dict(), "dates": {}, "missing": missing, "categories": {}, "texts": {},
-        }  # fmt: skip
-        for name, part in self.columns.items():
-            found, parts = part.state()
-            if found.pop("missing", False):
-                missing.append(name)
-            if part.group is not None:
-                group = described.setdefault(part.group, {})
-                arrays |= {f"{part.kind}.{len(group)}.{key}": array for key, array in parts.items()}
-                group[name] = found
+        arrays: dict[str, np.ndarray] = {}
+        described = describe(self.columns, "columns", arrays)
+        describe(self.scaling, "scaling", arrays)
         return described, arrays
 
     @staticmethod
-    def from_state(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Encoder:
-        schema = Schema.from_dict(described["schema"])
-        columns = {column.name: _from_state(column, described, arrays) for column in _in_order(schema)}
-        _refuse_unknown(described, columns)
-        return Encoder(schema, NumberScaling.from_state(arrays_under("numbers.", arrays)), columns)
+    def from_state(schema: Schema, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Encoder:
+        """An encoder that gives the same bits as the one whose `state` this is."""
+        columns = {
+            column.name: restore(ENCODERS[column.kind], f"columns.{k}", described[column.name], arrays)
+            for k, column in enumerate(_in_order(schema))
+        }
+        return Encoder(schema, restore(NumberScaling, "scaling", {}, arrays), columns)
 
     @cached_property
     def inputs(self) -> int:
@@ -219,27 +231,6 @@ def _checked_weight(weight: np.ndarray, rows: int) -> np.ndarray:
     if not np.isfinite(weight).all() or (weight < 0).any() or not (weight > 0).any():
         raise UserError("weights must be finite, not negative and not all zero: give at least one row a weight above 0")
     return weight
-
-
-def _from_state(column: Column, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ColumnEncoder:
-    encoder = ENCODERS[column.kind]
-    found = {"missing": column.name in described["missing"]}
-    if encoder.group is None:
-        return encoder.from_state(found, {})
-    group = described[encoder.group]
-    position = list(group).index(column.name)
-    return encoder.from_state(group[column.name] | found, arrays_under(f"{encoder.kind}.{position}.", arrays))
-
-
-def _refuse_unknown(described: Mapping[str, Any], columns: Mapping[str, ColumnEncoder]) -> None:
-    """Refuse what a file says of columns that are not there, or are of another kind."""
-    for name in described["missing"]:
-        if not getattr(columns.get(name), "missing", False):
-            raise UserError(f"missing must name columns of numbers or dates; got {name!r}")
-    for group in {encoder.group for encoder in ENCODERS.values() if encoder.group is not None}:
-        for name in described.get(group, ()):
-            if name not in columns or columns[name].group != group:
-                raise UserError(f"{group} must name columns of that kind; got {name!r}")
 
 
 def arrays_under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

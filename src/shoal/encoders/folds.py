@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from shoal.encoders.categories import CategoryEncoder
-from shoal.encoders.encoder import Encoder, check_own_inputs, numbers_of
+from shoal.encoders.encoder import Encoder, check_own_inputs
 from shoal.encoders.numbers import NumberEncoder
 from shoal.tables.missing import missing_cells
 from shoal.tables.table import Table
@@ -102,18 +102,7 @@ class FoldEncoders:
 
     def write(self, fold: int, rows: ReadTable, out: dict[str, np.ndarray]) -> None:
         """Fill matrices (n, at least width) of zeros, one for each encoding; more columns stay zero."""
-        encoder, table = self.encoders[fold], rows.table
-        numbers = numbers_of(encoder.columns, table)
-        first: np.ndarray | None = None  # inputs are the same in every encoding
-        for encoding, matrix in out.items():
-            at = encoder.scaling.width(encoding)
-            encoder.scaling.write(encoding, numbers, matrix[:, :at])
-            inputs = matrix[:, at : at + encoder.inputs]
-            if first is None:
-                self._write_inputs(fold, rows, inputs)
-                first = inputs
-            else:
-                inputs[:] = first
+        self.encoders[fold].write(rows.table, out, lambda inputs: self._write_inputs(fold, rows, inputs))
 
     def _write_inputs(self, fold: int, rows: ReadTable, out: np.ndarray) -> None:
         lookup, columns = self._lookup[fold], self.encoders[fold].columns

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -45,13 +43,6 @@ class NumberEncoder(ColumnEncoder):
 
     def write_inputs(self, cells: Cells, out: np.ndarray) -> None:
         out[:, 0] = missing_cells(cells.values)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {"missing": self.missing}, {}
-
-    @classmethod
-    def from_state(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> NumberEncoder:
-        return cls(bool(described["missing"]))
 
 
 def sometimes_missing(cells: Cells, weight: np.ndarray) -> bool:

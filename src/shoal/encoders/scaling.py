@@ -107,15 +107,6 @@ class NumberScaling:
         part[np.isnan(chosen)] = 0.0
         out[:] = part
 
-    def state(self) -> dict[str, np.ndarray]:
-        return {"centre": self.centre, "scale": self.scale, "edges": self.edges, "offset": self.offset}
-
-    @staticmethod
-    def from_state(state: dict[str, np.ndarray]) -> NumberScaling:
-        return NumberScaling(
-            **{name: np.asarray(state[name], dtype=np.float64) for name in ("centre", "scale", "edges", "offset")}
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class _Bins:

@@ -36,7 +36,6 @@ class TextEncoder(ColumnEncoder):
 
     kind = "text"
     order = 2
-    group = "texts"
 
     words: tuple[str, ...]  # (v,): single words, then pairs, each sorted
     longest: int  # 1: single words; 2: pairs, too
@@ -86,15 +85,6 @@ class TextEncoder(ColumnEncoder):
         matrix = _tfidf(counts.moved(places, len(self.words)), self.rarity)
         projected = (matrix @ self.directions - self.centre) * self.scale
         out[:] = np.asarray(projected, dtype=np.float32)[codes]
-
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        arrays = {name: getattr(self, name) for name in ("rarity", "directions", "centre", "scale")}
-        return {"words": list(self.words), "longest": self.longest}, arrays
-
-    @classmethod
-    def from_state(cls, described: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> TextEncoder:
-        parts = {name: np.asarray(arrays[name], np.float32) for name in ("rarity", "directions", "centre", "scale")}
-        return cls(tuple(described["words"]), int(described["longest"]), **parts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,11 +85,6 @@ def finished(model: Model, total: np.ndarray) -> np.ndarray:
     return model.task.temper(total, model.temperature)
 
 
-def mixed(own: np.ndarray, other: np.ndarray, owner: np.ndarray, from_other: np.ndarray) -> np.ndarray:
-    """(q, width) rows of `own` (q, width), but with the columns of `other` where `from_other` (q, columns) is true."""
-    return np.where(with_none(from_other)[:, owner], other, own)
-
-
 def with_none(from_other: np.ndarray) -> np.ndarray:
     """One more column, at the end, where inputs that belong to no column look."""
     return np.concatenate([from_other, np.zeros((len(from_other), 1), dtype=bool)], axis=1)

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from shoal.encoders.states import restore
+from shoal.options import option
+
 SHOWN = 20  # columns, where an object is printed
 
 
@@ -62,17 +65,6 @@ class Importances:
     def __repr__(self) -> str:
         return "\n".join(importance_lines(self, SHOWN))
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(known: dict[str, Any]) -> Importances:
-        rows = {
-            name: tuple(Importance(**{**one, "columns": tuple(one["columns"])}) for one in known[name])
-            for name in ("columns", "groups")
-        }
-        return Importances(**{**known, **rows, "left_out": tuple(known["left_out"])})
-
 
 @dataclass(frozen=True)
 class Effect:
@@ -113,16 +105,8 @@ class Explanation:
         return asdict(self)
 
     @staticmethod
-    def from_dict(known: dict[str, Any]) -> Explanation:
-        return Explanation(
-            Importances.from_dict(known["importance"]),
-            tuple(Effect(**{name: _tuples(value) for name, value in one.items()}) for one in known["effects"]),
-            tuple(Pair(**{name: _tuples(value) for name, value in one.items()}) for one in known["pairs"]),
-        )
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
+    def from_dict(known: Any) -> Explanation:
+        return restore(Explanation, "explanation", known, {})
 
 
 def importance_lines(found: Importances, most: int) -> list[str]:
@@ -148,3 +132,11 @@ def decimals(found: Importances) -> int:
     """Enough to tell columns apart: two digits of the largest one, at least 3."""
     largest = max((abs(one.importance) for one in found.columns), default=1.0)
     return int(np.clip(2 - np.floor(np.log10(max(largest, 1e-6))), 0, 6)) if largest < 1e6 else 0
+
+
+def explain_seconds_option(default: str) -> Any:
+    """Seconds for an explanation. `default`: what None means, in words."""
+    return option(
+        None, f"Seconds to spend on column importance. (default: {default})", least=0,
+        what="a number of seconds", metavar="SECONDS", changes_result=False,
+    )  # fmt: skip

@@ -70,7 +70,7 @@ def explain_rows(
     if exact and len(columns) > MOST_EXACT:
         raise UserError(
             f"exact=True is for at most {MOST_EXACT} columns, since every set of them is tried; the model uses "
-            f"{len(columns)}: leave it out"
+            f"{len(columns)}: use exact=False"
         )
     begun = time.monotonic()
     walks = 0

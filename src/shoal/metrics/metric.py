@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task, weighted_mean
+from shoal.validate import nearest
 
 # A metric gives a value per row; the weighted mean of the values is the score.
 #
@@ -227,3 +230,48 @@ METRICS = {
 ALIASES = {"roc_auc_ovr": "roc_auc"} | {
     name.removeprefix("neg_"): name for name in METRICS if name.startswith("neg_")
 }  # names without "neg_" mean the same: all scores are higher is better
+
+
+def forward_metric(metric: Metric, y: np.ndarray, weight: np.ndarray, stretches: Sequence[np.ndarray]) -> Metric:
+    """The metric for rows that are scored in stretches of time, one after the other.
+
+    Where the target drifts, the mean over all stretches is far from each of them. Any forecast of roughly the right
+    level would have a high R2 against that mean, and a low one in each stretch.
+    """
+    if metric.name != "r2":
+        return metric
+    squares, total = np.zeros(y.shape[1]), 0.0
+    for rows in stretches:
+        share = weight[rows, None]
+        centre = (share * y[rows]).sum(axis=0) / max(float(share.sum()), 1e-300)
+        squares += (share * (y[rows] - centre) ** 2).sum(axis=0)
+        total += float(share.sum())
+    spread = squares / total
+    return replace(metric, rows=partial(_explained, spread)) if spread.all() else metric
+
+
+def _explained(spread: np.ndarray, task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return np.asarray((1.0 - (p - y) ** 2 / spread).mean(axis=-1))
+
+
+def find_metric(name: Any, task: Task, classes: np.ndarray | None = None) -> Metric:
+    """The metric of that name; by default accuracy or R2, like `score` of scikit-learn's estimators.
+
+    `name` may also be any of scikit-learn's names, a scorer, or a function of (estimator, X, y). Scorers and functions
+    get the original `classes`, not class numbers.
+    """
+    if name is None:
+        return METRICS["r2" if task.kind == REGRESSION else "accuracy"]
+    fitting = [metric.name for metric in METRICS.values() if task.kind in metric.kinds]
+    known = fitting + [alias for alias, meant in ALIASES.items() if meant in fitting]
+    if not isinstance(name, str) or name not in known:
+        from shoal.metrics.scorers import find_scorer, scorer_names
+
+        found = find_scorer(name, task, classes)
+        if found is not None:
+            return found
+        raise UserError(
+            f"scoring must be one of {', '.join(fitting)} for {task.kind}, or another name of scikit-learn's "
+            f"scorers for it; got {name!r}{nearest(name, [*known, *scorer_names(task)])}"
+        )
+    return METRICS[ALIASES.get(name, name)]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shoal.conformal.calibration import Calibration, check_coverage
 from shoal.conformal.spread import Spread
 from shoal.conformal.strangeness import SHARE, Strange, Strangeness
-from shoal.encoders.encoder import arrays_under
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
 from shoal.tables.table import Table
-from shoal.validate import instance
 
+PER_OUTPUT = ("output_centre", "output_scale", "low", "high")  # fields of a spread
 CELLS_AT_ONCE = 1 << 22  # predictions of folds, and inputs of the spread, in memory at a time
 
 if TYPE_CHECKING:
@@ -31,44 +31,44 @@ class Certainty:
     spread: Spread | None  # of numbers
     strangeness: Strangeness
 
-    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        described: dict[str, Any] = {"calibration": None}
-        arrays: dict[str, np.ndarray] = {}
-        if self.calibration is not None:
-            described["calibration"], found = self.calibration.state()
-            arrays |= {f"calibration.{name}": array for name, array in found.items()}
-        if self.spread is not None:
-            arrays |= {f"spread.{name}": array for name, array in self.spread.state().items()}
-        described["strangeness"], found = self.strangeness.state()
-        return described, arrays | {f"strangeness.{name}": array for name, array in found.items()}
 
-    @staticmethod
-    def from_state(described: Mapping[str, Any], arrays: Mapping[str, np.ndarray], model: Model) -> Certainty:
-        """As `state` gave it, checked against the model that it is of."""
-        task, folds, width = model.task, len(model.folds), model.folds[0].encoder.width("plain")
-        calibration, spread = None, None
-        if task.kind in (CLASSIFICATION, REGRESSION):
-            about = instance("certainty.calibration", described.get("calibration"), dict)
-            calibration = Calibration.from_state(about, arrays_under("calibration.", arrays))
-            outputs = task.n_outputs if task.kind == REGRESSION else 1
-            if len(calibration.counts) != folds or calibration.scores.shape[1] != outputs:
-                raise UserError(f"calibration must be of {folds} folds and {outputs} outputs; it is of others")
-        if task.kind == REGRESSION:
-            spread = Spread.from_state(arrays_under("spread.", arrays), folds, task.n_outputs, width)
-        about = instance("certainty.strangeness", described.get("strangeness"), dict)
-        numbers = len(model.folds[0].encoder.number_names)
-        strangeness = Strangeness.from_state(about, arrays_under("strangeness.", arrays), numbers)
-        known = {*strangeness.numbers, *strangeness.values}
-        if known != {column.name for column in model.schema.used}:
-            raise UserError("strangeness must know the columns of the schema; it knows others")
-        return Certainty(calibration, spread, strangeness)
+def check_certainty(found: Certainty, model: Model) -> None:
+    """Refuse what does not fit the model, for files that were altered."""
+    task, encoder, folds = model.task, model.folds[0].encoder, len(model.folds)
+    numbers, shapes = len(encoder.number_names), {"strangeness.mass": found.strangeness.scores.shape}
+    positive, calibration, spread = [found.strangeness.mass], found.calibration, found.spread
+    needed = (task.kind in (CLASSIFICATION, REGRESSION), task.kind == REGRESSION)
+    if (calibration is not None, spread is not None) != needed:
+        raise UserError(f"certainty must have calibration and spread as {task.kind} needs them")
+    if calibration is not None:
+        outputs = task.n_outputs if task.kind == REGRESSION else 1
+        shapes |= {"calibration.scores": (len(calibration.weight), outputs), "calibration.counts": (folds,)}
+        positive += [calibration.weight.sum(), np.array([calibration.rows, calibration.effective])]
+        if (calibration.counts < 0).any() or calibration.counts.sum() != len(calibration.weight):
+            raise UserError(f"calibration.counts must sum to {len(calibration.weight)}; got {calibration.counts.sum()}")
+    if spread is not None:
+        width = encoder.width("plain") if spread.needs_inputs else 0
+        shapes |= dict.fromkeys(("spread.input_centre", "spread.input_scale"), (width,))
+        shapes |= dict.fromkeys([f"spread.{name}" for name in PER_OUTPUT], (task.n_outputs,))
+        shapes["spread.coefficients"] = (folds, task.n_outputs, width + 3)
+        positive += [spread.input_scale, spread.output_scale]
+    if found.strangeness.combination is not None:
+        shapes["strangeness.combination.inverse"] = (numbers, numbers)
+    for name, shape in shapes.items():
+        if (got := attrgetter(name)(found).shape) != shape:
+            raise UserError(f"{name} must have the shape {shape}; got {got}")
+    positive += [np.array([tails.scale for tails in found.strangeness.numbers.values()])]
+    if not all((np.asarray(values) > 0).all() for values in positive):
+        raise UserError("weights, rows and scales of certainty must be above zero")
+    if {*found.strangeness.numbers, *found.strangeness.values} != {column.name for column in model.schema.used}:
+        raise UserError("strangeness must know the columns of the schema; it knows others")
 
 
 def predict_interval(model: Model, table: Table, coverage: float, threads: int | None = None) -> np.ndarray:
     """(n, n_outputs, 2) lowest and highest values."""
     check_coverage("coverage", coverage)
     if model.task.kind != REGRESSION:
-        raise UserError("an interval is for numbers, and this model tells classes apart: use predict_set")
+        raise UserError("intervals are for numbers, and this model predicts classes: use predict_set")
     found = _certainty(model, "intervals")
     assert found.calibration is not None
     assert found.spread is not None
@@ -89,9 +89,9 @@ def predict_set(model: Model, table: Table, coverage: float, threads: int | None
     """(n, n_classes) whether a class may be it."""
     check_coverage("coverage", coverage)
     if model.task.kind == REGRESSION:
-        raise UserError("a set is for classes, and this model predicts numbers: use predict_interval")
+        raise UserError("sets are for classes, and this model predicts numbers: use predict_interval")
     if model.task.kind != CLASSIFICATION:
-        raise UserError("a set is for one class per row, and this model gives several labels: use predict_proba")
+        raise UserError("sets are for one class per row, and this model predicts several labels: use predict_proba")
     found = _certainty(model, "sets")
     assert found.calibration is not None
     found.calibration.level(coverage)
@@ -121,7 +121,7 @@ def strange(model: Model, table: Table, share: float = SHARE) -> Strange:
 def _certainty(model: Model, what: str) -> Certainty:
     if model.certainty is None:
         raise UserError(
-            f"this model knows no {what}, which need rows that its networks did not train on: use a model of `shoal "
+            f"this model has no {what}, which need rows that its networks did not train on: use a model from `shoal "
             "search`, ShoalClassifier or ShoalRegressor"
         )
     return model.certainty

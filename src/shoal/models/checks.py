@@ -10,42 +10,37 @@ import numpy as np
 
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
+from shoal.models.certainty import check_certainty
 from shoal.models.model import Model
+from shoal.models.networks import TorchNetwork
 from shoal.tables.kinds import KINDS
 from shoal.tables.parse import DECIMALS
-from shoal.tables.schema import DROPPED
+from shoal.tables.schema import DROPPED, Schema
 from shoal.tables.table import Table
 from shoal.validate import instance, number, one_of, shown, whole
 
 TEMPERATURE = (0.01, 100.0)  # the search looks at far fewer
-TASKS = (CLASSIFICATION, MULTILABEL, REGRESSION)
 LARGEST = 1 << 31
 UNEVEN = 1e-6  # by which weights of parts may miss one in all
-FIELDS = (
-    "kind", "task", "schema", "encoders", "networks", "parts", "temperature", "certainty", "compact", "classes",
-    "one_column", "feature_names", "target_name", "reading",
-)  # fmt: skip
 WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}  # JSON has no such numbers
 
 
 def check_body(body: Mapping[str, Any], kinds: Iterable[str]) -> None:
-    """Refuse fields that are missing or out of their range; of those that every kind of model has."""
-    _refuse_missing(body, FIELDS)
-    _refuse_infinite("", body)
-    one_of("kind", body["kind"], tuple(kinds))
-    task = instance("task", body["task"], dict)
-    one_of("task.kind", task.get("kind"), TASKS)
-    whole("task.n_outputs", task.get("n_outputs"), 1, LARGEST)
+    """Refuse fields that are out of their range; of those that every kind of model has."""
+    one_of("kind", body["kind"], kinds)
+    task = body["task"]
+    one_of("task.kind", task["kind"], (CLASSIFICATION, MULTILABEL, REGRESSION))
+    whole("task.n_outputs", task["n_outputs"], 1, LARGEST)
     number("temperature", body["temperature"], *TEMPERATURE)
-    _check_schema(body)
-    _check_parts(body)
+    if not body["folds"]:
+        raise UserError("folds must not be empty")
+    names, columns = body["feature_names"], body["schema"]["columns"]
+    if names is not None and names != [column["name"] for column in columns]:
+        raise UserError(f"feature_names must be null or the names of the columns; got {shown(names)}")
+    if body["target_name"] is not None:
+        instance("target_name", body["target_name"], str)
+    _check_parts(body["parts"], body["networks"])
     _check_classes(body)
-
-
-def _refuse_missing(body: Mapping[str, Any], names: Iterable[str]) -> None:
-    missing = [name for name in names if name not in body]
-    if missing:
-        raise UserError(f"the field {missing[0]} is missing")
 
 
 def check_parameters(given: Any, known: Iterable[str]) -> dict[str, Any]:
@@ -59,45 +54,18 @@ def check_parameters(given: Any, known: Iterable[str]) -> dict[str, Any]:
     return dict(given)
 
 
-def _check_schema(body: Mapping[str, Any]) -> None:
-    columns = instance("schema.columns", instance("schema", body["schema"], dict).get("columns"), list)
-    for j, column in enumerate(columns):
-        kind = instance(f"schema.columns.{j}", column, dict).get("kind")
-        one_of(f"schema.columns.{j}.kind", kind, (*KINDS, *DROPPED))
-        instance(f"schema.columns.{j}.name", column.get("name"), str)
-    one_of("schema.decimal", body["schema"].get("decimal", "."), DECIMALS)
-    if not columns:
-        raise UserError("schema.columns must not be empty; got []")
-    names = body["feature_names"]
-    if names is not None and (not isinstance(names, list) or names != [column["name"] for column in columns]):
-        raise UserError(f"feature_names must be null or the names of the columns; got {shown(names)}")
-    if body["one_column"] is not None:
-        instance("one_column", body["one_column"], bool)
-    if body["target_name"] is not None:
-        instance("target_name", body["target_name"], str)
-
-
-def _check_parts(body: Mapping[str, Any]) -> None:
-    if not instance("encoders", body["encoders"], list):
-        raise UserError("encoders must not be empty; got []")
-    networks = instance("networks", body["networks"], dict)
+def _check_parts(parts: Sequence[Mapping[str, Any]], networks: Mapping[str, Any]) -> None:
     for encoding, about in networks.items():
-        whole(f"networks.{encoding}.width", instance(f"networks.{encoding}", about, dict).get("width"), 1, LARGEST)
-    if not instance("parts", body["parts"], list):
-        raise UserError("parts must not be empty; got []")
-    for k, part in enumerate(body["parts"]):
-        instance(f"parts.{k}", part, dict)
-        number(f"parts.{k}.weight", part.get("weight"), 0.0, 1.0 + UNEVEN)
-        whole(f"parts.{k}.recipe", part.get("recipe"), 0, LARGEST)
-        one_of(f"parts.{k}.view", part.get("view"), networks)
-        instance(f"parts.{k}.label", part.get("label"), str)
-        instance(f"parts.{k}.member", part.get("member"), dict)
-    total = math.fsum(part["weight"] for part in body["parts"])
+        whole(f"networks.{encoding}.width", about["width"], 1, LARGEST)
+    for k, part in enumerate(parts):
+        number(f"parts.{k}.weight", part["weight"], 0.0, 1.0 + UNEVEN)
+        whole(f"parts.{k}.recipe", part["recipe"], 0, LARGEST)
+        instance(f"parts.{k}.label", part["label"], str)
+    total = math.fsum(part["weight"] for part in parts)
     if abs(total - 1.0) > UNEVEN:
         raise UserError(f"the weights of parts must sum to 1; they sum to {total:.6g}")
-    unused = set(networks) - {part["view"] for part in body["parts"]}
-    if unused:
-        raise UserError(f"networks must be those of the parts; none has {shown(min(unused))}")
+    if set(networks) != {part["encoding"] for part in parts}:
+        raise UserError(f"the encodings of parts must be those of networks, {', '.join(networks)}; they are others")
 
 
 def _check_classes(body: Mapping[str, Any]) -> None:
@@ -107,10 +75,10 @@ def _check_classes(body: Mapping[str, Any]) -> None:
             raise UserError(f"classes must be null where numbers are predicted; got {shown(classes)}")
         instance("one_column", body["one_column"], bool)
         return
-    values = instance("classes.values", instance("classes", classes, dict).get("values"), list)
+    values = instance("classes.values", classes["values"], list)
     if len(values) != body["task"]["n_outputs"]:
         raise UserError(f"classes must be as many as task.n_outputs, {body['task']['n_outputs']}; got {len(values)}")
-    kind = instance("classes.dtype", classes.get("dtype"), str).lstrip("<>=|")
+    kind = instance("classes.dtype", classes["dtype"], str).lstrip("<>=|")
     if kind != "object" and (not kind[:1] or kind[0] not in "biufUS" or not kind[1:].isdigit()):
         raise UserError(f"classes.dtype must be one of numbers or strings; got {shown(classes['dtype'])}")
     if not all(isinstance(value, (str, int, float)) for value in values):
@@ -119,7 +87,6 @@ def _check_classes(body: Mapping[str, Any]) -> None:
 
 def check_search(body: Mapping[str, Any]) -> None:
     """Refuse results that no search gives."""
-    _refuse_missing(body, ("parameters", "leaderboard", "cv_results", "best_member", "honest_score", "results"))
     instance("results", body["results"], dict)
     board = instance("leaderboard", body["leaderboard"], dict)
     known = {name: column for name, column in board.items() if column is not None}
@@ -146,18 +113,38 @@ def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -
             bad = array[~np.isfinite(array)].ravel()[0]
             raise UserError(f"{name} must be finite; got {bad}")
     for k in range(folds):
-        target = {name: arrays[f"bag.{k}.target.{name}"] for name in ("centre", "scale", "low", "high")}
+        target = {name: arrays[f"folds.{k}.target.{name}"] for name in ("centre", "scale", "low", "high")}
         for name, array in target.items():
             if array.shape != (n_outputs,):
-                raise UserError(f"bag.{k}.target.{name} must have the shape ({n_outputs},); got {array.shape}")
+                raise UserError(f"folds.{k}.target.{name} must have the shape ({n_outputs},); got {array.shape}")
         if (target["scale"] <= 0).any():
-            raise UserError(f"bag.{k}.target.scale must be above zero; got {target['scale'].min()}")
+            raise UserError(f"folds.{k}.target.scale must be above zero; got {target['scale'].min()}")
         if (target["low"] > target["high"]).any():
-            raise UserError(f"bag.{k}.target.low must not be above bag.{k}.target.high; got {target['low'].max()}")
+            raise UserError(f"folds.{k}.target.low must not be above folds.{k}.target.high; got {target['low'].max()}")
 
 
-def check_prediction(model: Model) -> None:
-    """Fields may be right and still not fit each other: predict a row of missing values to see."""
+def check_schema(schema: Schema) -> None:
+    for column in schema.columns:
+        one_of(f"the kind of {column.name!r}", column.kind, (*KINDS, *DROPPED))
+    one_of("schema.decimal", schema.decimal, DECIMALS)
+
+
+def check_model(model: Model) -> None:
+    """Refuse parts that do not fit each other, for files that were altered."""
+    if model.certainty is not None:
+        check_certainty(model.certainty, model)
+    compact = model.compact
+    if compact is not None:
+        number("compact.temperature", compact.temperature, *TEMPERATURE)
+        whole("compact.folds", compact.folds, 1, len(model.folds))
+        if not compact.parts or not set(compact.parts) <= set(range(len(model.parts))):
+            raise UserError(f"compact.parts must be places among the parts; got {compact.parts}")
+    if not any(isinstance(networks, TorchNetwork) for networks in model.networks.values()):  # whose code comes later
+        _check_prediction(model)
+
+
+def _check_prediction(model: Model) -> None:
+    """Predict a row of missing values to see whether encoders, networks and weights fit each other."""
     missing: dict[str, Any] = {"date": np.array(["NaT"], "datetime64[us]"), "number": np.array([np.nan])}
     missing |= {"boolean": missing["number"]}
     nothing = np.array([None], dtype=object)
@@ -180,16 +167,3 @@ def numbers(name: str, values: Any) -> np.ndarray:
     for value in found:
         number(name, 0.0 if isinstance(value, float) else value)
     return np.array(found, dtype=np.float64)
-
-
-def _refuse_infinite(name: str, value: Any) -> None:
-    """Refuse NaN and infinities: they are no JSON, though Python reads them."""
-    parts: Sequence[tuple[Any, Any]] = ()
-    if isinstance(value, dict):
-        parts = list(value.items())
-    elif isinstance(value, list):
-        parts = list(enumerate(value))
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{name} must be a finite number; got {value}")
-    for key, part in parts:
-        _refuse_infinite(f"{name}.{key}" if name else str(key), part)

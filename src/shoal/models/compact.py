@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shoal.errors import UserError
 from shoal.population.population import Population
-from shoal.validate import instance, number, whole
 
 if TYPE_CHECKING:
     from shoal.models.model import Model
@@ -46,32 +45,12 @@ class Compact:
             f"{self.loss:.4g}, and {self.whole_loss:.4g} of all of them ({share:+.1%}; standard error {self.error:.2g})"
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(state: Mapping[str, Any], parts: int, folds: int, temperatures: tuple[float, float]) -> Compact:
-        """Of a file, checked against the model that it is to be taken from."""
-        instance("compact", state, dict)
-        places = instance("compact.parts", state.get("parts"), list)
-        if not places or len(set(map(str, places))) < len(places):
-            raise UserError(f"compact.parts must be different places among the parts; got {places!r}")
-        return Compact(
-            tuple(whole("compact.parts", place, 0, parts - 1) for place in places),
-            whole("compact.folds", state.get("folds"), 1, folds),
-            number("compact.temperature", state.get("temperature"), *temperatures),
-            number("compact.loss", state.get("loss")),
-            number("compact.whole_loss", state.get("whole_loss")),
-            number("compact.error", state.get("error")),
-            whole("compact.whole_networks", state.get("whole_networks"), 1),
-        )
-
 
 def compact_model(model: Model) -> Model:
     """The smaller model; only a search knows which one that is."""
     if model.compact is None:
         raise UserError(
-            "this model has no compact form, which needs out-of-fold predictions: use a model of `shoal search`"
+            "this model has no compact form, which needs out-of-fold predictions: use a model from `shoal search`"
         )
     return model if model.compact.networks == model.compact.whole_networks else reduced(model, model.compact)
 

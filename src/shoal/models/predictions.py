@@ -84,7 +84,7 @@ def answer(
     """
     classes = getattr(estimator, "classes_", None)
     if proba and classes is None:
-        raise UserError("--proba needs a model that tells classes apart; this one predicts numbers: leave it out")
+        raise UserError("--proba needs a model that predicts classes; this one predicts numbers: remove --proba")
     loss = getattr(estimator, "loss_", "cross_entropy")
     if proba and loss != "cross_entropy":
         raise UserError(f"--proba needs a network trained with --loss cross_entropy; this one was trained with {loss}")
@@ -158,14 +158,14 @@ def write_answers(
         with atomic.new_file(out) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
             _write(file, head, rows)
     except OSError as error:
-        raise UserError(f"the answers cannot be written to {out} ({error.strerror}); give another --out") from None
+        raise UserError(f"Shoal cannot write the predictions to {out} ({error.strerror}); give another --out") from None
 
 
 def check_out(out: Path, source: Path) -> None:
     """Refuse to write over a folder, or over the file that was read."""
     if out.exists() and (out.is_dir() or (source.exists() and out.samefile(source))):
         what = "a folder" if out.is_dir() else "the file with the new rows"
-        raise UserError(f"--out must be a file for the answers; {out} is {what}: give another name")
+        raise UserError(f"--out must be a file for the predictions; {out} is {what}: give another name")
 
 
 def safe_cell(cell: Any) -> Any:

@@ -15,13 +15,14 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shoal.encoders.encoder import Encoder, arrays_under
+from shoal.encoders.states import describe, restore
 from shoal.encoders.target import TargetScaling
 from shoal.errors import CompleteError, MissingFile, NotAFile, UserError, WrongType
 from shoal.files import atomic, plain_files
@@ -46,10 +47,9 @@ KINDS = {  # kind of a model -> module with `describe(fitted)` and `restore(body
     "forest": "shoal.tools.saving",
     "grown": "shoal.tools.saving",
 }
-FORMAT, VERSION = "shoal-model", 4
+FORMAT, VERSION = "shoal-model", 5
 DESCRIPTION, WEIGHTS, TIMINGS = "model.json", "weights.safetensors", "timings.json"
 EXPLANATION = "explanation.json"  # which columns matter; not of the model itself, and need not be there
-TARGET = ("centre", "scale", "low", "high")
 REMEDY = "use an unchanged copy, or fit and save the model again"
 
 
@@ -132,7 +132,7 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         checks.check_body(body, KINDS)
     with naming(folder / WEIGHTS):
         arrays = from_bytes(weights)
-        checks.check_arrays(arrays, body["task"]["n_outputs"], len(body["encoders"]))
+        checks.check_arrays(arrays, body["task"]["n_outputs"], len(body["folds"]))
     return body, arrays
 
 
@@ -223,26 +223,22 @@ def read_json(file: Path) -> Any:
 def describe_model(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The model's part of model.json, and its weights."""
     arrays: dict[str, np.ndarray] = {}
-    encoders = []
+    folds = []
     for k, fold in enumerate(model.folds):
         described, parts = fold.encoder.state()
-        described.pop("schema", None)
-        encoders.append(described)
-        arrays |= {f"bag.{k}.encoder.{name}": array for name, array in parts.items()}
-        arrays |= {f"bag.{k}.target.{name}": getattr(fold.target, name) for name in TARGET}
+        folds.append(described)
+        arrays |= {f"folds.{k}.encoder.{name}": array for name, array in parts.items()}
+        describe(fold.target, f"folds.{k}.target", arrays)
     body = {
         "task": {"kind": model.task.kind, "n_outputs": model.task.n_outputs},
-        "schema": model.schema.as_dict(),
-        "encoders": encoders,
+        "schema": describe(model.schema, "schema", arrays),
+        "folds": folds,
         "networks": {name: _describe_networks(name, networks, arrays) for name, networks in model.networks.items()},
-        "parts": [_plain_part(part) for part in model.parts],
+        "parts": [{**vars(part), "member": _describe_member(part.member)} for part in model.parts],
         "temperature": model.temperature,
-        "certainty": None,
-        "compact": None if model.compact is None else model.compact.as_dict(),
+        "certainty": describe(model.certainty, "certainty", arrays),
+        "compact": describe(model.compact, "compact", arrays),
     }
-    if model.certainty is not None:
-        body["certainty"], found = model.certainty.state()
-        arrays |= {f"certainty.{name}": array for name, array in found.items()}
     return body, arrays
 
 
@@ -253,7 +249,7 @@ def _describe_networks(
     place = f"networks.{encoding}"
     if isinstance(networks, Chain):
         arrays |= {f"{place}.{k}": stage.state.parameters for k, stage in enumerate(networks.stages)}
-        stages = [_plain_member(stage.members[0]) for stage in networks.stages]
+        stages = [_describe_member(stage.members[0]) for stage in networks.stages]
         return {"width": networks.n_features, "stages": stages}
     if isinstance(networks, TorchNetwork):
         arrays |= {f"{place}.{name}": array for name, array in networks.arrays.items()}
@@ -262,12 +258,7 @@ def _describe_networks(
     return {"width": networks.n_features}
 
 
-def _plain_part(part: Part) -> dict[str, Any]:
-    member = _plain_member(part.member)
-    return {"recipe": part.recipe, "label": part.label, "view": part.encoding, "weight": part.weight, "member": member}
-
-
-def _plain_member(member: Member) -> dict[str, Any]:
+def _describe_member(member: Member) -> dict[str, Any]:
     return {name: getattr(member, name) for name in ("hidden", "activation", "features")}
 
 
@@ -278,7 +269,6 @@ def _member(described: dict[str, Any]) -> Member:
 def _describe_predictor(fitted: Any) -> dict[str, Any]:
     """What prediction needs beside the model."""
     classes: np.ndarray | None = getattr(fitted, "classes_", None)
-    reading: Reading | None = getattr(fitted, "reading_", None)
     names = getattr(fitted, "feature_names_in_", None)
     dtype = None if classes is None else "object" if classes.dtype == object else classes.dtype.str
     return {
@@ -286,36 +276,27 @@ def _describe_predictor(fitted: Any) -> dict[str, Any]:
         "one_column": getattr(fitted, "one_column_", None),
         "feature_names": None if names is None else [str(name) for name in names],
         "target_name": getattr(fitted, "target_name_", None),
-        "reading": None if reading is None else reading.as_dict(),
+        "reading": describe(getattr(fitted, "reading_", None), "reading", {}),
     }
 
 
 def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
-    task, schema = Task(body["task"]["kind"], body["task"]["n_outputs"]), Schema.from_dict(body["schema"])
+    task, schema = Task(**body["task"]), restore(Schema, "schema", body["schema"], {})
+    checks.check_schema(schema)
     folds = []
-    for k, described in enumerate(body["encoders"]):
-        encoder = Encoder.from_state(described | {"schema": body["schema"]}, arrays_under(f"bag.{k}.encoder.", arrays))
-        target = TargetScaling(**{name: arrays[f"bag.{k}.target.{name}"] for name in TARGET})
-        folds.append(FoldTransforms(replace(encoder, schema=schema), target))
-    parts = tuple(
-        Part(part["recipe"], part["label"], part["view"], _member(part["member"]), part["weight"])
-        for part in body["parts"]
-    )
+    for k, described in enumerate(body["folds"]):
+        encoder = Encoder.from_state(schema, described, arrays_under(f"folds.{k}.encoder.", arrays))
+        folds.append(FoldTransforms(encoder, restore(TargetScaling, f"folds.{k}.target", {}, arrays)))
+    parts = tuple(Part(**part | {"member": _member(part["member"])}) for part in body["parts"])
     networks = {}
     for encoding, described in body["networks"].items():
         members = [part.member for part in parts if part.encoding == encoding]
         networks[encoding] = _restore_networks(f"networks.{encoding}", described, arrays, task, members, len(folds))
-    compact = body["compact"]
-    if compact is not None:
-        compact = Compact.from_dict(compact, len(parts), len(folds), checks.TEMPERATURE)
-    model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]), compact=compact)
-    if not any(isinstance(one, TorchNetwork) for one in networks.values()):  # whose code comes later
-        checks.check_prediction(model)
-    known = body["certainty"]
-    if known is None:
-        return model
-    certainty = Certainty.from_state(instance("certainty", known, dict), arrays_under("certainty.", arrays), model)
-    return replace(model, certainty=certainty)
+    compact = restore(Compact | None, "compact", body["compact"], {})
+    certainty = restore(Certainty | None, "certainty", body["certainty"], arrays)
+    model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]), certainty, compact)
+    checks.check_model(model)
+    return model
 
 
 def _restore_networks(
@@ -323,12 +304,11 @@ def _restore_networks(
 ) -> Population | Chain | TorchNetwork:
     width = described["width"]
     if "net" in described:
-        net = instance(f"{place}.net", described["net"], dict)
-        instance(f"{place}.net.net", net.get("net"), str)
-        return TorchNetwork(net, width, task.n_outputs, arrays_under(f"{place}.", arrays))
+        instance(f"{place}.net.net", described["net"]["net"], str)
+        return TorchNetwork(described["net"], width, task.n_outputs, arrays_under(f"{place}.", arrays))
     if "stages" in described:
         stages: list[Population] = []
-        for k, member in enumerate(instance(f"{place}.stages", described["stages"], list)):
+        for k, member in enumerate(described["stages"]):
             seen = width + (stages[-1].members[0].hidden[-1] + task.n_outputs if stages else 0)
             stages.append(_filled([_member(member)], seen, task, 1, f"{place}.{k}", arrays))
         return Chain(tuple(stages))
@@ -353,13 +333,13 @@ def restore_predictor(target: Any, body: dict[str, Any], arrays: dict[str, np.nd
     target.model_ = restore_model(body, arrays)
     target.schema_ = target.model_.schema
     target.n_features_in_ = len(target.schema_.columns)
+    known = {
+        "one_column_": body["one_column"],
+        "target_name_": body["target_name"],
+        "reading_": restore(Reading | None, "reading", body["reading"], {}),
+    }
     if body["classes"] is not None:
-        target.classes_ = np.array(body["classes"]["values"], dtype=np.dtype(body["classes"]["dtype"]))
-    if body["one_column"] is not None:
-        target.one_column_ = body["one_column"]
+        known["classes_"] = np.array(body["classes"]["values"], dtype=np.dtype(body["classes"]["dtype"]))
     if body["feature_names"] is not None:
-        target.feature_names_in_ = np.array(body["feature_names"], dtype=object)
-    if body["target_name"] is not None:
-        target.target_name_ = body["target_name"]
-    if body["reading"] is not None:
-        target.reading_ = Reading.of(body["reading"])
+        known["feature_names_in_"] = np.array(body["feature_names"], dtype=object)
+    vars(target).update({name: value for name, value in known.items() if value is not None})

@@ -16,7 +16,7 @@ import numpy as np
 
 from shoal.errors import UserError
 from shoal.executors.find import KINDS, find_workers
-from shoal.explain.options import explain_seconds_option
+from shoal.explain.results import explain_seconds_option
 from shoal.machine import MOST_THREADS, thread_count
 from shoal.options import Options, option, options_of
 from shoal.search.strategies import strategies_of_default_space

@@ -70,7 +70,7 @@ class FileSummary:
 
     def ambiguous(self, table: Table) -> tuple[str, ...]:
         """Names that several columns of the file had."""
-        return tuple(name for name in table.names if any(f"the name {name!r} is there more" in n for n in self.notes))
+        return tuple(name for name in table.names if any(f"the name {name!r} occurs more" in n for n in self.notes))
 
 
 def read_table(
@@ -394,7 +394,7 @@ def _header(
     others = {len(row) for row in rows[1:]}
     first = [cell.strip() for cell in rows[0]]
     if others == {len(first) + 1} and not any(row[-1].strip() for row in rows[1:]):
-        summary.notes.append("the last column is left out: it has no name, and all its cells are empty")
+        summary.notes.append("the last column is ignored: it has no name, and all its cells are empty")
         rows, others, width = [rows[0], *(row[:-1] for row in rows[1:])], {len(first)}, len(first)
     short = len(others) == 1 and len(first) < width
     titled = short and (len(first) < width - 1 or (not has_name(first, named) and has_name(rows[1], named)))
@@ -403,7 +403,7 @@ def _header(
         summary.notes.append("the first column has no name: it is taken for the names of rows")
         return ["row name", *first], rows[1:]
     if titled:
-        summary.notes.append(f"line {lines[0]} is left out: it has {len(first)} cells, all others {width}")
+        summary.notes.append(f"line {lines[0]} is ignored: it has {len(first)} cells, all others {width}")
         rows, first = rows[1:], [cell.strip() for cell in rows[1]]
     summary.header = guess_header(rows, named) if header is None else bool(header)
     if summary.header:
@@ -426,7 +426,7 @@ def _drop_nameless(
 ) -> tuple[list[str], list[np.ndarray]]:
     """Lines that end in a separator make a last column without name and cells."""
     if len(names) > 1 and missing_cells(columns[-1]).all() and (not names[-1] or not summary.header):
-        summary.notes.append("the last column is left out: all its cells are empty")
+        summary.notes.append("the last column is ignored: all its cells are empty")
         return names[:-1], columns[:-1]
     return names, columns
 

@@ -20,9 +20,9 @@ import numpy as np
 from shoal.errors import UserError
 from shoal.tables.frames import beyond, unmasked
 from shoal.tables.reading import Reading
-from shoal.tables.schema import Schema, listed
+from shoal.tables.schema import Schema
 from shoal.tables.spelling import LARGEST_WHOLE
-from shoal.tables.table import Table, nested, rows_as_columns, with_unique_names
+from shoal.tables.table import Table, listed, nested, rows_as_columns, with_unique_names
 
 
 def named_columns(X: Any) -> Any:
@@ -48,27 +48,21 @@ def has_strings(X: Any) -> bool:
     )  # fmt: skip
 
 
-def has_codes(X: Any) -> bool:
-    """Whether there are whole numbers in an array or a list of rows that float64 does not hold exactly."""
+def has_objects(X: Any) -> bool:
+    """Whether there are cells that scikit-learn makes no numbers of, or only inexact ones.
+
+    These are dates, times, decimals, missing values of pandas, and whole numbers that float64 does not hold exactly.
+    """
     if isinstance(X, (list, tuple)):
-        cells: Iterable[Any] = (cell for row in X if isinstance(row, (list, tuple)) for cell in row)
+        cells: Iterable[Any] = [cell for row in X if isinstance(row, (list, tuple)) for cell in row]
     elif isinstance(X, np.ndarray) and X.dtype == object:
         cells = X.ravel()
     else:
-        return isinstance(X, np.ndarray) and X.ndim == 2 and beyond(X)
-    return any(isinstance(cell, int) and abs(cell) > LARGEST_WHOLE for cell in cells)
-
-
-def has_objects(X: Any) -> bool:
-    """Whether there are dates, times, decimals or missing values of pandas, which scikit-learn makes no numbers of."""
-    if isinstance(X, (list, tuple)):
-        cells: Iterable[Any] = (cell for row in X if isinstance(row, (list, tuple)) for cell in row)
-    elif isinstance(X, np.ndarray):
-        cells = X.ravel() if X.dtype == object else X.ravel()[:1] if X.dtype.kind in "Mm" else ()
-    else:
-        return False
+        return isinstance(X, np.ndarray) and (X.dtype.kind in "Mm" or (X.ndim == 2 and beyond(X)))
     kinds = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, decimal.Decimal)
-    return any(issubclass(kind, kinds) or kind.__name__ in ("NAType", "NaTType") for kind in set(map(type, cells)))
+    if any(issubclass(kind, kinds) or kind.__name__ in ("NAType", "NaTType") for kind in set(map(type, cells))):
+        return True
+    return any(isinstance(cell, int) and abs(cell) > LARGEST_WHOLE for cell in cells)
 
 
 def training_table(estimator: Any, X: Any) -> tuple[Table, bool]:
@@ -85,7 +79,7 @@ def training_table(estimator: Any, X: Any) -> tuple[Table, bool]:
         estimator.n_features_in_ = len(table.names)
         estimator.feature_names_in_ = np.array(table.names, dtype=object)
         return table, False
-    if has_names(X) or has_strings(X) or has_codes(X) or has_objects(X):
+    if has_names(X) or has_strings(X) or has_objects(X):
         validate_data(estimator, X, reset=True, skip_check_array=True)
         table = Table.of(X)
         dates = any(column.dtype.kind == "M" for column in table.columns)
@@ -135,7 +129,7 @@ def _by_place(estimator: Any, X: Any, reading: Reading) -> Table:
     from sklearn.utils.validation import check_array
 
     names = [column.name for column in estimator.schema_.columns]
-    if not (has_strings(X) or has_codes(X) or has_objects(X)):
+    if not (has_strings(X) or has_objects(X)):
         X = check_array(X, dtype=np.float64, ensure_all_finite=False, estimator=estimator, input_name="X")
     elif isinstance(X, (list, tuple)):
         X = nested(X)

@@ -1,6 +1,6 @@
 """The kinds of columns, and how the cells of each kind are read.
 
-`KINDS` is the table of them. A kind that is added here needs an encoder in `shoal.encoders.registry.ENCODERS`.
+`KINDS` is the table of them. A kind that is added here needs an encoder in `shoal.encoders.encoder.ENCODERS`.
 """
 
 from __future__ import annotations

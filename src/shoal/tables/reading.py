@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.errors import UserError
 from shoal.tables import parse
 from shoal.tables.missing import is_named, named_numbers
 from shoal.tables.table import Table
@@ -23,22 +20,6 @@ class Reading:
     header: bool | None = None
     sep: str | None = None
     quote: str | None = None  # with another one, the same cell may be another category
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def of(state: Mapping[str, Any]) -> Reading:
-        """From `as_dict`, or from the "data" of the settings of a run."""
-        missing, columns = (_strings(name, state.get(name, ())) for name in ("missing", "columns"))
-        header, sep, quote = state.get("header"), state.get("sep"), state.get("quote")
-        if header not in (None, True, False):
-            raise UserError(f"reading.header must be true, false or null; got {header!r}")
-        if sep is not None and (not isinstance(sep, str) or len(sep) != 1):
-            raise UserError(f"reading.sep must be one character or null; got {sep!r}")
-        if quote not in (None, '"', "'"):
-            raise UserError(f"reading.quote must be \", ' or null; got {quote!r}")
-        return Reading(missing, columns, header, sep, quote)
 
     def without_marks(self, table: Table) -> Table:
         """The table with missing values where it has the marks of the training file, as strings or as numbers."""
@@ -59,9 +40,3 @@ def _cleared(column: np.ndarray, marks: frozenset[str]) -> np.ndarray:
         return np.where(named, np.datetime64("NaT", "us"), column)
     numbers = list(named_numbers(marks))
     return np.where(np.isin(column, numbers), np.nan, column) if column.dtype.kind == "f" and numbers else column
-
-
-def _strings(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
-        raise UserError(f"reading.{name} must be a list of strings; got {value!r}")
-    return tuple(value)

@@ -19,7 +19,7 @@ from shoal.tables.frames import cell_text
 from shoal.tables.kinds import KEPT_AS_WRITTEN, KINDS, Column, UnfitCell
 from shoal.tables.missing import is_marker, is_missing_word, missing_cells
 from shoal.tables.spelling import category_style, example_of_codes
-from shoal.tables.table import Table
+from shoal.tables.table import Table, listed
 from shoal.validate import nearest
 
 DROPPED = ("constant", "identifier", "empty", "dropped")  # columns without anything to learn from, or not wanted
@@ -34,16 +34,6 @@ IDENTIFIER_ROWS = 50
 IDENTIFIER_DENSITY = 0.5  # whole numbers, all different, that fill half of their range: a numbering, or a part of one
 IDENTIFIER_NAMES = ("id", "index", "uuid", "guid", "key", "rownames", "row name", "rowid")
 INDEX_NAMES = ("unnamed: 0", "__index_level_0__")  # a frame's index without a name: in CSV, in Parquet
-
-
-def listed(names: Sequence[str], most: int = 10) -> str:
-    """
-    >>> listed(["a", "b", "c"]), listed(["a", "b", "c"], most=2)
-    ("'a', 'b' and 'c'", "'a', 'b' and 1 more")
-    """
-    shown = [repr(name) for name in names[:most]]
-    last = f"{len(names) - most} more" if len(names) > most else shown.pop()
-    return f"{', '.join(shown)} and {last}" if shown else last
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,15 +91,6 @@ class Schema:
         noted = [f"{column.name}: {column.kind}, {column.note}" for column in self.columns if column.note]
         return [", ".join(found), *noted]
 
-    def as_dict(self) -> dict[str, Any]:
-        fields = ("name", "kind", "note", "style")
-        columns = [{name: getattr(column, name) for name in fields} for column in self.columns]
-        return {"columns": columns, "decimal": self.decimal}
-
-    @staticmethod
-    def from_dict(state: Mapping[str, Any]) -> Schema:
-        return Schema(tuple(Column(**column) for column in state["columns"]), state.get("decimal", "."))
-
     def missing(self, table: Table) -> list[str]:
         """Columns of the schema that a table does not have."""
         there = set(table.names)
@@ -125,18 +106,20 @@ class Schema:
         missing = self.missing(table)
         if len(missing) == 1:
             hint = nearest(missing[0], self.unknown(table))
-            raise UserError(f"every column of the training data must be there; {missing[0]!r} is missing{hint}")
+            raise UserError(f"the table must have every column of the training data; {missing[0]!r} is missing{hint}")
         if missing:
             others = self.unknown(table)
             hint = f"; the table has others: {listed(others)}" if others else ""
-            raise UserError(f"every column of the training data must be there; {listed(missing)} are missing{hint}")
+            raise UserError(
+                f"the table must have every column of the training data; {listed(missing)} are missing{hint}"
+            )
 
     def refuse_own_encoders(self, done: str, reason: str) -> None:
         """Name the columns with an encoder of the user's own, for what cannot be done with them."""
         own = [f"{name!r} ({type(encoder).__name__})" for name, encoder in self.own_encoders.items()]
         if own:
             raise UserError(
-                f"a model with encoders of your own cannot be {done}, since {reason}: {', '.join(own[:5])}; give these "
+                f"a model with custom encoders cannot be {done}, since {reason}: {', '.join(own[:5])}; give these "
                 f"columns one of the kinds {', '.join(KINDS)}"
             )
 
@@ -270,7 +253,7 @@ def _refuse_new_signs(column: Column, known: list[str], thousands: str) -> None:
     percent = next((value for value in known if "%" in value), None)
     if odd is not None:
         one, other = (f"{parse.number(odd, style):g}" for style in ("signs", "comma"))
-        why = f"it may be {one} or {other}, and no other cell tells which: write {one} or {other}"
+        why = f"it may be {one} or {other}, and no other cell shows which: write {one} or {other}"
     elif percent is not None:
         why = "the training data had no percent signs: write the number as it was written there"
     else:

@@ -62,7 +62,7 @@ class Table:
             raise UserError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required.")
         if len(set(table.names)) < len(table.names):
             twice = next(name for name in table.names if table.names.count(name) > 1)
-            raise UserError(f"columns must have different names; {twice!r} is there twice: rename one of them")
+            raise UserError(f"columns must have different names; {twice!r} occurs twice: rename one of them")
         table = without_infinities(table, missing)
         _refuse_infinities(table)
         return table
@@ -279,7 +279,7 @@ def unique_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     One without name becomes "Unnamed: 2", as pandas calls it.
 
     >>> unique_names(["size", "size", ""])
-    (['size', 'size (2)', 'Unnamed: 2'], ["the name 'size' is there more than once: one is now 'size (2)'"])
+    (['size', 'size (2)', 'Unnamed: 2'], ["the name 'size' occurs more than once: one is now 'size (2)'"])
     """
     given: list[str] = []
     notes: list[str] = []
@@ -292,9 +292,19 @@ def unique_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
             count += 1
             new = f"{own} ({count})"
         if count > 1:
-            notes.append(f"the name {name!r} is there more than once: one is now {new!r}")
+            notes.append(f"the name {name!r} occurs more than once: one is now {new!r}")
         given.append(new)
     return given, notes
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """
+    >>> listed(["a", "b", "c"]), listed(["a", "b", "c"], most=2)
+    ("'a', 'b' and 'c'", "'a', 'b' and 1 more")
+    """
+    shown = [repr(name) for name in names[:most]]
+    last = f"{len(names) - most} more" if len(names) > most else shown.pop()
+    return f"{', '.join(shown)} and {last}" if shown else last
 
 
 def with_unique_names(X: Any) -> Any:

@@ -24,10 +24,9 @@ from shoal.search.problem.dependence import repeated_rows
 from shoal.search.problem.problem import default_epochs, distinct_rows, make_folds
 from shoal.search.results.explaining import background_rows
 from shoal.tables.inputs import training_table
-from shoal.tables.labels import target_array, target_name
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
-from shoal.tables.target import ALWAYS_FEW, FEW_SHARE, FEW_VALUES
+from shoal.tables.target import ALWAYS_FEW, FEW_SHARE, FEW_VALUES, target_array, target_name
 from shoal.validate import instance, one_of, whole
 
 FEWEST_ROWS = 3

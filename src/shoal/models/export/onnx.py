@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from shoal.encoders.scaling import LARGEST_SCALED, SMOOTH_LIMIT
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, SMALLEST_PROBABILITY
-from shoal.models.export.plan import Category, ExportPlan, Network
+from shoal.models.export.plan import Category, ExportPlan, PartNetworks
 from shoal.population.activations import TABLE
 
 OPSET, ML_OPSET = 17, 2
@@ -127,7 +127,7 @@ def _inputs(graph: Graph, plan: ExportPlan) -> dict[str, str]:
 # ---- networks and the way back ----
 
 
-def _raw(graph: Graph, network: Network, value: str) -> tuple[str, str]:
+def _raw(graph: Graph, network: PartNetworks, value: str) -> tuple[str, str]:
     """The last hidden layer, or the inputs where there is none, and the raw outputs."""
     for k, (weight, bias) in enumerate(network.layers):
         hidden = value if k == 0 else TABLE[network.activation].onnx(graph, value)

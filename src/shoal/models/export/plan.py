@@ -81,7 +81,7 @@ class Pieces:
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class PartNetworks:
     """The networks of one part. Layers are pairs of (folds, fan_in, fan_out) and (folds, 1, fan_out), float32."""
 
     encoding: str
@@ -107,8 +107,10 @@ class ExportPlan:
     scaling: Scaling
     pieces: Pieces
     missing: np.ndarray  # (m,) positions among the numbers that have an indicator
-    networks: tuple[Network, ...]
-    stages: tuple[Network, ...]  # of a grown network, those before the last; each adds its hidden layer and outputs
+    networks: tuple[PartNetworks, ...]
+    stages: tuple[
+        PartNetworks, ...
+    ]  # of a grown network, those before the last; each adds its hidden layer and outputs
     target: dict[str, np.ndarray]  # centre, scale, low, high: (folds, 1, n_outputs) float64
 
     @property
@@ -251,7 +253,7 @@ def _moved(matrix: np.ndarray, places: list[int], width: int) -> np.ndarray:
     return moved
 
 
-def _networks(model: Model, spread: Callable[[str, int, np.ndarray], np.ndarray]) -> tuple[Network, ...]:
+def _networks(model: Model, spread: Callable[[str, int, np.ndarray], np.ndarray]) -> tuple[PartNetworks, ...]:
     folds = range(len(model.folds))
     networks = []
     seen = dict.fromkeys(model.networks, 0)
@@ -268,11 +270,11 @@ def _networks(model: Model, spread: Callable[[str, int, np.ndarray], np.ndarray]
             (np.stack([of_fold[k][layer][0] for k in folds]), np.stack([of_fold[k][layer][1] for k in folds])[:, None])
             for layer in range(len(of_fold[0]))
         )
-        networks.append(Network(part.encoding, part.member.activation, part.weight, layers))
+        networks.append(PartNetworks(part.encoding, part.member.activation, part.weight, layers))
     return tuple(networks)
 
 
-def _stages(chain: Chain, spread: Callable[[str, int, np.ndarray], np.ndarray]) -> list[Network]:
+def _stages(chain: Chain, spread: Callable[[str, int, np.ndarray], np.ndarray]) -> list[PartNetworks]:
     """The networks of a chain. Their first inputs are the columns, which are moved as in every network."""
     found = []
     for stage in chain.stages:
@@ -280,7 +282,7 @@ def _stages(chain: Chain, spread: Callable[[str, int, np.ndarray], np.ndarray]) 
         weight, bias = layers[0]
         layers[0] = np.concatenate([spread("plain", 0, weight[:own]), weight[own:]]), bias
         of_fold = tuple((weight[None], bias[None, None]) for weight, bias in layers)
-        found.append(Network("plain", stage.members[0].activation, 1.0, of_fold))
+        found.append(PartNetworks("plain", stage.members[0].activation, 1.0, of_fold))
     return found
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from shoal.encoders.scaling import LARGEST_SCALED, SMOOTH_LIMIT
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, SMALLEST_PROBABILITY
-from shoal.models.export.plan import Category, ExportPlan, Network
+from shoal.models.export.plan import Category, ExportPlan, PartNetworks
 from shoal.torch import ACTIVATIONS
 
 METADATA = "shoal.json"
@@ -127,7 +127,7 @@ class ExportedModel(nn.Module):
 class _Networks(nn.Module):
     """The networks of one part, one per fold."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: PartNetworks) -> None:
         super().__init__()
         self.depth = len(network.layers)
         self.activation = ACTIVATIONS[network.activation]()

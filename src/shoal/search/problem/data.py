@@ -19,9 +19,9 @@ from shoal.search.problem.column_notes import notes_on_columns
 from shoal.search.problem.dealing import blocks_in_time
 from shoal.search.problem.dependence import Note, repeated_rows
 from shoal.search.problem.roles import Roles
-from shoal.tables.labels import plain_name, refuse_extreme, target_array, target_name
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
+from shoal.tables.target import plain_name, refuse_extreme, target_array, target_name
 
 if TYPE_CHECKING:
     from shoal.search.options import SearchOptions

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.explain.alike import alike_groups
-from shoal.explain.effects import Dependence
-from shoal.explain.grids import Grid, make_grid
+from shoal.explain.effects import Dependence, Grid, make_grid
 from shoal.explain.importance import CONFIDENCE, HeldOut, Shuffler
 from shoal.explain.networks import FoldNetworks
 from shoal.explain.results import Effect, Explanation, Importance, Importances, Pair

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from shoal.conformal.scores import SCORES
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
 from shoal.search.results.result import SearchResult
 from shoal.search.scoring.calibrate import HeldOut
@@ -41,8 +40,7 @@ def one_row(result: SearchResult, classes: list[str] | None) -> dict[str, Any] |
         width = _by_row(held, 2 * typical[0] * held.spread[:, 0])
         ends = np.quantile(width, (0.1, 0.5, 0.9)).tolist()
         return said | {"kind": "numbers", "widths": ends, "columns": for_whom(table, width)}
-    score = SCORES[certainty.calibration.score](held.prediction, np.zeros(len(held.row)))
-    inside = score <= typical[0] + 1e-12
+    inside = 1.0 - held.prediction <= typical[0] + 1e-12
     inside[np.arange(len(inside)), held.prediction.argmax(axis=1)] = True
     size = _by_row(held, inside.sum(axis=1).astype(np.float64))
     sizes = np.bincount(np.rint(size).astype(np.int64), minlength=task.n_outputs + 1)[1:]

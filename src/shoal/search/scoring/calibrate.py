@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shoal.conformal.calibration import Calibration
-from shoal.conformal.scores import SCORES
 from shoal.conformal.spread import Residuals, Spread, fit_spread
 from shoal.conformal.strangeness import Strangeness
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL
@@ -44,7 +43,6 @@ def calibrate(
     found: HeldOut,
     model: Model,
     data: TrainingData,
-    score: str = "lac",
     folds: int | None = None,
 ) -> tuple[Certainty, HeldOut]:
     """What a model needs to know of its own certainty; and the pairs that it was found from, with their spread.
@@ -57,7 +55,7 @@ def calibrate(
     mine = found if folds is None else of_first_folds(found, folds)
     calibration, spread = None, None
     if task.kind == CLASSIFICATION:
-        calibration = of_classes(mine, problem.y[mine.rows], len(model.folds), score)
+        calibration = of_classes(mine, problem.y[mine.rows], len(model.folds))
     elif task.kind != MULTILABEL:
         inputs = encoder.transform(data.table.take(first[found.rows]), ["plain"])["plain"].astype(np.float64)
         residual = np.abs(problem.y[found.rows][found.row] - found.prediction)
@@ -73,15 +71,14 @@ def calibrate(
     return Certainty(calibration, spread, strangeness), mine
 
 
-def of_classes(found: HeldOut, y: np.ndarray, folds: int, score: str) -> Calibration:
+def of_classes(found: HeldOut, y: np.ndarray, folds: int) -> Calibration:
     """y: classes of the rows; folds: of the model."""
-    part = np.random.default_rng(0).random(len(found.row))
-    scores = SCORES[score](found.prediction, part)[np.arange(len(found.row)), y[found.row]]
-    return _calibration(found, scores[:, None], folds, score)
+    scores = 1.0 - found.prediction[np.arange(len(found.row)), y[found.row]]
+    return _calibration(found, scores[:, None], folds)
 
 
-def _calibration(found: HeldOut, scores: np.ndarray, folds: int, score: str = "lac") -> Calibration:
-    return Calibration(scores, found.weight, _counts(found, folds), found.count, found.effective, score)
+def _calibration(found: HeldOut, scores: np.ndarray, folds: int) -> Calibration:
+    return Calibration(scores, found.weight, _counts(found, folds), found.count, found.effective)
 
 
 def _spread(
