@@ -30,7 +30,7 @@ from shoal.errors import UserError  # noqa: E402
 from shoal.parallel.data.ownership import owners  # noqa: E402
 from shoal.parallel.job import Job  # noqa: E402
 from shoal.parallel.networks import make_model  # noqa: E402
-from shoal.planner.cost.links import Link  # noqa: E402
+from shoal.planner.cost.cluster import NodeLink  # noqa: E402
 from shoal.planner.simulate.averaged import train_averaged  # noqa: E402
 
 REVIEWS = 250
@@ -75,7 +75,7 @@ def test_the_papers_improvements_are_computed_from_its_seconds() -> None:
 
 
 def test_folds_multiply_computing_and_not_averaging() -> None:
-    model = cost_model(Link(1e6, 1e-3), rows=12_800, batch_size=32)
+    model = cost_model(NodeLink(1e6, 1e-3), rows=12_800, batch_size=32)
     plain, folded = (times.predict(model, 4, 3, "epoch", folds) for folds in (1, 5))
     assert folded.computing == pytest.approx(4 * plain.computing)  # 5 networks on 4 of 5 parts
     assert folded.averaging == pytest.approx(plain.averaging)
@@ -86,7 +86,7 @@ def test_folds_multiply_computing_and_not_averaging() -> None:
 
 
 def test_without_splitting_nodes_save_nothing_but_folds() -> None:
-    model = cost_model(Link(1e9, 0.0), rows=12_800, batch_size=32)
+    model = cost_model(NodeLink(1e9, 0.0), rows=12_800, batch_size=32)
     one, whole = (times.predict(model, count, 2, split=False).computing for count in (1, 4))
     assert whole == pytest.approx(one)
     assert times.predict(model, 4, 2).computing == pytest.approx(one / 4)

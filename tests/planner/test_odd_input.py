@@ -18,11 +18,11 @@ from shoal.parallel.job import Job
 from shoal.planner import planning
 from shoal.planner.measure.facts import facts_of
 from shoal.planner.options import PlanOptions
-from shoal.planner.planning import Row, model_for
+from shoal.planner.planning import Row
 from shoal.planner.simulate.accuracy import metric_of
 from shoal.planner.simulate.noise import noise_scale
 from shoal.planner.variants import VARIANTS
-from shoal.planner.verdict import bandwidth_from, judge, speedup
+from shoal.planner.verdict import bandwidth_from, epochs_from, judge, speedup
 
 COMMON = {"epochs": 2, "batch_size": 8, "seeds": 1, "nodes": (1, 2), "strategy": "allreduce,local_sgd:epoch"}
 
@@ -167,19 +167,29 @@ def test_folds_of_nodes_with_shares_and_one_node_that_has_all_rows():
 
 
 def test_batches_grow_only_where_nodes_share_them():
-    model, options = cost_model(batch_size=32), PlanOptions(batch_per_node=True, batch_size=32)
+    model = replace(cost_model(batch_size=32), batch_per_node=True)
     for name, variant in VARIANTS.items():
         grown = 32 if variant.own_algorithm else 128
-        assert model_for(model, options, variant, 4).job.batch_size == grown, name
+        assert model.settled(variant, 4).job.batch_size == grown, name
 
 
 def test_break_evens_are_those_of_growing_batches():
     model = cost_model(planner_link(), batch_size=32)
     variant = VARIANTS["allreduce"]
-    more = speedup(model, variant, 4, batch_per_node=True)
+    growing = replace(model, batch_per_node=True)
+    more = speedup(growing, variant, 4)
     grown = replace(model, job=replace(model.job, batch_size=128))
     assert more == pytest.approx(model.estimate(variant, 1).seconds / grown.estimate(variant, 4).seconds)
-    assert bandwidth_from(model, variant, 4, True) < (bandwidth_from(model, variant, 4) or float("inf"))
+    assert bandwidth_from(growing, variant, 4) < (bandwidth_from(model, variant, 4) or float("inf"))
+
+
+def test_break_evens_of_folds_on_nodes_count_their_networks():
+    model, variant = (
+        cost_model(planner_link(), batch_size=32, calibration=machine(start=2.0)),
+        VARIANTS["local_sgd:end"],
+    )
+    once, tenfold = (epochs_from(replace(model, node_folds=folds), variant, 4) for folds in (1, 10))
+    assert tenfold < once  # ten times as much to compute
 
 
 def planner_link():

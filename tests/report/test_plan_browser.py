@@ -336,7 +336,7 @@ def test_names_in_spans_can_be_read_on_every_colour(visit_plan, scheme):
     data = plan_data()
     data["timeline"] |= {
         "seconds": 7,
-        "spans": [{"node": 0, "lane": "link", "name": f"name {k}", "start": k, "seconds": 1} for k in range(7)]
+        "spans": [{"node": 0, "lane": "link", "name": f"name {k}", "start": k, "seconds": 1} for k in range(7)],
     }
     page = visit_plan(data, color_scheme=scheme)
     assert page.locator(".span").all_inner_texts() == [f"name {k}" for k in range(7)]

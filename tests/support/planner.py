@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from shoal.parallel.cost import Facts, Layer, LinearPair
 from shoal.parallel.job import Job
+from shoal.planner.cost.cluster import Cluster, NodeLink
 from shoal.planner.cost.curves import Curve
-from shoal.planner.cost.links import Link
 from shoal.planner.cost.times import CostModel
 from shoal.planner.measure.calibration import Calibration
-from shoal.planner.measure.machines import Cluster
 
 
 def network(widths=(64, 256, 256, 256, 10)) -> Facts:
@@ -51,7 +50,7 @@ def machine(
 
 
 def cost_model(
-    link: Link | None = None, own_machines: bool = True, batch_size: int = 128, rows: int = 10_000,
+    link: NodeLink | None = None, own_machines: bool = True, batch_size: int = 128, rows: int = 10_000,
     calibration: Calibration | None = None, backend: str = "processes", speeds=(), **job,
 ) -> CostModel:  # fmt: skip
     settings = {"strategy": "blas", "workers": 1, "backend": backend, "batch_size": batch_size, **job}

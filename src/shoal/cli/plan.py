@@ -122,7 +122,7 @@ def _console(subject: NetworkAndData) -> Console:
 
 def _found(options: PlanOptions, subject: NetworkAndData, console: Console) -> Plan:
     """Make the plan, and show how far it is."""
-    from shoal.planner.planning import make_plan
+    from shoal.planner.planning import plan as make_plan
 
     model, sets = subject.model(), subject.sets
     what = f"{subject.net} on {subject.name}"
@@ -133,8 +133,8 @@ def _found(options: PlanOptions, subject: NetworkAndData, console: Console) -> P
     screen.bar.start()
     try:
         return make_plan(
-            options, model, sets.train, sets.test, what=what, callbacks=[screen], redraw=subject.model
-        )  # fmt: skip
+            model, sets.train, sets.test, what=what, callbacks=[screen], redraw=subject.model, **vars(options)
+        )
     except KeyboardInterrupt:
         screen.bar.stop()
         console.print("Interrupted while this machine was measured: nothing is known yet.")

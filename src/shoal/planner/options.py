@@ -14,8 +14,7 @@ from shoal.parallel.data.ownership import concentration
 from shoal.parallel.job import LARGEST, MOST_PARTS, Job, TrainingOptions
 from shoal.parallel.strategies import find_strategy
 from shoal.parallel.strategies.own_rows import NEW, positive_numbers
-from shoal.planner.cost.links import Link
-from shoal.planner.measure.machines import Hardware
+from shoal.planner.cost.cluster import Hardware, NodeLink
 from shoal.planner.variants import DEFAULT, find_variants
 from shoal.validate import number, one_of, shown, strings, whole
 
@@ -68,8 +67,8 @@ def check_goal(name: str, value: Any) -> tuple[str, float]:
     return metric, number(f"{name} {metric}", bound, above=0, below=1, what="a number")
 
 
-def _link(name: str, value: Any) -> Link:
-    return value.checked(name, value) if isinstance(value, Link) else Link.parse(str(value), name)
+def _link(name: str, value: Any) -> NodeLink:
+    return value.checked(name, value) if isinstance(value, NodeLink) else NodeLink.parse(str(value), name)
 
 
 def _speeds(name: str, value: Any) -> tuple[float, ...]:
@@ -107,7 +106,7 @@ class PlanOptions(TrainingOptions):
     nodes: tuple[int, ...] = option(
         (), "How many nodes to compare: 1,2,4,8 or 1-64. (default: 1,2,4,8)", check=_nodes, parse=str, metavar="<list>"
     )
-    link: Link | None = option(
+    link: NodeLink | None = option(
         None, "The link between nodes, each a machine of its own: 1gbit,0.1ms. (default: nodes share this machine)",
         check=_link, parse=str, metavar="<rate,latency>",
     )  # fmt: skip

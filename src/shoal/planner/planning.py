@@ -6,7 +6,7 @@ import copy
 import datetime
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from torch import nn
@@ -22,12 +22,11 @@ from shoal.parallel.data.loader import find_device
 from shoal.parallel.data.ownership import concentration
 from shoal.parallel.exact.randomness import draw_weights
 from shoal.parallel.job import Job
-from shoal.planner.cost.links import Link
+from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.times import CostModel
 from shoal.planner.cost.trace import trace_of
 from shoal.planner.events import PlanProgress, PlanStarted, StageEnded
 from shoal.planner.measure.calibration import Calibration
-from shoal.planner.measure.machines import Cluster
 from shoal.planner.measure.measuring import Check, measure
 from shoal.planner.options import PlanOptions
 from shoal.planner.simulate.accuracy import Scores, Simulator, metric_of
@@ -131,7 +130,7 @@ class Plan:
             settings[name] = value if isinstance(value := settings[name], str) else "function"
         found: dict[str, Any] = plain_values({
             "what": self.what, "machine": self.machine, "settings": settings,
-            "rows": [row.as_dict() for row in self.rows], "verdict": self.verdict.as_dict(),
+            "rows": [row.as_dict() for row in self.rows], "verdict": asdict(self.verdict),
             "predicted": {**self.best.as_dict(), "metric": self.metric, "own_machines": self.options.own_machines,
                           "link": self.machine["link"]["name"]},
             "goal": self.options.goal and dict(zip(("metric", "value"), self.options.goal, strict=True)),
@@ -169,7 +168,7 @@ class Plan:
     def timeline_of(self, strategy: str, nodes: int, most: int = 16) -> dict[str, Any]:
         """One step of each of the first nodes; without what would never end."""
         variant = find_variants(strategy)[0]
-        estimate = model_for(self.model, self.options, variant, nodes).estimate(variant, nodes)
+        estimate = self.model.estimate(variant, nodes)
         spans = [span for span in estimate.spans if span["node"] < most]  # type: ignore[operator]
         if estimate.round is not None:
             spans = [span for node in range(min(nodes, most)) for span in estimate.round.spans(node)]
@@ -205,20 +204,6 @@ def plan(
         if name not in PlanOptions.__dataclass_fields__:
             raise WrongType(f"plan has no option {name!r}{nearest(name, PlanOptions.__dataclass_fields__)}")
     options = PlanOptions(**settings)
-    return make_plan(options, model, train, test, what=what, redraw=redraw, callbacks=callbacks)
-
-
-def make_plan(
-    options: PlanOptions,
-    model: nn.Module,
-    train: Dataset[Any],
-    test: Dataset[Any],
-    *,
-    what: str = "",
-    redraw: Callable[[int], nn.Module] | None = None,
-    callbacks: Any = None,
-) -> Plan:
-    """`plan` with checked options."""
     watched = _Watched(callbacks, MEASURING if options.accuracy else 1.0)
     job = replace(options.alone, device="cpu", checkpoint=None)
     check_fit(job, model, train, test)
@@ -234,8 +219,9 @@ def make_plan(
     watched.ended("measured")
     notes += [remembered] if remembered else []
     cluster = Cluster(options.link, options.own_machines, options.node_speed or (), options.node)
-    costs = CostModel(calibration, cluster, job, len(train), shares=options.shares)  # type: ignore[arg-type]
-    estimates = {(variant.name, count): model_for(costs, options, variant, count).estimate(variant, count)
+    costs = CostModel(calibration, cluster, job, len(train), shares=options.shares,  # type: ignore[arg-type]
+                      node_folds=options.node_folds or 1, batch_per_node=options.batch_per_node)  # fmt: skip
+    estimates = {(variant.name, count): costs.estimate(variant, count)
                  for variant, counts in variants.items() for count in counts}  # fmt: skip
     scores: dict[tuple[str, int], Scores] = {}
     noise, interrupted = None, False
@@ -256,7 +242,7 @@ def make_plan(
     machine = describe(calibration, options, check)
     folded = [row for row in rows if options.node_folds is not None and find_variants(row.strategy)[0].can_fold]
     notes += unstable_note(rows, options)
-    verdict = judge(folded or rows, costs, options.goal if scores else None, options.batch_per_node)
+    verdict = judge(folded or rows, costs, options.goal if scores else None)
     made = Plan(what, options, machine, rows, verdict, costs, scores, noise, notes, interrupted, metric or "accuracy")
     watched.callbacks.notify("finished", made)
     return made
@@ -325,15 +311,6 @@ def usable(options: PlanOptions, model: nn.Module, rows: int) -> tuple[dict[Vari
     return found, notes
 
 
-def model_for(costs: CostModel, options: PlanOptions, variant: Variant, count: int) -> CostModel:
-    """With `batch_per_node`, the batch grows with the nodes, where a batch is shared by them."""
-    if options.node_folds is not None and variant.can_fold:
-        return replace(costs, node_folds=options.node_folds)
-    if not options.batch_per_node or variant.own_algorithm:
-        return costs
-    return replace(costs, job=replace(costs.job, batch_size=options.batch_size * count))
-
-
 def _redrawn(model: nn.Module, seed: int, redraw: Callable[[int], nn.Module] | None) -> nn.Module:
     if redraw is not None:
         return redraw(seed)
@@ -386,22 +363,13 @@ def _share(part: float, seconds: float) -> float:
 
 def describe(calibration: Calibration, options: PlanOptions, check: Check | None) -> dict[str, Any]:
     """The machine, the link, and how steps were measured."""
-
-    found: dict[str, Any] = {"name": "measured on this machine", "bandwidth": None, "latency": None}
+    link: dict[str, Any] = {"name": "measured on this machine", "bandwidth": None, "latency": None}
     if options.link is not None:
-        found = {
-            "name": str(options.link),
-            "bandwidth": _finite(options.link),
-            "latency": options.link.latency,
-        }
+        link = {"name": str(options.link), **asdict(options.link)}
     curve = calibration.plain[calibration.cores]
     return {
         "cpu": processor(), "cores": calibration.cores, "instruction_set": instruction_set(), "versions": versions(),
-        "backend": options.backend, "link": found, "own_machines": options.own_machines,
+        "backend": options.backend, "link": link, "own_machines": options.own_machines,
         "compute": curve.as_dict(), "start_seconds": calibration.start or None,
         "check": None if check is None else check.as_dict(),
     }  # fmt: skip
-
-
-def _finite(link: Link) -> float | None:
-    return link.bandwidth if math.isfinite(link.bandwidth) else None

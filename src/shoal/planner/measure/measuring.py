@@ -11,9 +11,9 @@ from torch.utils.data import Dataset
 
 from shoal.machine import thread_count
 from shoal.parallel.exact.randomness import torch_as_it_was
+from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.times import CostModel
 from shoal.planner.measure.calibration import BRIEF, BRIEFEST, TINY, Calibration, calibrate, probed, row_sizes
-from shoal.planner.measure.machines import Cluster
 from shoal.planner.measure.remembered import recalled, remember
 from shoal.planner.measure.steps import alone, step_seconds
 

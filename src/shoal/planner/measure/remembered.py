@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from shoal.datasets import cache_folder
 from shoal.files.atomic import write_text
 from shoal.machine import processor
+from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.curves import Curve
 from shoal.planner.cost.times import CostModel
 from shoal.planner.measure.calibration import MESSAGES, Calibration
-from shoal.planner.measure.machines import Cluster
 
 if TYPE_CHECKING:
     from shoal.parallel.cost import Facts, Variant
