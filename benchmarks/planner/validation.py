@@ -264,8 +264,8 @@ def _predicted(calibration: Calibration, cluster: Cluster, trial: Trial, cell: C
 
 def measured_alone(subject: Subject) -> dict[int, float]:
     """By batch size, an epoch of the plain loop, with one thread or all: the better one."""
+    from benchmarks.planner.timed import LEAST_SECONDS
     from shoal.parallel.exact.randomness import torch_as_it_was
-    from shoal.planner.measure.calibration import ENOUGH
     from shoal.planner.measure.steps import alone, step_seconds
 
     found: dict[int, float] = {}
@@ -273,15 +273,15 @@ def measured_alone(subject: Subject) -> dict[int, float]:
     with torch_as_it_was():
         for batch, threads in itertools.product(subject.batches, sorted({1, thread_count()})):
             steps = subject.rows // batch
-            seconds = step_seconds(alone(job, "plain", threads), model, rows, batch, steps, enough=ENOUGH)
+            seconds = step_seconds(alone(job, "plain", threads), model, rows, batch, steps, enough=LEAST_SECONDS)
             found[batch] = min(found.get(batch, math.inf), subject.rows / batch * min(seconds))
     return found
 
 
 def measured_together(subject: Subject, backend: str, variants: Sequence[Variant], count: int) -> dict[Cell, float]:
     """Epochs of real trainings by `count` workers, one after the other in the same processes."""
+    from benchmarks.planner.timed import run_trainings
     from shoal.parallel.strategies import find_strategy
-    from shoal.planner.measure.calibration import run_trainings
 
     found: dict[Cell, float] = {}
     for servers in (0, 1):

@@ -22,11 +22,11 @@ from shoal.parallel.strategies.parameter_server import serve
 from shoal.planner.cost.cluster import Cluster, Hardware, NodeLink
 from shoal.planner.cost.curves import Curve
 from shoal.planner.cost.times import slowest_of
-from shoal.planner.cost.trace import trace_of
 from shoal.planner.measure.calibration import _contention, row_sizes
 from shoal.planner.measure.facts import facts_of
 from shoal.planner.measure.measuring import needed_sizes
 from shoal.planner.options import PlanOptions
+from shoal.planner.planning import trace_of
 from shoal.planner.simulate.accuracy import Scores
 from shoal.planner.simulate.noise import estimate, noise_scale
 from shoal.planner.variants import VARIANTS, find_variants
@@ -289,7 +289,7 @@ def test_a_network_without_noise_has_a_small_critical_batch():
 def test_the_interval_is_students():
     scores = Scores(((0.5, 0.90), (0.5, 0.92), (0.5, 0.94)))
     low, high = scores.interval()
-    half = 4.303 * 0.02 / math.sqrt(3)
+    half = 4.30265 * 0.02 / math.sqrt(3)
     assert (low, high) == (pytest.approx(0.92 - half), pytest.approx(0.92 + half))
     assert Scores(((0.5, 0.9),)).interval() is None
 

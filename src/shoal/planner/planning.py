@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -24,7 +24,6 @@ from shoal.parallel.exact.randomness import draw_weights
 from shoal.parallel.job import Job
 from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.times import CostModel
-from shoal.planner.cost.trace import trace_of
 from shoal.planner.events import PlanProgress, PlanStarted, StageEnded
 from shoal.planner.measure.calibration import Calibration
 from shoal.planner.measure.measuring import Check, measure
@@ -39,6 +38,7 @@ from shoal.validate import nearest
 from shoal.version import __version__
 
 MEASURING = 0.3  # of the progress of a plan with accuracies
+TRACE_LANES = {"compute": 0, "link": 1}
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,21 @@ class Plan:
         """A step in the format of Chrome's and Perfetto's traces."""
         line = self.timeline()
         return trace_of(line["spans"], f"{line['label']} on {line['nodes']} nodes: one step")
+
+
+def trace_of(spans: Sequence[dict[str, Any]], title: str) -> dict[str, Any]:
+    """A step of each node for chrome://tracing or Perfetto: nodes are processes, computing and link their threads."""
+    events: list[dict[str, Any]] = []
+    for node in sorted({span["node"] for span in spans}):
+        events.append({"ph": "M", "name": "process_name", "pid": node, "tid": 0, "args": {"name": f"node {node}"}})
+        events += [{"ph": "M", "name": "thread_name", "pid": node, "tid": number, "args": {"name": lane}}
+                   for lane, number in TRACE_LANES.items()]  # fmt: skip
+    events += [
+        {"ph": "X", "name": span["name"], "cat": span["lane"], "pid": span["node"], "tid": TRACE_LANES[span["lane"]],
+         "ts": 1e6 * span["start"], "dur": 1e6 * span["seconds"]}
+        for span in spans
+    ]  # fmt: skip
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"title": title}}
 
 
 def plan(
