@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.bench import bench
 from support.mnist import write_mnist
-from support.planner import cost_model
+from support.planner import cost_model, state_of
 
 torch = pytest.importorskip("torch")
 
@@ -124,8 +124,8 @@ def test_folds_of_any_network_are_those_of_the_engine(folds: int) -> None:
     job = Job(strategy="local_sgd", average_every="end", workers=2, backend="threads", device="cpu", optimizer="sgd",
               learning_rate=0.1, batch_size=8, epochs=3, blas_threads=1, shuffle=False)  # fmt: skip
     slow = nodes_cnn.folded(job, model, train, folds).state_dict()
-    fast = train_averaged(model, train, job, folds=folds).state_dict()
-    other = train_averaged(model, train, job, folds=5 - folds).state_dict()
+    fast = state_of(model, train_averaged(model, train, job, folds=folds))
+    other = state_of(model, train_averaged(model, train, job, folds=5 - folds))
     assert all(torch.allclose(slow[name], fast[name], atol=1e-5) for name in slow)
     assert not all(torch.allclose(slow[name], other[name], atol=1e-4) for name in slow)
     assert not torch.equal(slow["0.weight"], model[0].weight)  # the model itself is left as it was
@@ -146,7 +146,7 @@ def test_nodes_by_themselves_begin_as_nodes_that_average() -> None:
     job = Job(strategy="local_sgd", average_every="end", workers=3, start="own", backend="threads", device="cpu",
               optimizer="sgd", learning_rate=1e-9, batch_size=8, epochs=1, seed=5)  # fmt: skip
     begun = [nodes_start.own_start(model, 5, node, "own").state_dict()["0.weight"] for node in range(3)]
-    averaged = train_averaged(model, train, job).state_dict()["0.weight"]
+    averaged = state_of(model, train_averaged(model, train, job))["0.weight"]
     shares = torch.tensor([21, 20, 20]) / 61
     assert torch.allclose(averaged, torch.einsum("n,nij->ij", shares, torch.stack(begun)), atol=1e-6)
     assert torch.equal(begun[0], model[0].weight)

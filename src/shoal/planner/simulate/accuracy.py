@@ -26,7 +26,7 @@ from shoal.parallel.learner import make_loss
 from shoal.parallel.strategies.kfold import fold_sets
 from shoal.parallel.worker import Worker
 from shoal.planner.simulate.averaged import Averaged, train_averaged
-from shoal.planner.simulate.recipe import can_be_fast, data_of
+from shoal.planner.simulate.chains import can_be_fast, data_of
 from shoal.planner.simulate.virtual import Timing, run_nodes
 from shoal.population.engines.program import Data
 
@@ -118,7 +118,7 @@ class Simulator:
     def fast(self, case: Case) -> bool:
         """Whether the population engine can train all nodes at once, and its score is the one that is asked for."""
         model, job = self.models[0], case.jobs[0]
-        if any(can_be_fast(model, rows, job) for rows in (self.train, self.test)):
+        if not all(can_be_fast(model, rows, job) for rows in (self.train, self.test)):
             return False
         return job.loss == "cross_entropy" or (job.loss == "mse" and metric_of(job, model, self.test) == "r2")
 

@@ -55,7 +55,7 @@ def check_cases(simulator: Simulator, cases: Iterable[Case]) -> None:
     """Refuse what cannot be simulated, before anything is measured."""
     if any(case.folds and not simulator.fast(case) for case in cases):
         raise UserError("--node-folds needs a network of linear layers and rows in memory, which the population engine "
-                        "trains; leave it out for this network")  # fmt: skip
+                        "can train. Omit it for this network")  # fmt: skip
 
 
 def run_cases(
