@@ -141,7 +141,7 @@ def test_nodes_and_workers_are_not_given_together():
     assert PlanOptions(workers=4).nodes == PlanOptions(nodes=4).nodes == (1, 4)
     assert PlanOptions(strategy="serial").nodes == (1,)
     assert replace(PlanOptions(workers=4), seed=2).nodes == (1, 4)
-    with pytest.raises(UserError, match="nodes and workers both set the number of nodes; leave out one"):
+    with pytest.raises(UserError, match="nodes and workers both set the number of nodes; give only one of them"):
         PlanOptions(workers=4, nodes=(2,))
     with pytest.raises(UserError, match="nodes and strategy serial both set the number of nodes"):
         PlanOptions(strategy="serial", nodes=(2,))

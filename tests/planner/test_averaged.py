@@ -190,14 +190,14 @@ def test_jobs_trained_together_are_the_same_as_alone() -> None:
     for k, (model, job) in enumerate(zip(models, jobs, strict=True)):
         alone = train_averaged(model, train, job)
         np.testing.assert_allclose(together.losses[k], alone.losses[0], atol=1e-6)
-        for name, value in alone.state_dict().items():
-            assert torch.allclose(together.state_dict(k)[name], value, atol=1e-6)
+        for name, value in state_of(model, alone).items():
+            assert torch.allclose(state_of(model, together, k)[name], value, atol=1e-6)
     assert np.isnan(together.losses[3, -1]), "one of them ends before the others"
     assert all(torch.equal(value, before[name]) for name, value in models[0].state_dict().items()), "not changed"
     X, y = train.tensors
     evaluated = together.networks.evaluate(X, y).loss
     for k, model in enumerate(models):
-        model.load_state_dict(together.state_dict(k))
+        model.load_state_dict(state_of(model, together, k))
         assert evaluated[k] == pytest.approx(float(loss_of(model, train, loss)), abs=1e-6)
 
 

@@ -110,7 +110,7 @@ def test_numbers_of_any_data_set_are_scored_by_r2():
 def test_a_loss_without_a_score_needs_no_accuracy():
     job = Job(strategy="blas", workers=1, loss=nn.functional.l1_loss)
     assert metric_of(job, network(1), numbers(20)) == ""
-    with pytest.raises(UserError, match="give --no-accuracy"):
+    with pytest.raises(UserError, match="Add --no-accuracy"):
         planner.plan(network(1), numbers(), numbers(20), loss=nn.functional.l1_loss, **COMMON)
     assert planner.plan(network(1), numbers(), numbers(20), loss=nn.functional.l1_loss, accuracy=False, **COMMON).rows
 
@@ -137,7 +137,7 @@ def test_the_noise_of_few_rows():
     ({"nodes": "1-99999999999"}, "from 1 to 4096"),
     ({"goal": 0.9}, "a score and a number"),
     ({"goal": ("accuracy",)}, "a score and a number"),
-    ({"shares": (3, 1), "nodes": 2, "split": "class:0.3"}, "leave out one"),
+    ({"shares": (3, 1), "nodes": 2, "split": "class:0.3"}, "give only one of them"),
 ])  # fmt: skip
 def test_what_is_refused_at_once(settings, words):
     with pytest.raises((UserError, TypeError), match=words):
@@ -145,7 +145,7 @@ def test_what_is_refused_at_once(settings, words):
 
 
 def test_numbers_are_not_split_by_class():
-    with pytest.raises(UserError, match="needs classes as target"):
+    with pytest.raises(UserError, match="needs a target of classes"):
         planner.plan(network(1), numbers(), numbers(20), loss="mse", split="class:0.3", **COMMON)
 
 

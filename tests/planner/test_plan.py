@@ -261,7 +261,7 @@ def test_nodes_on_this_machine_take_what_is_known_of_the_same_network_where_a_pl
 @pytest.mark.parametrize(
     ("settings", "says"),
     [({"nodes": 0}, "from 1 to"), ({"strategy": ("pipeline",), "nodes": 9}, "too few for a pipeline"),
-     ({"goal": "accuracy=0.9", "accuracy": False}, "accuracy=False leaves out"), ({"rate": 3}, "no option 'rate'")],
+     ({"goal": "accuracy=0.9", "accuracy": False}, "accuracy=False skips"), ({"rate": 3}, "no option 'rate'")],
 )  # fmt: skip
 def test_what_cannot_be_planned_ends_in_a_sentence(settings, says):
     with pytest.raises((UserError, TypeError)) as caught:

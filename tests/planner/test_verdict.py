@@ -214,7 +214,7 @@ def test_numbers_without_end_are_refused(name, text):
 
 
 def test_a_goal_without_accuracies_is_refused_by_the_options_alone():
-    with pytest.raises(UserError, match="--goal needs the accuracy of each plan, which --no-accuracy leaves out"):
+    with pytest.raises(UserError, match="--goal needs the accuracy of each plan, which --no-accuracy skips"):
         PlanOptions.from_flags({"goal": "accuracy=0.9", "accuracy": False})
 
 

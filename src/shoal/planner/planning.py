@@ -293,17 +293,17 @@ class _Watched:
 
 def _check_metric(options: PlanOptions, metric: str) -> None:
     if options.accuracy and not metric:
-        raise UserError("a plan scores classes of a network with two outputs or more by accuracy, and numbers under "
-                        "the loss mse by R2; this loss and target have neither: give --no-accuracy")  # fmt: skip
+        raise UserError("a plan predicts accuracy for classes (with two outputs or more) and R2 for numbers under the "
+                        "loss mse; this loss and target have neither score. Add --no-accuracy")  # fmt: skip
     if metric == "r2" and concentration(options.split) is not None:
-        raise UserError(f"--split {options.split} needs classes as target, and this one holds numbers")
+        raise UserError(f"--split {options.split} needs a target of classes, and this one holds numbers")
     if options.goal is not None and options.goal[0] != metric:
         kind = "numbers" if metric == "r2" else "classes"
         raise UserError(f"the target holds {kind}, so the goal is {metric}; got {options.goal[0]}={options.goal[1]:g}")
 
 
 def usable(options: PlanOptions, model: nn.Module, rows: int) -> tuple[dict[Variant, list[int]], list[str]]:
-    """The strategies that can train this network, each with its numbers of nodes, and a note on what is left out."""
+    """The strategies that can train this network, each with its numbers of nodes, and a note on what is skipped."""
     found: dict[Variant, list[int]] = {}
     notes = []
     for variant in options.variants:
@@ -317,7 +317,7 @@ def usable(options: PlanOptions, model: nn.Module, rows: int) -> tuple[dict[Vari
                     raise UserError(f"it needs at least {needed} rows, and there are {rows}")
                 counts.append(count)
             except UserError as error:
-                reason = reason or f"{variant.label} on {count} nodes is left out: {error}."
+                reason = reason or f"{variant.label} on {count} nodes is skipped: {error}."
         notes += [reason] if reason else []
         if len(counts) > 1 or len(options.nodes) == 1:
             found[variant] = counts
