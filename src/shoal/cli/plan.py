@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from shoal.planner.planning import Plan, Row
 
 # Columns that a narrow terminal does not show, the least important first.
-DISPENSABLE_COLUMNS = ("memory a node", "sent a node", "efficiency", "saved", "s an epoch", "communicating", "s to start")
+HIDDEN_FIRST = ("memory a node", "sent a node", "efficiency", "saved", "s an epoch", "communicating", "s to start")
 WIDTH_IN_FILES = 180  # characters of a line
 PLAN_EXAMPLES = """Examples:
 
@@ -219,7 +219,7 @@ def _show(found: Plan, console: Console) -> None:
 def fitting(columns: list[tuple[str, Any]], rows: list[Row], width: int) -> list[tuple[str, Any]]:
     """Columns that fit into a line, without those that matter least."""
     sizes = {name: max(len(name), *(len(cell(row)) for row in rows)) + 3 for name, cell in columns}
-    for name in DISPENSABLE_COLUMNS:
+    for name in HIDDEN_FIRST:
         if sum(sizes.values()) > width:
             sizes.pop(name, None)
     return [(name, cell) for name, cell in columns if name in sizes]

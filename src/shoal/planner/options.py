@@ -102,9 +102,9 @@ class PlanOptions(TrainingOptions):
         f"with --close. (default: allreduce if --workers is given, else {', '.join((CLOSE, *DEFAULT[1:]))})",
         check=_strategies, parse=str, metavar="<list>",
     )  # fmt: skip
-    workers: int | None = option(None, "Plan this number of nodes, as shoal train would use it.", least=1, most=MOST_NODES)
+    workers: int | None = option(None, "Plan this number of nodes, as in shoal train.", least=1, most=MOST_NODES)
     nodes: tuple[int, ...] = option(
-        (), "Numbers of nodes to compare: 1,2,4,8 or 1-64. (default: 1,2,4,8)", check=_nodes, parse=str, metavar="<list>"
+        (), "Numbers of nodes: 1,2,4,8 or 1-64. (default: 1,2,4,8)", check=_nodes, parse=str, metavar="<list>"
     )
     link: NodeLink | None = option(
         None, "The link between nodes, each a machine of its own: 1gbit,0.1ms. (default: nodes share this machine)",
@@ -125,12 +125,12 @@ class PlanOptions(TrainingOptions):
     )  # fmt: skip
     price: float | None = option(None, "Price of a node-hour.", least=0, below=LARGEST)
     goal: tuple[str, float] | None = option(
-        None, "Predict the time to reach a score on the test rows: accuracy=0.97, or r2=0.8.", check=check_goal, parse=str,
-        metavar="<score>",
+        None, "Predict the time to reach a score on the test rows: accuracy=0.97, or r2=0.8.", check=check_goal,
+        parse=str, metavar="<score>",
     )  # fmt: skip
     batch_per_node: bool = option(False, "Give each node a batch of --batch-size rows: more nodes, larger batches.")
     rate_rule: str = option(
-        "linear", "With --batch-per-node, how the learning rate grows with the batch: none, linear or sqrt.", one_of=RATE_RULES
+        "linear", "With --batch-per-node, how the learning rate grows: none, linear or sqrt.", one_of=RATE_RULES
     )
     node_folds: int | None = option(
         None, "With local_sgd:epoch or :end, each node trains a network for each fold of its rows, and averages them.",
@@ -153,9 +153,7 @@ class PlanOptions(TrainingOptions):
         if self.goal is not None and not self.accuracy:
             off = called("accuracy")
             off = off if off.startswith("--") else f"{off}=False"
-            raise UserError(
-                f"{called('goal')} needs the accuracy of each plan, which {off} skips; drop one of them"
-            )
+            raise UserError(f"{called('goal')} needs the accuracy of each plan, which {off} skips; drop one of them")
         if self.backend == "threads" and self.link is not None:
             raise UserError(
                 f"{called('backend')} threads are threads of one machine, and {called('link')} connects machines; "
