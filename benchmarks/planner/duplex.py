@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.planner.hosts import hosts
-from shoal.planner.cost.links import Link
+from shoal.planner.cost.cluster import NodeLink
 
 SIZES = {64 << 10: 20, 800 << 10: 8, 8 << 20: 3}  # bytes of the vector: repeats
 
@@ -53,7 +53,8 @@ def main(rates: list[str]) -> None:
             processes = []
             for rank, (prefix, _, device) in enumerate(made):
                 own = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": made[0][1], "MASTER_PORT": "29533",
-                       "GLOO_SOCKET_IFNAME": device, "DUPLEX_BANDWIDTH": str(Link.parse(rate).bandwidth)}  # fmt: skip
+                       "GLOO_SOCKET_IFNAME": device,
+                       "DUPLEX_BANDWIDTH": str(NodeLink.parse(rate).bandwidth)}  # fmt: skip
                 processes.append(subprocess.Popen([*prefix, sys.executable, __file__], env={**os.environ, **own}))
             for process in processes:
                 process.wait(300)

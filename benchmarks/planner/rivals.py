@@ -34,9 +34,9 @@ def compared(nodes: int, checkout: Path, python: Path, tick: Tick) -> dict[str, 
 def _ours(cases: list[Case], images: Images) -> tuple[float, list[float]]:
     """What the planner says: seconds of an epoch, and the accuracy of each seed."""
     from shoal.parallel.job import Job
+    from shoal.planner.cost.cluster import Cluster
     from shoal.planner.cost.times import CostModel
     from shoal.planner.measure.calibration import calibrate, probed, row_sizes
-    from shoal.planner.measure.machines import Cluster
     from shoal.planner.simulate.accuracy import Case as Training
     from shoal.planner.simulate.accuracy import Simulator
     from shoal.planner.variants import VARIANTS

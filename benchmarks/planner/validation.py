@@ -22,8 +22,8 @@ from shoal.errors import UserError
 from shoal.machine import thread_count
 
 if TYPE_CHECKING:
+    from shoal.planner.cost.cluster import Cluster
     from shoal.planner.measure.calibration import Calibration
-    from shoal.planner.measure.machines import Cluster
     from shoal.planner.variants import Variant
 
 STRATEGIES = {
@@ -213,8 +213,7 @@ def _one_round(
     trial: Trial, number: int, tick: Tick, unable: dict[str, str], known: Collection[str]
 ) -> dict[str, dict[Cell, tuple[float, float]]]:
     """Predicted and measured, by place. One worker, which all are compared with, is measured before and after."""
-    from shoal.planner.cost.links import Link
-    from shoal.planner.measure.machines import Cluster
+    from shoal.planner.cost.cluster import Cluster, NodeLink
     from shoal.planner.variants import find_variants
 
     subject, words = trial.subject, f"{trial.subject.name}, {trial.backend}"
@@ -237,9 +236,9 @@ def _one_round(
         compare(HERE, Cluster(), {cell: seconds for part in together for cell, seconds in part.items()})
     for rate in trial.rates:
         tick(f"{words}, two hosts at {rate}: round {number + 1}")
-        if rate in known and Link.parse(rate).bandwidth < SLOW_LINK:
+        if rate in known and NodeLink.parse(rate).bandwidth < SLOW_LINK:
             continue  # the link takes nearly all the time there, and a token bucket does not drift
-        cluster = Cluster(Link.parse(rate), own_machines=False)
+        cluster = Cluster(NodeLink.parse(rate), own_machines=False)
         try:
             compare(rate, cluster, _on_two_hosts(trial, rate, cluster, calibration))
         except (RuntimeError, subprocess.SubprocessError) as error:
@@ -265,8 +264,8 @@ def _predicted(calibration: Calibration, cluster: Cluster, trial: Trial, cell: C
 
 def measured_alone(subject: Subject) -> dict[int, float]:
     """By batch size, an epoch of the plain loop, with one thread or all: the better one."""
+    from benchmarks.planner.timed import LEAST_SECONDS
     from shoal.parallel.exact.randomness import torch_as_it_was
-    from shoal.planner.measure.calibration import ENOUGH
     from shoal.planner.measure.steps import alone, step_seconds
 
     found: dict[int, float] = {}
@@ -274,15 +273,15 @@ def measured_alone(subject: Subject) -> dict[int, float]:
     with torch_as_it_was():
         for batch, threads in itertools.product(subject.batches, sorted({1, thread_count()})):
             steps = subject.rows // batch
-            seconds = step_seconds(alone(job, "plain", threads), model, rows, batch, steps, enough=ENOUGH)
+            seconds = step_seconds(alone(job, "plain", threads), model, rows, batch, steps, enough=LEAST_SECONDS)
             found[batch] = min(found.get(batch, math.inf), subject.rows / batch * min(seconds))
     return found
 
 
 def measured_together(subject: Subject, backend: str, variants: Sequence[Variant], count: int) -> dict[Cell, float]:
     """Epochs of real trainings by `count` workers, one after the other in the same processes."""
+    from benchmarks.planner.timed import run_trainings
     from shoal.parallel.strategies import find_strategy
-    from shoal.planner.measure.calibration import run_trainings
 
     found: dict[Cell, float] = {}
     for servers in (0, 1):
@@ -319,8 +318,8 @@ def _on_two_hosts(trial: Trial, rate: str, cluster: Cluster, calibration: Calibr
 
 def accuracies(backends: tuple[str, ...], accuracy_rows: int, accuracy_epochs: int) -> list[dict[str, Any]]:
     """Test accuracy on virtual nodes beside that of a real distributed run with the same seed and rows."""
+    from shoal.planner.cost.cluster import Cluster
     from shoal.planner.cost.times import CostModel
-    from shoal.planner.measure.machines import Cluster
     from shoal.planner.options import PlanOptions
     from shoal.planner.simulate.accuracy import Simulator
     from shoal.planner.simulate.cases import case_of, run_cases

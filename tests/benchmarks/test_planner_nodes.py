@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.bench import bench
 from support.mnist import write_mnist
-from support.planner import cost_model
+from support.planner import cost_model, state_of
 
 torch = pytest.importorskip("torch")
 
@@ -30,7 +30,7 @@ from shoal.errors import UserError  # noqa: E402
 from shoal.parallel.data.ownership import owners  # noqa: E402
 from shoal.parallel.job import Job  # noqa: E402
 from shoal.parallel.networks import make_model  # noqa: E402
-from shoal.planner.cost.links import Link  # noqa: E402
+from shoal.planner.cost.cluster import NodeLink  # noqa: E402
 from shoal.planner.simulate.averaged import train_averaged  # noqa: E402
 
 REVIEWS = 250
@@ -75,7 +75,7 @@ def test_the_papers_improvements_are_computed_from_its_seconds() -> None:
 
 
 def test_folds_multiply_computing_and_not_averaging() -> None:
-    model = cost_model(Link(1e6, 1e-3), rows=12_800, batch_size=32)
+    model = cost_model(NodeLink(1e6, 1e-3), rows=12_800, batch_size=32)
     plain, folded = (times.predict(model, 4, 3, "epoch", folds) for folds in (1, 5))
     assert folded.computing == pytest.approx(4 * plain.computing)  # 5 networks on 4 of 5 parts
     assert folded.averaging == pytest.approx(plain.averaging)
@@ -86,7 +86,7 @@ def test_folds_multiply_computing_and_not_averaging() -> None:
 
 
 def test_without_splitting_nodes_save_nothing_but_folds() -> None:
-    model = cost_model(Link(1e9, 0.0), rows=12_800, batch_size=32)
+    model = cost_model(NodeLink(1e9, 0.0), rows=12_800, batch_size=32)
     one, whole = (times.predict(model, count, 2, split=False).computing for count in (1, 4))
     assert whole == pytest.approx(one)
     assert times.predict(model, 4, 2).computing == pytest.approx(one / 4)
@@ -124,8 +124,8 @@ def test_folds_of_any_network_are_those_of_the_engine(folds: int) -> None:
     job = Job(strategy="local_sgd", average_every="end", workers=2, backend="threads", device="cpu", optimizer="sgd",
               learning_rate=0.1, batch_size=8, epochs=3, blas_threads=1, shuffle=False)  # fmt: skip
     slow = nodes_cnn.folded(job, model, train, folds).state_dict()
-    fast = train_averaged(model, train, job, folds=folds).state_dict()
-    other = train_averaged(model, train, job, folds=5 - folds).state_dict()
+    fast = state_of(model, train_averaged(model, train, job, folds=folds))
+    other = state_of(model, train_averaged(model, train, job, folds=5 - folds))
     assert all(torch.allclose(slow[name], fast[name], atol=1e-5) for name in slow)
     assert not all(torch.allclose(slow[name], other[name], atol=1e-4) for name in slow)
     assert not torch.equal(slow["0.weight"], model[0].weight)  # the model itself is left as it was
@@ -146,7 +146,7 @@ def test_nodes_by_themselves_begin_as_nodes_that_average() -> None:
     job = Job(strategy="local_sgd", average_every="end", workers=3, start="own", backend="threads", device="cpu",
               optimizer="sgd", learning_rate=1e-9, batch_size=8, epochs=1, seed=5)  # fmt: skip
     begun = [nodes_start.own_start(model, 5, node, "own").state_dict()["0.weight"] for node in range(3)]
-    averaged = train_averaged(model, train, job).state_dict()["0.weight"]
+    averaged = state_of(model, train_averaged(model, train, job))["0.weight"]
     shares = torch.tensor([21, 20, 20]) / 61
     assert torch.allclose(averaged, torch.einsum("n,nij->ij", shares, torch.stack(begun)), atol=1e-6)
     assert torch.equal(begun[0], model[0].weight)

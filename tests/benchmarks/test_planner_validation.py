@@ -15,7 +15,7 @@ from benchmarks.planner import hosts, subjects, trainings, validation, validatio
 from benchmarks.planner.subjects import Subject, find_subject
 from benchmarks.planner.validation import ALONE, Judged, judge
 from shoal.errors import UserError
-from shoal.planner.measure.machines import Cluster
+from shoal.planner.cost.cluster import Cluster
 
 
 def judged(predicted, measured, predicted_speedup=2.0, measured_speedup=2.0, workers=2):

@@ -59,7 +59,7 @@ def test_a_table_of_ones_own_and_a_goal_out_of_reach(tmp_path):
      (["--data", "iris", "--link", "0gbit"], "from 1 kbit to 1000 tbit"),
      (["--data", "iris", "--rows", "0"], "rows must be"),
      # Options are checked before the file is read, and files to write before anything is measured.
-     (["nothing.csv", "--target", "y", "--goal", "accuracy=0.9"], "which --no-accuracy leaves out"),
+     (["nothing.csv", "--target", "y", "--goal", "accuracy=0.9"], "which --no-accuracy skips"),
      (["nothing.csv", "--target", "y", "--json", "."], "is a folder: give the name of a file"),
      (["nothing.csv", "--target", "y", "--out", "/dev/null/page.html"], "its folder is a file")],
 )  # fmt: skip

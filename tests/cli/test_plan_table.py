@@ -46,7 +46,7 @@ def test_columns_that_do_not_fit_are_left_out_and_named(width):
     assert "…" not in text
     assert "speed-up" in text
     assert "15" in text
-    assert ("the page also has: " in text) == (width < 200)
+    assert ("the report also has: " in text) == (width < 200)
 
 
 def test_all_columns_where_there_is_room():

@@ -101,6 +101,25 @@ def test_every_option_of_train_is_covered_here_and_is_one_of_plan():
     assert flags(Job) <= flags(PlanOptions)
 
 
+def names_of(command: Any) -> set[str]:
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return {str(parameter.name) for parameter in typer.main.get_command(app).params}
+
+
+def test_the_commands_have_no_other_options():
+    train, plan = names_of(train_command.train), names_of(plan_command.plan)
+    assert train - set(TYPED) == {"file", "out", "plan"}
+    assert train - plan == {"plan"}
+
+
+def test_a_prediction_that_is_far_off_is_a_factor_and_no_absurd_percentage():
+    predicted = {"start_seconds": 0.0, "seconds_per_epoch": 50.0, "seconds": 100.0, "metric": "accuracy"}
+    lines = train_command.compared(predicted, {"seconds_per_epoch": 0.01, "seconds": 110.0}, 120.0)
+    assert lines[1:] == ["  s an epoch: 50 predicted, 0.01 measured (5,000 times too long)",
+                         "  s in all: 100 predicted, 110 measured (-9%)"]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", TYPED)
 def test_plan_understands_each_option_as_train_does_and_plans_that_training(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
@@ -141,7 +160,7 @@ def test_nodes_and_workers_are_not_given_together():
     assert PlanOptions(workers=4).nodes == PlanOptions(nodes=4).nodes == (1, 4)
     assert PlanOptions(strategy="serial").nodes == (1,)
     assert replace(PlanOptions(workers=4), seed=2).nodes == (1, 4)
-    with pytest.raises(UserError, match="nodes and workers both set the number of nodes; leave out one"):
+    with pytest.raises(UserError, match="nodes and workers both set the number of nodes; give only one of them"):
         PlanOptions(workers=4, nodes=(2,))
     with pytest.raises(UserError, match="nodes and strategy serial both set the number of nodes"):
         PlanOptions(strategy="serial", nodes=(2,))

@@ -21,7 +21,7 @@ from shoal.parallel.data.ownership import split_rows
 from shoal.parallel.job import Job
 from shoal.parallel.strategies import TABLE
 from shoal.parallel.strategies.updater import WholeModelUpdater
-from shoal.planner.cost.links import Link
+from shoal.planner.cost.cluster import NodeLink
 
 ROOT = Path(__file__).parent.parent.parent
 README, CONTRIBUTING = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
@@ -116,7 +116,7 @@ def test_the_example_of_contributing_trains_and_has_a_cost():
     many = parallel.fit(network(), data(), strategy=strategy, workers=2, backend="threads", **SETTINGS)
     assert far(many.model, parallel.fit(network(), data(), strategy="serial", **SETTINGS).model) < 1e-6
     (variant,) = strategy.variants()
-    fast, slow = (cost_model(link).estimate(variant, 4) for link in (Link(math.inf, 0.0), Link(1e6, 1e-3)))
+    fast, slow = (cost_model(link).estimate(variant, 4) for link in (NodeLink(math.inf, 0.0), NodeLink(1e6, 1e-3)))
     one = cost_model().estimate(variant, 1)
     assert fast.communicating == 0 < slow.communicating
     assert fast.seconds < one.seconds < slow.seconds

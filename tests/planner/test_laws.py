@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from support.planner import cost_model, machine, network
 
 from shoal.parallel.cost import SHORTEST, overlapped
+from shoal.planner.cost.cluster import PAYLOAD_SHARE, Cluster, Hardware, NodeLink
 from shoal.planner.cost.curves import Curve
-from shoal.planner.cost.links import Link
 from shoal.planner.measure.calibration import between_two
-from shoal.planner.measure.machines import PAYLOAD, Cluster, Hardware
 from shoal.planner.variants import VARIANTS
 from shoal.planner.verdict import bandwidth_from, batch_from, speedup
 
-PERFECT = Link(math.inf, 0.0)
+PERFECT = NodeLink(math.inf, 0.0)
 NAMES = [name for name in VARIANTS if name != "kfold"]
 PAIRS = ("data+tensor", "data+pipeline")  # these need an even number of nodes
 SHARED = ["allreduce", "allreduce-exact", "parameter_server", "local_sgd:8", "local_sgd:epoch", "gossip"]
@@ -31,7 +30,7 @@ def round_of(model, name, rows, nodes):
 @pytest.mark.parametrize("name", NAMES)
 @given(rows=st.integers(1, 5000), batch=st.integers(1, 600))
 def test_one_node_costs_what_training_alone_costs(name, rows, batch):
-    model = cost_model(Link(1e6, 1e-3), rows=rows, batch_size=batch)
+    model = cost_model(NodeLink(1e6, 1e-3), rows=rows, batch_size=batch)
     found = model.estimate(VARIANTS[name], 1)
     whole, rest = divmod(rows, batch)
     alone = whole * model.plain(batch) + (model.plain(rest) if rest else 0.0)
@@ -46,7 +45,7 @@ def test_a_perfect_link_gives_the_compute_bound(name, nodes, batch):
     model = cost_model(PERFECT, batch_size=batch)
     found = model.estimate(VARIANTS[name], nodes)
     assert found.communicating == 0
-    slow = cost_model(Link(1e6, 1e-3), batch_size=batch).estimate(VARIANTS[name], nodes)
+    slow = cost_model(NodeLink(1e6, 1e-3), batch_size=batch).estimate(VARIANTS[name], nodes)
     assert slow.seconds + slow.finish > found.seconds + found.finish
     if name == "allreduce":
         whole, rest = divmod(model.rows, batch)
@@ -96,7 +95,7 @@ def test_stages_of_a_pipeline_hinder_each_other_while_both_are_busy():
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "local_sgd:end"])
 def test_a_link_of_no_bandwidth_never_pays(name):
     for rows, batch in ((10_000, 128), (100, 128), (10, 4)):  # whole rounds; less than one
-        model = cost_model(Link(0.0, 0.0), rows=rows, batch_size=batch)
+        model = cost_model(NodeLink(0.0, 0.0), rows=rows, batch_size=batch)
         assert speedup(model, VARIANTS[name], 4 if name in PAIRS else 2) == 0
 
 
@@ -113,14 +112,14 @@ def test_folds_of_nodes_whose_last_steps_are_short_take_time(folds, rows, batch,
 @pytest.mark.parametrize("name", SHARED)
 @given(rate=st.floats(1e5, 1e10), faster=st.floats(1.01, 100), latency=st.floats(0, 1e-2), nodes=st.integers(2, 64))
 def test_a_faster_link_is_never_slower(name, rate, faster, latency, nodes):
-    slow = cost_model(Link(rate, latency), shards=64).estimate(VARIANTS[name], nodes)
-    fast = cost_model(Link(rate * faster, latency), shards=64).estimate(VARIANTS[name], nodes)
-    late = cost_model(Link(rate, latency + 1e-3), shards=64).estimate(VARIANTS[name], nodes)
+    slow = cost_model(NodeLink(rate, latency), shards=64).estimate(VARIANTS[name], nodes)
+    fast = cost_model(NodeLink(rate * faster, latency), shards=64).estimate(VARIANTS[name], nodes)
+    late = cost_model(NodeLink(rate, latency + 1e-3), shards=64).estimate(VARIANTS[name], nodes)
     assert fast.seconds <= slow.seconds <= late.seconds
 
 
 def test_a_ring_sends_two_times_n_minus_one_nths():
-    model = cost_model(Link(1e9, 0.0), rows=128)
+    model = cost_model(NodeLink(1e9, 0.0), rows=128)
     for nodes in (2, 3, 8):
         found = model.estimate(VARIANTS["allreduce"], nodes)
         assert found.sent == pytest.approx(2 * (nodes - 1) / nodes * model.calibration.facts.width)
@@ -135,14 +134,14 @@ def test_software_costs_the_same_per_byte_for_any_number_of_nodes_of_a_ring():
 
 
 def test_a_tree_has_fewer_steps_than_a_ring_for_the_same_bytes():
-    late, wide = Link(math.inf, 1e-3), Link(1e6, 0.0)
+    late, wide = NodeLink(math.inf, 1e-3), NodeLink(1e6, 0.0)
     for nodes, steps in ((2, 2), (4, 4), (5, 6), (8, 6)):
         tree, ring = (cost_model(late, backend=backend).messages(nodes) for backend in ("mpi", "processes"))
         assert tree.all_reduce(1e6, nodes) == pytest.approx(steps * 1e-3)
         assert ring.all_reduce(1e6, nodes) == pytest.approx(2 * (nodes - 1) * 1e-3)
         same = [cost_model(wide, backend=backend).messages(nodes).all_reduce(1e6, nodes) for backend in
                 ("mpi", "processes")]  # fmt: skip
-        assert same[0] == pytest.approx(same[1] / 1.08) == pytest.approx(2 * (nodes - 1) / nodes / PAYLOAD)
+        assert same[0] == pytest.approx(same[1] / 1.08) == pytest.approx(2 * (nodes - 1) / nodes / PAYLOAD_SHARE)
 
 
 def test_two_nodes_take_what_was_measured_between_two():
@@ -187,19 +186,19 @@ def test_overlap_lies_between_the_sum_and_the_larger(backward, summed, share):
 
 @given(rate=st.floats(1e6, 1e9), latency=st.floats(0, 1e-3))
 def test_the_break_even_bandwidth_is_where_it_begins_to_pay(rate, latency):
-    model = cost_model(Link(rate, latency), batch_size=512, calibration=machine(slope=1e-4))
+    model = cost_model(NodeLink(rate, latency), batch_size=512, calibration=machine(slope=1e-4))
     found = bandwidth_from(model, VARIANTS["allreduce"], 2)
     assert found is not None
 
     def at(bandwidth):
-        cluster = replace(model.cluster, link=Link(bandwidth, latency))
+        cluster = replace(model.cluster, link=NodeLink(bandwidth, latency))
         return speedup(replace(model, cluster=cluster), VARIANTS["allreduce"], 2)
 
     assert at(found) > 1 >= at(found / 1.02)
 
 
 def test_the_break_even_batch_is_where_it_begins_to_pay():
-    model = cost_model(Link(12.5e6, 1e-4), batch_size=16, calibration=machine(slope=2e-4))
+    model = cost_model(NodeLink(12.5e6, 1e-4), batch_size=16, calibration=machine(slope=2e-4))
     found = batch_from(model, VARIANTS["allreduce"], 2)
     assert found is not None
     at = {size: speedup(replace(model, job=replace(model.job, batch_size=size)), VARIANTS["allreduce"], 2)
@@ -268,11 +267,11 @@ def test_who_trains_alone_takes_the_fastest_node():
 
 
 def test_gloo_is_hindered_by_bytes_both_ways_and_a_ring_in_segments_hardly():
-    link = Link(1e6, 0.0)
+    link = NodeLink(1e6, 0.0)
     gloo, mpi = (cost_model(link, backend=backend).messages(2) for backend in ("processes", "mpi"))
-    assert mpi.tree_sum(1e6, 2, 8) == pytest.approx(1 / PAYLOAD)
-    assert gloo.tree_sum(1e6, 2, 8) == pytest.approx((1.7 + 1.3) / 2 / PAYLOAD)
-    assert gloo.all_reduce(1e6, 2) == pytest.approx(1.08 / PAYLOAD)
+    assert mpi.tree_sum(1e6, 2, 8) == pytest.approx(1 / PAYLOAD_SHARE)
+    assert gloo.tree_sum(1e6, 2, 8) == pytest.approx((1.7 + 1.3) / 2 / PAYLOAD_SHARE)
+    assert gloo.all_reduce(1e6, 2) == pytest.approx(1.08 / PAYLOAD_SHARE)
 
 
 def test_folds_are_spread_over_nodes():

@@ -18,11 +18,11 @@ from shoal.parallel.job import Job
 from shoal.planner import planning
 from shoal.planner.measure.facts import facts_of
 from shoal.planner.options import PlanOptions
-from shoal.planner.planning import Row, model_for
+from shoal.planner.planning import Row
 from shoal.planner.simulate.accuracy import metric_of
 from shoal.planner.simulate.noise import noise_scale
 from shoal.planner.variants import VARIANTS
-from shoal.planner.verdict import bandwidth_from, judge, speedup
+from shoal.planner.verdict import bandwidth_from, epochs_from, judge, speedup
 
 COMMON = {"epochs": 2, "batch_size": 8, "seeds": 1, "nodes": (1, 2), "strategy": "allreduce,local_sgd:epoch"}
 
@@ -110,7 +110,7 @@ def test_numbers_of_any_data_set_are_scored_by_r2():
 def test_a_loss_without_a_score_needs_no_accuracy():
     job = Job(strategy="blas", workers=1, loss=nn.functional.l1_loss)
     assert metric_of(job, network(1), numbers(20)) == ""
-    with pytest.raises(UserError, match="give --no-accuracy"):
+    with pytest.raises(UserError, match="Add --no-accuracy"):
         planner.plan(network(1), numbers(), numbers(20), loss=nn.functional.l1_loss, **COMMON)
     assert planner.plan(network(1), numbers(), numbers(20), loss=nn.functional.l1_loss, accuracy=False, **COMMON).rows
 
@@ -137,7 +137,7 @@ def test_the_noise_of_few_rows():
     ({"nodes": "1-99999999999"}, "from 1 to 4096"),
     ({"goal": 0.9}, "a score and a number"),
     ({"goal": ("accuracy",)}, "a score and a number"),
-    ({"shares": (3, 1), "nodes": 2, "split": "class:0.3"}, "leave out one"),
+    ({"shares": (3, 1), "nodes": 2, "split": "class:0.3"}, "give only one of them"),
 ])  # fmt: skip
 def test_what_is_refused_at_once(settings, words):
     with pytest.raises((UserError, TypeError), match=words):
@@ -145,7 +145,7 @@ def test_what_is_refused_at_once(settings, words):
 
 
 def test_numbers_are_not_split_by_class():
-    with pytest.raises(UserError, match="needs classes as target"):
+    with pytest.raises(UserError, match="needs a target of classes"):
         planner.plan(network(1), numbers(), numbers(20), loss="mse", split="class:0.3", **COMMON)
 
 
@@ -167,19 +167,29 @@ def test_folds_of_nodes_with_shares_and_one_node_that_has_all_rows():
 
 
 def test_batches_grow_only_where_nodes_share_them():
-    model, options = cost_model(batch_size=32), PlanOptions(batch_per_node=True, batch_size=32)
+    model = replace(cost_model(batch_size=32), batch_per_node=True)
     for name, variant in VARIANTS.items():
         grown = 32 if variant.own_algorithm else 128
-        assert model_for(model, options, variant, 4).job.batch_size == grown, name
+        assert model.settled(variant, 4).job.batch_size == grown, name
 
 
 def test_break_evens_are_those_of_growing_batches():
     model = cost_model(planner_link(), batch_size=32)
     variant = VARIANTS["allreduce"]
-    more = speedup(model, variant, 4, batch_per_node=True)
+    growing = replace(model, batch_per_node=True)
+    more = speedup(growing, variant, 4)
     grown = replace(model, job=replace(model.job, batch_size=128))
     assert more == pytest.approx(model.estimate(variant, 1).seconds / grown.estimate(variant, 4).seconds)
-    assert bandwidth_from(model, variant, 4, True) < (bandwidth_from(model, variant, 4) or float("inf"))
+    assert bandwidth_from(growing, variant, 4) < (bandwidth_from(model, variant, 4) or float("inf"))
+
+
+def test_break_evens_of_folds_on_nodes_count_their_networks():
+    model, variant = (
+        cost_model(planner_link(), batch_size=32, calibration=machine(start=2.0)),
+        VARIANTS["local_sgd:end"],
+    )
+    once, tenfold = (epochs_from(replace(model, node_folds=folds), variant, 4) for folds in (1, 10))
+    assert tenfold < once  # ten times as much to compute
 
 
 def planner_link():

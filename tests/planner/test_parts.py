@@ -19,15 +19,14 @@ from shoal.parallel.data.loader import Loader
 from shoal.parallel.job import Job
 from shoal.parallel.networks import make_model
 from shoal.parallel.strategies.parameter_server import serve
+from shoal.planner.cost.cluster import Cluster, Hardware, NodeLink
 from shoal.planner.cost.curves import Curve
-from shoal.planner.cost.links import Link
 from shoal.planner.cost.times import slowest_of
-from shoal.planner.cost.trace import trace_of
 from shoal.planner.measure.calibration import _contention, row_sizes
 from shoal.planner.measure.facts import facts_of
-from shoal.planner.measure.machines import Cluster, Hardware
 from shoal.planner.measure.measuring import needed_sizes
 from shoal.planner.options import PlanOptions
+from shoal.planner.planning import trace_of
 from shoal.planner.simulate.accuracy import Scores
 from shoal.planner.simulate.noise import estimate, noise_scale
 from shoal.planner.variants import VARIANTS, find_variants
@@ -41,7 +40,7 @@ from shoal.planner.variants import VARIANTS, find_variants
      ("200mbyte,1s", 200e6, 1.0), ("1.5gbit,0", 187.5e6, 0.0)],
 )  # fmt: skip
 def test_links_as_people_write_them(text, bandwidth, latency):
-    assert Link.parse(text) == Link(pytest.approx(bandwidth), pytest.approx(latency))
+    assert NodeLink.parse(text) == NodeLink(pytest.approx(bandwidth), pytest.approx(latency))
 
 
 @pytest.mark.parametrize(
@@ -53,13 +52,13 @@ def test_links_as_people_write_them(text, bandwidth, latency):
 )  # fmt: skip
 def test_links_that_are_none_end_in_a_sentence(text, says):
     with pytest.raises(UserError, match="--link") as caught:
-        Link.parse(text)
+        NodeLink.parse(text)
     assert says in str(caught.value)
 
 
 def test_a_message_takes_latency_and_bytes():
-    assert Cluster(Link(1e6, 0.5)).wire(0.95 * 2e6) == pytest.approx(2.5)  # the rest of the bandwidth is for headers
-    assert Cluster(Link(0.0, 0.0)).wire(1) == math.inf
+    assert Cluster(NodeLink(1e6, 0.5)).wire(0.95 * 2e6) == pytest.approx(2.5)  # the rest is for headers
+    assert Cluster(NodeLink(0.0, 0.0)).wire(1) == math.inf
 
 
 @pytest.mark.parametrize("text", ["4tflops", "4tflops,200", "x,y", "0gflops,1gb/s"])
@@ -290,7 +289,7 @@ def test_a_network_without_noise_has_a_small_critical_batch():
 def test_the_interval_is_students():
     scores = Scores(((0.5, 0.90), (0.5, 0.92), (0.5, 0.94)))
     low, high = scores.interval()
-    half = 4.303 * 0.02 / math.sqrt(3)
+    half = 4.30265 * 0.02 / math.sqrt(3)
     assert (low, high) == (pytest.approx(0.92 - half), pytest.approx(0.92 + half))
     assert Scores(((0.5, 0.9),)).interval() is None
 

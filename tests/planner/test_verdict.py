@@ -19,12 +19,12 @@ from shoal import planner
 from shoal.cli.plan import _show
 from shoal.errors import UserError
 from shoal.planner import planning
-from shoal.planner.cost.links import Link
+from shoal.planner.cost.cluster import NodeLink
 from shoal.planner.options import PlanOptions
 from shoal.planner.planning import Row
 from shoal.planner.simulate.accuracy import Scores
 from shoal.planner.variants import VARIANTS
-from shoal.planner.verdict import UNSTABLE, epochs_from, judge, speedup
+from shoal.planner.verdict import LARGEST_STABLE_SPREAD, epochs_from, judge, speedup
 
 NAMES = sorted(set(VARIANTS) - {"kfold", "data+tensor", "data+pipeline"})
 AVERAGING = ("local_sgd:8", "local_sgd:epoch", "local_sgd:end", "gossip", "parameter_server-async")
@@ -95,7 +95,7 @@ def test_what_is_waited_for_decides_and_the_text_says_the_same(start, slope, nod
     assert not re.search(r"\b(inf|nan|infinity)\b", everything, re.IGNORECASE)
 
 
-def rows_of(link: Link | None, start: float, scores: dict[tuple[str, int], Scores], epochs: int = 3, **more):
+def rows_of(link: NodeLink | None, start: float, scores: dict[tuple[str, int], Scores], epochs: int = 3, **more):
     model = cost_model(link, calibration=machine(start=start, workers=2, **more), epochs=epochs)
     options = PlanOptions(epochs=epochs, link=link)
     names = dict.fromkeys(name for name, _ in scores)
@@ -114,7 +114,7 @@ UNSURE = Scores(((0.8, 0.8, 0.88), (0.8, 0.8, 0.5), (0.8, 0.8, 0.62)))  # 67% gi
 def test_workers_that_start_longer_than_they_save_do_not_pay():
     """The case of the trial: eight nodes were called 3.04 times as fast, of a training of a tenth of a second."""
     scores = {("allreduce", 1): same(0.9), ("allreduce", 2): same(0.9), ("allreduce", 4): same(0.9)}
-    fast, short = Link(1.25e9, 1e-5), 1.9
+    fast, short = NodeLink(1.25e9, 1e-5), 1.9
     rows, model, _ = rows_of(fast, 0.0, scores, slope=1e-4)
     assert judge(rows, model, None).pays
     rows, model, _ = rows_of(fast, short, scores, slope=2e-5)
@@ -132,7 +132,7 @@ def test_workers_that_start_longer_than_they_save_do_not_pay():
 @settings(deadline=None)
 @given(st.floats(0, 10), st.floats(1e-6, 1e-3), st.integers(2, 8))
 def test_epochs_from_which_on_it_pays(start, slope, nodes):
-    model = cost_model(Link(1e9, 1e-5), calibration=machine(slope=slope, start=start, workers=2), batch_size=512)
+    model = cost_model(NodeLink(1e9, 1e-5), calibration=machine(slope=slope, start=start, workers=2), batch_size=512)
     found = epochs_from(model, VARIANTS["allreduce"], nodes)
     if found is not None:
         assert speedup(model, VARIANTS["allreduce"], nodes, epochs=(found, found)) > 1
@@ -142,7 +142,7 @@ def test_epochs_from_which_on_it_pays(start, slope, nodes):
 
 def test_scores_that_depend_on_the_seed_are_not_compared():
     scores = {("local_sgd:epoch", 1): same(0.83), ("local_sgd:epoch", 2): UNSURE, ("local_sgd:epoch", 4): UNSURE}
-    rows, model, options = rows_of(Link(1.25e9, 1e-5), 0.0, scores, slope=1e-4)
+    rows, model, options = rows_of(NodeLink(1.25e9, 1e-5), 0.0, scores, slope=1e-4)
     [note] = planning.unstable_note(rows, options)
     assert "averaging each epoch on 2 nodes (and of 1 other setting) differs from seed to seed by 19 points" in note
     assert "unstable at learning rate 0.001" in note
@@ -152,7 +152,7 @@ def test_scores_that_depend_on_the_seed_are_not_compared():
     assert "accuracies were not compared" in found.text
     assert "points of the score" not in found.text
     calm = {key: same(0.83) for key in scores}
-    rows, model, options = rows_of(Link(1.25e9, 1e-5), 0.0, calm, slope=1e-4)
+    rows, model, options = rows_of(NodeLink(1.25e9, 1e-5), 0.0, calm, slope=1e-4)
     assert planning.unstable_note(rows, options) == []
     assert judge(rows, model, None).pays
 
@@ -171,8 +171,8 @@ ROWS = st.builds(
 def test_an_unstable_training_is_never_called_better_or_worse(many, one):
     one = Row(one.strategy, one.label, 1, one.seconds, one.seconds, 1.0, 0.0, 1.0, 0.0, 0.0, 1e9, one.accuracy,
               spread=one.spread)  # fmt: skip
-    found = judge([one, *many], cost_model(Link(1e9, 1e-5)), None)
-    shaky = [row for row in [one, *many] if row.accuracy is not None and row.spread > UNSTABLE]
+    found = judge([one, *many], cost_model(NodeLink(1e9, 1e-5)), None)
+    shaky = [row for row in [one, *many] if row.accuracy is not None and row.spread > LARGEST_STABLE_SPREAD]
     assert ("accuracies were not compared" in found.text) == bool(shaky)
     best = next((row for row in many if (row.strategy, row.nodes) == (found.strategy, found.nodes)), None)
     if found.pays and best in shaky and one.accuracy is not None:
@@ -192,7 +192,7 @@ def test_a_link_without_a_rate_is_refused(text):
     assert "as in --link 1gbit,0.1ms" in str(caught.value)
 
 
-@pytest.mark.parametrize("link", [Link(0.0), Link(float("nan")), Link(float("inf")), Link(1e9, -1.0)])
+@pytest.mark.parametrize("link", [NodeLink(0.0), NodeLink(float("nan")), NodeLink(float("inf")), NodeLink(1e9, -1.0)])
 def test_a_link_of_python_follows_the_same_rule(link):
     with pytest.raises(UserError, match="must be from"):
         PlanOptions(link=link)
@@ -214,7 +214,7 @@ def test_numbers_without_end_are_refused(name, text):
 
 
 def test_a_goal_without_accuracies_is_refused_by_the_options_alone():
-    with pytest.raises(UserError, match="--goal needs the accuracy of each plan, which --no-accuracy leaves out"):
+    with pytest.raises(UserError, match="--goal needs the accuracy of each plan, which --no-accuracy skips"):
         PlanOptions.from_flags({"goal": "accuracy=0.9", "accuracy": False})
 
 

@@ -106,18 +106,13 @@ def test_equal_shards_in_one_step_equal_the_whole_batch(workers):
 # ---- the asynchronous server: order follows from the clock ----
 
 
-class Speeds(Timing):
+def speeds(seconds):
     """Workers at given speeds; messages take no time."""
-
-    def __init__(self, seconds):
-        self.seconds = seconds
-
-    def before_send(self, rank, size):
-        return 0.0 if rank == 0 else self.seconds[rank - 1]
+    return Timing(lambda rank: 0.0 if rank == 0 else seconds[rank - 1])
 
 
 def asynchronous(seconds, **more):
-    return virtual(data(), len(seconds), Speeds(seconds), strategy="parameter_server", asynchronous=True, **more)
+    return virtual(data(), len(seconds), speeds(seconds), strategy="parameter_server", asynchronous=True, **more)
 
 
 def test_the_asynchronous_server_is_reproducible():
@@ -147,7 +142,7 @@ def test_one_worker_of_the_asynchronous_server_trains_like_the_plain_loop():
 
 
 def test_messages_arrive_by_time_and_then_in_the_order_of_their_sending():
-    world = World(3, Speeds((2.0, 1.0)))
+    world = World(3, speeds((2.0, 1.0)))
     order: list[int] = []
     run_in_turns(world, {
         0: lambda group: [order.append(group.receive(torch.zeros(1))) for _ in range(4)],

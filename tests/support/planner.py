@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import torch
+from torch import nn
+
 from shoal.parallel.cost import Facts, Layer, LinearPair
 from shoal.parallel.job import Job
+from shoal.planner.cost.cluster import Cluster, NodeLink
 from shoal.planner.cost.curves import Curve
-from shoal.planner.cost.links import Link
 from shoal.planner.cost.times import CostModel
 from shoal.planner.measure.calibration import Calibration
-from shoal.planner.measure.machines import Cluster
+from shoal.planner.simulate.averaged import Averaged
+from shoal.planner.simulate.chains import chain_of
 
 
 def network(widths=(64, 256, 256, 256, 10)) -> Facts:
@@ -51,8 +55,16 @@ def machine(
 
 
 def cost_model(
-    link: Link | None = None, own_machines: bool = True, batch_size: int = 128, rows: int = 10_000,
+    link: NodeLink | None = None, own_machines: bool = True, batch_size: int = 128, rows: int = 10_000,
     calibration: Calibration | None = None, backend: str = "processes", speeds=(), **job,
 ) -> CostModel:  # fmt: skip
     settings = {"strategy": "blas", "workers": 1, "backend": backend, "batch_size": batch_size, **job}
     return CostModel(calibration or machine(), Cluster(link, own_machines, tuple(speeds)), Job(**settings), rows)
+
+
+def state_of(model: nn.Module, averaged: Averaged, job: int = 0) -> dict[str, torch.Tensor]:
+    """The averaged network of a job, for `load_state_dict` of the model."""
+    state = {}
+    for name, (weight, bias) in zip(chain_of(model).names, averaged.networks.weights(job), strict=True):
+        state[f"{name}.weight"], state[f"{name}.bias"] = torch.from_numpy(weight.T.copy()), torch.from_numpy(bias)
+    return state

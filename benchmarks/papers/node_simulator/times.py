@@ -10,10 +10,9 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from shoal.parallel.job import Job
-from shoal.planner.cost.links import Link
+from shoal.planner.cost.cluster import Cluster, NodeLink
 from shoal.planner.cost.times import CostModel
 from shoal.planner.measure.calibration import calibrate, probed
-from shoal.planner.measure.machines import Cluster
 from shoal.planner.variants import VARIANTS
 
 PLACES = {"own": "machines of their own", "shared": "sharing this machine"}
@@ -47,7 +46,7 @@ def measured(
     small = replace(job, batch_size=min(job.batch_size, sizes[len(sizes) // 2]))
     here = calibrate(small, model, data, sizes)
     here = probed(here, small, model, data, sizes, variants)
-    clusters = {"own": Cluster(Link.parse(link), own_machines=True), "shared": Cluster()}
+    clusters = {"own": Cluster(NodeLink.parse(link), own_machines=True), "shared": Cluster()}
     return {place: CostModel(here, cluster, job, rows or len(data)) for place, cluster in clusters.items()}
 
 

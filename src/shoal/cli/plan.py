@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from shoal.planner.planning import Plan, Row
 
-# Columns that are left out where a line is short, the first one first.
-LEFT_OUT = ("memory a node", "sent a node", "efficiency", "saved", "s an epoch", "communicating", "s to start")
-WIDE = 180  # characters of a line where nobody looks on
+# Columns that a narrow terminal does not show, the least important first.
+HIDDEN_FIRST = ("memory a node", "sent a node", "efficiency", "saved", "s an epoch", "communicating", "s to start")
+WIDTH_IN_FILES = 180  # characters of a line
 PLAN_EXAMPLES = """\b
 Examples:
   shoal plan --data mnist --net mlp:784-1024-1024-10 --nodes 1,2,4,8 --link 1gbit,0.1ms --epochs 10
@@ -119,7 +119,7 @@ def _console(subject: NetworkAndData) -> Console:
 
 def _found(options: PlanOptions, subject: NetworkAndData, console: Console) -> Plan:
     """Make the plan, and show how far it is."""
-    from shoal.planner.planning import make_plan
+    from shoal.planner.planning import plan as make_plan
 
     model, sets = subject.model(), subject.sets
     what = f"{subject.net} on {subject.name}"
@@ -130,8 +130,8 @@ def _found(options: PlanOptions, subject: NetworkAndData, console: Console) -> P
     screen.bar.start()
     try:
         return make_plan(
-            options, model, sets.train, sets.test, what=what, callbacks=[screen], redraw=subject.model
-        )  # fmt: skip
+            model, sets.train, sets.test, what=what, callbacks=[screen], redraw=subject.model, **vars(options)
+        )
     except KeyboardInterrupt:
         screen.bar.stop()
         console.print("Interrupted while this machine was measured: nothing is known yet.")
@@ -183,7 +183,7 @@ def _show(found: Plan, console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    wide = console if console.is_terminal else terminal.console(width=WIDE)
+    wide = console if console.is_terminal else terminal.console(width=WIDTH_IN_FILES)
     every = _columns(found)
     columns = fitting(every, found.rows, wide.width)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -197,7 +197,7 @@ def _show(found: Plan, console: Console) -> None:
         table.add_row(*(Text(visible(cell(row))) for _, cell in columns))
     wide.print(table)
     if len(columns) < len(every):
-        console.print(f"(the page also has: {', '.join(name for name, _ in every if name not in dict(columns))})")
+        console.print(f"(the report also has: {', '.join(name for name, _ in every if name not in dict(columns))})")
     machine = found.machine
     where = f"nodes share this machine's {machine['cores']} cores ({machine['backend']})"
     if machine["own_machines"]:
@@ -216,14 +216,14 @@ def _show(found: Plan, console: Console) -> None:
 def fitting(columns: list[tuple[str, Any]], rows: list[Row], width: int) -> list[tuple[str, Any]]:
     """Columns that fit into a line, without those that matter least."""
     sizes = {name: max(len(name), *(len(cell(row)) for row in rows)) + 3 for name, cell in columns}
-    for name in LEFT_OUT:
+    for name in HIDDEN_FIRST:
         if sum(sizes.values()) > width:
             sizes.pop(name, None)
     return [(name, cell) for name, cell in columns if name in sizes]
 
 
 def _columns(found: Plan) -> list[tuple[str, Any]]:
-    """Names of columns, and what a row has there; those that are known for no row are left out."""
+    """Names of columns, and what a row has there; without those that no row has a value for."""
     score = "R2" if found.metric == "r2" else "accuracy"
     every: list[tuple[str, str, Any]] = [
         ("strategy", "label", lambda row: row.label),

@@ -34,6 +34,7 @@ from shoal.files.plain_files import read_bytes
 from shoal.parallel.events import EpochEnded, EpochProgress, FoldEnded
 from shoal.parallel.job import Job
 from shoal.parallel.options import NetworkOptions, TableOptions
+from shoal.report.shell.words import predicted_error
 from shoal.runs.changes import TEST, WEIGHTS
 from shoal.runs.folder import RunFolder, refuse_finished
 from shoal.runs.kinds import HISTORY, MODEL, SETTINGS, STATE_DICT, TRAIN
@@ -198,7 +199,7 @@ def compared(predicted: Mapping[str, Any], metrics: Mapping[str, Any], waited: f
     seconds = waited if predicted["start_seconds"] else metrics["seconds"]
     found = [("s an epoch", predicted["seconds_per_epoch"], metrics.get("seconds_per_epoch")),
              ("s in all", predicted["seconds"], seconds)]  # fmt: skip
-    lines = [f"{name}: {before:.3g} predicted, {now:.3g} measured ({before / now - 1:+.0%})"
+    lines = [f"{name}: {before:.3g} predicted, {now:.3g} measured ({predicted_error(before, now)})"
              for name, before, now in found if before and now]  # fmt: skip
     if predicted.get("own_machines") and predicted.get("nodes", 1) > 1:
         lines.append(f"the prediction is for {predicted['nodes']} machines: {predicted['link']}")

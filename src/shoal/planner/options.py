@@ -14,8 +14,7 @@ from shoal.parallel.data.ownership import concentration
 from shoal.parallel.job import LARGEST, MOST_PARTS, Job, TrainingOptions
 from shoal.parallel.strategies import find_strategy
 from shoal.parallel.strategies.own_rows import NEW, positive_numbers
-from shoal.planner.cost.links import Link
-from shoal.planner.measure.machines import Hardware
+from shoal.planner.cost.cluster import Hardware, NodeLink
 from shoal.planner.variants import DEFAULT, find_variants
 from shoal.validate import number, one_of, shown, strings, whole
 
@@ -68,8 +67,8 @@ def check_goal(name: str, value: Any) -> tuple[str, float]:
     return metric, number(f"{name} {metric}", bound, above=0, below=1, what="a number")
 
 
-def _link(name: str, value: Any) -> Link:
-    return value.checked(name, value) if isinstance(value, Link) else Link.parse(str(value), name)
+def _link(name: str, value: Any) -> NodeLink:
+    return value.checked(name, value) if isinstance(value, NodeLink) else NodeLink.parse(str(value), name)
 
 
 def _speeds(name: str, value: Any) -> tuple[float, ...]:
@@ -99,15 +98,15 @@ class PlanOptions(TrainingOptions):
     """The options of a training, and those of its plan."""
 
     strategy: tuple[str, ...] = option(
-        (), "Strategies, separated by commas, or all; local_sgd:K averages every K steps, allreduce-close is allreduce "
+        (), "Strategies, separated by commas, or all. local_sgd:K averages every K steps; allreduce-close is allreduce "
         f"with --close. (default: allreduce if --workers is given, else {', '.join((CLOSE, *DEFAULT[1:]))})",
         check=_strategies, parse=str, metavar="<list>",
     )  # fmt: skip
-    workers: int | None = option(None, "As for shoal train: plan this number of nodes.", least=1, most=MOST_NODES)
+    workers: int | None = option(None, "Plan this number of nodes, as in shoal train.", least=1, most=MOST_NODES)
     nodes: tuple[int, ...] = option(
-        (), "How many nodes to compare: 1,2,4,8 or 1-64. (default: 1,2,4,8)", check=_nodes, parse=str, metavar="<list>"
+        (), "Numbers of nodes: 1,2,4,8 or 1-64. (default: 1,2,4,8)", check=_nodes, parse=str, metavar="<list>"
     )
-    link: Link | None = option(
+    link: NodeLink | None = option(
         None, "The link between nodes, each a machine of its own: 1gbit,0.1ms. (default: nodes share this machine)",
         check=_link, parse=str, metavar="<rate,latency>",
     )  # fmt: skip
@@ -124,22 +123,22 @@ class PlanOptions(TrainingOptions):
         "One node alone is the fastest of them.",
         check=_speeds, parse=str, metavar="<list>",
     )  # fmt: skip
-    price: float | None = option(None, "Price of a node for an hour.", least=0, below=LARGEST)
+    price: float | None = option(None, "Price of a node-hour.", least=0, below=LARGEST)
     goal: tuple[str, float] | None = option(
-        None, "Plan the time to a score on the test rows: accuracy=0.97, or r2=0.8.", check=check_goal, parse=str,
-        metavar="<score>",
+        None, "Predict the time to reach a score on the test rows: accuracy=0.97, or r2=0.8.", check=check_goal,
+        parse=str, metavar="<score>",
     )  # fmt: skip
-    batch_per_node: bool = option(False, "--batch-size is that of each node: more nodes, larger batches.")
+    batch_per_node: bool = option(False, "Give each node a batch of --batch-size rows: more nodes, larger batches.")
     rate_rule: str = option(
-        "linear", "--batch-per-node: the learning rate grows with the batch: none, linear or sqrt.", one_of=RATE_RULES
+        "linear", "With --batch-per-node, how the learning rate grows: none, linear or sqrt.", one_of=RATE_RULES
     )
     node_folds: int | None = option(
-        None, "local_sgd:epoch and :end: each node cross-validates its rows in so many folds, and takes the mean.",
+        None, "With local_sgd:epoch or :end, each node trains a network for each fold of its rows, and averages them.",
         least=2, most=MOST_PARTS,
     )  # fmt: skip
     remeasure: bool = option(False, "Measure communication again instead of using cached values.")
     accuracy: bool = option(True, "Skip the accuracy simulation.", flags="--no-accuracy")
-    seeds: int = option(3, "Trainings of each kind; intervals follow from them.", least=1, most=1000)
+    seeds: int = option(3, "Number of seeds to train each strategy with. Intervals come from them.", least=1, most=1000)
 
     def check_together(self, called: Callable[[str], str]) -> None:
         self._settle_nodes(called)
@@ -150,31 +149,29 @@ class PlanOptions(TrainingOptions):
             )
         if self.shares is not None and concentration(self.split) is not None:
             both = f"{called('shares')} and {called('split')} {self.split}"
-            raise UserError(f"{both} both say how many rows a node has; leave out one")
+            raise UserError(f"{both} both set how many rows a node has; give only one of them")
         if self.goal is not None and not self.accuracy:
             off = called("accuracy")
             off = off if off.startswith("--") else f"{off}=False"
-            raise UserError(
-                f"{called('goal')} needs the accuracy of each plan, which {off} leaves out; drop one of them"
-            )
+            raise UserError(f"{called('goal')} needs the accuracy of each plan, which {off} skips; drop one of them")
         if self.backend == "threads" and self.link is not None:
             raise UserError(
-                f"{called('backend')} threads are threads of one machine, and {called('link')} joins machines; use "
-                "processes or mpi"
+                f"{called('backend')} threads are threads of one machine, and {called('link')} connects machines; "
+                "use processes or mpi"
             )
         if self.device not in ("auto", "cpu"):
-            raise UserError(f"a plan is for CPUs; got {called('device')} {self.device}: leave it out")
+            raise UserError(f"a plan is for CPUs; got {called('device')} {self.device}. Omit {called('device')}")
         if self.mesh is not None:
-            raise UserError(f"a plan uses the default mesh of each strategy; leave out {called('mesh')}")
+            raise UserError(f"a plan uses the default mesh of each strategy; omit {called('mesh')}")
 
     def _settle_nodes(self, called: Callable[[str], str]) -> None:
-        """The numbers of nodes, if they are left open."""
+        """Set the numbers of nodes, if they are not given."""
         alone = bool(self.strategy) and set(self.strategy) <= set(ALONE)
         asked = 1 if alone and self.workers is None else self.workers
         settled = (1, 2, 4, 8) if asked is None else tuple(sorted({1, asked}))
         if self.nodes not in ((), settled) and (self.workers is not None or alone):
             other = called("workers") if self.workers is not None else f"{called('strategy')} {self.strategy[0]}"
-            raise UserError(f"{called('nodes')} and {other} both set the number of nodes; leave out one")
+            raise UserError(f"{called('nodes')} and {other} both set the number of nodes; give only one of them")
         if alone and settled != (1,):
             raise UserError(f"strategy {self.strategy[0]!r} has one worker; got {called('workers')}={self.workers}")
         object.__setattr__(self, "nodes", self.nodes or settled)
@@ -193,10 +190,10 @@ class PlanOptions(TrainingOptions):
         if not words and (self.strategy or self.workers is not None):
             words = ["allreduce"]
         if not words or "auto" in words:
-            left_out = None if self.exact is None else "allreduce" if self.exact else "allreduce-exact"
-            pair = [word for word in ("allreduce", "allreduce-exact") if word != left_out]
+            unwanted = None if self.exact is None else "allreduce" if self.exact else "allreduce-exact"
+            pair = [word for word in ("allreduce", "allreduce-exact") if word != unwanted]
             words = [*(word for word in words if word != "auto"), *(word for word in DEFAULT if word not in pair)]
-            others = [self.variant_name(word) for word in words if word != left_out]
+            others = [self.variant_name(word) for word in words if word != unwanted]
             return find_variants((*pair, *others))
         return find_variants(tuple(self.variant_name(word) for word in words))
 

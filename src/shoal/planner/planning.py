@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import datetime
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from torch import nn
@@ -22,12 +22,10 @@ from shoal.parallel.data.loader import find_device
 from shoal.parallel.data.ownership import concentration
 from shoal.parallel.exact.randomness import draw_weights
 from shoal.parallel.job import Job
-from shoal.planner.cost.links import Link
+from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.times import CostModel
-from shoal.planner.cost.trace import trace_of
 from shoal.planner.events import PlanProgress, PlanStarted, StageEnded
 from shoal.planner.measure.calibration import Calibration
-from shoal.planner.measure.machines import Cluster
 from shoal.planner.measure.measuring import Check, measure
 from shoal.planner.options import PlanOptions
 from shoal.planner.simulate.accuracy import Scores, Simulator, metric_of
@@ -40,6 +38,7 @@ from shoal.validate import nearest
 from shoal.version import __version__
 
 MEASURING = 0.3  # of the progress of a plan with accuracies
+TRACE_LANES = {"compute": 0, "link": 1}
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Plan:
             settings[name] = value if isinstance(value := settings[name], str) else "function"
         found: dict[str, Any] = plain_values({
             "what": self.what, "machine": self.machine, "settings": settings,
-            "rows": [row.as_dict() for row in self.rows], "verdict": self.verdict.as_dict(),
+            "rows": [row.as_dict() for row in self.rows], "verdict": asdict(self.verdict),
             "predicted": {**self.best.as_dict(), "metric": self.metric, "own_machines": self.options.own_machines,
                           "link": self.machine["link"]["name"]},
             "goal": self.options.goal and dict(zip(("metric", "value"), self.options.goal, strict=True)),
@@ -169,7 +168,7 @@ class Plan:
     def timeline_of(self, strategy: str, nodes: int, most: int = 16) -> dict[str, Any]:
         """One step of each of the first nodes; without what would never end."""
         variant = find_variants(strategy)[0]
-        estimate = model_for(self.model, self.options, variant, nodes).estimate(variant, nodes)
+        estimate = self.model.estimate(variant, nodes)
         spans = [span for span in estimate.spans if span["node"] < most]  # type: ignore[operator]
         if estimate.round is not None:
             spans = [span for node in range(min(nodes, most)) for span in estimate.round.spans(node)]
@@ -181,6 +180,21 @@ class Plan:
         """A step in the format of Chrome's and Perfetto's traces."""
         line = self.timeline()
         return trace_of(line["spans"], f"{line['label']} on {line['nodes']} nodes: one step")
+
+
+def trace_of(spans: Sequence[dict[str, Any]], title: str) -> dict[str, Any]:
+    """A step of each node for chrome://tracing or Perfetto: nodes are processes, computing and link their threads."""
+    events: list[dict[str, Any]] = []
+    for node in sorted({span["node"] for span in spans}):
+        events.append({"ph": "M", "name": "process_name", "pid": node, "tid": 0, "args": {"name": f"node {node}"}})
+        events += [{"ph": "M", "name": "thread_name", "pid": node, "tid": number, "args": {"name": lane}}
+                   for lane, number in TRACE_LANES.items()]  # fmt: skip
+    events += [
+        {"ph": "X", "name": span["name"], "cat": span["lane"], "pid": span["node"], "tid": TRACE_LANES[span["lane"]],
+         "ts": 1e6 * span["start"], "dur": 1e6 * span["seconds"]}
+        for span in spans
+    ]  # fmt: skip
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"title": title}}
 
 
 def plan(
@@ -205,20 +219,6 @@ def plan(
         if name not in PlanOptions.__dataclass_fields__:
             raise WrongType(f"plan has no option {name!r}{nearest(name, PlanOptions.__dataclass_fields__)}")
     options = PlanOptions(**settings)
-    return make_plan(options, model, train, test, what=what, redraw=redraw, callbacks=callbacks)
-
-
-def make_plan(
-    options: PlanOptions,
-    model: nn.Module,
-    train: Dataset[Any],
-    test: Dataset[Any],
-    *,
-    what: str = "",
-    redraw: Callable[[int], nn.Module] | None = None,
-    callbacks: Any = None,
-) -> Plan:
-    """`plan` with checked options."""
     watched = _Watched(callbacks, MEASURING if options.accuracy else 1.0)
     job = replace(options.alone, device="cpu", checkpoint=None)
     check_fit(job, model, train, test)
@@ -234,8 +234,9 @@ def make_plan(
     watched.ended("measured")
     notes += [remembered] if remembered else []
     cluster = Cluster(options.link, options.own_machines, options.node_speed or (), options.node)
-    costs = CostModel(calibration, cluster, job, len(train), shares=options.shares)  # type: ignore[arg-type]
-    estimates = {(variant.name, count): model_for(costs, options, variant, count).estimate(variant, count)
+    costs = CostModel(calibration, cluster, job, len(train), shares=options.shares,  # type: ignore[arg-type]
+                      node_folds=options.node_folds or 1, batch_per_node=options.batch_per_node)  # fmt: skip
+    estimates = {(variant.name, count): costs.estimate(variant, count)
                  for variant, counts in variants.items() for count in counts}  # fmt: skip
     scores: dict[tuple[str, int], Scores] = {}
     noise, interrupted = None, False
@@ -256,7 +257,7 @@ def make_plan(
     machine = describe(calibration, options, check)
     folded = [row for row in rows if options.node_folds is not None and find_variants(row.strategy)[0].can_fold]
     notes += unstable_note(rows, options)
-    verdict = judge(folded or rows, costs, options.goal if scores else None, options.batch_per_node)
+    verdict = judge(folded or rows, costs, options.goal if scores else None)
     made = Plan(what, options, machine, rows, verdict, costs, scores, noise, notes, interrupted, metric or "accuracy")
     watched.callbacks.notify("finished", made)
     return made
@@ -292,17 +293,17 @@ class _Watched:
 
 def _check_metric(options: PlanOptions, metric: str) -> None:
     if options.accuracy and not metric:
-        raise UserError("a plan scores classes of a network with two outputs or more by accuracy, and numbers under "
-                        "the loss mse by R2; this loss and target have neither: give --no-accuracy")  # fmt: skip
+        raise UserError("a plan predicts accuracy for classes (with two outputs or more) and R2 for numbers under the "
+                        "loss mse; this loss and target have neither score. Add --no-accuracy")  # fmt: skip
     if metric == "r2" and concentration(options.split) is not None:
-        raise UserError(f"--split {options.split} needs classes as target, and this one holds numbers")
+        raise UserError(f"--split {options.split} needs a target of classes, and this one holds numbers")
     if options.goal is not None and options.goal[0] != metric:
         kind = "numbers" if metric == "r2" else "classes"
         raise UserError(f"the target holds {kind}, so the goal is {metric}; got {options.goal[0]}={options.goal[1]:g}")
 
 
 def usable(options: PlanOptions, model: nn.Module, rows: int) -> tuple[dict[Variant, list[int]], list[str]]:
-    """The strategies that can train this network, each with its numbers of nodes, and a note on what is left out."""
+    """The strategies that can train this network, each with its numbers of nodes, and a note on what is skipped."""
     found: dict[Variant, list[int]] = {}
     notes = []
     for variant in options.variants:
@@ -316,22 +317,13 @@ def usable(options: PlanOptions, model: nn.Module, rows: int) -> tuple[dict[Vari
                     raise UserError(f"it needs at least {needed} rows, and there are {rows}")
                 counts.append(count)
             except UserError as error:
-                reason = reason or f"{variant.label} on {count} nodes is left out: {error}."
+                reason = reason or f"{variant.label} on {count} nodes is skipped: {error}."
         notes += [reason] if reason else []
         if len(counts) > 1 or len(options.nodes) == 1:
             found[variant] = counts
     if not found:
         raise UserError(f"none of the strategies can train this network on so many nodes. {' '.join(notes)}")
     return found, notes
-
-
-def model_for(costs: CostModel, options: PlanOptions, variant: Variant, count: int) -> CostModel:
-    """With `batch_per_node`, the batch grows with the nodes, where a batch is shared by them."""
-    if options.node_folds is not None and variant.can_fold:
-        return replace(costs, node_folds=options.node_folds)
-    if not options.batch_per_node or variant.own_algorithm:
-        return costs
-    return replace(costs, job=replace(costs.job, batch_size=options.batch_size * count))
 
 
 def _redrawn(model: nn.Module, seed: int, redraw: Callable[[int], nn.Module] | None) -> nn.Module:
@@ -386,22 +378,13 @@ def _share(part: float, seconds: float) -> float:
 
 def describe(calibration: Calibration, options: PlanOptions, check: Check | None) -> dict[str, Any]:
     """The machine, the link, and how steps were measured."""
-
-    found: dict[str, Any] = {"name": "measured on this machine", "bandwidth": None, "latency": None}
+    link: dict[str, Any] = {"name": "measured on this machine", "bandwidth": None, "latency": None}
     if options.link is not None:
-        found = {
-            "name": str(options.link),
-            "bandwidth": _finite(options.link),
-            "latency": options.link.latency,
-        }
+        link = {"name": str(options.link), **asdict(options.link)}
     curve = calibration.plain[calibration.cores]
     return {
         "cpu": processor(), "cores": calibration.cores, "instruction_set": instruction_set(), "versions": versions(),
-        "backend": options.backend, "link": found, "own_machines": options.own_machines,
+        "backend": options.backend, "link": link, "own_machines": options.own_machines,
         "compute": curve.as_dict(), "start_seconds": calibration.start or None,
         "check": None if check is None else check.as_dict(),
     }  # fmt: skip
-
-
-def _finite(link: Link) -> float | None:
-    return link.bandwidth if math.isfinite(link.bandwidth) else None

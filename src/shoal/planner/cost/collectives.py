@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shoal.parallel.exact.tree_sum import cover, shares
+from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.curves import Curve
-from shoal.planner.measure.machines import Cluster
 
-# Bytes that two nodes send each other at the same time hinder each other in gloo, where plain sockets are not hindered.
-# So many times the bytes of one direction are counted; measured between two hosts at 100 Mbit/s (tools/duplex.py). Its
-# ring all-reduce cuts the vector into segments, and is hardly hindered.
+# In gloo, bytes that two nodes send each other at the same time slow each other down; plain sockets do not. So many
+# times the bytes of one direction are counted (measured by benchmarks/planner/duplex.py). A ring all-reduce cuts the
+# vector into segments, and is hardly slowed down.
 BOTH_WAYS = {"exchange": 1.7, "all_gather": 1.3, "all_reduce": 1.08}
 
 

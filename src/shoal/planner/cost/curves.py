@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import bisect
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -34,19 +36,16 @@ class Curve:
         ]  # fmt: skip
         return cls(points, statistics.median(spreads) if spreads else 0.0)
 
-    @property
+    @cached_property
     def _line(self) -> tuple[float, float]:
         """Intercept and slope, neither below zero."""
-        if len(self.points) == 1:
-            return (0.0, self.points[0][1] / self.points[0][0])
-        weights = [1 / max(y, 1e-12) ** 2 for _, y in self.points]
-        total = sum(weights)
-        mean_x = sum(w * x for w, (x, _) in zip(weights, self.points, strict=True)) / total
-        mean_y = sum(w * y for w, (_, y) in zip(weights, self.points, strict=True)) / total
-        across = sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, self.points, strict=True))
-        both = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, self.points, strict=True))
-        slope = max(0.0, both / across)
-        return max(0.0, mean_y - slope * mean_x), slope
+        x, y = np.array(self.points).T
+        if len(x) == 1:
+            return 0.0, float(y[0] / x[0])
+        weights = 1 / np.maximum(y, 1e-12) ** 2
+        mean_x, mean_y = (np.average(values, weights=weights) for values in (x, y))
+        slope = max(0.0, float(weights @ ((x - mean_x) * (y - mean_y)) / (weights @ (x - mean_x) ** 2)))
+        return max(0.0, float(mean_y - slope * mean_x)), slope
 
     @property
     def fixed(self) -> float:
@@ -66,14 +65,10 @@ class Curve:
             x, y = points[0]
             fixed = min(self.fixed, y)
             return fixed + (y - fixed) * size / x
-        place = min(bisect.bisect_left([x for x, _ in points], size), len(points) - 1)
-        (x0, y0), (x1, y1) = points[place - 1], points[place]
+        (x0, y0), (x1, y1) = points[-2:]
         if size > x1:
             return y1 + max((y1 - y0) / (x1 - x0), 0.0) * (size - x1)
-        return y0 + (y1 - y0) * (size - x0) / (x1 - x0)
-
-    def scaled(self, factor: float) -> Curve:
-        return Curve(tuple((x, y * factor) for x, y in self.points), self.spread)
+        return float(np.interp(size, [x for x, _ in points], [y for _, y in points]))
 
     def as_dict(self) -> dict[str, Any]:
         return {"fixed_seconds": self.fixed, "seconds_per_row": self.slope, "spread": self.spread,

@@ -14,10 +14,10 @@ import numpy as np
 
 from shoal.parallel.cost import Estimate, Facts, TrainingRound, Variant, gradient_phases, memory_of
 from shoal.parallel.exact.tree_sum import shares
+from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.collectives import Collectives
 from shoal.planner.cost.curves import Curve
 from shoal.planner.measure.calibration import Calibration
-from shoal.planner.measure.machines import Cluster
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -36,6 +36,7 @@ class CostModel:
     corrected: bool = True  # by small steps of each strategy, measured on this machine
     shares: tuple[float, ...] | None = None  # of the rows, where nodes keep theirs and have more or fewer
     node_folds: int = 1  # networks that each node trains, one after the other, each without a fold of the node's rows
+    batch_per_node: bool = False  # more nodes, larger batches, where nodes share a batch
 
     # ---- what was measured ----
 
@@ -154,6 +155,15 @@ class CostModel:
 
     def estimate(self, variant: Variant, nodes: int) -> Estimate:
         """What an epoch costs. On one node every strategy is training alone: no worker has to start."""
+        return self.settled(variant, nodes)._estimate(variant, nodes)
+
+    def settled(self, variant: Variant, nodes: int) -> CostModel:
+        """The costs of this very training: with the batch of all nodes, and with folds where nodes have any."""
+        grows = self.batch_per_node and not variant.own_algorithm
+        job = replace(self.job, batch_size=self.job.batch_size * nodes) if grows else self.job
+        return replace(self, job=job, batch_per_node=False, node_folds=self.node_folds if variant.can_fold else 1)
+
+    def _estimate(self, variant: Variant, nodes: int) -> Estimate:
         strategy = variant.strategy
         if nodes == 1:
             return strategy.estimate(self, variant, 1) if strategy.holds_out_rows else self._alone()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import copy
-import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +26,7 @@ from shoal.parallel.learner import Learner
 from shoal.parallel.training import run_threads
 from shoal.planner.cost.curves import Curve
 from shoal.planner.measure.facts import facts_of
-from shoal.planner.measure.probe import FEW, MANY, STEPS, VISITS, Probe, SmallStep
+from shoal.planner.measure.probe import FEW, MANY, STEPS, Probe, SmallStep
 from shoal.planner.measure.steps import alone, part_of, step_jitter, step_seconds
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ LONG = 0.6  # seconds of a step beyond which larger ones are not measured
 MESSAGES = (256, 4096, 65_536, 1 << 20, 8 << 20, 32 << 20)
 EPOCH = 0.02  # seconds of an epoch of steps to measure, about
 BRIEF, BRIEFEST = 0.05, 0.015  # seconds that a size is measured for, at least; where a plan has to be quick
-ENOUGH = 0.6  # seconds of a real training that a benchmark measures at a time, at least
 SAMPLES, FEWER = 3, 2  # times that the sizes are measured in turns, each several epochs; where a plan is to be quick
 
 
@@ -190,10 +188,10 @@ def probed(
     with torch_as_it_was(), memory_kept():
         steps = MANY if calibration.vector[1](TINY) < SHORT else FEW
         jobs = _small_steps(job, [one for one in variants if not one.strategy.servers], workers, steps)
-        measured, start = _run_probe(Probe(job, messages, rows, jobs), job, model, data, workers)
+        measured, start = run_probe(Probe(job, messages, rows, jobs), job, model, data, workers)
         served = _small_steps(job, [one for one in variants if one.strategy.servers], workers, steps)
         if served:  # a server is one rank more
-            measured |= _run_probe(Probe(job, (), {}, served), job, model, data, workers + 1)[0]
+            measured |= run_probe(Probe(job, (), {}, served), job, model, data, workers + 1)[0]
         pooled = _in_pool(job, model, data, variants, workers)
     small = {name.split()[1]: (int(name.split()[2]), value) for name, value in (measured | pooled).items()
              if name.startswith("step ")}  # fmt: skip
@@ -206,7 +204,7 @@ def probed(
     )  # fmt: skip
 
 
-def _run_probe(
+def run_probe(
     probe: Probe, job: Job, model: nn.Module, data: Dataset[Any], workers: int, rows: int = 0
 ) -> tuple[dict[str, float], float]:
     """What the probe found, and how long its workers took to start. They get at least so many rows."""
@@ -219,36 +217,6 @@ def _run_probe(
     record = run(trial, copy.deepcopy(model), few, None, silent).history[0]
     start = max(0.0, time.perf_counter() - begun - record["seconds"])
     return {name.removesuffix("_mean"): value for name, value in record.items() if name.endswith("_mean")}, start
-
-
-def run_trainings(
-    job: Job, model: nn.Module, data: Dataset[Any], variants: Sequence[Variant], batches: Sequence[int], workers: int
-) -> dict[tuple[str, int], float]:
-    """Seconds of an epoch of real short trainings of each strategy and batch size; for benchmarks, not for plans."""
-    steps: list[SmallStep] = []
-    found: dict[tuple[str, int], float] = {}
-    steps_in: dict[tuple[str, int], float] = {}  # an epoch; the last one may be a part of a step
-    count = len(data)  # type: ignore[arg-type]
-    for variant, batch in itertools.product(variants, batches):
-        trial = replace(job, workers=workers, blas_threads=None, mesh=None, **{"exact": None, **variant.settings})
-        own = batch * (workers if variant.strategy.owns_rows else 1)
-        each = count // own
-        if trial.asynchronous:  # workers share the batches out: as many for each
-            each = max(workers, each - each % workers)
-        steps_in[variant.name, batch] = count / own
-        if job.backend == "threads" and trial.method.pools_threads:
-            seconds = min(step_seconds(trial, model, data, batch, each, enough=VISITS * ENOUGH))
-            found[variant.name, batch] = count / own * seconds
-        else:
-            steps.append(SmallStep(variant.name, trial, batch, each, ENOUGH))
-    ranks = workers + (steps[0].job.method.servers if steps else 0)
-    with torch_as_it_was(), memory_kept():
-        measured = _run_probe(Probe(job, (), {}, steps), job, model, data, ranks, count)[0] if steps else {}
-    for step in steps:
-        key = f"step {step.name} {step.batch}"
-        if key in measured:
-            found[step.name, step.batch] = measured[key] * steps_in[step.name, step.batch]
-    return found
 
 
 def _in_pool(

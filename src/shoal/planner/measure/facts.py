@@ -25,10 +25,10 @@ def facts_of(model: nn.Module, loader: Loader, job: Job) -> Facts:
     inputs, target = loader.take(torch.arange(min(2, len(loader))))
     layers = _layers(model, inputs)
     activations = _activations(model, inputs)
-    tensors = tuple(parameter.numel() * parameter.element_size() for parameter in learner.parameters)
+    tensors = tuple(parameter.nbytes for parameter in learner.parameters)
     return Facts(
-        learner.count, tensors, vector.numel() * vector.element_size(), sum(tensors) + state, state,
-        activations, _row_bytes(inputs, target), _flops(model, job, inputs, target), layers,
+        learner.count, tensors, vector.nbytes, sum(tensors) + state, state,
+        activations, _row_bytes((inputs, target)), _flops(model, job, inputs, target), layers,
         _pairs(model, inputs),
     )  # fmt: skip
 
@@ -37,7 +37,7 @@ def _state_bytes(learner: Learner, vector: torch.Tensor) -> int:
     """What the optimiser keeps of each parameter, found by a step of no size."""
     learner.apply(vector, 0)
     values = [value for state in learner.optimizer.state.values() for value in state.values()]
-    return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
+    return sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
 
 
 def _flops(model: nn.Module, job: Job, inputs: Any, target: Any) -> float:
@@ -103,24 +103,18 @@ def _activations(model: nn.Module, inputs: Any) -> int:
 
     def see(module: nn.Module, given: Any, output: Any) -> None:
         if isinstance(output, torch.Tensor) and not list(module.children()):
-            sizes.append(output.numel() * output.element_size() // max(1, len(output)))
+            sizes.append(output.nbytes // max(1, len(output)))
 
     trial = copy.deepcopy(model).cpu().eval()
-    hooks = [module.register_forward_hook(see) for module in trial.modules()]
+    for module in trial.modules():
+        module.register_forward_hook(see)
     with torch.no_grad():
         trial(inputs)
-    for hook in hooks:
-        hook.remove()
     return sum(sizes)
 
 
-def _row_bytes(*values: Any) -> int:
-    total = 0
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            total += value[0].numel() * value.element_size()
-        elif isinstance(value, (list, tuple)):
-            total += _row_bytes(*value)
-        elif isinstance(value, dict):
-            total += _row_bytes(*value.values())
-    return total
+def _row_bytes(value: Any) -> int:
+    if isinstance(value, torch.Tensor):
+        return value[0].nbytes
+    parts = value.values() if isinstance(value, dict) else value
+    return sum(map(_row_bytes, parts))

@@ -11,11 +11,12 @@ from torch.utils.data import Dataset
 
 from shoal.machine import thread_count
 from shoal.parallel.exact.randomness import torch_as_it_was
+from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.times import CostModel
 from shoal.planner.measure.calibration import BRIEF, BRIEFEST, TINY, Calibration, calibrate, probed, row_sizes
-from shoal.planner.measure.machines import Cluster
 from shoal.planner.measure.remembered import recalled, remember
 from shoal.planner.measure.steps import alone, step_seconds
+from shoal.report.shell.words import predicted_error
 
 if TYPE_CHECKING:
     from shoal.parallel.cost import Variant
@@ -43,7 +44,7 @@ class Check:
     def __str__(self) -> str:
         return (
             f"{self.what}: {1e3 * self.predicted:.3g} ms a step predicted, {1e3 * self.measured:.3g} ms measured: "
-            f"{self.error:+.0%}"
+            f"{predicted_error(self.predicted, self.measured)}"
         )
 
 

@@ -80,7 +80,8 @@ class ProbeUpdater(Updater):
         for count, steps in self.probe.rows.items():
             found[f"alone {count}"], found[f"together {count}"] = self._steps_of_all(data, count, steps)
         if self.group.scatters_rows and isinstance(data, TensorDataset):
-            found[f"scatter {_bytes(data)}"] = self._timed(lambda: self._scatter(data))
+            size = sum(tensor.nbytes for tensor in data.tensors)
+            found[f"scatter {size}"] = self._timed(lambda: self._scatter(data))
         for small in self.probe.jobs * VISITS:
             self._barrier()
             try:
@@ -169,7 +170,3 @@ class ProbeUpdater(Updater):
         return {"model": self.model.state_dict()}
 
     def load(self, state: dict[str, Any]) -> None: ...
-
-
-def _bytes(data: TensorDataset) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in data.tensors)

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 from shoal.datasets import cache_folder
 from shoal.files.atomic import write_text
 from shoal.machine import processor
+from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.curves import Curve
 from shoal.planner.cost.times import CostModel
 from shoal.planner.measure.calibration import MESSAGES, Calibration
-from shoal.planner.measure.machines import Cluster
 
 if TYPE_CHECKING:
     from shoal.parallel.cost import Facts, Variant
     from shoal.parallel.job import Job
 
-FORMAT = 2  # of the file; 1: before training kept freed memory
-NETWORKS = 40  # of each strategy, whose steps are remembered
+FORMAT = 2  # of the file
+MOST_NETWORKS = 40  # whose steps are remembered, for each strategy
 
 
 def remember(calibration: Calibration, job: Job, variants: Sequence[Variant]) -> None:
@@ -40,12 +40,12 @@ def remember(calibration: Calibration, job: Job, variants: Sequence[Variant]) ->
     for name, variant in {variant.small_name: variant for variant in variants}.items():
         if name in calibration.small:
             known = {other: value for other, value in overhead.get(name, {}).items() if other != network}
-            overhead[name] = dict([*known.items(), (network, model.unexplained(variant))][-NETWORKS:])
+            overhead[name] = dict([*known.items(), (network, model.unexplained(variant))][-MOST_NETWORKS:])
     content = {
         "format": FORMAT, "date": datetime.date.today().isoformat(),
         "workers": calibration.workers, "start": calibration.start,
         "messages": {name: [list(point) for point in curve.points] for name, curve in calibration.messages.items()},
-        "overhead": overhead, "contention": dict([*others, (network, sorted(hindered.items()))][-NETWORKS:]),
+        "overhead": overhead, "contention": dict([*others, (network, sorted(hindered.items()))][-MOST_NETWORKS:]),
     }  # fmt: skip
     try:
         place = _place(calibration, job.backend)
@@ -104,11 +104,9 @@ def _place(calibration: Calibration, backend: str) -> Path:
 
 
 def _read(place: Path) -> dict[str, Any]:
+    """What an earlier plan wrote; nothing where the file is missing or damaged."""
     try:
         content = json.loads(place.read_text(encoding="utf-8"))
-        complete = {"date", "workers", "start", "messages", "overhead"} <= set(content) and content["format"] == FORMAT
-        known = content["overhead"].values() if complete else ()
-        right = complete and all(isinstance(one, dict) and one for one in known)
-        return content if right and isinstance(content["contention"], dict) else {}
-    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+    except (OSError, ValueError):
         return {}
+    return content if isinstance(content, dict) and content.get("format") == FORMAT else {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.utils.data import Dataset, Subset, TensorDataset
+from torch.utils.data import Dataset, StackDataset, Subset, TensorDataset
 
 from shoal.parallel.events import EpochProgress, Notify, silent
 from shoal.parallel.groups import Alone, Group
@@ -103,29 +103,13 @@ def part_of(data: Dataset[Any], rows: int) -> Dataset[Any]:
 
 
 def as_data(item: Any) -> Dataset[Any]:
-    """A batch as a data set again."""
-    inputs, target = item
-    if isinstance(inputs, torch.Tensor) and isinstance(target, torch.Tensor):
-        return TensorDataset(inputs, target)
-    return _Items(inputs, target)
+    """A batch as a data set again. Inputs may be lists or dicts of tensors."""
+    if all(isinstance(part, torch.Tensor) for part in item):
+        return TensorDataset(*item)
+    return StackDataset(*map(_stacked, item))
 
 
-class _Items(Dataset[Any]):
-    """Rows of a batch whose inputs are lists or dicts of tensors."""
-
-    def __init__(self, inputs: Any, target: Any) -> None:
-        self.inputs, self.target = inputs, target
-
-    def __len__(self) -> int:
-        return len(self.target)
-
-    def __getitem__(self, row: int) -> Any:
-        return _row(self.inputs, row), _row(self.target, row)
-
-
-def _row(value: Any, row: int) -> Any:
+def _stacked(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _row(part, row) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_row(part, row) for part in value]
-    return value[row]
+        return StackDataset(**{name: _stacked(part) for name, part in value.items()})
+    return StackDataset(*map(_stacked, value)) if isinstance(value, (list, tuple)) else value

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from scipy.special import stdtrit
 from torch import nn
 from torch.utils.data import Dataset
 
@@ -25,7 +26,7 @@ from shoal.parallel.learner import make_loss
 from shoal.parallel.strategies.kfold import fold_sets
 from shoal.parallel.worker import Worker
 from shoal.planner.simulate.averaged import Averaged, train_averaged
-from shoal.planner.simulate.recipe import can_be_fast, data_of
+from shoal.planner.simulate.chains import can_be_fast, data_of
 from shoal.planner.simulate.virtual import Timing, run_nodes
 from shoal.population.engines.program import Data
 
@@ -33,21 +34,7 @@ if TYPE_CHECKING:
     from shoal.parallel.job import Job
 
 COPIES = 6  # of the weights of a node in the memory of a population: weights, gradients, moments, working memory
-QUANTILES = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # Student's t at 97.5%, from 1 on
 SMALL = 2e7  # floating-point operations of a step that more threads cannot make faster
-
-
-def student(freedom: int) -> float:
-    """The quantile at 97.5% of Student's t; beyond the table by the expansion around the normal one.
-
-    >>> student(2), round(student(10), 3), round(student(100), 3)
-    (4.303, 2.228, 1.984)
-    """
-    if freedom <= len(QUANTILES):
-        return QUANTILES[freedom - 1]
-    z = statistics.NormalDist().inv_cdf(0.975)
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2) + third
 
 
 @dataclass(frozen=True)
@@ -86,7 +73,7 @@ class Scores:
         last = [row[-1] for row in self.values]
         if len(last) < 2 or self.diverged:
             return None
-        half = student(len(last) - 1) * statistics.stdev(last) / math.sqrt(len(last))
+        half = float(stdtrit(len(last) - 1, 0.975)) * self.spread / math.sqrt(len(last))
         low = self.last - half
         return (max(low, 0.0) if min(last) >= 0 else low), min(self.last + half, 1.0)
 
@@ -131,7 +118,7 @@ class Simulator:
     def fast(self, case: Case) -> bool:
         """Whether the population engine can train all nodes at once, and its score is the one that is asked for."""
         model, job = self.models[0], case.jobs[0]
-        if any(can_be_fast(model, rows, job) for rows in (self.train, self.test)):
+        if not all(can_be_fast(model, rows, job) for rows in (self.train, self.test)):
             return False
         return job.loss == "cross_entropy" or (job.loss == "mse" and metric_of(job, model, self.test) == "r2")
 
@@ -254,16 +241,3 @@ def _filled(row: Sequence[float], epochs: int) -> tuple[float, ...]:
     """With the last value for epochs that were not needed."""
     values = [*row, *[row[-1]] * (epochs - len(row))] if row else [math.nan] * epochs
     return tuple(values[:epochs])
-
-
-class CostedTiming(Timing):
-    """Virtual seconds from a cost model: of a step of a node, and of a message of so many bytes."""
-
-    def __init__(self, step: Callable[[int], float], message: Callable[[int], float]) -> None:
-        self.step, self.under_way = step, message
-
-    def before_send(self, rank: int, size: int) -> float:
-        return self.step(rank)
-
-    def message(self, count: int) -> float:
-        return self.under_way(count)

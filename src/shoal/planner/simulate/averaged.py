@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -28,7 +27,7 @@ from shoal.parallel.data.loader import epoch_order, key
 from shoal.parallel.data.ownership import owners
 from shoal.parallel.job import Job
 from shoal.parallel.worker import START
-from shoal.planner.simulate.recipe import Network, check_job, data_of, member_of, network_of
+from shoal.planner.simulate.chains import LinearChain, chain_of, data_of, member_of
 from shoal.population.engines import get_engine
 from shoal.population.engines.native import draw
 from shoal.population.engines.program import ACTIVE, Assignment, Data, Resources, Training
@@ -40,24 +39,15 @@ from shoal.validate import whole
 FOLDS = -2  # the key of the random numbers that deal rows into folds, as in the strategy kfold
 BETA1, BETA2 = 0.9, 0.999  # of Adam
 CLOSE = 1e-6  # learning rates that differ by less than this share are taken for equal
-MAY_DIFFER = ("seed", "workers", "average_every", "split", "shares", "start", "until_error")  # jobs of one call
 
 
 @dataclass(eq=False)
 class Averaged:
     """The average of all nodes of each job, after the epochs done so far."""
 
-    networks: Population  # one member for each job: evaluate, predict, extract
-    names: tuple[str, ...]  # of the linear layers
+    networks: Population  # one member for each job: evaluate, predict, weights
     losses: np.ndarray  # (jobs, epochs): the mean training loss of each epoch, NaN where there was none
     diverged: list[int | None] = field(default_factory=list)  # the epoch in which a job diverged; then it has ended
-
-    def state_dict(self, job: int = 0) -> dict[str, torch.Tensor]:
-        """The averaged network of a job, for `load_state_dict` of the model."""
-        state = {}
-        for name, (weight, bias) in zip(self.names, self.networks.weights(job), strict=True):
-            state[f"{name}.weight"], state[f"{name}.bias"] = torch.from_numpy(weight.T.copy()), torch.from_numpy(bias)
-        return state
 
 
 def train_averaged(
@@ -72,19 +62,19 @@ def train_averaged(
     """What `shoal.parallel.fit` computes with local SGD, up to rounding, for networks that the engine knows.
 
     model        with the weights to start from, which are not changed; or one of the same shape for each job
-    jobs         what to do, on `job.workers` nodes; those of one call may differ in what `MAY_DIFFER` names
+    jobs         what to do, on `job.workers` nodes; those of one call may differ in seed, workers, `average_every`
+                 and in how nodes get their rows, start and stop
     folds        each node trains so many networks, each without a part of the node's rows, and takes their mean
     after_epoch  called with the number of the epoch, from 0, and the averages
 
-    Raises `NotFast` for a network or job that only PyTorch can train; see `can_be_fast`. A job that diverges, where
-    `fit` would raise `Diverged`, ends by itself, and so does one of which no node needs another epoch (`until_error`).
+    Only for a network and jobs that the engine can train; see `can_be_fast`. A job that diverges, where `fit` would
+    raise `Diverged`, ends by itself, and so does one of which no node needs another epoch (`until_error`).
     """
     jobs = [jobs] if isinstance(jobs, Job) else list(jobs)
     models = [model] * len(jobs) if isinstance(model, nn.Module) else list(model)
-    network = _common(models, jobs)
     data = data_of(models[0], train, str(jobs[0].loss))
     teams = _make_teams(train, jobs, 1 if folds is None else whole("folds", folds, 2))
-    run = _Run(network, data, teams, thread_count(threads))
+    run = _Run(chain_of(models[0]), data, teams, thread_count(threads))
     run.start(models)
     for epoch in range(jobs[0].epochs):
         if not run.epoch(epoch):
@@ -92,20 +82,6 @@ def train_averaged(
         if after_epoch is not None:
             after_epoch(epoch, run.result)
     return run.result
-
-
-def _common(models: Sequence[nn.Module], jobs: Sequence[Job]) -> Network:
-    """The network that all models are."""
-    if not jobs or len(models) != len(jobs):
-        raise UserError(f"give one network, or one for each of at least one job; got {len(models)} for {len(jobs)}")
-    for k, job in enumerate(jobs):
-        check_job(job)
-        if replace(jobs[0], **{name: getattr(job, name) for name in MAY_DIFFER}) != job:
-            raise UserError(f"jobs that are trained together differ in {', '.join(MAY_DIFFER)} only; job {k} does not")
-    found = {id(model): network_of(model) for model in models}
-    if len(set(found.values())) > 1:
-        raise UserError("networks that are trained together must have the same layers, by the same names")
-    return found[id(models[0])]
 
 
 # ---- nodes ----
@@ -233,17 +209,17 @@ def _deal(owner: np.ndarray, each: np.ndarray, folds: int, job: Job) -> np.ndarr
 class _Run:
     """The population of all nodes under way, and the averages."""
 
-    def __init__(self, network: Network, data: Data, teams: Sequence[NodeTeam], threads: int) -> None:
-        self.network, self.data, self.teams = network, data, teams
+    def __init__(self, chain: LinearChain, data: Data, teams: Sequence[NodeTeam], threads: int) -> None:
+        self.chain, self.data, self.teams = chain, data, teams
         self.engine, self.resources = get_engine("auto"), Resources(threads)
         job = teams[0].job
-        member, ends = member_of(network, job), (network.widths[0], network.widths[-1])
+        member, ends = member_of(chain, job), (chain.widths[0], chain.widths[-1])
         nodes = Population.blank([member] * teams[-1].members.stop, *ends, str(job.loss))
         self.program, self.state = nodes.program, nodes.state
         self.stack = stacked(self.program, self.state)
         networks = Population.blank([member] * len(teams), *ends, str(job.loss))
         losses = np.full((len(teams), job.epochs), np.nan)
-        self.result = Averaged(networks, network.names, losses, [None] * len(teams))
+        self.result = Averaged(networks, losses, [None] * len(teams))
         self.averages = stacked(networks.program, networks.state)
 
     def start(self, models: Sequence[nn.Module]) -> None:
@@ -254,7 +230,7 @@ class _Run:
             self.program.records["seed"] = seeds
             draw(self.program, self.state, self.resources.threads)
         for team, model in zip(self.teams, models, strict=True):
-            self.result.networks.set_weights(team.place, self.network.layers(model))
+            self.result.networks.set_weights(team.place, self.chain.layers(model))
             same = slice(team.members.start, team.members.stop, team.job.workers if team.job.start == "own" else 1)
             self.stack.parameters[same] = self.averages.parameters[team.place]
 

@@ -11,7 +11,8 @@ from shoal.parallel.cost import Variant
 from shoal.parallel.strategies.local_sgd import ALONE
 from shoal.parallel.strategies.parameter_server import service_seconds
 from shoal.planner.options import rate_factor
-from shoal.planner.simulate.accuracy import Case, CostedTiming, Scores, Simulator
+from shoal.planner.simulate.accuracy import Case, Scores, Simulator
+from shoal.planner.simulate.virtual import Timing
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -54,7 +55,7 @@ def check_cases(simulator: Simulator, cases: Iterable[Case]) -> None:
     """Refuse what cannot be simulated, before anything is measured."""
     if any(case.folds and not simulator.fast(case) for case in cases):
         raise UserError("--node-folds needs a network of linear layers and rows in memory, which the population engine "
-                        "trains; leave it out for this network")  # fmt: skip
+                        "can train. Omit it for this network")  # fmt: skip
 
 
 def run_cases(
@@ -92,7 +93,7 @@ def run_cases(
             yield key, scores
 
 
-def _timing(job: Job, costs: CostModel) -> CostedTiming | None:
+def _timing(job: Job, costs: CostModel) -> Timing | None:
     """Where the order of messages matters: virtual seconds from the cost model, nodes at their own speeds."""
     if not job.asynchronous:
         return None
@@ -103,4 +104,4 @@ def _timing(job: Job, costs: CostModel) -> CostedTiming | None:
     def step(rank: int) -> float:
         return service if rank == 0 else work / speeds[rank - 1]
 
-    return CostedTiming(step, lambda count: costs.messages(workers).message(count))
+    return Timing(step, lambda count: costs.messages(workers).message(count))

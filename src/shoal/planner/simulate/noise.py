@@ -40,7 +40,7 @@ class Noise:
     high: float
 
     def as_dict(self) -> dict[str, Any]:
-        return {"noise_scale": self.critical_batch, "critical_batch": self.critical_batch, "low": self.low,
+        return {"critical_batch": self.critical_batch, "low": self.low,
                 "high": self.high, "text": self.text}  # fmt: skip
 
     @property

@@ -30,20 +30,12 @@ if TYPE_CHECKING:
     from shoal.parallel.worker import Result
 
 
+@dataclass(frozen=True)
 class Timing:
-    """Virtual seconds of what nodes do. Here nothing takes time: messages arrive in the order of their sending."""
+    """Virtual seconds of what nodes do. By default nothing takes time: messages arrive in the order of sending."""
 
-    def before_send(self, rank: int, size: int) -> float:
-        """Seconds that a node computes before it sends to one other node."""
-        return 0.0
-
-    def message(self, count: int) -> float:
-        """Seconds that a message of so many bytes is under way."""
-        return 0.0
-
-    def together(self, count: int, size: int) -> float:
-        """Seconds from when the last node has come to an operation of all until it is done; bytes of one node."""
-        return 0.0
+    step: Callable[[int], float] = lambda rank: 0.0  # that a node computes before it sends to another node
+    message: Callable[[int], float] = lambda count: 0.0  # that so many bytes are under way
 
 
 @dataclass(order=True)
@@ -126,22 +118,21 @@ class World:
 
     # ---- what groups are made of ----
 
-    def meet(self, rank: int, value: Any, count: int, combine: Callable[[list[Any]], Any] = list) -> Any:
-        """What `combine` makes of the values of all nodes, once all are here; `count` bytes of each travel."""
+    def meet(self, rank: int, value: Any, combine: Callable[[list[Any]], Any] = list) -> Any:
+        """What `combine` makes of the values of all nodes, once all are here."""
         self._slots[rank] = value
         if len(self._slots) < self.size:
             self._pause(rank)
             return self._met
-        now = max(self.clocks) + self.timing.together(count, self.size)
-        self.clocks = [now] * self.size
+        self.clocks = [max(self.clocks)] * self.size
         self._met = combine([self._slots[k] for k in range(self.size)])
         self._slots = {}
         self._ready.extend(k for k in range(self.size) if k != rank)
         return self._met
 
     def send(self, rank: int, vector: torch.Tensor, to: int) -> None:
-        self.clocks[rank] += self.timing.before_send(rank, self.size)
-        arrival = self.clocks[rank] + self.timing.message(vector.numel() * vector.element_size())
+        self.clocks[rank] += self.timing.step(rank)
+        arrival = self.clocks[rank] + self.timing.message(vector.nbytes)
         heapq.heappush(self._under_way, Message(arrival, next(self._numbers), rank, to, vector.clone()))
 
     def receive(self, rank: int, source: int | None) -> Message:
@@ -170,17 +161,17 @@ class Virtual(Group):
 
     def exchange(self, parts: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
         own = [part.clone() for part in parts]
-        return [given[self.rank] for given in self.world.meet(self.rank, own, sum(map(_bytes, own)))]
+        return [given[self.rank] for given in self.world.meet(self.rank, own)]
 
     def all_gather(self, chunk: torch.Tensor) -> torch.Tensor:
-        return self.world.meet(self.rank, chunk.clone(), _bytes(chunk), torch.cat).clone()
+        return self.world.meet(self.rank, chunk.clone(), torch.cat).clone()
 
     def all_reduce(self, vector: torch.Tensor) -> None:
-        vector.copy_(self.world.meet(self.rank, vector.clone(), _bytes(vector), lambda all_: torch.stack(all_).sum(0)))
+        vector.copy_(self.world.meet(self.rank, vector.clone(), lambda all_: torch.stack(all_).sum(0)))
 
     def broadcast(self, vector: torch.Tensor) -> None:
         own = vector.clone() if self.rank == 0 else None
-        vector.copy_(self.world.meet(self.rank, own, _bytes(vector), lambda given: given[0]))
+        vector.copy_(self.world.meet(self.rank, own, lambda given: given[0]))
 
     def send(self, vector: torch.Tensor, to: int) -> None:
         self.world.send(self.rank, vector, to)
@@ -191,11 +182,7 @@ class Virtual(Group):
         return message.source
 
     def gather_objects(self, value: Any) -> list[Any]:
-        return list(self.world.meet(self.rank, value, 0))
-
-
-def _bytes(vector: torch.Tensor) -> int:
-    return vector.numel() * vector.element_size()
+        return list(self.world.meet(self.rank, value))
 
 
 def run_nodes(

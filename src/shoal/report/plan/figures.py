@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shoal.report.plan.rows import Points, Row, StrategyRows, all_nodes, curve_points, label_of
+from shoal.report.plan.rows import Points, Row, StrategyRows, all_nodes, curve_points
 from shoal.report.shell import words
 from shoal.report.shell.figures import MARKER_SHAPES, cursor, drawing, grid, line, path_through, text
 from shoal.report.shell.markup import EMPTY, Html, join, tag
@@ -208,29 +208,22 @@ def strategy_lines(shown: list[StrategyRows], key: str, across: Axis, up: Axis) 
     return drawn, ends
 
 
-def time_figure(shown: list[StrategyRows], key: str, one: float | None) -> Html:
+def time_figure(shown: list[StrategyRows], one: float) -> Html:
     """The time on any number of nodes, with that of one node as a level line."""
-    values = [value for each in shown for _, value in each.points(key)]
+    values = [value for each in shown for _, value in each.points("seconds")]
     counts, across = all_nodes(shown), nodes_axis(shown)
-    least = one / counts[-1] if one else min(values)
-    up = time_axis([*values, *([least] if least > 0 else [])], BOTTOM, TOP)
+    up = time_axis([*values, one / counts[-1]], BOTTOM, TOP)
     unit = "seconds, logarithmic" if isinstance(up, LogAxis) else "seconds"
-    lines, ends = strategy_lines(shown, key, across, up)
-    parts = [grid(across, up, "nodes", unit), ideal(across, up, counts, one, -1) if one else EMPTY, *lines]
-    description = ends_in_words(shown, key, words.duration)
+    lines, ends = strategy_lines(shown, "seconds", across, up)
+    parts = [grid(across, up, "nodes", unit), ideal(across, up, counts, one, -1), *lines]
+    description = ends_in_words(shown, "seconds", words.duration)
     return finished("time-figure", "Time against nodes", description, (across, up), parts, ends)
 
 
 def speedup_figure(shown: list[StrategyRows]) -> Html:
     """The speed-up on any number of nodes, with the ideal one dotted and one node as a level line."""
     counts, across = all_nodes(shown), nodes_axis(shown)
-    shown = [
-        StrategyRows(one.place, one.key, one.label, [row for row in one.rows if (row.get("speedup") or 0) > 0])
-        for one in shown
-    ]
     values = [value for one in shown for _, value in one.points("speedup")]
-    if not values:
-        return EMPTY
     up = LogAxis(*log_padded([*values, 1.0, float(counts[-1])], 0.04), BOTTOM, TOP)
     lines, ends = strategy_lines(shown, "speedup", across, up)
     parts = [grid(across, up, "nodes", "speed-up, logarithmic"), ideal(across, up, counts, 1.0, 1), *lines]
@@ -242,8 +235,8 @@ def whiskers(one: StrategyRows, across: Axis, up: Axis, shift: float, marked: se
     """The intervals at some numbers of nodes, as thin upright lines with short ends."""
     path = ""
     for row in one.rows:
-        low, high = row.get("accuracy_low"), row.get("accuracy_high")
-        if row["nodes"] in marked and words.known(low) and words.known(high):
+        low, high = row["accuracy_low"], row["accuracy_high"]
+        if row["nodes"] in marked and words.known(low):
             x, foot, head = round(across(row["nodes"]) + shift, 1), up(low), up(high)
             path += f"M{x:g} {foot:g}V{head:g}M{x - 2:g} {foot:g}h4M{x - 2:g} {head:g}h4"
     return tag("path", d=path, class_=f"whisker hue{one.place % STYLES}") if path else EMPTY
@@ -305,8 +298,7 @@ def short_name(curve: Row) -> str:
     >>> short_name({"label": "local SGD", "nodes": 4, "name": "local SGD, 4 nodes"})
     'local SGD, 4'
     """
-    nodes = curve.get("nodes")
     if curve["name"] == "one node":
         return "one node"
-    number = f", {nodes}" if words.known(nodes) and nodes > 1 else ""
-    return words.short(label_of(curve), LONGEST_LABEL - len(number)) + number
+    number = f", {curve['nodes']}" if curve["nodes"] > 1 else ""
+    return words.short(curve["label"], LONGEST_LABEL - len(number)) + number

@@ -6,29 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+from shoal.files.json_values import plain
 from shoal.report.plan import estimate, sections, timeline, verdict
 from shoal.report.plan.rows import StrategyRows, by_strategy
 from shoal.report.shell import glossary
 from shoal.report.shell.markup import Html, Section, tag
-from shoal.report.shell.shell import Page, checked, write
+from shoal.report.shell.shell import Page, write
 
 SCRIPTS = ("common.js", "cursor.js", "plan.js", "sorting.js", "timeline.js")
 STYLES = ("page.css", "plan.css")
-OBJECTS = ("machine", "settings", "verdict", "goal", "timeline", "noise")
-LISTS = ("rows", "curves", "notes")
-
-
-def checked_plan(data: dict[str, Any]) -> dict[str, Any]:
-    """A copy with JSON values only, and with every part."""
-    data = checked(data, OBJECTS, LISTS)
-    for key in LISTS:
-        data[key] = [part for part in data[key] if part]
-    for row in [*data["rows"], *data["curves"]]:
-        if isinstance(row.get("nodes"), float):
-            row["nodes"] = int(row["nodes"])
-    data["what"], data["command"] = data.get("what") or "", data.get("command") or ""
-    data["metric"], data["title"] = data.get("metric") or "accuracy", data["what"] or "plan"
-    return data
 
 
 def heading(data: dict[str, Any]) -> Html:
@@ -44,21 +30,22 @@ def words_section(shown: list[StrategyRows]) -> Section:
 
 
 def plan_page(data: dict[str, Any]) -> str:
-    """A plan as one HTML page, from JSON values."""
-    data = checked_plan(data)
+    """A plan as one HTML page, from `Plan.as_dict` and the command that made it."""
+    data = plain(data)
     shown = by_strategy(data)
     found = [
         verdict.opening(data, shown),
         sections.speed(data, shown),
         sections.accuracy(data, shown),
         sections.course(data, shown),
-        timeline.section(data),
+        timeline.section(data["timeline"]),
         sections.every_setting(data, shown),
         estimate.section(data),
         estimate.batch(data),
         sections.notes(data),
         words_section(shown),
     ]
+    data["title"] = data["what"] or "plan"
     script_data = {"readings": sections.readings(data, shown)}
     return Page("plan", heading(data), [one for one in found if one], SCRIPTS, script_data, data, STYLES).html()
 

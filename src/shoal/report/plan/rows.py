@@ -26,27 +26,11 @@ class StrategyRows:
     rows: list[Row] = field(default_factory=list)
 
     def points(self, quantity: str) -> list[tuple[int, float]]:
-        """Nodes and value, where both are known; of rows with equal nodes the first."""
-        found: dict[int, float] = {}
-        for row in self.rows:
-            if words.known(row.get(quantity)):
-                found.setdefault(row["nodes"], row[quantity])
-        return list(found.items())
+        """Nodes and value, where the value is known."""
+        return [(row["nodes"], row[quantity]) for row in self.rows if words.known(row[quantity])]
 
-    def row(self, nodes: int) -> Row:
-        return next((row for row in self.rows if row["nodes"] == nodes), {})
-
-
-def key_of(row: Row) -> str:
-    return str(row.get("strategy") or row.get("label") or "training")
-
-
-def label_of(row: Row) -> str:
-    return str(row.get("label") or row.get("strategy") or "training")
-
-
-def has_nodes(row: Row) -> bool:
-    return words.known(row.get("nodes")) and row["nodes"] >= 1
+    def row(self, nodes: int) -> Row | None:
+        return next((row for row in self.rows if row["nodes"] == nodes), None)
 
 
 def name_of(row: Row) -> str:
@@ -54,16 +38,17 @@ def name_of(row: Row) -> str:
     >>> name_of({"label": "local SGD", "nodes": 4}), name_of({"label": "one process", "nodes": 1})
     ('local SGD, 4 nodes', 'one process, 1 node')
     """
-    return f"{label_of(row)}, {words.count(row['nodes'], 'node')}" if has_nodes(row) else label_of(row)
+    return f"{row['label']}, {words.count(row['nodes'], 'node')}"
 
 
 def by_strategy(data: Data) -> list[StrategyRows]:
-    """In the order of the data. A curve may have a strategy that no row has."""
+    """In the order of the data."""
     found: dict[str, StrategyRows] = {}
-    for row in [*data["rows"], *data["curves"]]:
-        found.setdefault(key_of(row), StrategyRows(len(found), key_of(row), label_of(row)))
-    for row in sorted(filter(has_nodes, data["rows"]), key=lambda row: row["nodes"]):
-        found[key_of(row)].rows.append(row)
+    for row in data["rows"]:
+        key = row["strategy"]
+        found.setdefault(key, StrategyRows(len(found), key, row["label"])).rows.append(row)
+    for one in found.values():
+        one.rows.sort(key=lambda row: row["nodes"])
     return list(found.values())
 
 
@@ -71,37 +56,28 @@ def all_nodes(shown: list[StrategyRows]) -> list[int]:
     return sorted({row["nodes"] for one in shown for row in one.rows})
 
 
-def time_of(shown: list[StrategyRows]) -> tuple[str, str]:
-    """The key of the time to show, and what it is: the whole training if that is known, else an epoch."""
-    whole = any(one.points("seconds") for one in shown)
-    return ("seconds", "time of the whole training") if whole else ("seconds_per_epoch", "time of an epoch")
+def fastest(rows: list[Row], key: str = "seconds") -> Row | None:
+    return min((row for row in rows if words.known(row[key])), key=lambda row: row[key], default=None)
 
 
-def with_time(rows: list[Row], key: str) -> list[Row]:
-    return [row for row in rows if words.known(row.get(key)) and row[key] > 0 and has_nodes(row)]
+def several_nodes(data: Data) -> list[Row]:
+    return [row for row in data["rows"] if row["nodes"] > 1]
 
 
-def fastest(rows: list[Row], key: str) -> Row | None:
-    return min(with_time(rows, key), key=lambda row: row[key], default=None)
-
-
-def one_node(data: Data, key: str) -> Row | None:
+def one_node(data: Data, key: str = "seconds") -> Row:
     """The fastest row on one node, which all others are compared with."""
-    return fastest([row for row in data["rows"] if row.get("nodes") == 1], key)
+    alone = [row for row in data["rows"] if row["nodes"] == 1]
+    return fastest(alone, key) or alone[0]
 
 
-def chosen(data: Data) -> Row | None:
+def chosen(data: Data) -> Row:
     """The row that the verdict names."""
-    verdict = data["verdict"]
-    rows = [row for row in data["rows"] if has_nodes(row) and row["nodes"] == verdict.get("nodes")]
-    same = [row for row in rows if row.get("strategy") == verdict.get("strategy")]
-    return (same or (rows if verdict.get("nodes") == 1 else []) or [None])[0]
+    named = data["verdict"]["strategy"], data["verdict"]["nodes"]
+    return next(row for row in data["rows"] if (row["strategy"], row["nodes"]) == named)
 
 
 def goal_of(data: Data) -> float | None:
-    """The goal, if it is one for the metric that the page shows."""
-    value, metric = data["goal"].get("value"), data["goal"].get("metric")
-    return value if words.known(value) and metric in (None, data["metric"]) else None
+    return data["goal"]["value"] if data["goal"] else None
 
 
 # ---- the numbers of a row ----
@@ -139,23 +115,17 @@ def quantities(metric: str) -> list[Quantity]:
 
 
 def curve_points(curve: Row) -> Points:
-    pairs = zip(curve.get("seconds") or [], curve.get("accuracy") or [], strict=False)
-    return [(x, y) for x, y in pairs if words.known(x) and words.known(y) and x >= 0]
+    """The epochs before a run diverges."""
+    return [(x, y) for x, y in zip(curve["seconds"], curve["accuracy"], strict=True) if words.known(y)]
 
 
 def same_setting(curve: Row, row: Row) -> bool:
-    return key_of(row) == key_of(curve) and row.get("nodes") == curve.get("nodes")
+    return (row["strategy"], row["nodes"]) == (curve["strategy"], curve["nodes"])
 
 
 def time_to_goal(data: Data, curve: Row) -> float | None:
-    """As the rows have it, else the first point of the curve at the goal; None without a goal."""
-    goal = goal_of(data)
-    if goal is None:
-        return None
-    for row in data["rows"]:
-        if same_setting(curve, row) and words.known(row.get("seconds_to_goal")):
-            return float(row["seconds_to_goal"])
-    return next((seconds for seconds, value in curve_points(curve) if value >= goal), None)
+    """None: never, or the plan has no goal."""
+    return next(row["seconds_to_goal"] for row in data["rows"] if same_setting(curve, row))
 
 
 def soonest_first(data: Data, curves: list[Row]) -> list[Row]:
@@ -170,19 +140,18 @@ def soonest_first(data: Data, curves: list[Row]) -> list[Row]:
 
 def shown_curves(data: Data) -> list[Row]:
     """All runs; of many the verdict, one node, and the soonest run of each strategy on several nodes."""
-    found = [curve for curve in data["curves"] if any(x > 0 for x, _ in curve_points(curve))]
+    found = [curve for curve in data["curves"] if curve_points(curve)]
     if len(found) <= MOST_RUNS_DRAWN:
         return with_names(found)
-    one = one_node(data, "seconds") or one_node(data, "seconds_per_epoch")
-    kept = [curve for row in (one, chosen(data)) for curve in found if row and same_setting(curve, row)]
-    for key in dict.fromkeys(key_of(curve) for curve in found):
-        several = [curve for curve in found if key_of(curve) == key and (curve.get("nodes") or 2) > 1]
-        if several and key not in [key_of(curve) for curve in kept if curve.get("nodes") != 1]:
+    kept = [curve for row in (one_node(data), chosen(data)) for curve in found if same_setting(curve, row)]
+    for key in dict.fromkeys(curve["strategy"] for curve in found):
+        several = [curve for curve in found if curve["strategy"] == key and curve["nodes"] > 1]
+        if several and not any(curve["strategy"] == key and curve["nodes"] > 1 for curve in kept):
             kept.append(soonest_first(data, several)[0])
     return with_names([curve for curve in found if any(curve is one for one in kept)])
 
 
 def with_names(curves: list[Row]) -> list[Row]:
     """With a name for each run; one on one node alone is just that."""
-    alone = [curve for curve in curves if curve.get("nodes") == 1]
+    alone = [curve for curve in curves if curve["nodes"] == 1]
     return [{**curve, "name": "one node" if [curve] == alone else name_of(curve)} for curve in curves]

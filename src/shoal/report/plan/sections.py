@@ -16,16 +16,12 @@ from shoal.report.plan.rows import (
     all_nodes,
     chosen,
     curve_points,
-    fastest,
     goal_of,
-    key_of,
-    label_of,
     name_of,
     one_node,
     quantities,
     shown_curves,
     soonest_first,
-    time_of,
     time_to_goal,
 )
 from shoal.report.shell import words
@@ -56,45 +52,36 @@ LONG_TABLE_ROWS = 30
 
 
 def nodes_words(data: Data) -> str:
-    own = data["machine"].get("own_machines")
-    if own is None:
-        return ""
-    if own:
+    if data["machine"]["own_machines"]:
         return " Each node is a machine like this one."
     return f" The nodes are {workers(data['machine'])} that share the cores of this machine."
 
 
-def speed_words(data: Data, key: str, what: str) -> Html:
-    one, best = one_node(data, key), fastest(data["rows"], key)
-    parts: list[object] = [f"The {what} against the number of nodes."]
-    if one and best and best["nodes"] > 1:
-        gain = words.times(one[key] / best[key])
-        parts += [" Fastest is ", strong(name_of(best)), f": {words.duration(best[key])}, {gain} as one node."]
-    elif one and best:
-        parts += [" No number of nodes is faster than ", strong("one"), f", which takes {words.duration(one[key])}."]
+def speed_words(data: Data) -> Html:
+    one = one_node(data)["seconds"]
+    best = min(data["rows"], key=lambda row: row["seconds"])
+    parts: list[object] = ["The time of the whole training against the number of nodes."]
+    if best["nodes"] > 1:
+        gain = words.times(one / best["seconds"])
+        parts += [" Fastest is ", strong(name_of(best)), f": {words.duration(best['seconds'])}, {gain} as one node."]
+    else:
+        parts += [" No number of nodes is faster than ", strong("one"), f", which takes {words.duration(one)}."]
     return paragraph(*parts, nodes_words(data))
 
 
-def speed(data: Data, shown: list[StrategyRows]) -> Section | None:
-    key, what = time_of(shown)
-    if not any(one.points(key) for one in shown):
-        return None
-    one = one_node(data, key)
-    figures = [time_figure(shown, key, one[key] if one else None), speedup_figure(shown)]
-    pair = tag("div", *[tag("figure", figure) for figure in figures if figure], class_="pair")
-    marks = "The dotted line is ideal: half the time on twice the nodes. "
-    marks += "The level line is one node." if one or figures[1] else ""
-    body = [speed_words(data, key, what), legend(shown), tag("div", pair, class_="read", data_read="speed")]
+def speed(data: Data, shown: list[StrategyRows]) -> Section:
+    figures = [time_figure(shown, one_node(data)["seconds"]), speedup_figure(shown)]
+    pair = tag("div", *[tag("figure", figure) for figure in figures], class_="pair")
+    marks = "The dotted line is ideal: half the time on twice the nodes. The level line is one node."
+    body = [speed_words(data), legend(shown), tag("div", pair, class_="read", data_read="speed")]
     return Section("speed", "How much faster with more nodes?", "Speed", join([*body, paragraph(marks, kind="small")]))
 
 
 def speed_texts(shown: list[StrategyRows], nodes: int) -> list[str]:
-    key, _ = time_of(shown)
-    rows = [(one.label, row) for one in shown if words.known((row := one.row(nodes)).get(key))]
     texts = []
-    for label, row in sorted(rows, key=lambda pair: pair[1][key]):
-        gain = f", {words.times(row['speedup'])}" if words.known(row.get("speedup")) and nodes > 1 else ""
-        texts.append(f"{label}: {words.duration(row[key])}{gain}")
+    for row in sorted((row for one in shown if (row := one.row(nodes))), key=lambda row: row["seconds"]):
+        gain = f", {words.times(row['speedup'])}" if nodes > 1 else ""
+        texts.append(f"{row['label']}: {words.duration(row['seconds'])}{gain}")
     return texts
 
 
@@ -117,13 +104,12 @@ def accuracy_words(data: Data, shown: list[StrategyRows]) -> Html:
     """The strategies that lose accuracy, and those that do not."""
     metric = data["metric"]
     name = words.metric_name(metric)
-    alone = [one_node(data, time_of(shown)[0]), *(row for row in data["rows"] if row.get("nodes") == 1)]
-    alone = [row for row in alone if row and words.known(row.get("accuracy"))]
-    if not alone:
+    alone = [row["accuracy"] for row in (one_node(data), *data["rows"]) if row["nodes"] == 1]
+    base = next((value for value in alone if words.known(value)), None)
+    if base is None:
         return paragraph(f"The {name} to expect against the number of nodes.")
-    base = alone[0]["accuracy"]
     parts: list[object] = [f"On one node the {name} is ", strong(words.score(base, metric)), ". "]
-    if data.get("unstable"):
+    if data["unstable"]:
         parts.append("At this learning rate, scores differ too much between seeds to compare strategies.")
         return paragraph(*parts)
     names = losses(shown, base, metric)
@@ -154,11 +140,9 @@ def accuracy_texts(shown: list[StrategyRows], nodes: int, metric: str) -> list[s
     texts = []
     for one in shown:
         row = one.row(nodes)
-        value, low, high = (row.get(key) for key in ("accuracy", "accuracy_low", "accuracy_high"))
-        if words.known(value):
-            between = f" ({words.score(low, metric)} to {words.score(high, metric)})"
-            known = words.known(low) and words.known(high)
-            texts.append(f"{one.label}: {words.score(value, metric)}{between if known else ''}")
+        if row and words.known(row["accuracy"]):
+            value, low, high = (words.score(row[key], metric) for key in ("accuracy", "accuracy_low", "accuracy_high"))
+            texts.append(f"{one.label}: {value}{f' ({low} to {high})' if words.known(row['accuracy_low']) else ''}")
     return texts
 
 
@@ -181,14 +165,14 @@ def course(data: Data, shown: list[StrategyRows]) -> Section | None:
     if not curves:
         return None
     places = {one.key: one.place for one in shown}
-    drawn = course_figure(curves, [places[key_of(curve)] for curve in curves], metric, goal)
+    drawn = course_figure(curves, [places[curve["strategy"]] for curve in curves], metric, goal)
     parts: list[object] = [f"The {words.metric_name(metric)} after each epoch, against the time since the start. "]
     parts.append("Higher and further left is better.")
     if len(curves) < len(data["curves"]):
         parts.append(" For each strategy, the figure shows its soonest run.")
     if goal is not None:
         parts += [" The goal is ", strong(words.score(goal, metric)), "; a ring marks the epoch that reaches it."]
-    used = {key_of(curve) for curve in curves}
+    used = {curve["strategy"] for curve in curves}
     prose = join([paragraph(*parts), goal_table(data, curves)])
     figure = tag("div", tag("figure", drawn), class_="read", data_read="course")
     heading = "How soon is it accurate?" if metric == "accuracy" else "How soon is it good?"
@@ -201,7 +185,7 @@ def course(data: Data, shown: list[StrategyRows]) -> Section | None:
 
 def nodes_reading(data: Data, shown: list[StrategyRows], texts: Callable[[int], list[str]]) -> dict[str, Any]:
     """The slider of figures against nodes; it starts at the nodes of the verdict, else at the most."""
-    counts, nodes = all_nodes(shown), data["verdict"].get("nodes")
+    counts, nodes = all_nodes(shown), data["verdict"]["nodes"]
     first = counts.index(nodes) if nodes in counts and nodes > 1 else len(counts) - 1
     lines = [[words.count(count, "node"), *texts(count)] for count in counts]
     return {"label": "Nodes", "points": [round(math.log2(n), 6) for n in counts], "texts": lines, "first": first}
@@ -231,8 +215,7 @@ def readings(data: Data, shown: list[StrategyRows]) -> dict[str, Any]:
     """The texts of all sliders, by the name of their figures: a heading and a line for each strategy at each stop."""
     found, curves = {}, shown_curves(data)
     known = [one for one in shown if one.points("accuracy")]
-    if any(one.points(time_of(shown)[0]) for one in shown):
-        found["speed"] = nodes_reading(data, shown, lambda nodes: speed_texts(shown, nodes))
+    found["speed"] = nodes_reading(data, shown, lambda nodes: speed_texts(shown, nodes))
     if known:
         found["accuracy"] = nodes_reading(data, known, lambda nodes: accuracy_texts(known, nodes, data["metric"]))
     if curves:
@@ -244,29 +227,27 @@ def readings(data: Data, shown: list[StrategyRows]) -> dict[str, Any]:
 
 
 def setting_row(row: Row, shown: list[Quantity], notes: bool, place: int, verdict: bool) -> Html:
-    label = label_of(row)
+    label = row["label"]
     named = join([label, tag("span", " verdict", class_="badge")]) if verdict else label
     cells = [tag("th", named, scope="row", data_order=label)]
     for key, _, formatted in shown:
-        known = words.known(row.get(key))
+        known = words.known(row[key])
         value, order = (formatted(row[key]), f"{row[key]:.9g}") if known else (words.NOTHING, None)
         cells.append(tag("td", value, class_="number", data_order=order))
     if notes:
-        cells.append(tag("td", row.get("note") or "", class_="note"))
+        cells.append(tag("td", row["note"], class_="note"))
     return tag("tr", *cells, data_strategy=place, class_="chosen" if verdict else None)
 
 
-def every_setting(data: Data, shown: list[StrategyRows]) -> Section | None:
+def every_setting(data: Data, shown: list[StrategyRows]) -> Section:
     """The full table, sortable; without columns that no row has a value for."""
     rows, choice = data["rows"], chosen(data)
-    if not rows:
-        return None
     places = {one.key: one.place for one in shown}
-    kept = [one for one in quantities(data["metric"]) if any(words.known(row.get(one[0])) for row in rows)]
-    notes = any(row.get("note") for row in rows)
+    kept = [one for one in quantities(data["metric"]) if any(words.known(row[one[0]]) for row in rows)]
+    notes = any(row["note"] for row in rows)
     head = [column_head("strategy"), *[column_head(name, numeric=True) for _, name, _ in kept]]
     head += [column_head("note")] if notes else []
-    body = [setting_row(row, kept, notes, places[key_of(row)], row is choice) for row in rows]
+    body = [setting_row(row, kept, notes, places[row["strategy"]], row is choice) for row in rows]
     made = table("Every setting of the plan", head, body, id="settings", class_="board sortable")
     text = f"All {words.count(len(rows), 'setting')}." if len(rows) > 1 else "The only setting."
     hint = tag("span", " Click the name of a column to sort by it.", class_="with-script", hidden=True)

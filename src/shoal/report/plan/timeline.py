@@ -24,29 +24,17 @@ SEVERAL_STEPS = re.compile(r"[\d,]+ steps")
 Interval = tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Span:
     node: int
     lane: str
-    name: str
     start: float
     seconds: float
+    name: str
 
     @property
     def end(self) -> float:
         return self.start + self.seconds
-
-
-def spans_of(found: dict[str, Any]) -> list[Span]:
-    """Spans with a known node, start and length, by node, lane and time."""
-    spans = []
-    for span in found.get("spans") or []:
-        numbers_known = all(words.known(span.get(key)) and span[key] >= 0 for key in ("node", "start", "seconds"))
-        if numbers_known:
-            lane, name = str(span.get("lane") or LANES[0]), str(span.get("name") or span.get("lane") or "")
-            spans.append(Span(int(span["node"]), lane, name, span["start"], span["seconds"]))
-    lanes = {lane: place for place, lane in enumerate(LANES)}
-    return sorted(spans, key=lambda span: (span.node, lanes.get(span.lane, 9), span.lane, span.start))
 
 
 def union(intervals: list[Interval]) -> list[Interval]:
@@ -101,10 +89,9 @@ def bar(span: Span, seconds: float, colour: int) -> Html:
 
 def lanes(spans: list[Span], seconds: float) -> Html:
     shade, rows = colours(spans), []
-    names = dict.fromkeys([*LANES, *(span.lane for span in spans)])
     for node in sorted({span.node for span in spans})[:NODES_DRAWN]:
         inner = []
-        for lane in names:
+        for lane in LANES:
             bars = [bar(span, seconds, shade[span.name]) for span in spans if (span.node, span.lane) == (node, lane)]
             track = tag("div", *bars, class_="track")
             inner.append(tag("div", tag("span", lane, class_="lane-name"), track, class_="lane"))
@@ -144,31 +131,23 @@ def spans_table(spans: list[Span]) -> Html:
     return details("As a table", data_table("spans", f"The parts of a step{rest}", heads, rows, class_="log"))
 
 
-def intro(found: dict[str, Any], spans: list[Span], seconds: float, parts: dict[str, float]) -> Html:
-    label, nodes = found.get("label") or found.get("strategy"), found.get("nodes")
+def intro(found: dict[str, Any], spans: list[Span], parts: dict[str, float]) -> Html:
     step = "round" if any(SEVERAL_STEPS.fullmatch(span.name) for span in spans) else "step"
-    what = f"One {step} of {label}" if label else f"One {step}"
-    where = f" on {words.count(nodes, 'node')}" if words.known(nodes) else ""
     computing, waiting, idle = parts["computing"], parts["waiting"], parts["idle"]
     return paragraph(
-        f"{what}{where} takes ",
-        strong(words.moment(seconds)),
+        f"One {step} of {found['label']} on {words.count(found['nodes'], 'node')} takes ",
+        strong(words.moment(found["seconds"])),
         f". The nodes compute in {words.percent(computing)} of that time and wait for the link in ",
         f"{words.percent(waiting)}{f'; {words.percent(idle)} is idle' if idle >= LEAST_IDLE else ''}. ",
         "Sending while a node computes costs no time.",
     )
 
 
-def section(data: dict[str, Any]) -> Section | None:
-    found = data["timeline"]
-    spans = spans_of(found)
+def section(found: dict[str, Any]) -> Section | None:
+    """`found`: a strategy on some nodes, the spans of one of its steps, and the seconds of the step."""
+    spans, seconds = sorted(Span(**span) for span in found["spans"]), found["seconds"]
     if not spans:
         return None
-    last = max(span.end for span in spans)
-    seconds = max(last, found["seconds"]) if words.known(found.get("seconds")) else last
-    if seconds <= 0:
-        return None
-    parts = shares(spans, seconds)
     nodes = len({span.node for span in spans})
     rest = f" {words.count(nodes - NODES_DRAWN, 'more node')} not drawn." if nodes > NODES_DRAWN else ""
     help_text = f"Point at a part to see its name and time. Keyboard: arrow keys move between parts and lanes.{rest}"
@@ -182,5 +161,5 @@ def section(data: dict[str, Any]) -> Section | None:
         tag("p", help_text, class_="help", id="timeline-help"),
         class_="lanes",
     )
-    body = join([intro(found, spans, seconds, parts), picture, spans_table(spans)])
+    body = join([intro(found, spans, shares(spans, seconds)), picture, spans_table(spans)])
     return Section("step", "Where does a step spend its time?", "A step", body)

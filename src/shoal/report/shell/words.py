@@ -203,6 +203,16 @@ def saved(improvement: object) -> str:
     return percent(abs(improvement) / 100, 1) if improvement >= 0 else times(100 / (100 - improvement))
 
 
+def predicted_error(predicted: float, measured: float) -> str:
+    """How far a predicted time is from the measured one.
+
+    >>> predicted_error(1.1, 1.0), predicted_error(0.5, 1.0), predicted_error(51.1, 0.01)
+    ('+10%', '-50%', '5,110 times too long')
+    """
+    ratio = predicted / measured
+    return f"{ratio - 1:+.0%}" if ratio < 2 else f"{significant(ratio)} times too long"
+
+
 def setting(found: Any) -> str | None:
     """Any setting as text; None stays None.
 
