@@ -111,7 +111,7 @@ def _run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | 
     parameters = sum(parameter.numel() for parameter in model.parameters())
     rows: int = len(train)  # type: ignore[arg-type]
     notify("started", TrainingStarted(job.method.name, job.backend, job.workers, job.epochs, rows, parameters))
-    return job.method.run(job, model, train, valid, notify, run_workers)
+    return job.method.run(run_workers, job, model, train, valid, notify)
 
 
 def run_workers(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, notify: Notify) -> Result:

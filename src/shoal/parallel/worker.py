@@ -60,7 +60,7 @@ class Worker:
         self.fingerprint = self._fingerprint() if job.checkpoint and group.rank == 0 else {}
         self._start()
         self.whole = copy.deepcopy(self.model) if job.method.splits_model else self.model
-        self.updater = job.method.updater(job, group, self.model, len(self.train), self.device, **self._targets())
+        self.updater = job.method.updater(job, group, self.model, self.train)
         self.guard = Guard(job)
         self.updater.report_loss = self.guard.see
         self.history: list[dict[str, Any]] = []
@@ -77,12 +77,6 @@ class Worker:
                 self.group.broadcast(value)
         if self.job.start == "own" and self.group.rank > 0:
             draw_weights(self.model, key(self.job.seed, START, self.group.rank))
-
-    def _targets(self) -> dict[str, Any]:
-        """Those of the first worker, for all, if the strategy needs them."""
-        if not self.job.method.needs_targets(self.job):
-            return {}
-        return {"targets": self.group.first_object(self.train.targets() if self.group.rank == 0 else None)}
 
     def run(self) -> Result:
         """Train all epochs, from the last checkpoint if there is one."""

@@ -44,7 +44,6 @@ class Auto(Strategy):
     """Chosen by the clock, so two runs may differ in their last digits."""
 
     name = "auto"
-    summary = "measures a few steps, takes the fastest"
     can_be_exact = True
     when_launched = "allreduce"  # processes that were started are to be used
 
@@ -183,7 +182,7 @@ def _race(
     with ExitStack() as stack:
         steppers = []
         for _, job in jobs:
-            updater = job.method.updater(job, Alone(), copy.deepcopy(model), len(loader), torch.device("cpu"))
+            updater = job.method.updater(job, Alone(), copy.deepcopy(model), loader)
             stack.callback(updater.close)
             steppers.append(_stepper(updater, job, loader, clock))
         taken: list[list[float]] = [[] for _ in steppers]
