@@ -49,7 +49,7 @@ def need_tensor(output: Any, loss: str) -> None:
     if not isinstance(output, torch.Tensor):
         kind = f"a {type(output).__name__}" if output is not None else "None"
         raise Misfit(
-            f"the model must return one tensor for the loss {loss!r}; it returns {kind} (a loss of your own, in "
+            f"the model must return one tensor for the loss {loss!r}; it returns {kind} (a custom loss, in "
             "shoal.parallel.fit, may take anything)"
         )
 

@@ -23,11 +23,11 @@ from shoal.parallel.data.loader import Loader, Pair, find_device, key
 from shoal.parallel.data.ownership import split_rows
 from shoal.parallel.events import Notify
 from shoal.parallel.exact.threads import shard_pool, shard_threads
-from shoal.parallel.exact.tree_sum import Node, combine, cover, fold, middle, shares
+from shoal.parallel.exact.tree_sum import Node, combine, cover, middle, shares
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.learner import trained_parameters
 from shoal.parallel.strategies.base import Strategy
-from shoal.parallel.strategies.updater import BackwardUpdater, Items, Updater, WholeModelUpdater
+from shoal.parallel.strategies.updater import BackwardUpdater, Items, Updater, WholeModelUpdater, given
 
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
@@ -157,11 +157,7 @@ class AllReduceUpdater(WholeModelUpdater):
         if items and items[0] is not None:
             self.learner.is_random(items[0][0])  # found out before threads start
         self._over_threads(lambda thread: self._compute(thread, items, bounds, step))
-        sums = self._sum(filled)
-        if self.group.size == 1:
-            total = sums[(0, self.shards)]
-        else:
-            total = self.group.tree_sum(sums, self.shards, filled, self.like)
+        total = self.group.tree_sum(self._sum(filled), self.shards, filled, self.like)
         loss = self.learner.apply(total, step)
         self.report_loss(loss, step)
         self._update_counters(filled)
@@ -169,16 +165,19 @@ class AllReduceUpdater(WholeModelUpdater):
 
     def _compute(self, thread: int, items: Items, bounds: list[Node], step: int) -> None:
         """Gradients of a thread's shards, summed to the nodes that the thread holds."""
+        filled = sum(end > start for start, end in bounds)
 
-        def shard(k: int) -> list[torch.Tensor] | None:
-            item = items[k - self.mine[0]]
-            if item is None:
+        def shard(node: Node) -> list[torch.Tensor] | None:
+            k = node[0]
+            if node[1] - k > 1:
                 return None
             share = (bounds[k][1] - bounds[k][0]) / bounds[-1][1]
-            return self.learner.gradients(*item, share, key(self.job.seed, step, k), self.models[thread])
+            return self.learner.gradients(
+                *given(items[k - self.mine[0]]), share, key(self.job.seed, step, k), self.models[thread]
+            )
 
         for node in self.ranges[thread]:
-            found = fold(node, shard, _add_lists)
+            found = combine(node, shard, filled, _add_lists)
             if found is not None:
                 self.learner.pack(found, self.vectors[node])
 
@@ -188,9 +187,9 @@ class AllReduceUpdater(WholeModelUpdater):
 
         def work(thread: int) -> None:
             start, end = shares(self.width, self.threads)[thread]
-            known = {n: vector[start:end] if n[0] < filled else None for n, vector in self.vectors.items()}
+            known = {node: vector[start:end] for node, vector in self.vectors.items()}
             for node in nodes:
-                combine(node, known, torch.Tensor.add_)
+                combine(node, known.get, filled, torch.Tensor.add_)
 
         if any(node not in self.vectors for node in nodes):
             self._over_threads(work)

@@ -35,6 +35,7 @@ class Strategy:
     """How one network is trained over several workers. Attributes say what a strategy needs."""
 
     name = ""
+    plan_label = ""  # what a plan calls it
     updater_class: type[Updater] | None = None  # what each worker runs
     one_worker = False  # takes no more than one
     one_thread = False  # unless the user asks for more
@@ -80,7 +81,7 @@ class Strategy:
         return workers
 
     def can_lose_workers(self, job: Job) -> bool:
-        """Whether a run can go on from its checkpoint with fewer workers."""
+        """Whether fewer workers can resume a run from its checkpoint."""
         return True
 
     def mesh_shape(self, job: Job) -> tuple[int, int]:
@@ -131,8 +132,8 @@ class Strategy:
         return False
 
     def variants(self) -> list[Variant]:
-        """What a plan compares; none: plans do not know this strategy."""
-        return []
+        """What a plan compares; without a label, plans do not know this strategy."""
+        return [Variant(self.name, self.plan_label, self)] if self.plan_label else []
 
     def variant(self, suffix: str) -> Variant | None:
         """What `--strategy NAME:SUFFIX` of a plan means; None: nothing."""

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.options import Options, option
 from shoal.parallel.cost import Estimate, NodeCosts, TrainingRound, Variant, compute, memory_of
-from shoal.parallel.data.loader import epoch_order
+from shoal.parallel.data.loader import RandomKey, epoch_order
 from shoal.parallel.events import FoldEnded, Notify, silent
 from shoal.parallel.exact.randomness import torch_as_it_was
 from shoal.parallel.exact.tree_sum import shares
 from shoal.parallel.groups import Alone, Lost
 from shoal.parallel.launch import environment
+from shoal.parallel.launch.external import own_group
+from shoal.parallel.launch.launcher import launch
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.strategies.base import Runner, Strategy
 from shoal.parallel.strategies.updater import note_normalisation
@@ -94,9 +96,9 @@ class Fold(NamedTuple):
 
 
 def fold_sets(job: Job, data: Dataset[Any]) -> list[tuple[Dataset[Any], Dataset[Any]]]:
-    """For each fold the rows to train on, and those that are left out."""
+    """For each fold the rows to train on, and those that are held out."""
     count = len(data)  # type: ignore[arg-type]
-    order = epoch_order(count, job.seed, -2, job.shuffle)
+    order = epoch_order(count, job.seed, RandomKey.FOLDS, job.shuffle)
     return [
         (_part(data, torch.cat([order[:start], order[end:]])), _part(data, order[start:end]))
         for start, end in shares(count, job.folds)
@@ -105,8 +107,6 @@ def fold_sets(job: Job, data: Dataset[Any]) -> list[tuple[Dataset[Any], Dataset[
 
 def _over_workers(job: Job, folds: list[Fold], notify: Notify) -> list[Result]:
     """As many folds at a time as there are workers; a fold has several workers where there are more."""
-    from shoal.parallel.launch.launcher import launch  # loads libraries that a job alone does not need
-
     each = max(1, job.workers // job.folds)
     at_once = min(job.folds, job.workers)
     stop = threading.Event()  # set when a fold has failed or the user interrupts: then the others end
@@ -145,8 +145,6 @@ def _over_workers(job: Job, folds: list[Fold], notify: Notify) -> list[Result]:
 
 def _over_ranks(job: Job, folds: list[Fold], notify: Notify) -> list[Result]:
     """Under torchrun or mpiexec: rank r of n trains the folds r, r + n, r + 2n, ...; then results are gathered."""
-    from shoal.parallel.launch.external import own_group
-
     kind = "allreduce" if job.exact else "serial"  # exact: the same shards as on several workers
     patient = replace(folds[0].job, timeout=LONGEST)  # a rank may have one fold more than another
     with own_group(patient) as group:

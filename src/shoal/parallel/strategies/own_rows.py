@@ -94,7 +94,7 @@ class OwnRowsOptions(Options):
     )  # fmt: skip
 
 
-NEW = ("split", "shares", "start", "until_error")  # options that no other strategy has a use for
+ROW_OPTIONS = ("split", "shares", "start", "until_error")  # only strategies that own rows have a use for these
 
 
 class OwnRows(Strategy):
@@ -105,7 +105,7 @@ class OwnRows(Strategy):
 
     def check(self, job: Job) -> None:
         if job.shares is not None and concentration(job.split) is not None:
-            raise UserError(f"shares and split={job.split!r} both say how many rows a worker has; leave out one")
+            raise UserError(f"shares and split={job.split!r} both say how many rows a worker has. Omit one of them")
 
     def check_model(self, job: Job, model: nn.Module) -> None:
         check_shares(job.shares, job.workers)

@@ -128,6 +128,7 @@ class Pipeline(SplitModel):
     """Its micro-batches depend on the batch alone, so it is exact."""
 
     name = "pipeline"
+    plan_label = "pipeline"
     can_be_exact = True
 
     def exact_by_default(self, job: Job, notify: Notify) -> bool:
@@ -152,9 +153,6 @@ class Pipeline(SplitModel):
     def updater(self, job: Job, group: Group, model: nn.Module, train: Loader) -> Updater:
         """On one worker as well: the same micro-batches give the same bits."""
         return PipelineUpdater(job, group, model, train)
-
-    def variants(self) -> list[Variant]:
-        return [Variant("pipeline", "pipeline", self)]
 
     def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """GPipe: m micro-batches, one after the other, through the slowest stage; the first one, and the last, also
@@ -182,6 +180,7 @@ class DataPipeline(DataAndModel, Pipeline):
     """Several pipelines, each with a part of the batch; not exact."""
 
     name = "data+pipeline"
+    plan_label = "data x pipeline"
     can_be_exact = False
 
     def exact_by_default(self, job: Job, notify: Notify) -> bool:
@@ -189,9 +188,6 @@ class DataPipeline(DataAndModel, Pipeline):
 
     def blas_threads(self, job: Job, share: int) -> int:
         return share
-
-    def variants(self) -> list[Variant]:
-        return [Variant("data+pipeline", "data x pipeline", self)]
 
 
 class StepKey:

@@ -43,11 +43,9 @@ class Sharded(SplitModel):
     """The parameters of a layer are gathered when it computes, and freed afterwards."""
 
     name = "sharded"
+    plan_label = "sharded"
     updater_class = ShardedUpdater
     repeats_layers = True
-
-    def variants(self) -> list[Variant]:
-        return [Variant("sharded", "sharded", self)]
 
     def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
         return memory_of(costs, nodes, replicas=nodes, split=nodes)

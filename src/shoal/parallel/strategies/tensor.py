@@ -35,6 +35,7 @@ class TensorParallel(SplitModel):
     """All workers compute on the same rows."""
 
     name = "tensor"
+    plan_label = "tensor"
     updater_class = TensorUpdater
 
     def parts_of_batch(self, job: Job) -> int:
@@ -44,9 +45,6 @@ class TensorParallel(SplitModel):
         super().check_model(job, model)
         if job.mesh_shape[1] > 1 and not any(isinstance(module, nn.Linear) for module in model.modules()):
             raise UserError("strategy 'tensor' splits nn.Linear layers, and the model has none; use 'allreduce'")
-
-    def variants(self) -> list[Variant]:
-        return [Variant("tensor", "tensor", self)]
 
     def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """Matrices split; sums of activations for each pair of linear layers, forward and backward."""
@@ -66,9 +64,7 @@ class DataTensor(DataAndModel, TensorParallel):
     """Several split models, each with a part of the batch."""
 
     name = "data+tensor"
-
-    def variants(self) -> list[Variant]:
-        return [Variant("data+tensor", "data x tensor", self)]
+    plan_label = "data x tensor"
 
 
 def linear_pairs(model: nn.Module) -> list[tuple[str, str | None]]:
