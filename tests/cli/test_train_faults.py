@@ -69,7 +69,7 @@ def test_a_checkpoint_of_another_network_or_of_other_rows_is_refused(tmp_path, c
     done = call(tmp_path, *base, *more, code=2)
     assert words in done.stderr
     assert "changed since" not in done.stderr
-    assert "Give another folder, or delete it to begin anew" in done.stderr
+    assert "Give another folder, or delete it to start over" in done.stderr
     assert (tmp_path / "kept" / checkpoint.NAME).read_bytes() == before
     assert "resuming from the checkpoint" in call(tmp_path, *base, "--epochs", "2").stdout
 

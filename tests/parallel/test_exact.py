@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from dataclasses import replace
 
 import pytest
@@ -64,11 +65,11 @@ def test_workers_hold_whole_nodes_that_together_are_all_shards(shards, workers):
 def test_a_sum_is_the_same_however_its_shards_are_dealt_out(shards, workers, empty):
     values = torch.randn(shards, generator=torch.Generator().manual_seed(shards)).tolist()
     filled = max(1, shards - empty)
-    leaves = {(k, k + 1): values[k] if k < filled else None for k in range(shards)}
-    alone = combine((0, shards), leaves, lambda a, b: a + b)
-    known = {node: combine(node, leaves, lambda a, b: a + b)
+    leaves = {(k, k + 1): values[k] for k in range(filled)}
+    alone = combine((0, shards), leaves.get, filled, operator.add)
+    known = {node: combine(node, leaves.get, filled, operator.add)
              for part in shares(shards, workers) for node in cover(part, (0, shards))}  # fmt: skip
-    assert combine((0, shards), known, lambda a, b: a + b) == alone
+    assert combine((0, shards), known.get, filled, operator.add) == alone
 
 
 # ---- exact ----

@@ -24,7 +24,7 @@ from support.watching import Seen
 
 from shoal import parallel
 from shoal.parallel import checkpoint
-from shoal.parallel.launch.heartbeat import HELLO, Heartbeat, Monitor
+from shoal.parallel.launch.heartbeat import MOST_CHARACTERS_OF_HELLO, Heartbeat, HeartbeatMonitor
 
 EXACT = {**SETTINGS, "strategy": "allreduce", "exact": True}
 
@@ -101,7 +101,7 @@ def test_no_worker_is_left_behind_after_ctrl_c(tmp_path):
 
 
 def test_the_monitor_notices_silence_and_broken_connections_and_refuses_strangers():
-    monitor = Monitor(patience=1.5)
+    monitor = HeartbeatMonitor(patience=1.5)
     ended: list[str] = []
     heartbeat = Heartbeat(monitor.address, 5, ended.append)
     try:
@@ -125,9 +125,9 @@ def test_the_monitor_notices_silence_and_broken_connections_and_refuses_stranger
 
 
 def test_a_stranger_who_never_ends_the_first_line_is_cut_off():
-    monitor = Monitor()
+    monitor = HeartbeatMonitor()
     with socket.create_connection(("127.0.0.1", int(monitor.address.split(":")[1])), timeout=60) as stranger:
-        stranger.sendall(b"x" * (HELLO + 1))
+        stranger.sendall(b"x" * (MOST_CHARACTERS_OF_HELLO + 1))
         with contextlib.suppress(ConnectionResetError):  # it had sent more than was read
             assert stranger.recv(10) == b""
     monitor.close()
@@ -135,7 +135,7 @@ def test_a_stranger_who_never_ends_the_first_line_is_cut_off():
 
 def test_a_closed_monitor_leaves_no_thread_behind():
     before = set(threading.enumerate())
-    monitor = Monitor()
+    monitor = HeartbeatMonitor()
     heartbeat = Heartbeat(monitor.address, 0, lambda reason: None)
     assert monitor.events.get(timeout=10).kind == "connected"
     monitor.close()
@@ -145,7 +145,7 @@ def test_a_closed_monitor_leaves_no_thread_behind():
 
 def test_a_worker_that_is_cut_off_is_lost_and_ends_itself():
     """A proxy drops all messages, like an unplugged cable: connections stay open, nothing arrives."""
-    monitor, ended = Monitor(patience=3.0), []
+    monitor, ended = HeartbeatMonitor(patience=3.0), []
     _, port, token = monitor.address.split(":")
     server = socket.create_server(("127.0.0.1", 0))
     cut, passed = threading.Event(), []
@@ -346,7 +346,7 @@ def test_the_first_rank_waits_for_those_who_are_a_little_later(monkeypatch):
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")):
         monkeypatch.setenv(name, value)
     member, broken = ExternalRank("torchrun"), []
-    member.monitor = Monitor()
+    member.monitor = HeartbeatMonitor()
     member.heartbeat = Heartbeat(member.monitor.address, 0)
     late = Heartbeat(member.monitor.address, 1, broken.append)
     leaving = threading.Thread(target=member.finish)

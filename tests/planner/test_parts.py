@@ -237,7 +237,6 @@ def test_a_server_is_bounded_by_its_own_work_and_by_the_slowest_worker(workers, 
     assert found.seconds >= max(workers * steps * service, steps * (work + service)) * (1 - 1e-9)
     assert found.seconds <= steps * (work + workers * service) * (1 + 1e-9)
     assert 0 <= found.staleness <= workers - 1 + 1e-9
-    assert found.busy <= 1 + 1e-9
 
 
 def test_the_server_is_the_same_in_every_run():

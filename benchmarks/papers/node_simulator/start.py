@@ -14,10 +14,9 @@ from torch.utils.data import TensorDataset
 
 from benchmarks.harness.measure import Tick
 from benchmarks.papers.node_simulator.text import LAYERS, Outcome, Texts, job_of, network, train
-from shoal.parallel.data.loader import key
+from shoal.parallel.data.loader import RandomKey, key
 from shoal.parallel.data.ownership import owners
 from shoal.parallel.exact.randomness import draw_weights
-from shoal.parallel.worker import START
 from shoal.planner.simulate.averaged import train_averaged
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def own_start(model: nn.Module, seed: int, node: int, start: str) -> nn.Module:
     if start == "same" or node == 0:
         return model
     other = copy.deepcopy(model)
-    draw_weights(other, key(seed, START, node))
+    draw_weights(other, key(seed, RandomKey.FIRST_WEIGHTS, node))
     return other
 
 

@@ -98,26 +98,24 @@ def load(
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise UserError(
-            f"{path} is damaged and cannot be resumed ({_first_line(error)}). Delete it to begin anew, or restore it "
+            f"{path} is damaged and cannot be resumed ({_first_line(error)}). Delete it to start over, or restore it "
             "from a copy"
         ) from None
     if content.get("version") != VERSION:
         raise UserError(f"{path} is of version {content.get('version')!r}, this program reads {VERSION}; delete it")
-    before, now = (
-        _without_changing(one, content.get("unchanged", [])) for one in (content["fingerprint"], fingerprint)
-    )
-    file_before, checksum_before = content.get("file", ("", ""))
+    before, now = (_without_changing(one, content["unchanged"]) for one in (content["fingerprint"], fingerprint))
+    file_before, checksum_before = content["file"]
     same_file = bool(data) and checksum == checksum_before
     changes = differences(before, now, file_before, data, same_file)
     if changes:
         raise UserError(
-            f"{path} holds a run that differs: {'; '.join(changes)}. Give another folder, or delete it to begin anew"
+            f"{path} holds a run that differs: {'; '.join(changes)}. Give another folder, or delete it to start over"
         )
-    begun = content.get("epoch", 0) + (content.get("position", 0) > 0)
+    begun = content["epoch"] + (content["position"] > 0)
     if epochs and begun > epochs:
         raise UserError(
-            f"{path} has begun {begun} epochs, more than the {epochs} asked for: ask for at least {begun}, give "
-            "another folder, or delete it to begin anew"
+            f"{path} has begun {begun} epochs, more than the {epochs} asked for. Ask for at least {begun}, give "
+            "another folder, or delete it to start over"
         )
     return dict(content)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError, WrongType
 from shoal.parallel.data.loader import Loader, find_device
 from shoal.parallel.data.ownership import owners
+from shoal.parallel.exact.randomness import random_numbers_kept
 from shoal.parallel.lazy import nn, torch
-from shoal.parallel.learner import IGNORED, Misfit, make_loss, need_tensor, shape_text
+from shoal.parallel.learner import IGNORED, Misfit, make_loss, need_tensor, shape_text, trained_parameters
 from shoal.parallel.strategies.updater import fewest_rows
 
 if TYPE_CHECKING:
@@ -83,24 +86,12 @@ def _try(job: Job, model: nn.Module, train: Dataset[Any], fewest: int, most: int
     """Send two rows through a copy of the model and the loss."""
     rows = min(2, len(train))  # type: ignore[arg-type]
     inputs, target = Loader(train, torch.device("cpu")).take(torch.arange(rows))
-    state = torch.get_rng_state()
-    try:
-        with torch.no_grad():
-            trial = copy.deepcopy(model).cpu().eval()
-            output = trial(inputs)
-            _check_output(job, output, rows, fewest, most)
-            _check_classes(job, output, train)
-            make_loss(job.loss)(output, target)
-    except Misfit:
-        raise
-    except (Exception, SystemExit) as error:
-        shapes = f"inputs {shape_text(inputs)}, targets {shape_text(target)}"
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        if isinstance(error, SystemExit):
-            reason = f"it calls sys.exit({reason}); let it raise an error instead"
-        raise UserError(f"the model does not fit the data ({shapes}): {reason}") from None
-    finally:
-        torch.set_rng_state(state)
+    shapes = f"inputs {shape_text(inputs)}, targets {shape_text(target)}"
+    with torch.no_grad(), _refused(f"the model does not fit the data ({shapes}): {{}}"):
+        output = copy.deepcopy(model).cpu().eval()(inputs)
+        _check_output(job, output, rows, fewest, most)
+        _check_classes(job, output, train)
+        make_loss(job.loss)(output, target)
 
 
 def _try_smallest_part(job: Job, model: nn.Module, train: Dataset[Any]) -> None:
@@ -115,34 +106,36 @@ def _try_smallest_part(job: Job, model: nn.Module, train: Dataset[Any]) -> None:
     count = min(2, job.method.smallest_part(job, rows, fewest_rows(model), targets))
     inputs, target = Loader(train, torch.device("cpu")).take(torch.arange(count))
     trial = copy.deepcopy(model).cpu().train()
-    trained = [parameter for parameter in trial.parameters() if parameter.requires_grad]
-    state = torch.get_rng_state()
-    try:
+    trained = trained_parameters(trial)
+    workers = f" and {job.workers} workers" if job.workers > 1 else ""
+    with _refused(
+        "the model cannot be trained on the first two rows: {}" if count > 1 else
+        f"the model cannot be trained on a single row ({{}}), and with {rows:,} rows, batch_size={job.batch_size}"
+        f"{workers} a part of a batch has only one. Give another batch_size, or one row more or fewer"
+    ):  # fmt: skip
         loss = make_loss(job.loss)(trial(inputs), target)
-        gradients = torch.autograd.grad(loss, trained, allow_unused=True)
+        gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+    for name, gradient in zip(trained, gradients, strict=True):
+        if gradient is not None and gradient.layout is not torch.strided:
+            raise UserError(
+                f"the gradient of {name!r} is sparse, which shoal.parallel cannot sum over workers; give its layer "
+                "sparse=False, for the same result"
+            )
+
+
+@contextmanager
+def _refused(sentence: str) -> Iterator[None]:
+    """Any error of the model becomes a sentence about it, with its reason. Random numbers stay what they were."""
+    try:
+        with random_numbers_kept():
+            yield
+    except Misfit:
+        raise
     except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        if count > 1:
-            raise UserError(f"the model cannot be trained on the first two rows: {reason}") from None
-        workers = f" and {job.workers} workers" if job.workers > 1 else ""
-        raise UserError(
-            f"the model cannot be trained on a single row ({reason}), and with {rows:,} rows, "
-            f"batch_size={job.batch_size}{workers} a part of a batch has only one. Give another batch_size, or "
-            "one row more or fewer"
-        ) from None
-    finally:
-        torch.set_rng_state(state)
-    sparse = [name for (name, _), gradient in zip(_trained(model), gradients, strict=True)
-              if gradient is not None and gradient.layout is not torch.strided]  # fmt: skip
-    if sparse:
-        raise UserError(
-            f"the gradient of {sparse[0]!r} is sparse, which shoal.parallel cannot sum over workers; give its layer "
-            "sparse=False, for the same result"
-        )
-
-
-def _trained(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if isinstance(error, SystemExit):
+            reason = f"it calls sys.exit({reason}); let it raise an error instead"
+        raise UserError(sentence.format(reason)) from None
 
 
 def _check_output(job: Job, output: Any, rows: int, fewest: int, most: int | None) -> None:

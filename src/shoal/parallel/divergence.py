@@ -19,8 +19,8 @@ from shoal.parallel.lazy import torch
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
 
-ABSURD = 1e8  # times the first loss
-IN_A_ROW = 3  # steps with such a loss
+LARGEST_LOSS = 1e8  # times the first loss
+MOST_ABSURD_STEPS = 3  # in a row
 
 
 class Diverged(UserError):
@@ -37,10 +37,6 @@ class Guard:
         self.absurd = 0  # steps in a row
         self.last = 0.0  # the loss of the last of these
 
-    def resume(self, first: float | None, history: list[dict[str, Any]]) -> None:
-        """A resumed run keeps its first loss; in checkpoints of older versions that is missing."""
-        self.first = history[0]["train_loss"] if first is None and history else first
-
     def see(self, loss: float, step: int) -> None:
         """The mean loss of a step, computed before its update; steps count from zero."""
         if not math.isfinite(loss):
@@ -48,11 +44,11 @@ class Guard:
         if self.first is None:
             self.first = loss
         self.absurd, self.last = self.absurd + 1 if self._is_absurd(loss) else 0, loss
-        if self.absurd == IN_A_ROW:
+        if self.absurd == MOST_ABSURD_STEPS:
             raise self._error(step, f"the loss is {loss:.3g}")
 
     def _is_absurd(self, loss: float) -> bool:
-        return loss > ABSURD * max(1.0, abs(self.first or 0.0))
+        return loss > LARGEST_LOSS * max(1.0, abs(self.first or 0.0))
 
     def seen(self) -> tuple[float | None, float | None]:
         """The first loss, and the last one if it is absurd; workers exchange these at the end of an epoch."""

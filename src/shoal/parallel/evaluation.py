@@ -14,12 +14,12 @@ from shoal.parallel.learner import IGNORED, make_loss
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
 
-CHUNK = 1024  # rows evaluated at a time; fixed, so that sums do not depend on the number of workers
+ROWS_EVALUATED_AT_ONCE = 1024  # fixed, so that sums do not depend on the number of workers
 
 
 def chunks_of(loader: Loader) -> tuple[torch.Tensor, ...]:
     """Row numbers, in the chunks in which rows are evaluated."""
-    return torch.arange(len(loader)).split(CHUNK)
+    return torch.arange(len(loader)).split(ROWS_EVALUATED_AT_ONCE)
 
 
 def measures(model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], inputs: Any, target: Any) -> list[float]:

@@ -6,28 +6,28 @@ import dis
 import hashlib
 import random
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import _lru_cache_wrapper, partial
 from inspect import isbuiltin, isfunction, ismethod
+from itertools import takewhile
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shoal.parallel.data.loader import Loader
+from shoal.parallel.exact.randomness import random_numbers_kept
 from shoal.parallel.lazy import nn, torch
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
 SAMPLED = 1000  # rows that are read of a data set which is not in memory, evenly spaced
-READ_TWICE = 32  # of those: rows that differ between two reads are random, and only their shapes count
-PIECE = 1 << 24  # bytes
-MANY = 100_000  # of a longer list or dict only the length counts
-LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
-ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-INSTALLED = ("site-packages", "dist-packages")
+ROWS_READ_TWICE = 32  # of those: rows that differ between two reads are random, and only their shapes count
+BYTES_HASHED_AT_ONCE = 1 << 24
+LONGEST_CONTAINER = 100_000  # of a longer list or dict only the length counts
+LOADS_OF_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+LOADS_OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+FOLDERS_OF_PACKAGES = ("site-packages", "dist-packages")
 
 
 def data_hash(*sets: Dataset[Any] | None) -> str:
@@ -59,8 +59,8 @@ def _add_tensor(digest: Any, tensor: torch.Tensor) -> None:
     if tensor.numel():
         flat = tensor.detach().to_dense() if tensor.layout is not torch.strided else tensor.detach()
         content: Any = flat.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        for start in range(0, len(content), PIECE):
-            digest.update(content[start : start + PIECE])
+        for start in range(0, len(content), BYTES_HASHED_AT_ONCE):
+            digest.update(content[start : start + BYTES_HASHED_AT_ONCE])
 
 
 def _add_rows(digest: Any, data: Any) -> None:
@@ -69,7 +69,7 @@ def _add_rows(digest: Any, data: Any) -> None:
     loader = Loader(data, torch.device("cpu"))
     with random_numbers_kept():
         first = [_row_hash(loader, row) for row in rows]
-        random_rows = [_row_hash(loader, row) for row in rows[:READ_TWICE]] != first[:READ_TWICE]
+        random_rows = [_row_hash(loader, row) for row in rows[:ROWS_READ_TWICE]] != first[:ROWS_READ_TWICE]
         digest.update("".join(_row_hash(loader, row, shapes=True) if random_rows else own
                               for row, own in zip(rows, first, strict=True)).encode())  # fmt: skip
 
@@ -97,17 +97,6 @@ def _add_value(digest: Any, value: Any, shapes: bool) -> None:
     else:
         plain = isinstance(value, (bool, int, float, complex, str, bytes, type(None))) and not shapes
         digest.update((repr(value) if plain else type(value).__name__).encode())
-
-
-@contextmanager
-def random_numbers_kept() -> Iterator[None]:
-    """The generators of Python and numpy afterwards give the numbers that they would have given."""
-    before = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
 
 
 # ---- the network ----
@@ -205,7 +194,7 @@ def described(value: Any, seen: set[int] | None = None) -> str:
 
 
 def _container(value: Any, seen: set[int]) -> str:
-    if id(value) in seen or len(value) > MANY:
+    if id(value) in seen or len(value) > LONGEST_CONTAINER:
         return f"{len(value)} values"
     inner = seen | {id(value)}  # it may hold itself
     if isinstance(value, dict):
@@ -236,7 +225,7 @@ def _is_library(value: Any) -> bool:
     if package in sys.stdlib_module_names or package in ("torch", "shoal"):
         return True
     place = str(getattr(sys.modules.get(package), "__file__", None) or "")
-    return any(folder in place for folder in INSTALLED)
+    return any(folder in place for folder in FOLDERS_OF_PACKAGES)
 
 
 def _used(code: CodeType, names: dict[str, Any], seen: set[int]) -> list[str]:
@@ -245,9 +234,10 @@ def _used(code: CodeType, names: dict[str, Any], seen: set[int]) -> list[str]:
     skipped = {step.argval for step in steps if step.opname == "STORE_GLOBAL"}
     found = []
     for k, step in enumerate(steps):
-        if step.opname in LOADS and step.argval in names and step.argval not in skipped:
+        if step.opname in LOADS_OF_GLOBALS and step.argval in names and step.argval not in skipped:
             value, path = names[step.argval], [step.argval]
-            for attribute in _attributes(steps[k + 1 :]):
+            for load in takewhile(lambda step: step.opname in LOADS_OF_ATTRIBUTES, steps[k + 1 :]):
+                attribute = str(load.argval)
                 if isinstance(value, type) or attribute not in getattr(value, "__dict__", {}):
                     break
                 value = vars(value)[attribute]
@@ -256,13 +246,6 @@ def _used(code: CodeType, names: dict[str, Any], seen: set[int]) -> list[str]:
             found.append(f"{'.'.join(path)} {value.__name__ if library else described(value, seen)}")
     nested = [one for one in code.co_consts if isinstance(one, CodeType)]
     return found + [text for one in nested for text in _used(one, names, seen)]
-
-
-def _attributes(steps: list[dis.Instruction]) -> Iterator[str]:
-    for step in steps:
-        if step.opname not in ATTRIBUTES:
-            return
-        yield str(step.argval)
 
 
 def _is_filled(cell: Any) -> bool:

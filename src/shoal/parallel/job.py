@@ -11,7 +11,7 @@ from shoal.errors import UserError
 from shoal.machine import MOST_THREADS
 from shoal.options import option, options_of
 from shoal.parallel.strategies import TABLE, Strategy, StrategyOptions, check_strategy, find_strategy
-from shoal.parallel.strategies.own_rows import NEW, number_or_word
+from shoal.parallel.strategies.own_rows import ROW_OPTIONS, number_or_word
 from shoal.validate import Check, instance, one_of, whole
 
 STRATEGIES = tuple(TABLE)
@@ -25,7 +25,7 @@ MOST_EPOCHS, MOST_ROWS, MOST_PARTS = 10**6, 10**9, 10**5  # of a training, of a 
 
 
 def name_or_function(names: tuple[str, ...]) -> Check:
-    """A check for options that are a name or a function of the user's own."""
+    """A check for options that are a name or a custom function."""
     return lambda name, value: value if callable(value) else one_of(name, value, names)
 
 
@@ -98,7 +98,7 @@ class TrainingOptions(StrategyOptions):
 
 @dataclass(frozen=True)
 class Job(TrainingOptions):
-    """Options of a training. `loss` and `optimizer` may be functions, `strategy` an object of the user's own."""
+    """Options of a training. `loss` and `optimizer` may be functions, `strategy` a custom object."""
 
     strategy: str | Strategy = option(
         "auto",
@@ -125,11 +125,11 @@ class Job(TrainingOptions):
         if self.exact and self.workers > self.shards:
             raise UserError(
                 f"exact mode cuts each batch into {self.shards} shards, too few for {self.workers} workers; "
-                f"give {called('shards')}={self.workers}, or leave out {called('exact')}"
+                f"give {called('shards')}={self.workers}, or omit {called('exact')}"
             )
         if self.mesh is not None and self.mesh[0] * self.mesh[1] != self.workers:
             raise UserError(f"mesh must multiply to the {self.workers} workers; got {self.mesh[0]} x {self.mesh[1]}")
-        given = [called(name) for name in NEW if getattr(self, name) != options_of(Job)[name].default]
+        given = [called(name) for name in ROW_OPTIONS if getattr(self, name) != options_of(Job)[name].default]
         if given and not method.owns_rows:
             able = ", ".join(name for name, strategy in TABLE.items() if strategy.owns_rows)
             raise UserError(f"{given[0]} needs one of the strategies {able}; got {method.name!r}")
@@ -144,11 +144,6 @@ class Job(TrainingOptions):
     def ranks(self) -> int:
         """Processes or threads that take part: the workers, and servers if the strategy has any."""
         return self.workers + self.method.servers
-
-    @property
-    def in_one_process(self) -> bool:
-        """Whether no processes have to be launched: workers are threads, or there is only one."""
-        return self.backend == "threads" or self.ranks == 1
 
     @property
     def mesh_shape(self) -> tuple[int, int]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError
@@ -47,7 +49,7 @@ def need_tensor(output: Any, loss: str) -> None:
     if not isinstance(output, torch.Tensor):
         kind = f"a {type(output).__name__}" if output is not None else "None"
         raise Misfit(
-            f"the model must return one tensor for the loss {loss!r}; it returns {kind} (a loss of your own, in "
+            f"the model must return one tensor for the loss {loss!r}; it returns {kind} (a custom loss, in "
             "shoal.parallel.fit, may take anything)"
         )
 
@@ -111,12 +113,12 @@ class Schedule:
 class Learner:
     """Computes gradients as one vector, [all parameters | loss | averaged buffers], and takes steps along it."""
 
-    def __init__(self, model: nn.Module, job: Job, steps: int, threaded: bool = False) -> None:
-        self.model, self.job, self.threaded = model.train(), job, threaded
-        self.names = [name for name, p in model.named_parameters() if p.requires_grad]
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        if not self.parameters:
-            raise UserError("the model has no parameter that can be trained")
+    def __init__(self, model: nn.Module, job: Job, steps: int, named: dict[str, nn.Parameter] | None = None) -> None:
+        """`named`: the parameters that this worker's optimiser has; all that are trained, if not given."""
+        self.model, self.job = model.train(), job
+        self.named = trained_parameters(model) if named is None else named
+        # The optimiser needs a parameter: a stage of a pipeline may have none.
+        self.parameters = list(self.named.values()) or [nn.Parameter(torch.zeros(1))]
         self.most_precise = max(self.parameters, key=lambda parameter: torch.finfo(parameter.dtype).bits)
         self.buffers = _averaged(model)
         self.count = sum(p.numel() for p in self.parameters)
@@ -125,6 +127,8 @@ class Learner:
         self.optimizer = make_optimizer(job, self.parameters)
         self.schedule = Schedule(job.schedule, self.optimizer, steps)
         self.random: bool | None = None  # not known before the first rows
+        # Whether other threads of this process draw random numbers, too.
+        self.threaded = threading.current_thread() is not threading.main_thread()
 
     # ---- gradients ----
 
@@ -145,63 +149,57 @@ class Learner:
         """Zeros on the model's device, in the precision of its most precise parameter."""
         return torch.zeros(width, device=self.most_precise.device, dtype=self.most_precise.dtype)
 
+    def scaled_loss(
+        self, inputs: Any, target: Any, share: float, key: int, model: nn.Module | None = None
+    ) -> torch.Tensor:
+        """`share` times the loss, computed by `model` if given; its random numbers are those of the key."""
+        with keyed(key, self.threaded) if self.is_random(inputs) else nullcontext():
+            loss = self.loss((self.model if model is None else model)(inputs), target)
+        return loss if share == 1 else loss * share
+
     def gradient(self, inputs: Any, target: Any, share: float, key: int, out: torch.Tensor) -> None:
         """Write `share` times the gradient, the loss and the buffers into `out`."""
         self.pack(self.gradients(inputs, target, share, key), out)
 
     def gradients(
-        self, inputs: Any, target: Any, share: float, key: int, model: nn.Module | None = None
+        self, inputs: Any, target: Any, share: float, key: int, replica: nn.Module | None = None
     ) -> list[torch.Tensor]:
-        """The same as a list of tensors that may be changed in place; computed by `model`, a replica, if given."""
-        self.is_random(inputs)
-        if model is not None:
-            for mine, its in zip(self.model.buffers(), model.buffers(), strict=True):
+        """The same as a list of tensors that may be changed in place; computed by a replica, if given."""
+        model = self.model if replica is None else replica
+        if replica is not None:
+            for mine, its in zip(self.model.buffers(), replica.buffers(), strict=True):
                 its.copy_(mine)
-        loss, grads, buffers = self._backward(model or self.model, inputs, target, share, key)
+        loss = self.scaled_loss(inputs, target, share, key, model)
+        trained = list(trained_parameters(model).values())
+        grads = torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
         own: list[torch.Tensor] = []
         seen: set[int] = set()
         for grad in grads:  # two parameters may share one tensor, or have one with repeated elements
             again = grad.data_ptr() in seen or not grad.is_contiguous()
             seen.add(grad.data_ptr())
             own.append(grad.clone(memory_format=torch.contiguous_format) if again else grad)
-        parts = [*own, loss.reshape(1), *[buffer * share for buffer in buffers]]
-        return [
-            part.to(self.most_precise.dtype) for part in parts
-        ]  # in the precision of the vector that they are summed in
+        parts = [*own, loss.detach().reshape(1), *[buffer * share for buffer in _averaged(model)]]
+        return [part.to(self.most_precise.dtype) for part in parts]  # the precision of the vector
 
     def pack(self, parts: list[torch.Tensor], out: torch.Tensor) -> None:
         """Concatenate into a vector."""
-        start = 0
-        for part in parts:
-            out[start : start + part.numel()].copy_(part.reshape(-1))
-            start += part.numel()
-
-    def _backward(
-        self, model: nn.Module, inputs: Any, target: Any, share: float, key: int
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...], list[torch.Tensor]]:
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        if self.random:
-            with keyed(key, self.threaded):
-                loss = self.loss(model(inputs), target) * share
-        else:
-            loss = self.loss(model(inputs), target) * share
-        grads = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-        return loss.detach(), grads, _averaged(model)
+        for place, part in zip(_cut(out, parts), parts, strict=True):
+            place.copy_(part)
 
     def apply(self, vector: torch.Tensor, step: int) -> float:
         """Take a step along a summed gradient; returns the loss."""
-        start = 0
-        for parameter in self.parameters:
-            parameter.grad = vector[start : start + parameter.numel()].view_as(parameter).to(parameter.dtype)
-            start += parameter.numel()
-        loss = float(vector[start])
-        start += 1
-        for buffer in self.buffers:
-            buffer.copy_(vector[start : start + buffer.numel()].view_as(buffer))
-            start += buffer.numel()
+        loss = vector[self.count]
+        for parameter, gradient in zip(self.parameters, _cut(vector, self.parameters), strict=True):
+            parameter.grad = gradient.to(parameter.dtype)
+        for buffer, value in zip(self.buffers, _cut(vector[self.count + 1 :], self.buffers), strict=True):
+            buffer.copy_(value)
+        self.step(step)
+        return float(loss)
+
+    def step(self, step: int) -> None:
+        """Take a step along the gradients of the parameters."""
         self.schedule.set(step)
         self.optimizer.step()
-        return loss
 
     # ---- weights ----
 
@@ -211,21 +209,30 @@ class Learner:
             return torch.cat([part.reshape(-1) for part in (*self.parameters, *self.buffers)])
 
     def set_weights(self, vector: torch.Tensor) -> None:
-        start = 0
+        parts = [*self.parameters, *self.buffers]
         with torch.no_grad():
-            for part in (*self.parameters, *self.buffers):
-                part.copy_(vector[start : start + part.numel()].view_as(part))
-                start += part.numel()
+            for part, value in zip(parts, _cut(vector, parts), strict=True):
+                part.copy_(value)
 
     def state(self) -> dict[str, Any]:
+        """Weights and the optimiser's state of each parameter, by name. Sharded tensors are gathered."""
         return {
-            "model": {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()},
-            "optimizer": optimizer_state(self.optimizer, dict(zip(self.names, self.parameters, strict=True))),
-        }
+            "model": {name: _whole(value) for name, value in self.model.state_dict().items()},
+            "optimizer": {name: {key: _whole(value) for key, value in self.optimizer.state.get(parameter, {}).items()}
+                          for name, parameter in self.named.items()},
+        }  # fmt: skip
 
     def load(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        load_optimizer(self.optimizer, dict(zip(self.names, self.parameters, strict=True)), state["optimizer"])
+        with torch.no_grad():
+            for name, value in self.model.state_dict().items():
+                value.copy_(_sharded_like(state["model"][name], value))
+        for name, parameter in self.named.items():
+            if saved := state["optimizer"].get(name):
+                self.optimizer.state[parameter] = {key: _sharded_like(value, parameter) for key, value in saved.items()}
+
+
+def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def _averaged(model: nn.Module) -> list[torch.Tensor]:
@@ -233,33 +240,27 @@ def _averaged(model: nn.Module) -> list[torch.Tensor]:
     return [buffer for buffer in model.buffers() if buffer.is_floating_point()]
 
 
-def optimizer_state(optimizer: torch.optim.Optimizer, named: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The optimiser's state of each parameter, by name; sharded tensors are gathered."""
-    saved: dict[str, dict[str, Any]] = {}
-    for name, parameter in named.items():
-        state = optimizer.state.get(parameter, {})
-        saved[name] = {key: _whole(value) for key, value in state.items()}
-    return saved
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer, named: dict[str, Any], saved: dict[str, dict[str, Any]]) -> None:
-    for name, parameter in named.items():
-        if saved.get(name):
-            optimizer.state[parameter] = {key: _like_parameter(value, parameter) for key, value in saved[name].items()}
+def _cut(vector: torch.Tensor, like: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Views of consecutive parts of a vector, with the shapes of other tensors."""
+    start = 0
+    for part in like:
+        yield vector[start : start + part.numel()].view(part.shape)
+        start += part.numel()
 
 
 def _whole(value: Any) -> Any:
+    """A copy on the CPU; a sharded tensor is gathered from all workers."""
     if not isinstance(value, torch.Tensor):
         return value
     return (value.full_tensor() if hasattr(value, "full_tensor") else value).detach().cpu().clone()
 
 
-def _like_parameter(value: Any, parameter: Any) -> Any:
-    """On the parameter's device, and sharded as it is; step counters stay as they are."""
-    if not isinstance(value, torch.Tensor) or value.shape != parameter.shape:
+def _sharded_like(value: Any, other: Any) -> Any:
+    """A copy on the device of another tensor, sharded as that is; step counters stay as they are."""
+    if not isinstance(value, torch.Tensor) or value.shape != other.shape:
         return copy.deepcopy(value)
-    if hasattr(parameter, "device_mesh"):
+    if hasattr(other, "device_mesh"):
         from torch.distributed.tensor import distribute_tensor
 
-        return distribute_tensor(value.to(parameter.device), parameter.device_mesh, parameter.placements)
-    return value.to(parameter.device).clone()
+        return distribute_tensor(value.to(other.device), other.device_mesh, other.placements)
+    return value.to(other.device).clone()

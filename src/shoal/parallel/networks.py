@@ -5,19 +5,16 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import itertools
-import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import nn
 
 from shoal.errors import UserError
-from shoal.parallel.identity import random_numbers_kept
+from shoal.parallel.exact.randomness import random_numbers_kept
 from shoal.population.members import INITS
 from shoal.torch import ACTIVATIONS
 from shoal.validate import nearest, one_of
@@ -48,40 +45,30 @@ def make_model(
     if not 0 <= dropout < 1:
         raise UserError(f"dropout must be from 0 to below 1; got {dropout!r}")
     sizes = layer_sizes(net)
-    state = torch.get_rng_state()
-    try:
-        torch.manual_seed(seed)
+    with random_numbers_kept(seed):
         layers = _mlp(sizes, activation, dropout) if sizes else _cnn(activation, dropout)
         if output != "identity":
             layers.append(ACTIVATIONS[output]())
         model = nn.Sequential(*layers)
         if init == "glorot":
             _glorot(model)
-        return model
-    finally:
-        torch.set_rng_state(state)
+    return model
 
 
 def own_network(net: str, inputs: int, outputs: int, seed: int = 0) -> nn.Module:
     """The network that `file.py:make_network` makes, called with (inputs, outputs) if it takes two arguments."""
     file, _, name = net.rpartition(":")
     if not file.endswith(".py"):
-        raise UserError(f"a network of your own is named by file and function, as in file.py:make_network; got {net!r}")
+        raise UserError(f"a custom network is named by file and function, as in file.py:make_network; got {net!r}")
     with _folder_importable(Path(file)):
         function = getattr(_module(Path(file)), name, None)
         if not callable(function):
             raise UserError(f"--net {net}: {file} has no function {name!r}")
-        state = torch.get_rng_state()
-        with random_numbers_kept():
+        with random_numbers_kept(seed):
             try:
-                torch.manual_seed(seed)
-                random.seed(seed)
-                np.random.seed(seed % 2**32)
                 model = function(inputs, outputs) if _takes_two(function) else function()
             except (Exception, SystemExit) as error:
                 raise UserError(f"--net {net}: {name} failed: {type(error).__name__}: {error}") from None
-            finally:
-                torch.set_rng_state(state)
     if not isinstance(model, nn.Module):
         raise UserError(f"--net {net}: {name} must return a torch.nn.Module; it returned {type(model).__name__}")
     return model
@@ -146,7 +133,7 @@ def layer_sizes(net: str) -> list[int]:
     kind, _, text = net.partition(":")
     if kind not in KINDS:
         raise UserError(
-            f"a network is named mlp:784-256-10 or cnn; got {net!r}{nearest(kind, KINDS)} (one of your own: "
+            f"a network is named mlp:784-256-10 or cnn; got {net!r}{nearest(kind, KINDS)} (a custom one: "
             "--net file.py:make_network, or shoal.parallel.fit in Python)"
         )
     if kind == "cnn":

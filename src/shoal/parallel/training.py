@@ -48,7 +48,7 @@ def fit(
     loss          "cross_entropy", "mse", "bce", or a function of (output, target) that is a mean over rows;
                   cross entropy ignores rows with the target -100, in each part of a batch by itself
     optimizer     "sgd", "adam", "adamw", or a function of the parameters; learning_rate, momentum, weight_decay
-    strategy      a name, see `shoal.parallel`, or an object of your own, see `shoal.parallel.strategies.base`;
+    strategy      a name, see `shoal.parallel`, or a custom object, see `shoal.parallel.strategies.base`;
                   "auto" measures a few steps and takes the fastest
     backend       "threads", "processes" or "mpi"; ignored under torchrun and mpiexec, which are detected
     workers       how many; None: as many as there are cores, or as the launcher has started
@@ -71,7 +71,7 @@ def make_job(workers: int | None = None, **options: Any) -> Job:
         return Job(workers=method.default_workers(thread_count()) if workers is None else workers, **options)
     size = environment.world()[1]
     if workers is not None and workers != size - method.servers:
-        raise UserError(f"{launcher} has started {size} processes, but workers={workers}; leave it out")
+        raise UserError(f"{launcher} has started {size} processes, but workers={workers}. Omit workers")
     if launcher == "mpi":
         options["backend"] = "mpi"
     elif options.get("backend") == "mpi":
@@ -111,7 +111,7 @@ def _run(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | 
     parameters = sum(parameter.numel() for parameter in model.parameters())
     rows: int = len(train)  # type: ignore[arg-type]
     notify("started", TrainingStarted(job.method.name, job.backend, job.workers, job.epochs, rows, parameters))
-    return job.method.run(job, model, train, valid, notify, run_workers)
+    return job.method.run(run_workers, job, model, train, valid, notify)
 
 
 def run_workers(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[Any] | None, notify: Notify) -> Result:
@@ -121,7 +121,7 @@ def run_workers(job: Job, model: nn.Module, train: Dataset[Any], valid: Dataset[
             job = decide_exact(job, model, notify)
             return Worker(job, group, model, train, valid, notify).run()
     job = decide_exact(job, model, notify)
-    if not job.in_one_process:
+    if job.backend != "threads" and job.ranks > 1:
         return launch(job, model, train, valid, notify)
     with torch_as_it_was():
         if job.ranks > 1 and not job.method.pools_threads:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.allocator import memory_kept
 from shoal.parallel import checkpoint
-from shoal.parallel.data.loader import Loader, Pair, align, epoch_order, find_device, key, prefetch, take_all
+from shoal.parallel.data.loader import Loader, Pair, RandomKey, align, epoch_order, find_device, key, prefetch, take_all
 from shoal.parallel.data.scatter import scattered
 from shoal.parallel.divergence import Diverged, Guard, all_finite
 from shoal.parallel.evaluation import chunks_of, flops_per_row, measures
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
     from shoal.parallel.job import Job
-
-START = -5  # the key of the weights that a worker draws
 
 
 @dataclass
@@ -60,7 +58,7 @@ class Worker:
         self.fingerprint = self._fingerprint() if job.checkpoint and group.rank == 0 else {}
         self._start()
         self.whole = copy.deepcopy(self.model) if job.method.splits_model else self.model
-        self.updater = job.method.updater(job, group, self.model, len(self.train), self.device, **self._targets())
+        self.updater = job.method.updater(job, group, self.model, self.train)
         self.guard = Guard(job)
         self.updater.report_loss = self.guard.see
         self.history: list[dict[str, Any]] = []
@@ -76,13 +74,7 @@ class Worker:
             for value in self.model.state_dict().values():
                 self.group.broadcast(value)
         if self.job.start == "own" and self.group.rank > 0:
-            draw_weights(self.model, key(self.job.seed, START, self.group.rank))
-
-    def _targets(self) -> dict[str, Any]:
-        """Those of the first worker, for all, if the strategy needs them."""
-        if not self.job.method.needs_targets(self.job):
-            return {}
-        return {"targets": self.group.first_object(self.train.targets() if self.group.rank == 0 else None)}
+            draw_weights(self.model, key(self.job.seed, RandomKey.FIRST_WEIGHTS, self.group.rank))
 
     def run(self) -> Result:
         """Train all epochs, from the last checkpoint if there is one."""
@@ -239,7 +231,6 @@ class Worker:
                 "fingerprint": self.fingerprint, "file": self._file(), "state": state, "epoch": self.epoch,
                 "position": self.position, "step": self.step, "sums": self.sums, "history": self.history,
                 "rounds": self.rounds, "finished": self.finished, "first_loss": self.guard.first,
-                "torch_generator": torch.get_rng_state(),
                 "unchanged": [name for name in begun if values.get(name) == begun[name]],
             })  # fmt: skip
 
@@ -256,8 +247,7 @@ class Worker:
         self.epoch, self.position, self.step = content["epoch"], content["position"], content["step"]
         self.history, self.rounds = list(content["history"]), content["rounds"]
         self.sums = list(content["sums"]) if self.group.rank == 0 else [0.0, 0]
-        self.finished = content.get("finished", False)
-        self.guard.resume(content.get("first_loss"), self.history)
+        self.finished, self.guard.first = content["finished"], content["first_loss"]
         if self.group.rank == 0:
             self.notify("note", f"resuming from the checkpoint after {self.step} steps (epoch {self.epoch + 1})")
 

@@ -13,7 +13,7 @@ from shoal.parallel.cost import Variant
 from shoal.parallel.data.ownership import concentration
 from shoal.parallel.job import LARGEST, MOST_PARTS, Job, TrainingOptions
 from shoal.parallel.strategies import find_strategy
-from shoal.parallel.strategies.own_rows import NEW, positive_numbers
+from shoal.parallel.strategies.own_rows import ROW_OPTIONS, positive_numbers
 from shoal.planner.cost.cluster import Hardware, NodeLink
 from shoal.planner.variants import DEFAULT, find_variants
 from shoal.validate import number, one_of, shown, strings, whole
@@ -217,7 +217,7 @@ class PlanOptions(TrainingOptions):
         if set(self.strategy) <= set(ALONE) and self.strategy:
             settings = {"strategy": self.strategy[0]}
         if not method.owns_rows:
-            kept -= set(NEW)
+            kept -= set(ROW_OPTIONS)
         values = {name: getattr(self, name) for name in kept} | settings | {"workers": nodes}
         if values.get("exact"):
             values["shards"] = max(self.shards, nodes)
@@ -229,7 +229,7 @@ class PlanOptions(TrainingOptions):
     @property
     def alone(self) -> Job:
         """The plain loop on one node."""
-        kept = self._shared() - {*NEW, "exact", "average_every", "asynchronous"}
+        kept = self._shared() - {*ROW_OPTIONS, "exact", "average_every", "asynchronous"}
         threads = 1 if self.strategy == ("serial",) else self.blas_threads
         values = {name: getattr(self, name) for name in kept} | {"blas_threads": threads}
         return Job(strategy="blas", workers=1, **values)

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from shoal.errors import UserError
-from shoal.parallel.data.loader import epoch_order
+from shoal.parallel.data.loader import RandomKey, epoch_order
 from shoal.validate import nearest, number, one_of, whole
 
 IMAGES = ("mnist", "fashion-mnist")
@@ -36,7 +36,7 @@ def load_data(name: str, valid: float = 1 / 6, rows: int | None = None, scale: s
     """
     if name not in NAMES:
         raise UserError(
-            f"data must be one of {', '.join(NAMES)}; got {name!r}{nearest(name, NAMES)} (a table of your own: its "
+            f"data must be one of {', '.join(NAMES)}; got {name!r}{nearest(name, NAMES)} (your own table: its "
             "file in place of --data, with --target COLUMN; any other data: in Python)"
         )
     one_of("scale", scale, SCALES)
@@ -44,7 +44,7 @@ def load_data(name: str, valid: float = 1 / 6, rows: int | None = None, scale: s
     if rows is not None:
         whole("rows", rows, 2)
     X, y, X_test, y_test = _images(name, scale) if name in IMAGES else _table(name, seed)
-    order = epoch_order(len(X), seed, -3, True)
+    order = epoch_order(len(X), seed, RandomKey.VALIDATION_ROWS, True)
     if rows is not None:
         if not 2 <= rows <= len(X):
             raise UserError(f"rows must be from 2 to the {len(X):,} that {name} has for training; got {rows}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shoal.errors import UserError
@@ -15,11 +16,22 @@ from shoal.parallel.lazy import torch
 if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
-AHEAD = 2  # batches that are loaded ahead
-READ = 1024  # rows that are read at a time for their targets alone
+BATCHES_AHEAD = 2
+ROWS_READ_FOR_TARGETS = 1024  # at a time
 ALIGNMENT = 64  # bytes; that of new tensors
-WAIT = 0.2  # seconds after which the thread looks whether its results are still wanted
 Item = TypeVar("Item")
+
+
+class RandomKey(IntEnum):
+    """Keys of random numbers beside those of epochs, which count from zero."""
+
+    ROWS_OF_WORKERS = -1
+    FOLDS = -2
+    VALIDATION_ROWS = -3
+    CLASSES_OF_WORKERS = -4
+    FIRST_WEIGHTS = -5
+
+
 Pair = tuple[Any, Any]
 
 
@@ -74,7 +86,7 @@ class Loader:
         """The targets of all rows, if they are one tensor. Of rows that are not in memory, each is read once."""
         if self.tensors is not None:
             return self.tensors[1]
-        parts = [self.take(rows)[1] for rows in torch.arange(len(self)).split(READ)]
+        parts = [self.take(rows)[1] for rows in torch.arange(len(self)).split(ROWS_READ_FOR_TARGETS)]
         return torch.cat(parts) if isinstance(parts[0], torch.Tensor) else None
 
     def _row(self, row: int, epoch: int) -> Any:
@@ -97,10 +109,10 @@ def find_device(name: str, rank: int = 0) -> torch.device:
     kind, _, number = name.partition(":")
     if kind == "cuda":
         if not torch.cuda.is_available():
-            raise UserError(f"device {name!r} was asked for, but torch finds no GPU; use --device auto or cpu")
+            raise UserError(f"torch finds no GPU for device {name!r}. Use --device auto or cpu")
         return torch.device("cuda", int(number) if number else rank % torch.cuda.device_count())
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise UserError(f"device {name!r} was asked for, but this machine has no Apple GPU; use --device auto or cpu")
+        raise UserError(f"this machine has no Apple GPU for device {name!r}. Use --device auto or cpu")
     return torch.device(name)
 
 
@@ -132,37 +144,14 @@ def take_all(loader: Loader, parts: Sequence[torch.Tensor], epoch: int = 0) -> l
 
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     """The same items, made ahead of time in a thread. An error in it is raised here."""
-    made: queue.Queue[tuple[str, Any]] = queue.Queue(AHEAD)
-    cancelled = threading.Event()
+    source: Iterator[Any] = iter(items)
+    end: Any = object()
     threads = torch.get_num_threads()  # as in the calling thread: a data set may compute, too
-
-    def put(kind: str, item: Any) -> bool:
-        while not cancelled.is_set():
-            try:
-                made.put((kind, item), timeout=WAIT)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def work() -> None:
-        use_threads(threads)
-        try:
-            for item in items:
-                if not put("item", item):
-                    return
-            put("end", None)
-        except BaseException as error:
-            put("error", error)
-
-    threading.Thread(target=work, name="shoal-prefetch", daemon=True).start()
+    pool = ThreadPoolExecutor(1, "shoal-prefetch", use_threads, (threads,))
     try:
-        while True:
-            kind, item = made.get()
-            if kind == "error":
-                raise item
-            if kind == "end":
-                return
+        made = deque(pool.submit(next, source, end) for _ in range(BATCHES_AHEAD))
+        while (item := made.popleft().result()) is not end:
+            made.append(pool.submit(next, source, end))
             yield item
     finally:
-        cancelled.set()
+        pool.shutdown(wait=False, cancel_futures=True)

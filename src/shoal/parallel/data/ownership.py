@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.errors import UserError
-from shoal.parallel.data.loader import epoch_order, key
+from shoal.parallel.data.loader import RandomKey, epoch_order, key
 from shoal.parallel.exact.tree_sum import Node, shares
 from shoal.parallel.lazy import torch
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from shoal.parallel.job import Job
 
 BY_CLASS = "class:"  # a split by class: then comes ALPHA
-ORDER, CLASSES = -1, -4  # keys of random numbers; epochs count from zero, folds and data sets have others
 
 
 def owners(targets: torch.Tensor | None, rows: int, workers: int, job: Job, least: int = 1) -> torch.Tensor:
@@ -33,15 +32,17 @@ def owners(targets: torch.Tensor | None, rows: int, workers: int, job: Job, leas
     alpha = concentration(job.split)
     owner = torch.empty(rows, dtype=torch.int64)
     if alpha is None:
-        order = epoch_order(rows, job.seed, ORDER, job.shuffle and job.split == "random")
+        order = epoch_order(rows, job.seed, RandomKey.ROWS_OF_WORKERS, job.shuffle and job.split == "random")
         for worker, mine in enumerate(order.split(sizes(rows, workers, job.shares))):
             owner[mine] = worker
         return owner
-    order = epoch_order(rows, job.seed, ORDER, job.shuffle)
+    order = epoch_order(rows, job.seed, RandomKey.ROWS_OF_WORKERS, job.shuffle)
     classes = _classes(targets, rows, job.split)[order]
     for label in classes.unique().tolist():
         members = order[classes == label]
-        drawn = np.random.default_rng(key(job.seed, CLASSES, label)).dirichlet(np.full(workers, alpha))
+        drawn = np.random.default_rng(key(job.seed, RandomKey.CLASSES_OF_WORKERS, label)).dirichlet(
+            np.full(workers, alpha)
+        )
         for worker, mine in enumerate(members.split(_rounded((len(members) * drawn).tolist(), len(members)))):
             owner[mine] = worker
     return _fill(owner, workers, least if rows >= least * workers else 1)

@@ -14,7 +14,7 @@ def scattered(group: Group, loader: Loader, rounds: Sequence[list[torch.Tensor]]
     assert loader.tensors is not None
     parts = [part for parts in rounds for part in parts]
     mine = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
-    wanted = _wanted_rows(group, mine)
+    wanted = group.gather_objects(mine)
     columns = [_column(group, tensor, wanted, len(mine)) for tensor in loader.tensors]
     start = 0
     for round_parts in rounds:
@@ -25,15 +25,6 @@ def scattered(group: Group, loader: Loader, rounds: Sequence[list[torch.Tensor]]
             items.append((pair[0], pair[1]) if len(part) else None)
             start += len(part)
         yield items
-
-
-def _wanted_rows(group: Group, mine: torch.Tensor) -> list[torch.Tensor]:
-    """The row numbers that each rank needs."""
-    lengths = group.all_gather(torch.tensor([len(mine)])).tolist()
-    padded = torch.zeros(max(lengths), dtype=torch.int64)
-    padded[: len(mine)] = mine
-    table = group.all_gather(padded).view(group.size, -1)
-    return [row[:length] for row, length in zip(table, lengths, strict=True)]
 
 
 def _column(group: Group, tensor: torch.Tensor, wanted: list[torch.Tensor], count: int) -> torch.Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from shoal.encoders.encoder import Encoder
 from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
+from shoal.models.networks import TorchNetwork
 from shoal.parallel.data.datasets import Data
-from shoal.parallel.learner import Misfit, shape_text
+from shoal.parallel.networks import layer_sizes
 from shoal.parallel.options import TableOptions
 from shoal.search.problem.dependence import TOGETHER, repeated_rows
 from shoal.search.results.explaining import background_rows
@@ -166,20 +166,20 @@ def hold_back(count: int, held: int, seed: int, labels: np.ndarray | None = None
 
 def check_sizes(net: str, data: Data, what: str) -> None:
     """Check the sizes of an mlp against the data; the error names the right ones."""
-    sizes: Sequence[str] = net.partition(":")[2].split("-")
-    right = [str(data.features), *sizes[1:-1], str(data.classes)]
-    if net.startswith("mlp:") and len(sizes) > 1 and all(map(str.isdigit, sizes)) and list(sizes) != right:
+    sizes = [] if ".py" in net else layer_sizes(net)
+    right = [data.features, *sizes[1:-1], data.classes]
+    if sizes and sizes != right:
         raise UserError(
             f"--net {net} has {sizes[0]} inputs and {sizes[-1]} outputs; the table has {data.features} inputs once "
-            f"encoded and needs {data.classes} outputs ({what}): use --net mlp:{'-'.join(right)}"
+            f"encoded and needs {data.classes} outputs ({what}): use --net mlp:{'-'.join(map(str, right))}"
         )
 
 
 def score(prepared: Prepared, model: nn.Module, test: TensorDataset) -> tuple[dict[str, float], str]:
     """Scores on the test rows, as numbers and as a sentence."""
     inputs, target = test.tensors
-    with torch.no_grad():
-        output = outputs_of(model, inputs, prepared.task.n_outputs)
+    network = TorchNetwork({"net": "the network"}, inputs.shape[1], prepared.task.n_outputs, {}, model)
+    output = torch.from_numpy(network.predict(inputs.numpy())[0])
     if prepared.kind == CLASSIFICATION:
         right = float((output.argmax(1) == target).float().mean())
         return {"test_accuracy": right}, f"test: {right:.2%} right"
@@ -187,27 +187,6 @@ def score(prepared: Prepared, model: nn.Module, test: TensorDataset) -> tuple[di
     r2 = 1 - float(((output - target) ** 2).sum()) / spread if spread else float("nan")
     error = float((output - target).abs().mean()) * float(prepared.scaling.scale[0])
     return {"test_r2": r2, "test_absolute_error": error}, f"test: R2 {r2:.4f}, mean absolute error {error:.4g}"
-
-
-def outputs_of(model: nn.Module, inputs: torch.Tensor, width: int) -> torch.Tensor:
-    """As (rows, width), also where a network returns a vector of one number for each row; NaN is refused.
-
-    NaN would become the first class, and outputs of another shape a score of something else.
-    """
-    output = model(inputs)
-    if not isinstance(output, torch.Tensor) or output.numel() != len(inputs) * width:
-        raise Misfit(
-            f"the network must return {width} output{'s' * (width != 1)} for each of {len(inputs):,} rows; it returns "
-            f"{shape_text(output)}"
-        )
-    output = output.reshape(len(inputs), width)
-    bad = (~torch.isfinite(output)).any(dim=1).nonzero()
-    if len(bad):
-        raise Misfit(
-            f"the network returns NaN or infinity for {len(bad):,} of {len(inputs):,} rows, the first is row "
-            f"{int(bad[0]) + 1}: there is no prediction for these"
-        )
-    return output
 
 
 def default_loss(kind: str, loss: str | None) -> str:

@@ -7,9 +7,12 @@ the shard's key; where several threads share the process, each uses a generator 
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+
+import numpy as np
 
 from shoal.parallel.lazy import torch
 
@@ -53,6 +56,25 @@ def draws_random_numbers(model: torch.nn.Module, inputs: Any) -> bool:
 def _on_accelerator(model: torch.nn.Module) -> bool:
     """Generators of other devices are not checked: there the answer is yes, to be safe."""
     return any(parameter.device.type != "cpu" for parameter in model.parameters())
+
+
+@contextmanager
+def random_numbers_kept(seed: int | None = None) -> Iterator[None]:
+    """The generators of PyTorch, numpy and Python afterwards give the numbers that they would have given.
+
+    seed  for all three inside, if given
+    """
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    try:
+        if seed is not None:
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed % 2**32)
+        yield
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        np.random.set_state(before[2])
 
 
 @contextmanager

@@ -8,7 +8,7 @@ the rest of the tree is summed from the nodes of all workers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 Node = tuple[int, int]  # shards from the first to before the second
@@ -47,24 +47,20 @@ def cover(mine: Node, root: Node) -> list[Node]:
     return cover(mine, (root[0], cut)) + cover(mine, (cut, root[1]))
 
 
-def fold(node: Node, leaf: Callable[[int], Value | None], add: Callable[[Value, Value], Value]) -> Value | None:
-    """The sum at a node, from `leaf(k)` for each of its shards; None is a shard without rows."""
-    start, end = node
-    if end - start == 1:
-        return leaf(start)
+def combine(
+    node: Node, known: Callable[[Node], Value | None], filled: int, add: Callable[[Value, Value], Value]
+) -> Value | None:
+    """The sum at a node, from the sums that are known further down; None if it has no rows.
+
+    known   the sum at a node, or None where that follows from the nodes below it
+    filled  shards that have rows: the first ones
+    """
+    if node[0] >= filled:
+        return None
+    found = known(node)
+    if found is not None:
+        return found
     cut = middle(node)
-    return _joined(fold((start, cut), leaf, add), fold((cut, end), leaf, add), add)
-
-
-def combine(root: Node, known: Mapping[Node, Value | None], add: Callable[[Value, Value], Value]) -> Value | None:
-    """The sum at a node, from known sums further down; None stands for shards without rows."""
-    if root in known:
-        return known[root]
-    cut = middle(root)
-    return _joined(combine((root[0], cut), known, add), combine((cut, root[1]), known, add), add)
-
-
-def _joined(left: Value | None, right: Value | None, add: Callable[[Value, Value], Value]) -> Value | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return add(left, right)
+    left, right = (combine(part, known, filled, add) for part in ((node[0], cut), (cut, node[1])))
+    assert left is not None
+    return left if right is None else add(left, right)

@@ -36,7 +36,7 @@ class Group(ABC):
         """
         root = (0, shards)
         if self.size == 1:
-            return _present(combine(root, _with_empty_nodes(sums, cover(root, root), filled), torch.add))
+            return sums[root]
         with self.communication():
             held = [[node for node in cover(part, root) if node[0] < filled] for part in shares(shards, self.size)]
             chunk = like.numel() // self.size
@@ -48,8 +48,8 @@ class Group(ABC):
                 node: piece for nodes, part in zip(held, got, strict=True)
                 for node, piece in zip(nodes, part.view(len(nodes), chunk), strict=True)
             }  # fmt: skip
-            everything = [node for part in shares(shards, self.size) for node in cover(part, root)]
-            total = _present(combine(root, _with_empty_nodes(known, everything, filled), torch.add))
+            total = combine(root, known.get, filled, torch.add)
+            assert total is not None, "a batch has at least one row"
             return self.all_gather(total)
 
     @abstractmethod
@@ -113,18 +113,6 @@ class Group(ABC):
             yield
         finally:
             self.seconds = before + time.perf_counter() - begun
-
-
-def _with_empty_nodes(
-    known: dict[Node, torch.Tensor], nodes: Sequence[Node], filled: int
-) -> dict[Node, torch.Tensor | None]:
-    """With None for nodes that start after the last shard with rows."""
-    return {**known, **{node: None for node in nodes if node[0] >= filled}}
-
-
-def _present(vector: torch.Tensor | None) -> torch.Tensor:
-    assert vector is not None, "a batch has at least one row"
-    return vector
 
 
 class Alone(Group):

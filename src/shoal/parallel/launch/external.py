@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from shoal.parallel.divergence import Diverged
 from shoal.parallel.exact.randomness import torch_as_it_was
 from shoal.parallel.groups import Group, Mpi, connect
 from shoal.parallel.launch.environment import launcher, world
 from shoal.parallel.launch.failures import describe, is_peer_lost
-from shoal.parallel.launch.heartbeat import Event, Heartbeat, Monitor, end_process, end_worker
+from shoal.parallel.launch.heartbeat import Event, Heartbeat, HeartbeatMonitor, end_process, end_worker
 from shoal.parallel.launch.launcher import local_store
 from shoal.parallel.lazy import torch
 from shoal.runs.lock import machine
@@ -25,8 +26,8 @@ from shoal.runs.lock import machine
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
 
-START = 60.0  # seconds for all ranks to connect
-END = 10.0  # seconds that the first rank waits for the others at the end, and others for being ended after an error
+SECONDS_TO_CONNECT = 60.0
+SECONDS_TO_END = 10.0  # the first rank waits so long for the others at the end, and others for being ended by it
 RUNS = itertools.count()  # runs of this process; all ranks have the same ones in the same order
 
 
@@ -56,7 +57,7 @@ class ExternalRank:
         self.kind, self.checkpoint = kind, checkpoint
         self.across_restarts: Any = None  # torchrun's store, in which restarts find that this run has diverged
         self.rank, self.size = world()
-        self.monitor: Monitor | None = None
+        self.monitor: HeartbeatMonitor | None = None
         self.heartbeat: Heartbeat | None = None
 
     # ---- connecting ----
@@ -76,7 +77,7 @@ class ExternalRank:
             self.across_restarts = dist.PrefixStore(f"shoal/verdict/run-{run}", store)
             self._refuse_diverged()
             return dist.PrefixStore(f"shoal/attempt-{attempt}/run-{run}", store)
-        server, ranks = None, Mpi(START)
+        server, ranks = None, Mpi(SECONDS_TO_CONNECT)
         here = _all_here(ranks)
         if self.rank == 0:
             server = local_store() if here else _open_store()
@@ -98,14 +99,14 @@ class ExternalRank:
         """Connect to the monitor, which runs in rank 0."""
         here = _all_here(group)
         if self.rank == 0:
-            self.monitor = Monitor("127.0.0.1" if here else _own_address())
+            self.monitor = HeartbeatMonitor("127.0.0.1" if here else _own_address())
             threading.Thread(target=self._watch, args=(self.monitor,), name="shoal-rank-0", daemon=True).start()
         address = group.first_object(self.monitor.address if self.monitor else None)
         self.heartbeat = Heartbeat(address, self.rank, self._on_lost)
 
     # ---- while it runs ----
 
-    def _watch(self, monitor: Monitor) -> None:
+    def _watch(self, monitor: HeartbeatMonitor) -> None:
         """In rank 0: the first error or loss is shown, and ends all ranks."""
         while True:
             event = monitor.events.get()
@@ -146,7 +147,7 @@ class ExternalRank:
         """Say that this rank is done; rank 0 waits for the others, which must not find the monitor gone."""
         if self.heartbeat is not None:
             self.heartbeat.done()
-        deadline = time.monotonic() + END
+        deadline = time.monotonic() + SECONDS_TO_END
         while self.monitor is not None and len(self.monitor.ended) < self.size and time.monotonic() < deadline:
             time.sleep(0.01)
         self._disconnect()
@@ -162,13 +163,11 @@ class ExternalRank:
         if not is_peer_lost(error):
             self.remember(error)
             self.heartbeat.send("error", **describe(error))
-        time.sleep(END)  # the monitor ends this process
+        time.sleep(SECONDS_TO_END)  # the monitor ends this process
         end_process(1)
 
     def remember(self, error: BaseException) -> None:
         """For restarts of torchrun."""
-        from shoal.parallel.divergence import Diverged
-
         if self.across_restarts is not None and isinstance(error, Diverged):
             self.across_restarts.set("diverged", str(error))
 

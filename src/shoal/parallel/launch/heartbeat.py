@@ -22,10 +22,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-BEAT = 1.0  # seconds between two heartbeats
-PATIENCE = 7.0  # seconds of silence after which a worker counts as lost
-HELLO = 4096  # characters of a worker's first line, at most; nothing more is read before it has shown the token
-STOPPED = 75  # exit code of a worker that was told to end
+SECONDS_BETWEEN_BEATS = 1.0
+SECONDS_OF_SILENCE = 7.0  # after which a worker counts as lost
+MOST_CHARACTERS_OF_HELLO = 4096  # nothing more is read before a worker has shown the token
+STOPPED = 75  # exit code of a worker that the monitor has ended
 
 
 @dataclass
@@ -37,10 +37,10 @@ class Event:
     content: dict[str, Any] = field(default_factory=dict)
 
 
-class Monitor:
+class HeartbeatMonitor:
     """Listens to all workers; its owner reads `events`."""
 
-    def __init__(self, host: str = "127.0.0.1", patience: float = PATIENCE) -> None:
+    def __init__(self, host: str = "127.0.0.1", patience: float = SECONDS_OF_SILENCE) -> None:
         """Workers connect to `host`; it listens on all addresses, unless that is 127.0.0.1."""
         self.token = secrets.token_hex(16)
         self.patience = patience
@@ -69,7 +69,7 @@ class Monitor:
         try:
             connection.settimeout(30)
             reader = connection.makefile("r", encoding="utf-8")
-            hello = json.loads(reader.readline(HELLO) or "{}")
+            hello = json.loads(reader.readline(MOST_CHARACTERS_OF_HELLO) or "{}")
             if not hmac.compare_digest(str(hello.get("token")), self.token):
                 raise ValueError("a stranger")
             connection.settimeout(None)
@@ -107,10 +107,10 @@ class Monitor:
     def _watch(self) -> None:
         """Send heartbeats and notice silent workers. If this process itself was stopped, silence counts from now."""
         last = time.monotonic()
-        while not self.closed.wait(BEAT):
+        while not self.closed.wait(SECONDS_BETWEEN_BEATS):
             now = time.monotonic()
             with self.lock:
-                if now - last > BEAT + 2:
+                if now - last > SECONDS_BETWEEN_BEATS + 2:
                     self.heard = dict.fromkeys(self.heard, now)
                 silent = [r for r, heard in self.heard.items() if now - heard > self.patience and r not in self.ended]
             last = now
@@ -214,14 +214,14 @@ class Heartbeat:
 
     def _beat(self) -> None:
         last = time.monotonic()
-        while not self.closed.wait(BEAT):
+        while not self.closed.wait(SECONDS_BETWEEN_BEATS):
             now = time.monotonic()
-            if now - last > BEAT + 2:  # this process itself was stopped
+            if now - last > SECONDS_BETWEEN_BEATS + 2:  # this process itself was stopped
                 self.heard = now
             last = now
             self.send("beat")
-            if now - self.heard > PATIENCE:
-                self._end(f"no heartbeat for {PATIENCE:g} s")
+            if now - self.heard > SECONDS_OF_SILENCE:
+                self._end(f"no heartbeat for {SECONDS_OF_SILENCE:g} s")
 
     def _listen(self) -> None:
         try:

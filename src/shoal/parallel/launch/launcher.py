@@ -30,7 +30,7 @@ from shoal.parallel.groups import Lost
 from shoal.parallel.launch import payload
 from shoal.parallel.launch.environment import OWN
 from shoal.parallel.launch.failures import WorkerError, WorkerLost
-from shoal.parallel.launch.heartbeat import STOPPED, Event, Monitor
+from shoal.parallel.launch.heartbeat import STOPPED, Event, HeartbeatMonitor
 from shoal.parallel.launch.rank import PEER_LOST
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.worker import Result
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from shoal.parallel.job import Job
 
-START = 120.0  # seconds for all workers to connect
-GRACE = 1.5  # seconds to wait for the reason why a worker ended
-END = 5.0  # seconds for workers to end after they were told to
-AGAIN = 1.0  # seconds after which workers are asked to pause again: some may have connected since
+SECONDS_TO_CONNECT = 120.0
+SECONDS_TO_EXPLAIN = 1.5  # why a worker ended
+SECONDS_TO_END = 5.0
+SECONDS_BETWEEN_PAUSES = 1.0  # workers are asked again to pause: some may have connected since
 MARKER = ".shoal-launcher"  # in the folder of a launcher
 OnMessage = Callable[[dict[str, Any]], Any]  # receives what the first worker sends; a true answer asks it to stop
 PROGRAM = "shoal.parallel.launch.rank"  # what a worker runs, with the folder of its payload
@@ -127,7 +127,7 @@ def supervise(
         on_message({"note": f"worker {failure.rank} {failure.reason}; restarting from the last checkpoint "
                             f"with {job.workers} worker{'s' * (job.workers > 1)}"})  # fmt: skip
     assert failure is not None
-    raise WorkerLost(f"worker {failure.rank} {failure.reason}; restarted {number} times, no more")
+    raise WorkerLost(f"worker {failure.rank} {failure.reason}. Shoal restarted the workers {number} times")
 
 
 def _remove_stale_folders() -> None:
@@ -161,23 +161,21 @@ def _result(folder: Path, model: nn.Module) -> Result:
     return Result(model, content["history"], content["metrics"])
 
 
+@dataclass
 class Attempt:
     """One set of workers, from start to end."""
 
-    def __init__(
-        self,
-        job: Job,
-        folder: Path,
-        number: int,
-        on_message: OnMessage,
-        program: str = PROGRAM,
-        stop: threading.Event | None = None,
-        pause: Callable[[], bool] | None = None,
-    ) -> None:
-        self.job, self.folder, self.number, self.on_message, self.program = job, folder, number, on_message, program
-        self.stop, self.pause = stop, pause
+    job: Job
+    folder: Path
+    number: int
+    on_message: OnMessage
+    program: str
+    stop: threading.Event | None
+    pause: Callable[[], bool] | None
+
+    def __post_init__(self) -> None:
         self.asked = 0.0  # when the workers were last asked to pause
-        self.monitor = Monitor()
+        self.monitor = HeartbeatMonitor()
         self.store = local_store()
         self.processes: list[subprocess.Popen[bytes]] = []
         self.connected: set[int] = set()
@@ -214,11 +212,11 @@ class Attempt:
 
     def _watch(self) -> Failure | None:
         """Wait until all are done or something is wrong."""
-        deadline = time.monotonic() + START
+        deadline = time.monotonic() + SECONDS_TO_CONNECT
         while True:
             if self.stop is not None and self.stop.is_set():
                 raise Lost("stopped from outside")
-            if self.pause is not None and self.pause() and time.monotonic() - self.asked > AGAIN:
+            if self.pause is not None and self.pause() and time.monotonic() - self.asked > SECONDS_BETWEEN_PAUSES:
                 self.asked = time.monotonic()
                 self.monitor.pause()
             failure = self._listen(0.05)
@@ -227,7 +225,7 @@ class Attempt:
             if len(self.done) == self.job.ranks:
                 return None
             if len(self.connected) < self.job.ranks and time.monotonic() > deadline:
-                return Failure(-1, f"or another did not start within {START:g} s")
+                return Failure(-1, f"or another did not start within {SECONDS_TO_CONNECT:g} s")
             failure = self._failed_process()
             if failure is not None:
                 return failure
@@ -269,7 +267,7 @@ class Attempt:
     def _why(self, rank: int, reason: str, secondary: bool) -> Failure:
         """A worker ended: wait a moment for the cause. Other workers fail because of it, and may be noticed first."""
         found = None if secondary else Failure(rank, reason)
-        deadline = time.monotonic() + GRACE
+        deadline = time.monotonic() + SECONDS_TO_EXPLAIN
         while time.monotonic() < deadline:
             try:
                 event = self.monitor.events.get(timeout=0.1)
@@ -295,7 +293,7 @@ class Attempt:
         """End all workers that still run."""
         if len(self.done) < self.job.ranks:
             self.monitor.stop()
-        deadline = time.monotonic() + END
+        deadline = time.monotonic() + SECONDS_TO_END
         for process in self.processes:
             try:
                 process.wait(max(0.1, deadline - time.monotonic()))

@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.console import early
+from shoal.files.atomic import new_file
+from shoal.parallel.events import SECONDS_BETWEEN_PROGRESS, Notify, as_message
+from shoal.parallel.groups import Group, connect
+from shoal.parallel.launch import payload
+from shoal.parallel.launch.environment import MPI_RANKS
+from shoal.parallel.launch.failures import describe, is_peer_lost
+from shoal.parallel.launch.heartbeat import Heartbeat, end_process
+from shoal.parallel.lazy import torch
+from shoal.parallel.worker import Worker
 
 if TYPE_CHECKING:
-    from shoal.parallel.events import Notify
-    from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
-    from shoal.parallel.launch.heartbeat import Heartbeat
 
 FAILED, PEER_LOST = 1, 76  # exit codes; rare, like 75 in `heartbeat`, since a library may end a process with 3
 
@@ -25,9 +31,6 @@ def main(folder: Path, work: Callable[[Path, int, Heartbeat], None] | None = Non
     """Connect to the launcher, do the work (training, unless another is given), and report how it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the launcher, which ends the workers
     early.collect_rarely()
-    from shoal.parallel.launch.environment import MPI_RANKS
-    from shoal.parallel.launch.heartbeat import Heartbeat, end_process
-
     rank = int(next(os.environ[name] for name in ("SHOAL_RANK", *MPI_RANKS) if name in os.environ))
     heartbeat = Heartbeat(os.environ["SHOAL_MONITOR"], rank)
     try:
@@ -42,12 +45,6 @@ def main(folder: Path, work: Callable[[Path, int, Heartbeat], None] | None = Non
 
 def train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
     """Train as the payload in the folder says; rank 0 writes the result there."""
-    import torch
-
-    from shoal.files.atomic import new_file
-    from shoal.parallel.launch import payload
-    from shoal.parallel.worker import Worker
-
     job, model, train_set, valid_set = payload.read(folder)
     workers = int(os.environ["SHOAL_WORKERS"])
     if workers != job.workers:
@@ -63,7 +60,6 @@ def train(folder: Path, rank: int, heartbeat: Heartbeat) -> None:
 
 def join_group(job: Job, rank: int) -> Group:
     """The group of all workers that this launcher has started; each attempt has its own prefix in the store."""
-    from shoal.parallel.groups import connect
 
     def store() -> Any:
         import torch.distributed as dist
@@ -77,8 +73,6 @@ def join_group(job: Job, rank: int) -> Group:
 
 def notifier(heartbeat: Heartbeat) -> Notify:
     """Sends events to the launcher, though not every step, and waits for its answer at the end of an epoch."""
-    from shoal.parallel.events import SECONDS_BETWEEN_PROGRESS, as_message
-
     last = 0.0
 
     def notify(event: str, content: Any) -> bool:
@@ -95,8 +89,6 @@ def notifier(heartbeat: Heartbeat) -> Notify:
 
 def _report(error: BaseException, heartbeat: Heartbeat) -> int:
     """Tell the launcher why this worker ends; returns the exit code."""
-    from shoal.parallel.launch.failures import describe, is_peer_lost
-
     if is_peer_lost(error):
         heartbeat.send("lost another", reason=str(error).splitlines()[0][:200])
         return PEER_LOST

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.errors import UserError
 from shoal.parallel.strategies.allreduce import AllReduce
 from shoal.parallel.strategies.auto import Auto
 from shoal.parallel.strategies.base import Strategy
@@ -35,19 +34,12 @@ class StrategyOptions(MeshOptions, KFoldOptions, ParameterServerOptions, OwnRows
     """The options that only some strategies have. `Job` inherits them."""
 
 
-def register(strategy: Strategy) -> None:
-    """Make a strategy of your own known by its name, in this process."""
-    if not strategy.name:
-        raise UserError(f"a strategy needs a name; {type(strategy).__name__} has none: set its attribute `name`")
-    TABLE[strategy.name] = strategy
-
-
 def check_strategy(name: str, value: Any) -> str | Strategy:
-    """A name in the table, or an object of the user's own; `name` is what errors call the option."""
+    """A name in the table, or a custom object; `name` is what errors call the option."""
     return value if isinstance(value, Strategy) else one_of(name, value, TABLE)
 
 
 def find_strategy(wanted: str | Strategy) -> Strategy:
-    """The strategy of a name; an object of the user's own is returned as it is."""
+    """The strategy of a name; a custom object is returned as it is."""
     found = check_strategy("strategy", wanted)
     return found if isinstance(found, Strategy) else TABLE[found]

@@ -19,15 +19,15 @@ from shoal.parallel.cost import (
     memory_of,
     overlapped,
 )
-from shoal.parallel.data.loader import find_device, key
+from shoal.parallel.data.loader import Loader, Pair, find_device, key
 from shoal.parallel.data.ownership import split_rows
 from shoal.parallel.events import Notify
-from shoal.parallel.exact.randomness import keyed
 from shoal.parallel.exact.threads import shard_pool, shard_threads
-from shoal.parallel.exact.tree_sum import Node, combine, cover, fold, middle, shares
+from shoal.parallel.exact.tree_sum import Node, combine, cover, middle, shares
 from shoal.parallel.lazy import nn, torch
+from shoal.parallel.learner import trained_parameters
 from shoal.parallel.strategies.base import Strategy
-from shoal.parallel.strategies.updater import Items, Updater, WholeModelUpdater, given
+from shoal.parallel.strategies.updater import BackwardUpdater, Items, Updater, WholeModelUpdater, given
 
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
@@ -38,7 +38,6 @@ class AllReduce(Strategy):
     """Exact, in an order of summation that never changes, or close, by torch's DistributedDataParallel."""
 
     name = "allreduce"
-    summary = "each batch split over workers, gradients summed"
     can_be_exact = True
     pools_threads = True
 
@@ -63,10 +62,9 @@ class AllReduce(Strategy):
             return replace(job, exact=earlier.get("exact"))
         return job
 
-    def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
-        if job.exact or group.size == 1 or job.backend == "mpi":
-            return AllReduceUpdater(job, group, model, rows)
-        return DdpUpdater(job, group, model, rows)
+    def updater(self, job: Job, group: Group, model: nn.Module, train: Loader) -> Updater:
+        by_shards = job.exact or group.size == 1 or job.backend == "mpi"
+        return (AllReduceUpdater if by_shards else DdpUpdater)(job, group, model, train)
 
     # ---- what it costs ----
 
@@ -128,9 +126,10 @@ class AllReduceUpdater(WholeModelUpdater):
 
     shares_loss = True
 
-    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int) -> None:
+    def __init__(self, job: Job, group: Group, model: nn.Module, train: Loader) -> None:
+        super().__init__(job, group, model, train)
         self.threads = threads = shard_threads(job, group.size)
-        super().__init__(job, group, model, rows, threaded=threads > 1)
+        self.learner.threaded |= threads > 1
         self.shards = job.shards if job.exact else group.size * threads
         self.mine = shares(self.shards, group.size)[group.rank]
         root = (0, self.shards)
@@ -158,11 +157,7 @@ class AllReduceUpdater(WholeModelUpdater):
         if items and items[0] is not None:
             self.learner.is_random(items[0][0])  # found out before threads start
         self._over_threads(lambda thread: self._compute(thread, items, bounds, step))
-        sums = self._sum(filled)
-        if self.group.size == 1:
-            total = sums[(0, self.shards)]
-        else:
-            total = self.group.tree_sum(sums, self.shards, filled, self.like)
+        total = self.group.tree_sum(self._sum(filled), self.shards, filled, self.like)
         loss = self.learner.apply(total, step)
         self.report_loss(loss, step)
         self._update_counters(filled)
@@ -170,16 +165,19 @@ class AllReduceUpdater(WholeModelUpdater):
 
     def _compute(self, thread: int, items: Items, bounds: list[Node], step: int) -> None:
         """Gradients of a thread's shards, summed to the nodes that the thread holds."""
+        filled = sum(end > start for start, end in bounds)
 
-        def shard(k: int) -> list[torch.Tensor] | None:
-            item = items[k - self.mine[0]]
-            if item is None:
+        def shard(node: Node) -> list[torch.Tensor] | None:
+            k = node[0]
+            if node[1] - k > 1:
                 return None
             share = (bounds[k][1] - bounds[k][0]) / bounds[-1][1]
-            return self.learner.gradients(*item, share, key(self.job.seed, step, k), self.models[thread])
+            return self.learner.gradients(
+                *given(items[k - self.mine[0]]), share, key(self.job.seed, step, k), self.models[thread]
+            )
 
         for node in self.ranges[thread]:
-            found = fold(node, shard, _add_lists)
+            found = combine(node, shard, filled, _add_lists)
             if found is not None:
                 self.learner.pack(found, self.vectors[node])
 
@@ -189,9 +187,9 @@ class AllReduceUpdater(WholeModelUpdater):
 
         def work(thread: int) -> None:
             start, end = shares(self.width, self.threads)[thread]
-            known = {n: vector[start:end] if n[0] < filled else None for n, vector in self.vectors.items()}
+            known = {node: vector[start:end] for node, vector in self.vectors.items()}
             for node in nodes:
-                combine(node, known, torch.Tensor.add_)
+                combine(node, known.get, filled, torch.Tensor.add_)
 
         if any(node not in self.vectors for node in nodes):
             self._over_threads(work)
@@ -235,11 +233,13 @@ def _first(node: Node, known: dict[Node, torch.Tensor]) -> Node:
     return node
 
 
-class DdpUpdater(WholeModelUpdater):
+class DdpUpdater(BackwardUpdater):
     """Close to the exact sum; communication overlaps with computation."""
 
-    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int) -> None:
-        super().__init__(job, group, model, rows, threaded=False)
+    def __init__(self, job: Job, group: Group, model: nn.Module, train: Loader) -> None:
+        super().__init__(job, group, model, train)
+        self.replicas, self.replica = group.size, group.rank
+        self.learner.random = True  # whether it is, is not tried
         self.wrapped: Any = None  # made with the first rows, which show whether all parameters are used
 
     def _wrap(self, inputs: Any, target: Any) -> Any:
@@ -247,7 +247,7 @@ class DdpUpdater(WholeModelUpdater):
 
         trial = copy.deepcopy(self.model)
         loss = self.learner.loss(trial(inputs), target)
-        grads = torch.autograd.grad(loss, [p for p in trial.parameters() if p.requires_grad], allow_unused=True)
+        grads = torch.autograd.grad(loss, list(trained_parameters(trial).values()), allow_unused=True)
         device = self.learner.parameters[0].device
         wrapped = DistributedDataParallel(
             self.model, device_ids=[device] if device.type == "cuda" else None,
@@ -262,26 +262,12 @@ class DdpUpdater(WholeModelUpdater):
             self.group.broadcast(buffer)
         return self.model
 
-    def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        start, end = split_rows(len(rows), self.group.size, self.least)[self.group.rank]
-        # All must take part: a worker without rows computes others that count nothing.
-        return [rows[start:end] if end > start else rows[: self.least]]
-
-    def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
-        inputs, target = given(items[0])
-        start, end = split_rows(rows, self.group.size, self.least)[self.group.rank]
-        learner = self.learner
+    def _backward(self, item: Pair, mine: int, rows: int, step: int) -> float:
         if self.wrapped is None:
-            self.wrapped = self._wrap(inputs, target)
-        learner.optimizer.zero_grad(set_to_none=True)
-        with keyed(key(self.job.seed, step, self.group.rank), False):
-            loss = learner.loss(self.wrapped(inputs), target) * ((end - start) / rows)
+            self.wrapped = self._wrap(*item)
+        loss = self.learner.scaled_loss(*item, mine / rows, key(self.job.seed, step, self.replica), self.wrapped)
         loss.backward()
-        learner.schedule.set(step)
-        learner.optimizer.step()
-        value = float(loss.detach()) * rows
-        self.report_loss(value / max(end - start, 1), step)
-        return value, end - start
+        return float(loss.detach())
 
 
 def _summing(group: Group) -> Any:

@@ -23,6 +23,7 @@ from shoal.parallel.events import Notify, silent
 from shoal.parallel.exact.randomness import draws_random_numbers, torch_as_it_was
 from shoal.parallel.exact.threads import blas_threads, use_threads
 from shoal.parallel.groups import Alone
+from shoal.parallel.launch.launcher import launch
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.strategies.base import Strategy
 from shoal.parallel.strategies.updater import Updater, fewest_rows
@@ -32,19 +33,18 @@ if TYPE_CHECKING:
 
     from shoal.parallel.job import Job
 
-SHARE = 0.01  # part of the plain loop's time that measuring may take
-WORTH = 1.05  # how much faster than the plain loop something else must be
-LEAST = 3  # steps of each candidate; the first one allocates memory and does not count
-MOST = 5.0  # seconds; more steps would not change the choice
-SMALL = 2e7  # floating-point operations of a step that more BLAS threads cannot make faster
-LAUNCHING = 1000.0  # seconds of plain training from which on it pays to start processes and measure them
+MEASURING_SHARE = 0.01  # of the plain loop's time
+LEAST_SPEEDUP = 1.05  # over the plain loop
+LEAST_STEPS = 3  # of each candidate; the first one allocates memory and does not count
+MOST_SECONDS = 5.0  # of measuring; more steps would not change the choice
+SMALL_STEP_FLOPS = 2e7  # more BLAS threads cannot make such a step faster
+SECONDS_WORTH_LAUNCHING = 1000.0  # of plain training: then processes are started and measured, too
 
 
 class Auto(Strategy):
     """Chosen by the clock, so two runs may differ in their last digits."""
 
     name = "auto"
-    summary = "measures a few steps, takes the fastest"
     can_be_exact = True
     when_launched = "allreduce"  # processes that were started are to be used
 
@@ -81,7 +81,8 @@ def choose(
 ) -> Job:
     """The job with the fastest strategy; notes say what was measured."""
     plain = replace(job, strategy="blas", backend="threads", workers=1, mesh=None, exact=None)
-    if job.device not in ("auto", "cpu") or _accelerated():
+    accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
+    if job.device not in ("auto", "cpu") or accelerated:
         notify("note", "one process on the accelerator; more workers only if asked for")
         return plain
     if job.exact:
@@ -93,13 +94,15 @@ def choose(
     torch.optim.SGD([torch.zeros(1)], 0.1)  # imports for a second, once in a process; the plain loop has to as well
     begun = clock()
     found: list[TimedJob] = []
-    if 1 < len(jobs) <= SHARE * steps / LEAST:
+    if 1 < len(jobs) <= MEASURING_SHARE * steps / LEAST_STEPS:
         with torch_as_it_was():
             found = _race(jobs, model, loader, steps, begun, clock)
     if len(found) < 2:
         return _unmeasured(plain, model, loader, steps, notify)
-    left = SHARE * found[0].seconds * steps - (clock() - begun)
-    if min(candidate.seconds for candidate in found) * steps > LAUNCHING and _can_share_batches(model, loader):
+    left = MEASURING_SHARE * found[0].seconds * steps - (clock() - begun)
+    if min(candidate.seconds for candidate in found) * steps > SECONDS_WORTH_LAUNCHING and _can_share_batches(
+        model, loader
+    ):
         try:
             found.append(_launched(job, model, train, left))
         except (TypeError, RuntimeError) as error:
@@ -121,7 +124,7 @@ def _unmeasured(plain: Job, model: nn.Module, loader: Loader, steps: int, notify
         return plain
     few = f"{steps:,} steps are too few to measure other ways"
     step = flops_per_row(model, loader, plain) * min(plain.batch_size, len(loader))
-    if step < SMALL and plain.blas_threads is None:
+    if step < SMALL_STEP_FLOPS and plain.blas_threads is None:
         notify("note", f"one process with 1 thread: {few}, and a step is too small to gain by more threads")
         return replace(plain, strategy="serial")
     notify("note", f"one process with {plain.blas_threads or cores} BLAS threads: {few}")
@@ -164,7 +167,7 @@ def _pick(found: list[TimedJob]) -> TimedJob:
     """The fastest, if it is clearly faster than the plain loop with all threads."""
     plain = next((candidate for candidate in found if candidate.job.strategy == "blas"), found[0])
     best = min(found, key=lambda candidate: candidate.seconds)
-    return best if best.seconds * WORTH < plain.seconds else plain
+    return best if best.seconds * LEAST_SPEEDUP < plain.seconds else plain
 
 
 def _race(
@@ -183,18 +186,18 @@ def _race(
     with ExitStack() as stack:
         steppers = []
         for _, job in jobs:
-            updater = job.method.updater(job, Alone(), copy.deepcopy(model), len(loader), torch.device("cpu"))
+            updater = job.method.updater(job, Alone(), copy.deepcopy(model), loader)
             stack.callback(updater.close)
             steppers.append(_stepper(updater, job, loader, clock))
         taken: list[list[float]] = [[] for _ in steppers]
-        taken[0] = [steppers[0]() for _ in range(LEAST)]
+        taken[0] = [steppers[0]() for _ in range(LEAST_STEPS)]
 
         def affordable(place: int) -> bool:
             plain = min(taken[0][1:])
             unknown = max(taken[0][0], plain * (thread_count() if jobs[place][1].method.one_thread else 2))
-            left = min(SHARE * steps * plain, MOST) - (clock() - begun)
+            left = min(MEASURING_SHARE * steps * plain, MOST_SECONDS) - (clock() - begun)
             tried = taken[place]
-            return (tried[-1] if tried else unknown) * max(1, LEAST - len(tried)) <= left
+            return (tried[-1] if tried else unknown) * max(1, LEAST_STEPS - len(tried)) <= left
 
         going = True
         while going:
@@ -204,7 +207,7 @@ def _race(
                     taken[place].append(step())
                     going = True
     return [TimedJob(label, job, min(times[1:])) for (label, job), times in zip(jobs, taken, strict=True)
-            if len(times) >= LEAST]  # fmt: skip
+            if len(times) >= LEAST_STEPS]  # fmt: skip
 
 
 def _stepper(updater: Updater, job: Job, loader: Loader, clock: Callable[[], float]) -> Callable[[], float]:
@@ -223,8 +226,6 @@ def _stepper(updater: Updater, job: Job, loader: Loader, clock: Callable[[], flo
 
 def _launched(job: Job, model: nn.Module, train: Dataset[Any], seconds: float) -> TimedJob:
     """Two epochs of a few batches over processes, which are ended after `seconds`."""
-    from shoal.parallel.launch.launcher import launch  # loads libraries that a job alone does not need
-
     many = _workers(job)
     rows = min(len(train), 12 * job.batch_size)  # type: ignore[arg-type]
     trial = replace(job, strategy="allreduce", backend="processes", workers=many, mesh=None, exact=False)
@@ -239,7 +240,3 @@ def _launched(job: Job, model: nn.Module, train: Dataset[Any], seconds: float) -
         timer.cancel()
     step = job.batch_size / max(record["samples_per_second"] for record in result.history)
     return TimedJob(f"{many} processes", trial, step)
-
-
-def _accelerated() -> bool:
-    return torch.cuda.is_available() or torch.backends.mps.is_available()

@@ -1,12 +1,10 @@
 """The contract of a strategy: its name, what it needs, and what each worker runs. Nothing here loads PyTorch.
 
-A strategy of your own is a subclass with a `name` and an `updater`; `fit(..., strategy=MyStrategy())` takes it:
+A custom strategy is a subclass with a `name` and an `updater_class`; `fit(..., strategy=MyStrategy())` takes it:
 
     class MyStrategy(parallel.Strategy):
         name = "mine"
-
-        def updater(self, job, group, model, rows, device):
-            return MyUpdater(job, group, model, rows)  # a shoal.parallel.Updater
+        updater_class = MyUpdater  # a shoal.parallel.Updater
 
 One object serves all workers, and is copied to those in other processes: keep the state of a run in the updater.
 """
@@ -16,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shoal.options import Options
 from shoal.parallel.cost import Estimate, NodeCosts, TrainingRound, Variant, memory_of, synchronous
 from shoal.parallel.events import Notify
 
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.data import Dataset
 
+    from shoal.parallel.data.loader import Loader
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
     from shoal.parallel.strategies.updater import Updater
@@ -37,7 +35,8 @@ class Strategy:
     """How one network is trained over several workers. Attributes say what a strategy needs."""
 
     name = ""
-    summary = ""  # one line, for --help and the docs
+    plan_label = ""  # what a plan calls it
+    updater_class: type[Updater] | None = None  # what each worker runs
     one_worker = False  # takes no more than one
     one_thread = False  # unless the user asks for more
     servers = 0  # ranks besides the workers
@@ -46,7 +45,6 @@ class Strategy:
     pools_threads = False  # backend "threads": one worker with a pool of threads, instead of a thread for each worker
     holds_out_rows = False  # makes validation sets of its own
     owns_rows = False  # workers train on rows of their own: takes the options of `strategies.own_rows`
-    options: type[Options] | None = None  # those that only this strategy has; `Job` inherits them
     when_launched = ""  # the strategy to take instead under torchrun and mpiexec
 
     # ---- checks, before anything is started ----
@@ -62,7 +60,7 @@ class Strategy:
         return 1
 
     def needs_targets(self, job: Job) -> bool:
-        """Whether `updater` has a parameter `targets` more: those of all training rows."""
+        """Whether the targets of all training rows decide which worker has which rows."""
         return False
 
     def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
@@ -83,7 +81,7 @@ class Strategy:
         return workers
 
     def can_lose_workers(self, job: Job) -> bool:
-        """Whether a run can go on from its checkpoint with fewer workers."""
+        """Whether fewer workers can resume a run from its checkpoint."""
         return True
 
     def mesh_shape(self, job: Job) -> tuple[int, int]:
@@ -116,21 +114,16 @@ class Strategy:
         """Decide what is left open, say by measuring."""
         return job
 
-    def run(
-        self,
-        job: Job,
-        model: nn.Module,
-        train: Dataset[Any],
-        valid: Dataset[Any] | None,
-        notify: Notify,
-        workers: Runner,
-    ) -> Result:
-        """Train; `workers(job, model, train, valid, notify)` trains one model over all workers."""
-        return workers(job, model, train, valid, notify)
+    def run(self, workers: Runner, job: Job, *training: Any) -> Result:
+        """Train; `workers(job, *training)`, with model, train, valid, notify, trains one model over all workers."""
+        result: Result = workers(job, *training)
+        return result
 
-    def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
-        """What each worker runs."""
-        raise NotImplementedError(f"strategy {self.name!r} has no updater")
+    def updater(self, job: Job, group: Group, model: nn.Module, train: Loader) -> Updater:
+        """What a worker runs."""
+        if self.updater_class is None:
+            raise NotImplementedError(f"strategy {self.name!r} has no updater")
+        return self.updater_class(job, group, model, train)
 
     # ---- what it does to accuracy, and what it costs, for the planner ----
 
@@ -139,8 +132,8 @@ class Strategy:
         return False
 
     def variants(self) -> list[Variant]:
-        """What a plan compares; none: plans do not know this strategy."""
-        return []
+        """What a plan compares; without a label, plans do not know this strategy."""
+        return [Variant(self.name, self.plan_label, self)] if self.plan_label else []
 
     def variant(self, suffix: str) -> Variant | None:
         """What `--strategy NAME:SUFFIX` of a plan means; None: nothing."""

@@ -36,7 +36,6 @@ class Gossip(OwnRows):
     """No worker ever talks to all others, but to evaluate: the model is the mean of all."""
 
     name = "gossip"
-    summary = "workers train on rows of their own, weights averaged with two neighbours in a ring"
     updater_class = GossipUpdater
     vectors = 3
 

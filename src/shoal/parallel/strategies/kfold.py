@@ -6,19 +6,21 @@ import copy
 import math
 import statistics
 import threading
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.options import Options, option
 from shoal.parallel.cost import Estimate, NodeCosts, TrainingRound, Variant, compute, memory_of
-from shoal.parallel.data.loader import epoch_order
+from shoal.parallel.data.loader import RandomKey, epoch_order
 from shoal.parallel.events import FoldEnded, Notify, silent
 from shoal.parallel.exact.randomness import torch_as_it_was
 from shoal.parallel.exact.tree_sum import shares
 from shoal.parallel.groups import Alone, Lost
 from shoal.parallel.launch import environment
+from shoal.parallel.launch.external import own_group
+from shoal.parallel.launch.launcher import launch
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.strategies.base import Runner, Strategy
 from shoal.parallel.strategies.updater import note_normalisation
@@ -41,10 +43,8 @@ class KFold(Strategy):
     """Each fold is trained by `serial`, or by `allreduce` where there are several workers for a fold."""
 
     name = "kfold"
-    summary = "cross-validation, folds spread over workers"
     can_be_exact = True
     holds_out_rows = True
-    options = KFoldOptions
 
     def fewest_rows(self, job: Job) -> int:
         return job.folds
@@ -58,16 +58,17 @@ class KFold(Strategy):
             return job.shards
         return 1 if environment.launcher() is not None else max(1, job.workers // job.folds)
 
-    def run(
-        self,
-        job: Job,
-        model: nn.Module,
-        train: Dataset[Any],
-        valid: Dataset[Any] | None,
-        notify: Notify,
-        workers: Runner,
-    ) -> Result:
-        return run_folds(job, model, train, notify)
+    def run(self, workers: Runner, job: Job, *training: Any) -> Result:
+        """Train a copy of the model for each fold. The result has the model of the fold with the lowest loss."""
+        model, train, _, notify = training
+        note_normalisation(job, model, notify)
+        places = [None if job.checkpoint is None else str(Path(job.checkpoint) / f"fold-{k}") for k in range(job.folds)]
+        folds = [
+            Fold(replace(job, checkpoint=place), copy.deepcopy(model), *sets)
+            for place, sets in zip(places, fold_sets(job, train), strict=True)
+        ]
+        results = (_over_ranks if environment.launcher() is not None else _over_workers)(job, folds, notify)
+        return _summary(job, model, results)
 
     # ---- what it costs ----
 
@@ -87,99 +88,78 @@ class KFold(Strategy):
         return Estimate(seconds, 0.0, 0.0, memory_of(costs, nodes), TrainingRound((compute("a step of a fold", step),)))
 
 
-def run_folds(job: Job, model: nn.Module, data: Dataset[Any], notify: Notify) -> Result:
-    """Train a copy of the model for each fold. The result has the model of the fold with the lowest loss."""
-    note_normalisation(job, model, notify)
-    sets = fold_sets(job, data)
-    jobs = []
-    for k in range(job.folds):
-        place = None if job.checkpoint is None else str(Path(job.checkpoint) / f"fold-{k}")
-        jobs.append(replace(job, checkpoint=place))
-    models = [copy.deepcopy(model) for _ in range(job.folds)]
-    if environment.launcher() is not None:
-        results = _over_ranks(jobs, models, sets, notify)
-    else:
-        results = _over_workers(job, jobs, models, sets, notify)
-    return _summary(job, model, results)
+class Fold(NamedTuple):
+    job: Job
+    model: nn.Module
+    train: Dataset[Any]
+    valid: Dataset[Any]
 
 
 def fold_sets(job: Job, data: Dataset[Any]) -> list[tuple[Dataset[Any], Dataset[Any]]]:
-    """For each fold the rows to train on, and those that are left out."""
+    """For each fold the rows to train on, and those that are held out."""
     count = len(data)  # type: ignore[arg-type]
-    order = epoch_order(count, job.seed, -2, job.shuffle)
+    order = epoch_order(count, job.seed, RandomKey.FOLDS, job.shuffle)
     return [
         (_part(data, torch.cat([order[:start], order[end:]])), _part(data, order[start:end]))
         for start, end in shares(count, job.folds)
     ]
 
 
-def _over_workers(job: Job, jobs: list[Job], models: list[nn.Module], sets: list[Any], notify: Notify) -> list[Result]:
+def _over_workers(job: Job, folds: list[Fold], notify: Notify) -> list[Result]:
     """As many folds at a time as there are workers; a fold has several workers where there are more."""
-    from shoal.parallel.launch.launcher import launch  # loads libraries that a job alone does not need
-
     each = max(1, job.workers // job.folds)
     at_once = min(job.folds, job.workers)
     stop = threading.Event()  # set when a fold has failed or the user interrupts: then the others end
     enough = threading.Event()  # set when a callback asks to stop: then no other fold starts
+    kind = "allreduce" if each > 1 or job.exact else "serial"
 
     def end_with_others(event: str, content: Any) -> bool:
         if stop.is_set():
             raise Lost("another fold has failed")
         return False
 
-    def work(k: int) -> Result | None:
+    def work(number: int, fold: Fold) -> Result | None:
         if enough.is_set():
             return None
-        kind = "allreduce" if each > 1 or job.exact else "serial"
         threads = job.blas_threads or 1
-        mine = replace(jobs[k], strategy=kind, workers=each, blas_threads=threads, exact=bool(job.exact))
+        mine = replace(fold.job, strategy=kind, workers=each, blas_threads=threads, exact=bool(job.exact))
         if job.backend == "threads" or (at_once == 1 and each == 1):
-            result = Worker(mine, Alone(), models[k], sets[k][0], sets[k][1], end_with_others).run()
+            result = Worker(mine, Alone(), *fold[1:], end_with_others).run()
         else:
-            result = launch(mine, models[k], sets[k][0], sets[k][1], end_with_others, stop)
-        if notify("step_ended", FoldEnded(k, job.folds, result.metrics)):
+            result = launch(mine, *fold[1:], end_with_others, stop)
+        if notify("step_ended", FoldEnded(number, job.folds, result.metrics)):
             enough.set()
         return result
 
     with torch_as_it_was(), ThreadPoolExecutor(at_once) as pool:
-        folds = [pool.submit(work, k) for k in range(job.folds)]
+        futures = [pool.submit(work, number, fold) for number, fold in enumerate(folds)]
         try:
-            wait(folds, return_when=FIRST_EXCEPTION)
-            for fold in sorted(folds, key=_failed_first):
-                fold.result()
-            return [found for fold in folds if (found := fold.result()) is not None]
+            for done in as_completed(futures):
+                done.result()
+            return [found for future in futures if (found := future.result()) is not None]
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _failed_first(fold: Future[Result | None]) -> bool:
-    """A sort key: a fold that has failed before those that are not done."""
-    return not (fold.done() and fold.exception() is not None)
-
-
-def _over_ranks(jobs: list[Job], models: list[nn.Module], sets: list[Any], notify: Notify) -> list[Result]:
+def _over_ranks(job: Job, folds: list[Fold], notify: Notify) -> list[Result]:
     """Under torchrun or mpiexec: rank r of n trains the folds r, r + n, r + 2n, ...; then results are gathered."""
-    from shoal.parallel.launch.external import own_group
-
-    job = jobs[0]
-    patient = replace(job, timeout=LONGEST)  # a rank may have one fold more than another
+    kind = "allreduce" if job.exact else "serial"  # exact: the same shards as on several workers
+    patient = replace(folds[0].job, timeout=LONGEST)  # a rank may have one fold more than another
     with own_group(patient) as group:
-        mine: dict[int, Any] = {}
+        trained: dict[int, Any] = {}
         for k in range(group.rank, job.folds, group.size):
-            kind = "allreduce" if job.exact else "serial"  # exact: the same shards as on several workers
-            alone = replace(jobs[k], strategy=kind, workers=1, exact=bool(job.exact))
-            result = Worker(alone, Alone(), models[k], sets[k][0], sets[k][1], silent).run()
-            mine[k] = (result.model.state_dict(), result.history, result.metrics)
+            alone = replace(folds[k].job, strategy=kind, workers=1, exact=bool(job.exact))
+            result = Worker(alone, Alone(), *folds[k][1:], silent).run()
+            trained[k] = (result.model.state_dict(), result.history, result.metrics)
+        for part in group.gather_objects(trained):
+            trained |= part
         results = []
-        everyone: dict[int, Any] = {}
-        for part in group.gather_objects(mine):
-            everyone |= part
-        for k in range(job.folds):
-            state, history, metrics = everyone[k]
-            models[k].load_state_dict(state)
-            results.append(Result(models[k], history, metrics))
+        for k, fold in enumerate(folds):
+            state, history, metrics = trained[k]
+            fold.model.load_state_dict(state)
+            results.append(Result(fold.model, history, metrics))
             notify("step_ended", FoldEnded(k, job.folds, metrics))
         return results
 

@@ -26,7 +26,6 @@ class LocalSgd(OwnRows):
     """Another algorithm than all-reduce: the result depends on the number of workers."""
 
     name = "local_sgd"
-    summary = "workers train on rows of their own, weights averaged now and then"
     updater_class = LocalSgdUpdater
     vectors = 2
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.errors import UserError, WrongType
 from shoal.options import Options, option
 from shoal.parallel.cost import Estimate, NodeCosts, Phase, TrainingRound, Variant, compute, memory_of
-from shoal.parallel.data.loader import key, rows_in
+from shoal.parallel.data.loader import Loader, key, rows_in
 from shoal.parallel.data.ownership import (
     BY_CLASS,
     batch_sizes,
@@ -24,7 +24,7 @@ from shoal.parallel.exact.tree_sum import shares
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.learner import Learner
 from shoal.parallel.strategies.base import Strategy
-from shoal.parallel.strategies.updater import Items, Updater, WholeModelUpdater, fewest_rows, given
+from shoal.parallel.strategies.updater import Items, WholeModelUpdater, fewest_rows, given
 from shoal.validate import number, one_of, shown, whole
 
 if TYPE_CHECKING:
@@ -94,20 +94,18 @@ class OwnRowsOptions(Options):
     )  # fmt: skip
 
 
-NEW = ("split", "shares", "start", "until_error")  # options that no other strategy has a use for
+ROW_OPTIONS = ("split", "shares", "start", "until_error")  # only strategies that own rows have a use for these
 
 
 class OwnRows(Strategy):
     """Each worker trains on rows of its own: `shoal.parallel.data.ownership` says which."""
 
-    options = OwnRowsOptions
     owns_rows = True
     vectors = 0  # flat copies of the weights that a worker holds
-    updater_class: type[OwnRowsUpdater]
 
     def check(self, job: Job) -> None:
         if job.shares is not None and concentration(job.split) is not None:
-            raise UserError(f"shares and split={job.split!r} both say how many rows a worker has; leave out one")
+            raise UserError(f"shares and split={job.split!r} both say how many rows a worker has. Omit one of them")
 
     def check_model(self, job: Job, model: nn.Module) -> None:
         check_shares(job.shares, job.workers)
@@ -128,12 +126,6 @@ class OwnRows(Strategy):
 
     def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
         return smallest_part(targets, rows, job, least, self.keeps_rows(job))
-
-    def updater(
-        self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device,
-        targets: torch.Tensor | None = None,
-    ) -> Updater:  # fmt: skip
-        return self.updater_class(self, job, group, model, rows, targets)
 
     # ---- what it costs ----
 
@@ -194,15 +186,18 @@ class OwnRowsUpdater(WholeModelUpdater):
     has fewer rows than others has none left in the last rounds of an epoch.
     """
 
-    def __init__(
-        self, strategy: OwnRows, job: Job, group: Group, model: nn.Module, rows: int, targets: torch.Tensor | None
-    ) -> None:
+    def __init__(self, job: Job, group: Group, model: nn.Module, train: Loader) -> None:
+        strategy = job.method
+        assert isinstance(strategy, OwnRows)
         self.keeps_rows, self.apart = strategy.keeps_rows(job), strategy.stays_apart(job.average_every)
+        targets = None
+        if strategy.needs_targets(job):
+            targets = group.first_object(train.targets() if group.rank == 0 else None)
         least = fewest_rows(model)
-        self.owner = owners(targets, rows, group.size, job, least)
+        self.owner = owners(targets, len(train), group.size, job, least)
         self.counts = torch.bincount(self.owner, minlength=group.size).tolist()
         self.steps = _steps_of_rounds(self.counts, job, least)
-        super().__init__(job, group, model, rows)
+        super().__init__(job, group, model, train)
         self.vector = self.learner.new_vector(self.learner.width)
         self.progress = [0.0, 0]  # the sum of the loss in this epoch, and its rows
         self.stopped = False  # by until_error

@@ -27,12 +27,12 @@ from shoal.parallel.cost import (
     link,
     memory_of,
 )
-from shoal.parallel.data.loader import key, rows_in
+from shoal.parallel.data.loader import Loader, key, rows_in
 from shoal.parallel.data.ownership import batch_sizes, batches, split_rows
 from shoal.parallel.exact.tree_sum import shares
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.strategies.base import Strategy
-from shoal.parallel.strategies.updater import Items, Updater, WholeModelUpdater, given
+from shoal.parallel.strategies.updater import Items, WholeModelUpdater, given
 
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
@@ -47,150 +47,11 @@ class ParameterServerOptions(Options):
     asynchronous: bool = option(False, "parameter_server: do not wait for other workers.")
 
 
-class ParameterServer(Strategy):
-    """Synchronous, it equals all-reduce; asynchronous, the result depends on which worker is faster."""
-
-    name = "parameter_server"
-    summary = "one rank holds the weights; synchronous or asynchronous"
-    options = ParameterServerOptions
-    servers = 1
-
-    def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
-        if not job.asynchronous:
-            return super().smallest_part(job, rows, least)
-        parts = [end - start for start, end in split_rows(rows, job.workers, least)]
-        return min(size for part in parts for size in batch_sizes(part, job.batch_size, least))
-
-    def parts_of_batch(self, job: Job) -> int:
-        return 1 if job.asynchronous else job.workers
-
-    def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
-        return ParameterServerUpdater(job, group, model, rows)
-
-    # ---- what it costs ----
-
-    def variants(self) -> list[Variant]:
-        return [Variant("parameter_server", "server", self, by_default=True),
-                Variant("parameter_server-async", "server, asynchronous", self, {"asynchronous": True},
-                        own_algorithm=True)]  # fmt: skip
-
-    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
-        return memory_of(costs, nodes, vectors=3, replicas=1 if variant.options.get("asynchronous") else nodes)
-
-    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
-        """Gradients to one rank more, which takes the step and sends the weights back."""
-        here = costs.calibration
-        back = costs.messages(nodes).to_one(costs.facts.width, nodes)
-        there = back + nodes * here.add
-        work = costs.gradient(-(-rows // nodes), nodes)
-        update = costs.apply(nodes) + here.copy
-        phases = (link("gradients to the server", there), compute("update", update), link("weights back", back))
-        taking = compute("take weights", here.copy)
-        return TrainingRound((*gradient_phases(work, 0.0), *phases, taking), costs.facts.width)
-
-    def estimate(self, costs: NodeCosts, variant: Variant, nodes: int) -> Estimate:
-        if not variant.options.get("asynchronous"):
-            return super().estimate(costs, variant, nodes)
-        here, width, batch = costs.calibration, costs.facts.width, costs.job.batch_size
-        message, service = costs.messages(nodes).message(width), service_seconds(costs)
-        steps = [-(-(end - start) // batch) for start, end in shares(costs.rows, nodes)]
-        work = costs.gradient(batch, nodes, waits=False) + here.copy
-        each = [work / speed for speed in costs.speeds(nodes)]
-        found = serve(steps, each, message, costs.messages(nodes).occupied(width), service, here.jitter or (1.0,))
-        seconds = found.seconds
-        if not costs.own_machines:  # workers and server share the cores: none of their work is free
-            seconds = max(seconds, sum(steps) * (work / costs.turns(nodes) + 2 * message + service) / here.cores)
-        waiting = max(0.0, seconds - max(count * own for count, own in zip(steps, each, strict=True)))
-        corrected = max(SHORTEST * seconds, seconds + max(steps) * costs.unexplained(variant))
-        factor = min(1.0, corrected / seconds) if 0 < seconds < math.inf else 1.0
-        spans = [{**span, **{key: factor * span[key] for key in ("start", "seconds")}}  # type: ignore[operator]
-                 for span in found.spans]  # fmt: skip
-        return Estimate(corrected + costs.scattering(nodes), factor * waiting, max(steps) * width,
-                        self.memory(costs, variant, nodes), spans=spans,
-                        note=f"gradients are {found.staleness:.1f} updates old on average")  # fmt: skip
-
-    def unexplained(self, costs: NodeCosts, variant: Variant, rows: int, workers: int, measured: float) -> float:
-        if not variant.options.get("asynchronous"):
-            return super().unexplained(costs, variant, rows, workers, measured)
-        # A step of any worker was measured; they take theirs side by side.
-        return measured * workers - self.estimate(costs, variant, workers).seconds
-
-
-def service_seconds(costs: NodeCosts) -> float:
-    """What the asynchronous server needs for a gradient."""
-    return costs.calibration.apply + 2 * costs.calibration.copy
-
-
-@dataclass(frozen=True)
-class Served:
-    """An epoch of an asynchronous server."""
-
-    seconds: float
-    staleness: float  # gradients applied between a worker's weights and its gradient, mean
-    busy: float  # share of the time that the server is at work
-    spans: list[dict[str, object]]  # of the first gradients of each node
-
-
-def serve(
-    steps: Sequence[int],
-    compute: Sequence[float],
-    message: float,
-    occupied: float,
-    service: float,
-    samples: Sequence[float] = (1.0,),
-    seed: int = 0,
-) -> Served:
-    """An epoch in which each worker computes, sends its gradient, and waits for new weights.
-
-    steps     of each worker; compute: seconds of its steps
-    message   seconds that a message is under way, `occupied` of which the server's link has no room for another
-    service   seconds that the server needs for a gradient, one after the other
-    samples   measured steps relative to their mean: drawn at random for each step
-    """
-    chance = random.Random(seed)
-    counter = itertools.count()
-    left, spans = list(steps), []
-    version, since = 0, [0] * len(steps)
-    link_free = server_free = busy = end = 0.0
-    stale: list[int] = []
-    events: list[tuple[float, int, int]] = []
-
-    def begin(worker: int, now: float) -> None:
-        seconds = compute[worker] * chance.choice(samples)
-        if steps[worker] - left[worker] < 2:
-            spans.append({"node": worker + 1, "lane": "compute", "name": "gradient", "start": now, "seconds": seconds})
-        heapq.heappush(events, (now + seconds, next(counter), worker))
-
-    for worker, count in enumerate(steps):
-        if count:
-            begin(worker, 0.0)
-    while events:
-        ready, _, worker = heapq.heappop(events)
-        arrival = max(ready, link_free) + message
-        link_free = max(ready, link_free) + occupied
-        started = max(arrival, server_free)
-        server_free = started + service
-        back = server_free + message
-        busy += service
-        if steps[worker] - left[worker] < 2:
-            spans.append({"node": worker + 1, "lane": "link", "name": "to the server and back", "start": ready,
-                          "seconds": back - ready})  # fmt: skip
-            spans.append({"node": 0, "lane": "compute", "name": "update", "start": started, "seconds": service})
-        stale.append(version - since[worker])
-        version += 1
-        since[worker] = version
-        left[worker] -= 1
-        end = max(end, back)
-        if left[worker]:
-            begin(worker, back)
-    return Served(end, statistics.fmean(stale) if stale else 0.0, busy / end if end else 0.0, spans)
-
-
 class ParameterServerUpdater(WholeModelUpdater):
     """Rank 0 is the server and has no rows."""
 
-    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int) -> None:
-        super().__init__(job, group, model, rows)
+    def __init__(self, job: Job, group: Group, model: nn.Module, train: Loader) -> None:
+        super().__init__(job, group, model, train)
         self.message = self.learner.new_vector(HEADER + self.learner.width)
         self.reply = self.learner.new_vector(self.learner.width)  # the version, then weights and buffers
         self.version = 0
@@ -294,3 +155,136 @@ class ParameterServerUpdater(WholeModelUpdater):
         self.group.broadcast(self.reply)
         self.version = int(self.reply[0])
         self.learner.set_weights(self.reply[1:])
+
+
+class ParameterServer(Strategy):
+    """Synchronous, it equals all-reduce; asynchronous, the result depends on which worker is faster."""
+
+    name = "parameter_server"
+    updater_class = ParameterServerUpdater
+    servers = 1
+
+    def smallest_part(self, job: Job, rows: int, least: int, targets: torch.Tensor | None = None) -> int:
+        if not job.asynchronous:
+            return super().smallest_part(job, rows, least)
+        parts = [end - start for start, end in split_rows(rows, job.workers, least)]
+        return min(size for part in parts for size in batch_sizes(part, job.batch_size, least))
+
+    def parts_of_batch(self, job: Job) -> int:
+        return 1 if job.asynchronous else job.workers
+
+    # ---- what it costs ----
+
+    def variants(self) -> list[Variant]:
+        return [Variant("parameter_server", "server", self, by_default=True),
+                Variant("parameter_server-async", "server, asynchronous", self, {"asynchronous": True},
+                        own_algorithm=True)]  # fmt: skip
+
+    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
+        return memory_of(costs, nodes, vectors=3, replicas=1 if variant.options.get("asynchronous") else nodes)
+
+    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+        """Gradients to one rank more, which takes the step and sends the weights back."""
+        here = costs.calibration
+        back = costs.messages(nodes).to_one(costs.facts.width, nodes)
+        there = back + nodes * here.add
+        work = costs.gradient(-(-rows // nodes), nodes)
+        update = costs.apply(nodes) + here.copy
+        phases = (link("gradients to the server", there), compute("update", update), link("weights back", back))
+        taking = compute("take weights", here.copy)
+        return TrainingRound((*gradient_phases(work, 0.0), *phases, taking), costs.facts.width)
+
+    def estimate(self, costs: NodeCosts, variant: Variant, nodes: int) -> Estimate:
+        if not variant.options.get("asynchronous"):
+            return super().estimate(costs, variant, nodes)
+        here, width, batch = costs.calibration, costs.facts.width, costs.job.batch_size
+        message, service = costs.messages(nodes).message(width), service_seconds(costs)
+        steps = [-(-(end - start) // batch) for start, end in shares(costs.rows, nodes)]
+        work = costs.gradient(batch, nodes, waits=False) + here.copy
+        each = [work / speed for speed in costs.speeds(nodes)]
+        found = serve(steps, each, message, costs.messages(nodes).occupied(width), service, here.jitter or (1.0,))
+        seconds = found.seconds
+        if not costs.own_machines:  # workers and server share the cores: none of their work is free
+            seconds = max(seconds, sum(steps) * (work / costs.turns(nodes) + 2 * message + service) / here.cores)
+        waiting = max(0.0, seconds - max(count * own for count, own in zip(steps, each, strict=True)))
+        corrected = max(SHORTEST * seconds, seconds + max(steps) * costs.unexplained(variant))
+        factor = min(1.0, corrected / seconds) if 0 < seconds < math.inf else 1.0
+        spans = [{**span, **{key: factor * span[key] for key in ("start", "seconds")}}  # type: ignore[operator]
+                 for span in found.spans]  # fmt: skip
+        return Estimate(corrected + costs.scattering(nodes), factor * waiting, max(steps) * width,
+                        self.memory(costs, variant, nodes), spans=spans,
+                        note=f"gradients are {found.staleness:.1f} updates old on average")  # fmt: skip
+
+    def unexplained(self, costs: NodeCosts, variant: Variant, rows: int, workers: int, measured: float) -> float:
+        if not variant.options.get("asynchronous"):
+            return super().unexplained(costs, variant, rows, workers, measured)
+        # A step of any worker was measured; they take theirs side by side.
+        return measured * workers - self.estimate(costs, variant, workers).seconds
+
+
+def service_seconds(costs: NodeCosts) -> float:
+    """What the asynchronous server needs for a gradient."""
+    return costs.calibration.apply + 2 * costs.calibration.copy
+
+
+@dataclass(frozen=True)
+class Served:
+    """An epoch of an asynchronous server."""
+
+    seconds: float
+    staleness: float  # gradients applied between a worker's weights and its gradient, mean
+    spans: list[dict[str, object]]  # of the first gradients of each node
+
+
+def serve(
+    steps: Sequence[int],
+    compute: Sequence[float],
+    message: float,
+    occupied: float,
+    service: float,
+    samples: Sequence[float] = (1.0,),
+    seed: int = 0,
+) -> Served:
+    """An epoch in which each worker computes, sends its gradient, and waits for new weights.
+
+    steps     of each worker; compute: seconds of its steps
+    message   seconds that a message is under way, `occupied` of which the server's link has no room for another
+    service   seconds that the server needs for a gradient, one after the other
+    samples   measured steps relative to their mean: drawn at random for each step
+    """
+    chance = random.Random(seed)
+    counter = itertools.count()
+    left, spans = list(steps), []
+    version, since = 0, [0] * len(steps)
+    link_free = server_free = end = 0.0
+    stale: list[int] = []
+    events: list[tuple[float, int, int]] = []
+
+    def begin(worker: int, now: float) -> None:
+        seconds = compute[worker] * chance.choice(samples)
+        if steps[worker] - left[worker] < 2:
+            spans.append({"node": worker + 1, "lane": "compute", "name": "gradient", "start": now, "seconds": seconds})
+        heapq.heappush(events, (now + seconds, next(counter), worker))
+
+    for worker, count in enumerate(steps):
+        if count:
+            begin(worker, 0.0)
+    while events:
+        ready, _, worker = heapq.heappop(events)
+        arrival = max(ready, link_free) + message
+        link_free = max(ready, link_free) + occupied
+        started = max(arrival, server_free)
+        server_free = started + service
+        back = server_free + message
+        if steps[worker] - left[worker] < 2:
+            spans.append({"node": worker + 1, "lane": "link", "name": "to the server and back", "start": ready,
+                          "seconds": back - ready})  # fmt: skip
+            spans.append({"node": 0, "lane": "compute", "name": "update", "start": started, "seconds": service})
+        stale.append(version - since[worker])
+        version += 1
+        since[worker] = version
+        left[worker] -= 1
+        end = max(end, back)
+        if left[worker]:
+            begin(worker, back)
+    return Served(end, statistics.fmean(stale) if stale else 0.0, spans)

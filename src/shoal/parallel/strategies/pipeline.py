@@ -7,89 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError
 from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, compute, gradient_phases, link
-from shoal.parallel.data.loader import key, rows_in
+from shoal.parallel.data.loader import Loader, Pair, key, rows_in
 from shoal.parallel.events import Notify
 from shoal.parallel.exact.randomness import draws_random_numbers
 from shoal.parallel.lazy import nn, torch
-from shoal.parallel.learner import load_optimizer, optimizer_state
+from shoal.parallel.learner import trained_parameters
 from shoal.parallel.strategies.split_model import DataAndModel, SplitModel, SplitModelUpdater
 from shoal.parallel.strategies.updater import Updater
 
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
-
-
-class Pipeline(SplitModel):
-    """Its micro-batches depend on the batch alone, so it is exact."""
-
-    name = "pipeline"
-    summary = "layers split over workers"
-    can_be_exact = True
-
-    def exact_by_default(self, job: Job, notify: Notify) -> bool:
-        return True
-
-    def blas_threads(self, job: Job, share: int) -> int:
-        return share if job.exact is False else 1
-
-    def check_model(self, job: Job, model: nn.Module) -> None:
-        super().check_model(job, model)
-        pieces = job.mesh_shape[1]
-        if pieces == 1:
-            return
-        if not isinstance(model, nn.Sequential) or type(model).forward is not nn.Sequential.forward:
-            raise UserError(
-                f"strategy 'pipeline' splits an nn.Sequential between its layers; the model is a {type(model).__name__}"
-            )
-        layers = _layers(model)
-        if len(layers) < pieces:
-            raise UserError(f"the model has {len(layers)} layers, too few for a pipeline of {pieces}")
-
-    def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
-        """On one worker as well: the same micro-batches give the same bits."""
-        return PipelineUpdater(job, group, model, rows, device)
-
-    def variants(self) -> list[Variant]:
-        return [Variant("pipeline", "pipeline", self)]
-
-    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
-        """GPipe: m micro-batches, one after the other, through the slowest stage; the first one, and the last, also
-        through all others: with p equal stages that is a bubble of (p - 1) / (m + p - 1)."""
-        layers, stages = costs.facts.layers, nodes
-        count = micro_batches(rows, costs.job.shards, 1)
-        cuts = balanced([layer.parameters for layer in layers], stages)
-        total = sum(layer.flops for layer in layers) or 1.0
-        parts = [sum(layer.flops for layer in layers[start:end]) / total for start, end in cuts]
-        contention = costs.contention(rows / count, stages)
-        beside = sum(parts) / max(parts) - 1 if max(parts) > 0 else 1.0  # stages that are busy beside the slowest
-        busy = beside / max(1, stages - 1)
-        seconds = costs.plain(rows / count, stages) / contention * (1 + (contention - 1) * busy)
-        each = max(0.0, seconds - costs.apply(stages))
-        moved = [4 * rows / count * layers[end - 1].outputs for _, end in cuts[:-1]]
-        passed = 2 * max((costs.messages(stages).message(size) for size in moved), default=0.0)
-        turn, others = each * max(parts), each * (sum(parts) - max(parts))
-        return TrainingRound((*gradient_phases(count * turn, 0.0), compute("bubble", others),
-                      link("activations", (count + stages - 1) * passed),
-                      compute("update", costs.apply(stages) / stages)),
-                     2 * count * max(moved, default=0.0))  # fmt: skip
-
-
-class DataPipeline(DataAndModel, Pipeline):
-    """Several pipelines, each with a part of the batch; not exact."""
-
-    name = "data+pipeline"
-    summary = "layers split over some workers, rows over the others"
-    can_be_exact = False
-
-    def exact_by_default(self, job: Job, notify: Notify) -> bool:
-        return False
-
-    def blas_threads(self, job: Job, share: int) -> int:
-        return share
-
-    def variants(self) -> list[Variant]:
-        return [Variant("data+pipeline", "data x pipeline", self)]
 
 
 class PipelineUpdater(SplitModelUpdater):
@@ -100,23 +28,27 @@ class PipelineUpdater(SplitModelUpdater):
 
     evaluates_together = False
 
-    def _split(self) -> None:
-        names, layers = list(self.model._modules), _layers(self.model)
+    def _split(self, model: nn.Module) -> None:
+        names, layers = list(model._modules), _layers(model)
         start, end = balanced([sum(p.numel() for p in layer.parameters()) for layer in layers], self.pieces)[self.piece]
         self.first = start
         self.step_key = StepKey()
-        self.mine, self.names = layers[start:end], names[start:end]
-        self.stage = nn.Sequential(*[self.step_key.before(layer, start + k) for k, layer in enumerate(self.mine)])
+        self.mine = dict(zip(names[start:end], layers[start:end], strict=True))
+        self.stage = nn.Sequential(*[self.step_key.before(layer, k) for k, layer in enumerate(layers)][start:end])
         self.schedules: dict[tuple[int, ...], Any] = {}
         self.random: bool | None = None
 
-    def _local_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        return [(f"{own}.{name}", p) for own, layer in zip(self.names, self.mine, strict=True)
-                for name, p in layer.named_parameters()]  # fmt: skip
+    def own_parameters(self) -> dict[str, nn.Parameter]:
+        return {f"{own}.{name}": p for own, layer in self.mine.items() for name, p in trained_parameters(layer).items()}
 
-    def _backward(self, inputs: Any, target: Any, mine: int, rows: int, step: int) -> float:
-        if not mine:  # all workers of this pipeline return here
-            return 0.0
+    def _backward(self, item: Pair, mine: int, rows: int, step: int) -> float:
+        if mine:  # or all workers of this pipeline have none
+            loss = self._scheduled(*item, mine, rows, step)
+        self._sum_over_replicas()
+        return loss if mine else 0.0
+
+    def _scheduled(self, inputs: Any, target: Any, mine: int, rows: int, step: int) -> float:
+        """Send the micro-batches through all stages; returns the loss, which only the last stage knows."""
         self.step_key.start(key(self.job.seed, step, self.replica), self._is_random(inputs))
         self.scale = 1 / rows
         count = micro_batches(mine, self.job.shards, self.least)
@@ -144,7 +76,7 @@ class PipelineUpdater(SplitModelUpdater):
         return float(sum(loss.detach() for loss in losses))
 
     def _scaled(self, output: Any, target: Any) -> torch.Tensor:
-        return self.loss(output, target) * (rows_in(target) * self.scale)
+        return self.learner.loss(output, target) * (rows_in(target) * self.scale)
 
     def _schedule(self, inputs: torch.Tensor, count: int) -> Any:
         """Torch's schedule for batches of this shape; the last batch of an epoch has another one.
@@ -177,24 +109,85 @@ class PipelineUpdater(SplitModelUpdater):
         return self.random
 
     def state(self) -> dict[str, Any]:
-        mine = {
-            f"{own}.{name}": value.detach().cpu().clone()
-            for own, layer in zip(self.names, self.mine, strict=True) for name, value in layer.state_dict().items()
-        }  # fmt: skip
+        mine = self.learner.state()
+        own = tuple(f"{name}." for name in self.mine)
+        mine["model"] = {name: value for name, value in mine["model"].items() if name.startswith(own)}
         whole: dict[str, Any] = {"model": {}, "optimizer": {}}
-        for part in self.group.gather_objects((mine, optimizer_state(self.optimizer, self.named))):
-            whole["model"] |= part[0]
-            whole["optimizer"] |= part[1]
+        for part in self.group.gather_objects(mine):
+            for name, values in part.items():
+                whole[name] |= values
         return whole
-
-    def load(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        load_optimizer(self.optimizer, self.named, state["optimizer"])
 
     def evaluated(self) -> nn.Module:
         """The whole model, on every worker."""
         self.model.load_state_dict(self.state()["model"])
         return self.model
+
+
+class Pipeline(SplitModel):
+    """Its micro-batches depend on the batch alone, so it is exact."""
+
+    name = "pipeline"
+    plan_label = "pipeline"
+    can_be_exact = True
+
+    def exact_by_default(self, job: Job, notify: Notify) -> bool:
+        return True
+
+    def blas_threads(self, job: Job, share: int) -> int:
+        return share if job.exact is False else 1
+
+    def check_model(self, job: Job, model: nn.Module) -> None:
+        super().check_model(job, model)
+        pieces = job.mesh_shape[1]
+        if pieces == 1:
+            return
+        if not isinstance(model, nn.Sequential) or type(model).forward is not nn.Sequential.forward:
+            raise UserError(
+                f"strategy 'pipeline' splits an nn.Sequential between its layers; the model is a {type(model).__name__}"
+            )
+        layers = _layers(model)
+        if len(layers) < pieces:
+            raise UserError(f"the model has {len(layers)} layers, too few for a pipeline of {pieces}")
+
+    def updater(self, job: Job, group: Group, model: nn.Module, train: Loader) -> Updater:
+        """On one worker as well: the same micro-batches give the same bits."""
+        return PipelineUpdater(job, group, model, train)
+
+    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+        """GPipe: m micro-batches, one after the other, through the slowest stage; the first one, and the last, also
+        through all others: with p equal stages that is a bubble of (p - 1) / (m + p - 1)."""
+        layers, stages = costs.facts.layers, nodes
+        count = micro_batches(rows, costs.job.shards, 1)
+        cuts = balanced([layer.parameters for layer in layers], stages)
+        total = sum(layer.flops for layer in layers) or 1.0
+        parts = [sum(layer.flops for layer in layers[start:end]) / total for start, end in cuts]
+        contention = costs.contention(rows / count, stages)
+        beside = sum(parts) / max(parts) - 1 if max(parts) > 0 else 1.0  # stages that are busy beside the slowest
+        busy = beside / max(1, stages - 1)
+        seconds = costs.plain(rows / count, stages) / contention * (1 + (contention - 1) * busy)
+        each = max(0.0, seconds - costs.apply(stages))
+        moved = [4 * rows / count * layers[end - 1].outputs for _, end in cuts[:-1]]
+        passed = 2 * max((costs.messages(stages).message(size) for size in moved), default=0.0)
+        turn, others = each * max(parts), each * (sum(parts) - max(parts))
+        return TrainingRound((*gradient_phases(count * turn, 0.0), compute("bubble", others),
+                      link("activations", (count + stages - 1) * passed),
+                      compute("update", costs.apply(stages) / stages)),
+                     2 * count * max(moved, default=0.0))  # fmt: skip
+
+
+class DataPipeline(DataAndModel, Pipeline):
+    """Several pipelines, each with a part of the batch; not exact."""
+
+    name = "data+pipeline"
+    plan_label = "data x pipeline"
+    can_be_exact = False
+
+    def exact_by_default(self, job: Job, notify: Notify) -> bool:
+        return False
+
+    def blas_threads(self, job: Job, share: int) -> int:
+        return share
 
 
 class StepKey:

@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, compute, gradient_phases, link, memory_of
-from shoal.parallel.data.loader import key
-from shoal.parallel.exact.randomness import keyed
-from shoal.parallel.lazy import nn, torch
+from shoal.parallel.data.loader import Loader, Pair, key
+from shoal.parallel.lazy import nn
 from shoal.parallel.strategies.split_model import SplitModel, SplitModelUpdater
-from shoal.parallel.strategies.updater import Updater
 
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
 
 
+class ShardedUpdater(SplitModelUpdater):
+    """FSDP2: each worker keeps a part of parameters, gradients and optimiser state; layers are gathered for use."""
+
+    def __init__(self, job: Job, group: Group, model: nn.Module, train: Loader) -> None:
+        super().__init__(job, group, model, train)
+        self.replicas, self.replica = group.size, group.rank  # every worker has rows of its own
+
+    def _split(self, model: nn.Module) -> None:
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = self.mesh["model"]
+        for module in model.modules():
+            if module is not model and not list(module.children()) and any(True for _ in module.parameters()):
+                fully_shard(module, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+
+    def _reports(self) -> bool:
+        return True
+
+    def _backward(self, item: Pair, mine: int, rows: int, step: int) -> float:
+        loss = self.learner.scaled_loss(*item, mine / rows, key(self.job.seed, step, self.replica))
+        (loss * self.group.size).backward()  # fully_shard takes the mean over workers; this makes it the sum
+        return float(loss.detach())
+
+
 class Sharded(SplitModel):
     """The parameters of a layer are gathered when it computes, and freed afterwards."""
 
     name = "sharded"
-    summary = "parameters spread over workers, gathered layer by layer"
+    plan_label = "sharded"
+    updater_class = ShardedUpdater
     repeats_layers = True
-
-    def split_updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
-        return ShardedUpdater(job, group, model, rows, device)
-
-    def variants(self) -> list[Variant]:
-        return [Variant("sharded", "sharded", self)]
 
     def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
         return memory_of(costs, nodes, replicas=nodes, split=nodes)
@@ -41,31 +59,3 @@ class Sharded(SplitModel):
         return TrainingRound((*gradient_phases(work, 0.0), link("gather parameters", gathered),
                       link("scatter gradients", scattered), compute("update", costs.apply(nodes) / nodes)),
                      3 * (nodes - 1) / nodes * width)  # fmt: skip
-
-
-class ShardedUpdater(SplitModelUpdater):
-    """FSDP2: each worker keeps a part of parameters, gradients and optimiser state; layers are gathered for use."""
-
-    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> None:
-        super().__init__(job, group, model, rows, device)
-        self.replicas, self.replica = group.size, group.rank  # every worker has rows of its own
-
-    def _split(self) -> None:
-        from torch.distributed.fsdp import fully_shard
-
-        mesh = self.mesh["model"]
-        for module in self.model.modules():
-            if module is not self.model and not list(module.children()) and any(True for _ in module.parameters()):
-                fully_shard(module, mesh=mesh)
-        fully_shard(self.model, mesh=mesh)
-
-    def _reports(self) -> bool:
-        return True
-
-    def _backward(self, inputs: Any, target: Any, mine: int, rows: int, step: int) -> float:
-        with keyed(key(self.job.seed, step, self.replica), False):
-            loss = self.loss(self.model(inputs), target) * (mine / rows)
-        (loss * self.group.size).backward()  # fully_shard takes the mean over workers; this makes it the sum
-        return float(loss.detach())
-
-    def _sum_over_replicas(self) -> None: ...

@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any
 from shoal.errors import UserError
 from shoal.options import Options, option
 from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, link, memory_of
-from shoal.parallel.data.loader import key
-from shoal.parallel.data.ownership import split_rows
-from shoal.parallel.exact.randomness import keyed
+from shoal.parallel.data.loader import Loader, Pair
 from shoal.parallel.lazy import nn, torch
-from shoal.parallel.learner import Schedule, load_optimizer, make_loss, make_optimizer, optimizer_state
 from shoal.parallel.strategies.base import Strategy
-from shoal.parallel.strategies.serial import PlainUpdater
-from shoal.parallel.strategies.updater import Items, Updater, fewest_rows, given
+from shoal.parallel.strategies.updater import BackwardUpdater, Updater
 from shoal.validate import whole
 
 if TYPE_CHECKING:
@@ -40,7 +36,6 @@ class SplitModel(Strategy):
     """Workers form a mesh of (data, model): one model is split along the second."""
 
     splits_model = True
-    options = MeshOptions
     repeats_layers = False  # a layer may be used in several places
 
     def check(self, job: Job) -> None:
@@ -64,14 +59,10 @@ class SplitModel(Strategy):
     def parts_of_batch(self, job: Job) -> int:
         return job.shards if job.exact else job.workers
 
-    def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
+    def updater(self, job: Job, group: Group, model: nn.Module, train: Loader) -> Updater:
         if group.size == 1:
-            return PlainUpdater(job, group, model, rows)
-        return self.split_updater(job, group, model, rows, device)
-
-    def split_updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
-        """The updater for more than one worker."""
-        raise NotImplementedError
+            return BackwardUpdater(job, group, model, train)
+        return super().updater(job, group, model, train)
 
     def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
         return memory_of(costs, nodes, split=nodes, split_rows=nodes)
@@ -109,65 +100,35 @@ class DataAndModel(SplitModel):
         return TrainingRound((*within.phases, link("all-reduce", summed)), sent)
 
 
-class SplitModelUpdater(Updater):
+class SplitModelUpdater(BackwardUpdater):
     """The optimiser has the local parameters; rows are split over the mesh's data dimension."""
 
     evaluates_together = True
 
-    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> None:
+    def __init__(self, job: Job, group: Group, model: nn.Module, train: Loader) -> None:
         from torch.distributed.device_mesh import init_device_mesh
 
-        super().__init__(job, group, model.train(), rows)
-        self.replicas, self.pieces = job.mesh_shape
-        shape = (self.replicas, self.pieces)
+        self.replicas, self.pieces = shape = job.mesh_shape
+        self.replica, self.piece = divmod(group.rank, self.pieces)
+        self.device = train.device
         self.mesh: Any = None
         if group.size > 1:
-            self.mesh = init_device_mesh(device.type, shape, mesh_dim_names=("data", "model"))
-        self.replica, self.piece = group.rank // self.pieces, group.rank % self.pieces
-        self.device = device
-        self.loss, self.least = make_loss(job.loss), fewest_rows(model)
-        self._split()
-        self.named = {name: p for name, p in self._local_parameters() if p.requires_grad}
-        nothing = nn.Parameter(torch.zeros(1, device=device))  # a stage may have no parameter, an optimiser needs one
-        self.optimizer = make_optimizer(job, list(self.named.values()) or [nothing])
-        self.schedule = Schedule(job.schedule, self.optimizer, self.total_steps())
+            self.mesh = init_device_mesh(self.device.type, shape, mesh_dim_names=("data", "model"))
+        self._split(model)
+        super().__init__(job, group, model, train)
+        self.learner.random = True  # whether it is, is not tried
 
-    def _split(self) -> None:
+    def _split(self, model: nn.Module) -> None:
         """Replace the model by this worker's part of it."""
         raise NotImplementedError
 
-    def _local_parameters(self) -> list[tuple[str, nn.Parameter]]:
-        return list(self.model.named_parameters())
-
-    def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        start, end = split_rows(len(rows), self.replicas, self.least)[self.replica]
-        # All must take part: a worker without rows computes others that count nothing.
-        return [rows[start:end] if end > start else rows[: self.least]]
-
-    def _my_share(self, rows: int) -> int:
-        start, end = split_rows(rows, self.replicas, self.least)[self.replica]
-        return end - start
-
-    def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
-        inputs, target = given(items[0])
-        mine = self._my_share(rows)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self._backward(inputs, target, mine, rows, step)
-        self._sum_over_replicas()
-        self.schedule.set(step)
-        self.optimizer.step()
-        self.report_loss(loss * rows / max(mine, 1), step)
-        return (loss * rows, mine) if self._reports() else (0.0, 0)
-
     def _reports(self) -> bool:
-        """Whether this worker's loss goes into the record: one of those that have the same loss."""
         return self.piece == 0
 
-    def _backward(self, inputs: Any, target: Any, mine: int, rows: int, step: int) -> float:
-        with keyed(key(self.job.seed, step, self.replica), False):
-            loss = self.loss(self.model(inputs), target) * (mine / rows)
-        loss.backward()
-        return float(loss.detach())
+    def _backward(self, item: Pair, mine: int, rows: int, step: int) -> float:
+        loss = super()._backward(item, mine, rows, step)
+        self._sum_over_replicas()
+        return loss
 
     def _sum_over_replicas(self) -> None:
         if self.replicas == 1:
@@ -175,33 +136,10 @@ class SplitModelUpdater(Updater):
         import torch.distributed as dist
 
         with self.group.communication():
-            for parameter in self.named.values():
+            for parameter in self.learner.named.values():
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
                 grad: Any = parameter.grad
                 dist.all_reduce(
                     grad.to_local() if hasattr(grad, "to_local") else grad, group=self.mesh["data"].get_group()
                 )
-
-    def state(self) -> dict[str, Any]:
-        model = {name: _full(value) for name, value in self.model.state_dict().items()}
-        return {"model": model, "optimizer": optimizer_state(self.optimizer, self.named)}
-
-    def load(self, state: dict[str, Any]) -> None:
-        with torch.no_grad():
-            for name, value in self.model.state_dict().items():
-                _copy_into(value, state["model"][name])
-        load_optimizer(self.optimizer, self.named, state["optimizer"])
-
-
-def _full(value: Any) -> torch.Tensor:
-    return (value.full_tensor() if hasattr(value, "full_tensor") else value).detach().cpu().clone()
-
-
-def _copy_into(value: Any, source: torch.Tensor) -> None:
-    if hasattr(value, "device_mesh"):
-        from torch.distributed.tensor import distribute_tensor
-
-        value.copy_(distribute_tensor(source.to(value.device), value.device_mesh, value.placements))
-    else:
-        value.copy_(source)

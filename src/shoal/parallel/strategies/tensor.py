@@ -6,20 +6,37 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError
 from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, compute, gradient_phases, link
-from shoal.parallel.lazy import nn, torch
+from shoal.parallel.lazy import nn
 from shoal.parallel.strategies.split_model import DataAndModel, SplitModel, SplitModelUpdater
-from shoal.parallel.strategies.updater import Updater
 
 if TYPE_CHECKING:
-    from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
+
+
+class TensorUpdater(SplitModelUpdater):
+    """Linear layers are split in pairs: columns of the first, rows of the second, with one sum for both."""
+
+    def _split(self, model: nn.Module) -> None:
+        from torch.distributed.tensor import Replicate
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+        plan: dict[str, Any] = {}
+        for first, second in linear_pairs(model):
+            between: Any = model.get_submodule(first).out_features
+            if second is not None and between % self.pieces == 0:
+                plan[first], plan[second] = ColwiseParallel(), RowwiseParallel()
+                continue
+            for name in filter(None, (first, second)):
+                plan[name] = ColwiseParallel(output_layouts=Replicate())
+        parallelize_module(model, self.mesh["model"], plan)
 
 
 class TensorParallel(SplitModel):
     """All workers compute on the same rows."""
 
     name = "tensor"
-    summary = "matrices of linear layers split over workers"
+    plan_label = "tensor"
+    updater_class = TensorUpdater
 
     def parts_of_batch(self, job: Job) -> int:
         return 1
@@ -28,12 +45,6 @@ class TensorParallel(SplitModel):
         super().check_model(job, model)
         if job.mesh_shape[1] > 1 and not any(isinstance(module, nn.Linear) for module in model.modules()):
             raise UserError("strategy 'tensor' splits nn.Linear layers, and the model has none; use 'allreduce'")
-
-    def split_updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
-        return TensorUpdater(job, group, model, rows, device)
-
-    def variants(self) -> list[Variant]:
-        return [Variant("tensor", "tensor", self)]
 
     def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """Matrices split; sums of activations for each pair of linear layers, forward and backward."""
@@ -53,33 +64,7 @@ class DataTensor(DataAndModel, TensorParallel):
     """Several split models, each with a part of the batch."""
 
     name = "data+tensor"
-    summary = "matrices split over some workers, rows over the others"
-
-    def variants(self) -> list[Variant]:
-        return [Variant("data+tensor", "data x tensor", self)]
-
-
-class TensorUpdater(SplitModelUpdater):
-    """Linear layers are split in pairs: columns of the first, rows of the second, with one sum for both."""
-
-    def _split(self) -> None:
-        from torch.distributed.tensor.parallel import parallelize_module
-
-        parallelize_module(self.model, self.mesh["model"], self._plan())
-
-    def _plan(self) -> dict[str, Any]:
-        from torch.distributed.tensor import Replicate
-        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
-
-        plan: dict[str, Any] = {}
-        for first, second in linear_pairs(self.model):
-            between: Any = self.model.get_submodule(first).out_features
-            if second is not None and between % self.pieces == 0:
-                plan[first], plan[second] = ColwiseParallel(), RowwiseParallel()
-                continue
-            for name in filter(None, (first, second)):
-                plan[name] = ColwiseParallel(output_layouts=Replicate())
-        return plan
+    plan_label = "data x tensor"
 
 
 def linear_pairs(model: nn.Module) -> list[tuple[str, str | None]]:

@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shoal.parallel.data.loader import Pair
+from shoal.parallel.data.loader import Loader, Pair, key
+from shoal.parallel.data.ownership import split_rows
 from shoal.parallel.events import Notify
+from shoal.parallel.exact.tree_sum import Node
 from shoal.parallel.lazy import nn, torch
-from shoal.parallel.learner import Learner
+from shoal.parallel.learner import Learner, trained_parameters
 
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
@@ -29,9 +31,8 @@ class Updater(ABC):
     evaluates_together = False  # all workers must evaluate the same rows
     shares_loss = False  # all workers see the same loss in each step, and so find together that it is not finite
 
-    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int) -> None:
-        self.job, self.group, self.rows = job, group, rows
-        self.model = model
+    def __init__(self, job: Job, group: Group, model: nn.Module, train: Loader) -> None:
+        self.job, self.group, self.model, self.rows = job, group, model, len(train)
         self.extra: dict[str, list[float]] = {}  # more numbers for the record of an epoch: its mean and maximum
         self.report_loss: Callable[[float, int], None] = lambda loss, step: None  # set by the worker
 
@@ -89,19 +90,55 @@ class Updater(ABC):
 class WholeModelUpdater(Updater):
     """Its `learner` has the model, the loss and the optimiser."""
 
-    def __init__(self, job: Job, group: Group, model: nn.Module, rows: int, threaded: bool | None = None) -> None:
-        """`threaded`: other threads of this process draw random numbers, too."""
-        super().__init__(job, group, model, rows)
+    def __init__(self, job: Job, group: Group, model: nn.Module, train: Loader) -> None:
+        super().__init__(job, group, model, train)
         self.least = fewest_rows(model)
-        if threaded is None:
-            threaded = job.backend == "threads" and job.ranks > 1
-        self.learner = Learner(model, job, self.total_steps(), threaded=threaded)
+        self.learner = Learner(model, job, self.total_steps(), self.own_parameters())
+
+    def own_parameters(self) -> dict[str, nn.Parameter]:
+        """The parameters that this worker's optimiser has, by name."""
+        return trained_parameters(self.model)
 
     def state(self) -> dict[str, Any]:
         return self.learner.state()
 
     def load(self, state: dict[str, Any]) -> None:
         self.learner.load(state)
+
+
+class BackwardUpdater(WholeModelUpdater):
+    """Takes one step for each batch, by torch's backward pass. By itself it is the plain loop of one worker.
+
+    Subclasses have `replicas` of the model, each with a part of the batch, and sum their gradients.
+    """
+
+    replicas, replica = 1, 0
+
+    def _bounds(self, rows: int) -> Node:
+        return split_rows(rows, self.replicas, self.least)[self.replica] if self.replicas > 1 else (0, rows)
+
+    def parts(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        start, end = self._bounds(len(rows))
+        # All must take part: a replica without rows computes others that count nothing.
+        return [rows[start:end] if end > start else rows[: self.least]]
+
+    def round(self, items: Items, rows: int, step: int) -> tuple[float, int]:
+        start, end = self._bounds(rows)
+        self.learner.optimizer.zero_grad(set_to_none=True)
+        loss = self._backward(given(items[0]), end - start, rows, step)
+        self.learner.step(step)
+        self.report_loss(loss * rows / max(end - start, 1), step)
+        return (loss * rows, end - start) if self._reports() else (0.0, 0)
+
+    def _backward(self, item: Pair, mine: int, rows: int, step: int) -> float:
+        """Compute the gradients of `mine` of the batch's rows, summed over replicas; returns their part of the loss."""
+        loss = self.learner.scaled_loss(*item, mine / rows, key(self.job.seed, step, self.replica))
+        loss.backward()
+        return float(loss.detach())
+
+    def _reports(self) -> bool:
+        """Whether this worker's loss goes into the record: one of those that have the same loss."""
+        return True
 
 
 def fewest_rows(model: nn.Module) -> int:

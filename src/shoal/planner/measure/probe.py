@@ -51,15 +51,15 @@ class Probe(Strategy):
         """`plain`: the job of one worker by itself; `rows`: steps of each size; `jobs`: those of all workers."""
         self.plain, self.sizes, self.rows, self.jobs = plain, tuple(sizes), dict(rows), tuple(jobs)
 
-    def updater(self, job: Job, group: Group, model: nn.Module, rows: int, device: torch.device) -> Updater:
-        return ProbeUpdater(self, job, group, model, rows)
+    def updater(self, job: Job, group: Group, model: nn.Module, train: Loader) -> Updater:
+        return ProbeUpdater(self, job, group, model, train)
 
 
 class ProbeUpdater(Updater):
     """What it finds is in the record of its only epoch."""
 
-    def __init__(self, probe: Probe, job: Job, group: Group, model: nn.Module, rows: int) -> None:
-        super().__init__(job, group, model, rows)
+    def __init__(self, probe: Probe, job: Job, group: Group, model: nn.Module, train: Loader) -> None:
+        super().__init__(job, group, model, train)
         self.probe = probe
 
     def round_rows(self) -> int:

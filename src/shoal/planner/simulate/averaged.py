@@ -23,10 +23,9 @@ from torch.utils.data import TensorDataset
 from shoal.console.interrupts import interruptible
 from shoal.errors import UserError
 from shoal.machine import thread_count
-from shoal.parallel.data.loader import epoch_order, key
+from shoal.parallel.data.loader import RandomKey, epoch_order, key
 from shoal.parallel.data.ownership import owners
 from shoal.parallel.job import Job
-from shoal.parallel.worker import START
 from shoal.planner.simulate.chains import LinearChain, chain_of, data_of, member_of
 from shoal.population.engines import get_engine
 from shoal.population.engines.native import draw
@@ -225,7 +224,7 @@ class _Run:
     def start(self, models: Sequence[nn.Module]) -> None:
         """All nodes begin with the weights of the model, or all but the first draw their own."""
         if any(team.job.start == "own" for team in self.teams):
-            seeds = [key(team.job.seed, START, k % team.job.workers) for team in self.teams
+            seeds = [key(team.job.seed, RandomKey.FIRST_WEIGHTS, k % team.job.workers) for team in self.teams
                      for k in range(len(team.counts))]  # fmt: skip
             self.program.records["seed"] = seeds
             draw(self.program, self.state, self.resources.threads)
