@@ -41,7 +41,7 @@ from shoal.runs.kinds import (
     read_about,
     read_run,
 )
-from shoal.runs.lock import FolderLock, InUse, LostFolder, is_lock_file, take
+from shoal.runs.lock import FolderLock, InUse, LostFolder, is_lease, take
 from shoal.runs.versions import versions
 
 RUNS = "shoal-runs"  # folder of runs that were given no name
@@ -314,8 +314,8 @@ def refuse_finished(out: Path) -> None:
 
 
 def refuse_taken(out: Path) -> None:
-    """Refuse a folder that holds anything but the files of a lock, and what was killed while it began."""
-    if out.is_dir() and all(is_lock_file(file) or atomic.is_left_over(file) for file in out.iterdir()):
+    """Refuse a folder that holds anything but leases, and what was killed while it began."""
+    if out.is_dir() and all(is_lease(file) or atomic.is_left_over(file) for file in out.iterdir()):
         return
     if (out / SETTINGS).exists():
         raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")

@@ -28,7 +28,7 @@ from shoal.runs.kinds import (
     read_json,
     read_run,
 )
-from shoal.runs.lock import Owner, is_lock_file, living, owner_of, take
+from shoal.runs.lock import Owner, is_lease, living, owner_of, take
 
 RUNNING, INTERRUPTED, FINISHED, MALFORMED = "running", "interrupted", "finished", "malformed"
 
@@ -113,7 +113,7 @@ def _sweep(run: Listed, act: bool) -> Removal:
     for file in sorted(path.iterdir()):
         if is_left_over(file) and file not in found.gone:
             remove(file, act=act, into=found)
-    if not [file for file in path.iterdir() if file not in found.gone and not is_lock_file(file)]:
+    if not [file for file in path.iterdir() if file not in found.gone and not is_lease(file)]:
         found.gone[path] = True
     return found
 
@@ -216,5 +216,5 @@ def _size(path: Path) -> int:
         for name in names:
             with contextlib.suppress(OSError):
                 file = Path(place, name)
-                total += 0 if is_lock_file(file) else os.lstat(file).st_size
+                total += 0 if is_lease(file) else os.lstat(file).st_size
     return total
