@@ -6,7 +6,6 @@ a hash of the keys, so a file under another's name is noticed.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -25,6 +24,7 @@ import numpy as np
 from shoal.errors import CannotWrite
 from shoal.files import atomic, tensors
 from shoal.files.plain_files import PRIVATE, read_bytes, remove
+from shoal.machine import size_text
 
 FORMAT, VERSION, ENDING = "shoal-journal", "1", ".safetensors"
 EVENTS, DAMAGED = "events.jsonl", "damaged"
@@ -32,16 +32,6 @@ KIND = re.compile(r"[a-z][a-z0-9_]*")
 SET_ASIDE = re.compile(r"events(-\d+)?\.jsonl|[a-z][a-z0-9_]*-[0-9a-f]{32}(-\d+)?\.safetensors")
 KEY = re.compile(r"[0-9a-f]+")
 AGAIN = "its work is computed again"
-REMEDIES = {
-    errno.ENOSPC: "make room there",
-    errno.EDQUOT: "make room there",
-    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
-    errno.EIO: "look after the disk",
-    errno.EACCES: "make it writable",
-    errno.EPERM: "make it writable",
-    errno.EROFS: "make it writable",
-    errno.ENOENT: "let nobody remove it while a run goes on",
-}
 
 
 class Damaged(Exception):
@@ -366,23 +356,12 @@ def writing(folder: Path, size: int = 0, what: str = "the journal") -> Iterator[
     """Errors in writing to a folder as one sentence. `size`: bytes that are to be written."""
     try:
         yield
-    except CannotWrite:
-        raise
     except OSError as error:
-        needed = f"; {_bytes(size)} are needed" if size else ""
-        remedy = REMEDIES.get(error.errno or 0, "mend that")
+        if isinstance(error, CannotWrite) and error.errno is None:  # it is not the disk's
+            raise
+        needed = f"; {size_text(size)} are needed" if size else ""
+        remedy = atomic.remedy_for(error, folder) or "solve that"
         raise CannotWrite(
             f"{what} cannot be written to {folder}: {error.strerror or error}{needed}; {remedy}, and run the same "
             "command again"
         ) from error
-
-
-def _bytes(size: int) -> str:
-    """
-    >>> _bytes(999), _bytes(1500), _bytes(12_345_678)
-    ('999 bytes', '1.5 kB', '12.3 MB')
-    """
-    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size} bytes"
