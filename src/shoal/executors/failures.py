@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from shoal.executors.compatibility import who
 from shoal.executors.interface import LostWorker, RemoteTask, WorkerInfo, Workers
@@ -143,6 +144,11 @@ class FailureLog:
 
 def is_loss(error: BaseException) -> bool:
     return isinstance(error, LOST) or type(error).__name__ in LOST_BY_NAME
+
+
+def is_cancelled(future: Future[Any]) -> bool:
+    """Whether a call has ended without running. Libraries also give that as an exception, which may be asyncio's."""
+    return future.cancelled() or type(future.exception()).__name__ == "CancelledError"
 
 
 def one_line(error: BaseException) -> str:

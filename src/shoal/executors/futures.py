@@ -13,6 +13,7 @@ from typing import Any
 
 from shoal.errors import UserError
 from shoal.executors import worker
+from shoal.executors.failures import is_cancelled
 from shoal.executors.interface import Call, RemoteJob, Reply, WorkerInfo, Workers
 
 GREETING_SECONDS = 120.0  # in which the first worker must have answered
@@ -34,16 +35,13 @@ class FutureWorkers(Workers):
     def start(self, job: RemoteJob) -> list[WorkerInfo]:
         calls = [self._begin(worker.hello, COUNTING_PAUSE) for _ in range(self._size or CALLS_TO_COUNT_WORKERS)]
         _wait(lambda: any(call.done() for call in calls), GREETING_SECONDS)
-        answered = [call for call in calls if call.done()]
-        if answered:
+        if any(call.done() for call in calls):
             _wait(lambda: all(call.done() for call in calls), OTHERS_SECONDS)
-            answered = [call for call in calls if call.done() and not call.cancelled()]
-            if not answered:
-                raise UserError(f"{self.name}: the executor cancels its calls; give one that runs them")
-        infos = {}
-        for answer in answered:
-            info = WorkerInfo.of(self._answer(answer))
-            infos[info.host, info.pid] = info
+        ended = [call for call in calls if call.done()]
+        answers = [WorkerInfo.of(self._answer(call)) for call in ended if not is_cancelled(call)]
+        infos = {info.key: info for info in answers}
+        if ended and not infos:
+            raise UserError(f"{self.name}: the executor cancels its calls; give one that runs them")
         if not infos:
             raise UserError(
                 f"{self.name}: no worker has answered within {GREETING_SECONDS:.0f} s; see whether it has any"

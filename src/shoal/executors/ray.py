@@ -15,9 +15,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from shoal.errors import MissingPackage, UserError
+from shoal.errors import UserError
 from shoal.executors import replies, worker
-from shoal.executors.interface import Call, LostWorker, RemoteJob, Reply, WorkerInfo, Workers, parse_address
+from shoal.executors.interface import Call, LostWorker, RemoteJob, Reply, WorkerInfo, Workers, library, parse_address
 from shoal.machine import thread_count
 
 PORT = 10001
@@ -168,8 +168,4 @@ def _keep_others_out() -> None:
 
 
 def _ray() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise MissingPackage("--cluster ray://... needs Ray: pip install 'shoal-ml[ray]'", name="ray") from None
-    return ray
+    return library("ray", "ray://...", "ray")

@@ -7,14 +7,14 @@ import itertools
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shoal.errors import UserError
 from shoal.executors import replies
 from shoal.executors.compatibility import REMEDY, who
-from shoal.executors.failures import LOST, TaskState, is_loss, last_line, one_line
+from shoal.executors.failures import LOST, TaskState, is_cancelled, is_loss, last_line, one_line
 from shoal.executors.interface import Call, Done, FailedOn, RemoteTask, Reply, Skipped, WorkerInfo
 from shoal.machine import size_text
 
@@ -181,8 +181,8 @@ class TaskRound:
                 break
             submitted = self.in_flight.pop(future, None)
             if submitted is not None and not submitted.state.finished:
-                error = _error(future)
-                if isinstance(error, CancelledError):
+                error = None if is_cancelled(future) else future.exception()
+                if is_cancelled(future):
                     self._unanswered(submitted, "was cancelled, but not by Shoal")
                 elif error is not None and is_loss(error):
                     if not submitted.given_up:
@@ -437,7 +437,3 @@ class TaskRound:
 
 def _workers(count: int) -> str:
     return "the only worker" if count == 1 else f"{count} workers"
-
-
-def _error(future: Future[Reply]) -> BaseException | None:
-    return CancelledError() if future.cancelled() else future.exception()

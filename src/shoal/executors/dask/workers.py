@@ -14,10 +14,10 @@ from concurrent.futures import TimeoutError as FuturesTimeout
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import MissingPackage, UserError
+from shoal.errors import UserError
 from shoal.executors.dask import connection as dask_connection
 from shoal.executors.dask.connection import DaskConnection
-from shoal.executors.interface import Call, LostWorker, RemoteJob, Reply, WorkerInfo, Workers, parse_address
+from shoal.executors.interface import Call, LostWorker, RemoteJob, Reply, WorkerInfo, Workers, library, parse_address
 
 PORT = 8786
 CONNECTING_SECONDS = 4.0
@@ -261,13 +261,7 @@ _quiet = _Quiet()
 
 
 def _distributed() -> Any:
-    try:
-        import distributed
-    except ModuleNotFoundError:
-        raise MissingPackage(
-            "--cluster dask://... needs Dask: pip install 'shoal-ml[cluster]'", name="distributed"
-        ) from None
-    return distributed
+    return library("distributed", "dask://...", "cluster")
 
 
 def _security(distributed: Any) -> Any:
