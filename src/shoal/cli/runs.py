@@ -19,7 +19,7 @@ from shoal.runs.list import cleanable, list_runs
 
 if TYPE_CHECKING:
     from shoal.files.plain_files import Removal
-    from shoal.runs.list import Listed
+    from shoal.runs.list import RunSummary
 
 LIST = "list"
 RUNS_EXAMPLES = """Examples:
@@ -109,7 +109,7 @@ def clean(
     say(f"{size_text(freed)} were freed")
 
 
-def _say_planned(run: Listed, planned: Removal) -> None:
+def _say_planned(run: RunSummary, planned: Removal) -> None:
     """What of a run goes: a line for each file, and one for a folder that goes with all that is in it."""
 
     if planned.gone:
@@ -130,7 +130,7 @@ def _ask(question: str) -> None:
         raise typer.Exit(1)
 
 
-def _print_table(runs: list[Listed]) -> None:
+def _print_table(runs: list[RunSummary]) -> None:
 
     rows: list[tuple[str, ...]] = [("run", "kind", "state", "score", "begun", "size")]
     for run in runs:
@@ -145,7 +145,7 @@ def _print_table(runs: list[Listed]) -> None:
             say(f"{run.path} is malformed: {run.problem}")
 
 
-def _state(run: Listed) -> str:
+def _state(run: RunSummary) -> str:
     """In words: how far, and who computes it."""
     words = run.state
     if run.state in ("running", "interrupted") and run.share is not None:
@@ -153,7 +153,7 @@ def _state(run: Listed) -> str:
     return words if run.owner is None else f"{words}: process {run.owner.pid} on {run.owner.host}"
 
 
-def _score(run: Listed) -> str:
+def _score(run: RunSummary) -> str:
     if run.score is None:
         return ""
     so_far = " so far" if not run.has_results and run.kind == "search" else ""

@@ -156,12 +156,6 @@ class TaskRound:
             self._wait(state)
             self._restart(one_line(error))
             return False
-        except RuntimeError as error:
-            if "shutdown" not in str(error):
-                raise
-            raise UserError(
-                f"{self.workers.name}: the executor was shut down during the search; start a new one"
-            ) from None
         if future in self.in_flight:
             raise UserError(f"{self.workers.name}: submit() must return a new Future for each call, not an earlier one")
         self.in_flight[future] = SubmittedCall(state, call, future)

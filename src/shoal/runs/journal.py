@@ -96,8 +96,7 @@ class Journal:
         self.bytes_written, self._check = 0, check
         self._lock = threading.RLock()
         self._heads: dict[Path, Head] = {}
-        self._places: dict[tuple[str, str], tuple[Path, int]] = {}
-        self._also: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # more files with the same part: rare
+        self._places: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # the latest file with a part is the last
         self._events_end, self._last_check = 0, ""
         with writing(folder):
             folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -145,7 +144,7 @@ class Journal:
     def find(self, kind: str, key: str) -> tuple[Path, int] | None:
         """The file with this part, and the key's place among the file's keys."""
         with self._lock:
-            return self._places.get((kind, key))
+            return self._places.get((kind, key), [None])[-1]
 
     def read(self, path: Path) -> JournalEntry | None:
         """What a file holds, every byte of it checked. None: it is damaged; it was set aside, with a warning."""
@@ -204,25 +203,16 @@ class Journal:
     def _add(self, path: Path, head: Head) -> None:
         self._heads[path] = head
         for place, key in enumerate(head.keys):
-            part = head.kind, key
-            if part in self._places:
-                self._also.setdefault(part, []).append(self._places[part])
-            self._places[part] = path, place
+            self._places.setdefault((head.kind, key), []).append((path, place))
 
     def _forget(self, path: Path) -> None:
         """A file that is not used any more. Keys that another file has as well are found there from now on."""
         with self._lock:
             head = self._heads.pop(path, None)
-            if head is not None:
-                for key in head.keys:
-                    self._forget_part((head.kind, key), path)
-
-    def _forget_part(self, part: tuple[str, str], path: Path) -> None:
-        others = [found for found in (*self._also.pop(part, []), self._places.pop(part)) if found[0] != path]
-        if others:
-            self._places[part] = others.pop()
-        if others:
-            self._also[part] = others
+            for part in [(head.kind, key) for key in head.keys] if head is not None else []:
+                others = [found for found in self._places.pop(part) if found[0] != path]
+                if others:
+                    self._places[part] = others
 
     def _set_aside(self, path: Path, what: str) -> None:
         self._forget(path)

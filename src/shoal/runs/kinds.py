@@ -5,7 +5,6 @@ A folder is a run by its run.json, or the copy of that in its journal: settings.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from typing import Any
 from shoal.errors import UserError
 from shoal.files.plain_files import read_text
 from shoal.runs.journal import read_events
+from shoal.runs.versions import value_hash
 
 RUN, SETTINGS, MODEL, REPORT = "run.json", "settings.json", "model", "report.html"
 JOURNAL, PROGRESS, BOARD = "journal", "progress.json", "leaderboard.csv"
@@ -90,8 +90,7 @@ def read_about(path: Path) -> dict[str, Any]:
 
 def check_of(about: Mapping[str, Any]) -> str:
     """The checksum of a run.json, which stands in it."""
-    rest = {name: value for name, value in about.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return value_hash({name: value for name, value in about.items() if name != "sha256"})
 
 
 def _noted_about(path: Path) -> dict[str, Any]:
