@@ -169,8 +169,8 @@ def test_calls_that_an_executor_cancels_or_answers_itself_cost_no_task(bench, od
 
 
 @pytest.mark.parametrize(("odd", "words"), [
-    (cancelled, "Odd: a call was cancelled, but not by Shoal, 20 times for one task; see what the executor does"),
-    (lambda _: answered({}), r"Odd: a call brought something else than a worker's reply \(the status .* 20 times"),
+    (cancelled, "Odd: a call was cancelled, but not by Shoal, 20 times for one task; check what the executor does"),
+    (lambda _: answered({}), r"Odd: a call returned something other than a worker's reply \(the status .* 20 times"),
     (lambda _: None, r"Odd: submit\(\) must return a concurrent.futures.Future; it returned NoneType"),
 ])  # fmt: skip
 def test_an_executor_that_answers_nothing_is_one_sentence(bench, odd, words):
@@ -226,6 +226,6 @@ def test_an_executor_that_repeats_a_reply_is_one_sentence(bench):
         return answered(kept.result())
 
     executor = Odd(pool, first, lambda _: True)
-    with pool, pytest.raises(UserError, match=r"Odd: a call brought the reply of an earlier call, 20 times"):  # noqa: SIM117
+    with pool, pytest.raises(UserError, match=r"Odd: a call returned the reply of an earlier call, 20 times"):  # noqa: SIM117
         with Dispatcher(find_workers(executor), bench.job) as dispatcher:
             run(dispatcher, tasks_of(1))

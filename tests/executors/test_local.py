@@ -134,7 +134,7 @@ def test_where_only_some_processes_start_these_do_the_work(begin, bench):
     dispatcher = begin(KINDS["local:2"], prepare)
     assert gained(run(dispatcher, tasks_of(4))) == bench.expected(tasks_of(4))
     assert dispatcher.status.notes == [
-        "local:2: only 1 of 2 processes could be started (no room); use fewer processes, or see what they print"
+        "local:2: only 1 of 2 processes could be started (no room); use fewer processes, or check their output"
     ]
 
 

@@ -101,7 +101,7 @@ def test_a_disk_that_becomes_read_only(tmp_path: Path, warned: list[str]) -> Non
         with pytest.raises(CannotWrite, match=said):
             journal.remove(path)
         assert journal.read(damaged) is None
-        assert "cannot be set aside (Read-only file system) and is left alone" in warned[0]
+        assert "could not be moved to damaged/ (Read-only file system)" in warned[0]
         assert journal.read(path) is not None
         assert journal.events() == [("a", 1)]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.executors.compatibility import who
-from shoal.executors.interface import LostWorker, RemoteTask, WorkerInfo, Workers
+from shoal.executors.interface import INSTALL_REMEDY, LostWorker, RemoteTask, WorkerInfo, Workers
 from shoal.executors.limits import RetryLimits
 
 LOST = (LostWorker, BrokenExecutor)
@@ -23,8 +23,8 @@ REMEDIES = {
     "Disk quota exceeded": "make room on its disk",
     "Read-only file system": "let it write to its disk",
     "MemoryError": "give it more memory",
-    "ModuleNotFoundError": "install there what is here",
-    "ImportError": "install there what is here",
+    "ModuleNotFoundError": INSTALL_REMEDY,
+    "ImportError": INSTALL_REMEDY,
 }
 
 
@@ -47,7 +47,7 @@ class TaskFailure:
     @property
     def remedy(self) -> str:
         found = (remedy for words, remedy in REMEDIES.items() if words in self.reason)
-        return next(found, "see what is wrong there")
+        return next(found, "check that worker")
 
 
 @dataclass(eq=False)

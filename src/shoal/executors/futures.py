@@ -14,7 +14,7 @@ from typing import Any
 from shoal.errors import UserError
 from shoal.executors import worker
 from shoal.executors.failures import is_cancelled
-from shoal.executors.interface import Call, RemoteJob, Reply, WorkerInfo, Workers
+from shoal.executors.interface import INSTALL_REMEDY, Call, RemoteJob, Reply, WorkerInfo, Workers
 
 GREETING_SECONDS = 120.0  # in which the first worker must have answered
 OTHERS_SECONDS = 10.0  # for the others, after the first
@@ -44,7 +44,7 @@ class FutureWorkers(Workers):
             raise UserError(f"{self.name}: the executor cancels its calls; give one that runs them")
         if not infos:
             raise UserError(
-                f"{self.name}: no worker has answered within {GREETING_SECONDS:.0f} s; see whether it has any"
+                f"{self.name}: no worker answered within {GREETING_SECONDS:.0f} s; check that the executor has workers"
             )
         self._size = self._size or len(infos)
         return _spread(list(infos.values()), self._size)
@@ -54,10 +54,10 @@ class FutureWorkers(Workers):
             return answer.result()
         except ModuleNotFoundError as missing:
             raise UserError(
-                f"{self.name}: a worker has no package {missing.name!r}, or an older one; install there what is here"
+                f"{self.name}: a worker has no package {missing.name!r}, or an older one; {INSTALL_REMEDY}"
             ) from None
         except (Exception, SystemExit) as error:
-            raise UserError(f"{self.name}: a worker could not even start ({type(error).__name__}: {error})") from error
+            raise UserError(f"{self.name}: a worker failed to start ({type(error).__name__}: {error})") from error
 
     def slots(self) -> int:
         self._hanging = {future for future in self._hanging if not future.done()}
@@ -83,7 +83,7 @@ class FutureWorkers(Workers):
         return future
 
     def restart(self) -> None:
-        """A pool of processes that broke or hangs is replaced by one like it; others have to mend themselves."""
+        """A pool of processes that broke or hangs is replaced by one like it; others have to repair themselves."""
         broken = self._broken or bool(getattr(self._executor, "_broken", False))
         if not broken and not self._hanging:
             return

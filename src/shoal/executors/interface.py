@@ -20,6 +20,8 @@ from typing import Any
 from shoal.errors import MissingPackage, UserError
 from shoal.validate import shown
 
+INSTALL_REMEDY = "install the same versions there as here"
+
 
 @dataclass(frozen=True, eq=False)
 class RemoteJob:

@@ -64,7 +64,7 @@ class LocalWorkers(Workers):
             except (LostWorker, BrokenExecutor, TimeoutError) as error:
                 reason = str(error) if isinstance(error, LostWorker) else _reason(error)
                 lost.append(seat)
-        remedy = "use fewer processes, or see what they print"
+        remedy = "use fewer processes, or check their output"
         if len(lost) == len(self._seats):
             self.close()
             raise UserError(f"{self.name}: {reason}; {remedy}")

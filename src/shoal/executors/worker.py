@@ -21,7 +21,7 @@ from shoal import _native
 from shoal.executors import replies
 from shoal.executors.interface import Call, Reply, process_key
 from shoal.machine import available_memory, using_instruction_set
-from shoal.runs import versions as libraries
+from shoal.runs.versions import versions_for_bits
 
 KEPT_JOBS = 2
 AVOIDING_SECONDS = 0.2  # that a worker waits before it sends back what it must not do: others take it meanwhile
@@ -35,9 +35,7 @@ def hello(pause: float = 0.0) -> Reply:
 
 @cache
 def versions() -> dict[str, str]:
-    """What the bits of a task depend on, beside the instruction set. Scores may be those of scikit-learn."""
-    found = libraries.versions()
-    return {name: found[name] for name in (*libraries.LIBRARIES, "machine")}
+    return versions_for_bits()
 
 
 def run(call: Call) -> Reply:

@@ -216,7 +216,7 @@ class RunFolder:
         return differences(earlier.fingerprint, self.fingerprint, str(earlier.about.get("file", "")), self.file)
 
     def _use(self, earlier: Run) -> None:
-        """Go on with a run, or find that there is nothing to do."""
+        """Resume a run, or find that there is nothing to do."""
         if earlier.finished:
             self.found = earlier
             self._made = []
@@ -225,7 +225,7 @@ class RunFolder:
             self.resumes, self.begun = True, earlier.begun
 
     def _take(self, path: Path, new: bool = False) -> None:
-        """Make a folder ours. FileExistsError: somebody else has made it first."""
+        """Make a folder ours. FileExistsError: another process has made it first."""
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=PRIVATE, exist_ok=not new)

@@ -29,7 +29,7 @@ from shoal.machine import size_text
 FORMAT, VERSION, ENDING = "shoal-journal", "1", ".safetensors"
 EVENTS, DAMAGED = "events.jsonl", "damaged"
 KIND = re.compile(r"[a-z][a-z0-9_]*")
-SET_ASIDE = re.compile(r"events(-\d+)?\.jsonl|[a-z][a-z0-9_]*-[0-9a-f]{32}(-\d+)?\.safetensors")
+DAMAGED_FILE = re.compile(r"events(-\d+)?\.jsonl|[a-z][a-z0-9_]*-[0-9a-f]{32}(-\d+)?\.safetensors")
 KEY = re.compile(r"[0-9a-f]+")
 AGAIN = "its work is computed again"
 
@@ -57,12 +57,12 @@ class Head:
     def of(path: Path, labels: Mapping[str, str]) -> Head:
         """As the labels of a file have it; `Damaged` where that is no file of a journal, or another's."""
         if labels.get("format") != FORMAT:
-            raise Damaged("is no file of a journal")
+            raise Damaged("is not a journal file")
         if labels.get("version") != VERSION:
-            raise Damaged(f"is of another version ({labels.get('version', '')[:20]}; this Shoal has {VERSION})")
+            raise Damaged(f"has version {labels.get('version', '')[:20]}, and this Shoal reads version {VERSION}")
         head = Head(labels.get("kind", ""), tuple(labels.get("keys", "").split(",")))
         if head.file_name != path.name:
-            raise Damaged("has the name of other work than it holds")
+            raise Damaged("has a name that does not match its content")
         return head
 
 
@@ -108,7 +108,7 @@ class Journal:
 
     @property
     def files(self) -> int:
-        """Files that are there and not set aside."""
+        """Files that are there and not damaged."""
         return len(self._heads)
 
     def write(
@@ -147,14 +147,14 @@ class Journal:
             return self._places.get((kind, key), [None])[-1]
 
     def read(self, path: Path) -> JournalEntry | None:
-        """What a file holds, every byte of it checked. None: it is damaged; it was set aside, with a warning."""
+        """What a file holds, every byte of it checked. None: it was damaged, and is moved to `damaged`."""
         try:
             labels, arrays, about = _undamaged(tensors.read_sealed, path)
             head = Head.of(path, labels)
             return JournalEntry(head.kind, head.keys, arrays, about)
         except FileNotFoundError:
             self._forget(path)
-            self.warn(f"{path} is gone; {AGAIN}")
+            self.warn(f"{path} has disappeared; {AGAIN}")
         except OSError as error:
             self._set_aside(path, f"cannot be read ({error.strerror or error})")
         except Damaged as error:
@@ -218,10 +218,10 @@ class Journal:
         self._forget(path)
         try:
             os.rename(path, _free_name(self.folder / DAMAGED, path.name))
-            done = f"set aside in {DAMAGED}/"
+            done = f"it was moved to {DAMAGED}/"
         except OSError as error:
-            done = f"it cannot be set aside ({error.strerror}) and is left alone"
-        self.warn(f"{path} {what}; {done}, {AGAIN}")
+            done = f"it could not be moved to {DAMAGED}/ ({error.strerror})"
+        self.warn(f"{path} {what}; {done}, and {AGAIN}")
 
     def _open_events(self) -> None:
         """Cut the list of events after the last one that is whole, so that more can be added."""
@@ -235,21 +235,21 @@ class Journal:
             if b"\n" in rest:
                 shutil.copyfile(path, _free_name(self.folder / DAMAGED, EVENTS))
                 self.warn(
-                    f"{path} is damaged after event {len(found)}; a copy was set aside in {DAMAGED}/, and what came "
+                    f"{path} is damaged after event {len(found)}; a copy is in {DAMAGED}/, and what came "
                     "after that event is decided again"
                 )
             atomic.write_bytes(path, content[: self._events_end])
 
 
 def read_events(folder: Path) -> list[tuple[str, Any]]:
-    """The events of a journal that are whole, in order. Changes nothing: for whoever looks at somebody else's run."""
+    """The events of a journal that are whole, in order. Changes nothing: for whoever looks at another process's run."""
     return _whole_events(_content(folder / EVENTS))[0]
 
 
 def is_own_file(folder: Path, path: Path) -> bool:
     """Whether what is in the folder of a journal, or in `damaged` there, was written by one.
 
-    The header of a file, or the checksum of an event, says so. What was set aside as damaged cannot say it any more:
+    The header of a file, or the checksum of an event, says so. A damaged file cannot say it any more:
     its name must be one that a journal gives, and the journal must have an event.
     """
     if path == folder / DAMAGED:
@@ -258,7 +258,7 @@ def is_own_file(folder: Path, path: Path) -> bool:
         return False
     try:
         if path.parent == folder / DAMAGED:
-            return SET_ASIDE.fullmatch(path.name) is not None and bool(read_events(folder))
+            return DAMAGED_FILE.fullmatch(path.name) is not None and bool(read_events(folder))
         if path == folder / EVENTS:
             return path.stat().st_size == 0 or bool(read_events(folder))  # empty: the disk was full
         Head.of(path, _undamaged(tensors.read_labels, path))

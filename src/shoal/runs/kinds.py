@@ -27,8 +27,8 @@ HISTORY, STATE_DICT = "history.json", "model.safetensors"  # of a training
 FORMAT, VERSION = "shoal-run-folder", 1  # of run.json
 SEARCH_FORMAT, FINETUNE_FORMAT, SETTINGS_VERSION = "shoal-run", "shoal-finetune", 1  # of settings.json
 INTERRUPTED = "interrupted"
-# What a run writes into its folders. Anything else there is somebody else's, and stays when a run is removed. Files of
-# the journal are known by what is in them.
+# What a run writes into its folders. Anything else there is not Shoal's, and stays when a run is removed.
+# Files of the journal are known by what is in them.
 FOLDERS = {JOURNAL, MODEL, CHECKPOINTS, EVENTS, START}
 OWN_FILES = {
     MODEL: re.compile(r"(model|timings|explanation)\.json|weights\.safetensors"),
@@ -45,7 +45,7 @@ class Kind:
 
     name: str
     files: tuple[str, ...]  # and folders
-    resuming: tuple[str, ...]  # of these, what only a run that goes on needs
+    resuming: tuple[str, ...]  # of these, what only resuming needs
     keeps_finished: bool  # whether a finished run stays where it is, also with --fresh
     is_finished: Callable[[Path], bool]
     has_work: Callable[[Path], bool]  # whether there is anything to resume, or to look at
@@ -115,7 +115,7 @@ def problem_of(path: Path) -> str:
         if os.path.lexists(path / SETTINGS):
             read_object(path / SETTINGS)
         elif os.path.lexists(path / MODEL) and not os.path.lexists(path / JOURNAL) and about["kind"] == "search":
-            raise Malformed(f"{SETTINGS} is missing, beside a model")  # no run to go on with, and not one to remove
+            raise Malformed(f"{SETTINGS} is missing, beside a model")  # nothing to resume, and nothing to remove
     except Malformed as error:
         return str(error)
     except OSError as error:

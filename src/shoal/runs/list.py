@@ -151,7 +151,9 @@ def _listed(run: Run, owner: Owner | None) -> RunSummary:
     state = RUNNING if owner is not None else FINISHED if run.finished else INTERRUPTED
     has_results = run.finished or (run.kind is SEARCH and (run.path / SETTINGS).is_file())
     share = 1.0 if state == FINISHED else _share(run)
-    return RunSummary(run.path, run.kind.name, state, share, score, metric, has_results, run.begun, _size(run.path), owner)
+    return RunSummary(
+        run.path, run.kind.name, state, share, score, metric, has_results, run.begun, _size(run.path), owner
+    )
 
 
 def _share(run: Run) -> float | None:

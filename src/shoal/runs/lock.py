@@ -154,7 +154,7 @@ def is_lease(path: Path) -> bool:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Never write to or remove a file that somebody else gave the name of ours."""
+    """Never write to or remove a file that another process gave the name of ours."""
     if os.path.lexists(path) and not is_lease(path) and os.path.lexists(path):  # it may go meanwhile
         status = os.lstat(path)
         what = "" if stat.S_ISREG(status.st_mode) else f"{kind_of(status)}, "

@@ -17,7 +17,17 @@ from typing import Any
 from shoal.errors import UserError
 from shoal.executors.dask import connection as dask_connection
 from shoal.executors.dask.connection import DaskConnection
-from shoal.executors.interface import Call, LostWorker, RemoteJob, Reply, WorkerInfo, Workers, library, parse_address
+from shoal.executors.interface import (
+    INSTALL_REMEDY,
+    Call,
+    LostWorker,
+    RemoteJob,
+    Reply,
+    WorkerInfo,
+    Workers,
+    library,
+    parse_address,
+)
 
 PORT = 8786
 CONNECTING_SECONDS = 4.0
@@ -65,7 +75,7 @@ class DaskWorkers(Workers):
         refused = [worker.refused for worker in connection.workers.values() if worker.refused]
         if refused:
             count = "the only worker" if len(refused) == 1 else f"all {len(refused)} workers"
-            raise UserError(f"{self.name}: {count} cannot take part: {refused[0]}; install there what is here")
+            raise UserError(f"{self.name}: {count} cannot take part: {refused[0]}; {INSTALL_REMEDY}")
         if connection.workers:
             raise UserError(f"{self.name}: none of its {len(connection.workers)} workers answers; restart them")
         raise UserError(
