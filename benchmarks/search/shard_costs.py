@@ -17,8 +17,8 @@ from benchmarks.search.simulate import Costs
 from shoal.encoders.encoder import arrays_under
 from shoal.executors import worker
 from shoal.executors.dispatch import Dispatcher
+from shoal.executors.find import SerialWorkers
 from shoal.executors.interface import Call, Done, RemoteJob, RemoteTask, Reply, WorkerInfo
-from shoal.executors.serial import SerialWorkers
 from shoal.files import tensors
 from shoal.population.members import Member
 from shoal.runs.journal import Journal

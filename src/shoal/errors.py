@@ -32,11 +32,7 @@ class MissingPackage(ModuleNotFoundError, UserError):
 
 
 class CannotWrite(OSError, UserError):
-    """A file or folder that cannot be written."""
-
-
-class NotWritten(OSError, UserError):
-    """A sentence on a file that cannot be written, beside the system's number and words, which callers may look at."""
+    """A file or folder that cannot be written: a sentence, beside the system's number and words where it has them."""
 
     @classmethod
     def of(cls, sentence: str, error: OSError) -> Self:

@@ -20,7 +20,7 @@ from pathlib import Path
 from shoal.runs import lock
 lock.machine = lambda: "another"
 lock.platform.node = lambda: "elsewhere"
-lock.BEAT = 0.05
+lock.BEAT_SECONDS = 0.05
 lock.take(Path(sys.argv[1]))
 print("taken", flush=True)
 sys.stdin.read()
@@ -135,7 +135,7 @@ def test_after_clean_the_same_command_begins_in_the_folder_that_has_results(runs
 
 
 def test_a_run_of_another_machine_is_seen_by_its_signs_of_life(runs, call, monkeypatch):
-    monkeypatch.setattr("shoal.runs.lock.BEAT", 20.0)
+    monkeypatch.setattr("shoal.runs.lock.LISTING_SECONDS", 20.0)
     command = [sys.executable, "-c", ELSEWHERE, "shoal-runs/iris-3"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "taken\n"
@@ -144,8 +144,8 @@ def test_a_run_of_another_machine_is_seen_by_its_signs_of_life(runs, call, monke
         assert Path("shoal-runs/iris-3/run.json").exists()
         process.kill()
         process.wait()
-    monkeypatch.setattr("shoal.runs.lock.BEAT", 0.1)
-    monkeypatch.setattr("shoal.runs.lock.PATIENCE", 0.3)
+    monkeypatch.setattr("shoal.runs.lock.LISTING_SECONDS", 0.1)
+    monkeypatch.setattr("shoal.runs.lock.PATIENCE_SECONDS", 0.3)
     assert re.search(r"iris-3 +search +interrupted at 43%  ", call(runs, "runs").stdout)
     said = call(runs, "runs", "clean", "--unfinished", "--yes", "shoal-runs/iris-3").stdout
     assert f"belongs to process {process.pid} on elsewhere; waiting up to 0.3 s" in said

@@ -83,7 +83,7 @@ def _tree(folder: Path) -> dict[str, Any]:
             content: Any = os.readlink(path) if path.is_symlink() else None
             if stat.S_ISREG(mode):
                 content = path.read_bytes() if size < 2**20 else size
-            if not name.startswith(("lease-", "run.lock")):
+            if not name.startswith("lease-"):
                 found[str(path.relative_to(folder))] = (stat.S_IFMT(mode), content)
     return found
 
@@ -141,9 +141,9 @@ def outside(tmp_path: Path, template: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.runs.lock.PATIENCE", 0.01)
-    monkeypatch.setattr("shoal.runs.lock.POLL", 0.01)
-    monkeypatch.setattr("shoal.runs.lock.BEAT", 0.01)
+    monkeypatch.setattr("shoal.runs.lock.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("shoal.runs.lock.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("shoal.runs.lock.LISTING_SECONDS", 0.01)
 
 
 def _announced(said: str) -> set[str]:

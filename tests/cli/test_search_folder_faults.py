@@ -68,7 +68,7 @@ class EndedAfter:
 @pytest.fixture
 def interrupted(tmp_path, call, monkeypatch) -> tuple[Path, bytes]:
     """A folder with an unfinished search in `begun`, and the weights of a search that nobody disturbed."""
-    monkeypatch.setattr(lock, "PATIENCE", 0.1)
+    monkeypatch.setattr(lock, "PATIENCE_SECONDS", 0.1)
     (tmp_path / "iris.csv").write_text(IRIS)
     call(tmp_path, *SEARCH, "--out", "right")
     with monkeypatch.context() as patched:

@@ -107,7 +107,7 @@ def test_looking_at_workers_counts_them_and_measures_the_link():
 
 
 def test_processes_that_began_to_start_end_when_the_data_cannot_be_encoded():
-    workers = LocalWorkers(1)
+    workers = LocalWorkers("local:1")
     before = {child.pid for child in psutil.Process().children()}
     started = []
 
@@ -124,7 +124,7 @@ def test_processes_that_began_to_start_end_when_the_data_cannot_be_encoded():
 
 def test_processes_are_started_once_and_then_used():
     """By `prepare` or by `start`."""
-    workers = LocalWorkers(1)
+    workers = LocalWorkers("local:1")
     workers.prepare()
     first = workers._seats[0].hear(time.monotonic() + 60).pid
     assert look(workers).workers == 1

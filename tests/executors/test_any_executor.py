@@ -184,8 +184,8 @@ def test_a_task_that_needs_too_much_memory_is_cut_beforehand(some_kind, begin, b
     assert gained(results) == bench.expected(tasks)
     assert [result.task.memory for result in results if isinstance(result, Done)] == [750] * 4
     assert dispatcher.status.notes == [
-        "a task would need 3.0 kB, and a worker has 1.0 kB for each task: it was cut into smaller ones",
-        "a task would need 1.5 kB, and a worker has 1.0 kB for each task: it was cut into smaller ones",
+        "a task would need 3.0 kB, and a worker has 1.0 kB for each task: Shoal cut it into smaller ones",
+        "a task would need 1.5 kB, and a worker has 1.0 kB for each task: Shoal cut it into smaller ones",
     ]
 
 

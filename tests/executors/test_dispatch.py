@@ -15,8 +15,8 @@ from shoal import _native
 from shoal.errors import UserError
 from shoal.executors.compatibility import choose_instruction_set, share
 from shoal.executors.dispatch import LIMITS, Dispatcher, TaskPace
+from shoal.executors.find import SerialWorkers
 from shoal.executors.interface import WorkerInfo
-from shoal.executors.serial import SerialWorkers
 from shoal.executors.worker import versions
 
 

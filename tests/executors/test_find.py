@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from shoal.errors import MissingPackage, UserError
-from shoal.executors.find import find_workers
-from shoal.executors.serial import SerialWorkers
+from shoal.executors.find import SerialWorkers, find_workers
 
 KINDS = "a cluster is one of local:N, dask://host:port, tls://host:port, mpi, ray://host:port"
 COUNT = "local:N needs a whole number of processes from 1 to 1024, such as local:4"

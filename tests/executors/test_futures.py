@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import random
 import signal
 import time
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import loky
 import pytest
@@ -138,6 +139,15 @@ def cancelled(_: Future | None = None) -> Future:
     return future
 
 
+def failed(error: BaseException) -> Future:
+    future: Future = Future()
+    future.set_exception(error)
+    return future
+
+
+CANCELLED = [cancelled, lambda _=None: failed(CancelledError()), lambda _=None: failed(asyncio.CancelledError())]
+
+
 def answered(reply: object) -> Future:
     future: Future = Future()
     future.set_result(reply)
@@ -145,7 +155,7 @@ def answered(reply: object) -> Future:
 
 
 @pytest.mark.parametrize(
-    "odd", [cancelled, lambda _: answered(None), lambda one: answered(one.result() | {"proof": ""})]
+    "odd", [*CANCELLED, lambda _: answered(None), lambda one: answered(one.result() | {"proof": ""})]
 )
 @pytest.mark.parametrize("seed", range(5))
 def test_calls_that_an_executor_cancels_or_answers_itself_cost_no_task(bench, odd, seed):
@@ -159,8 +169,8 @@ def test_calls_that_an_executor_cancels_or_answers_itself_cost_no_task(bench, od
 
 
 @pytest.mark.parametrize(("odd", "words"), [
-    (cancelled, "Odd: a call was cancelled, but not by Shoal, 20 times for one task; see what the executor does"),
-    (lambda _: answered({}), r"Odd: a call brought something else than a worker's reply \(the status .* 20 times"),
+    (cancelled, "Odd: a call was cancelled, but not by Shoal, 20 times for one task; check what the executor does"),
+    (lambda _: answered({}), r"Odd: a call returned something other than a worker's reply \(the status .* 20 times"),
     (lambda _: None, r"Odd: submit\(\) must return a concurrent.futures.Future; it returned NoneType"),
 ])  # fmt: skip
 def test_an_executor_that_answers_nothing_is_one_sentence(bench, odd, words):
@@ -176,14 +186,33 @@ def test_an_executor_that_returns_a_future_twice_is_one_sentence(bench):
             run(dispatcher, tasks_of(2))
 
 
-class Cancels(Executor):
+class Cancels(Bare):
+    """An executor that cancels calls of any kind: all of them, or every other one."""
+
+    def __init__(self, pool: Executor, cancel, every: int) -> None:  # type: ignore[no-untyped-def]
+        super().__init__(pool)
+        self.cancel, self.every, self.calls = cancel, every, 0
+
     def submit(self, function, /, *arguments, **options) -> Future:  # type: ignore[no-untyped-def]
-        return cancelled()
+        self.calls += 1
+        return self.cancel() if self.calls % self.every == 0 else super().submit(function, *arguments, **options)
 
 
-def test_an_executor_that_cancels_everything_is_found_at_the_start(bench):
-    with pytest.raises(UserError, match="Cancels: the executor cancels its calls; give one that runs them"):
-        Dispatcher(find_workers(Cancels()), bench.job).start()
+@pytest.mark.parametrize("cancel", CANCELLED)
+def test_an_executor_that_cancels_everything_is_found_at_the_start(bench, cancel):
+    with ThreadPoolExecutor(1) as pool:
+        workers = find_workers(Cancels(pool, cancel, every=1))
+        with pytest.raises(UserError, match="Cancels: the executor cancels its calls; give one that runs them"):
+            Dispatcher(workers, bench.job).start()
+
+
+@pytest.mark.parametrize("cancel", CANCELLED)
+def test_calls_that_are_cancelled_at_the_start_do_not_end_the_search(bench, cancel):
+    with ThreadPoolExecutor(2) as pool:  # noqa: SIM117
+        with Dispatcher(find_workers(Cancels(pool, cancel, every=2)), bench.job) as dispatcher:
+            results = run(dispatcher, tasks_of(6))
+    assert gained(results) == bench.expected(tasks_of(6))
+    assert not skipped(results)
 
 
 def test_an_executor_that_repeats_a_reply_is_one_sentence(bench):
@@ -197,6 +226,6 @@ def test_an_executor_that_repeats_a_reply_is_one_sentence(bench):
         return answered(kept.result())
 
     executor = Odd(pool, first, lambda _: True)
-    with pool, pytest.raises(UserError, match=r"Odd: a call brought the reply of an earlier call, 20 times"):  # noqa: SIM117
+    with pool, pytest.raises(UserError, match=r"Odd: a call returned the reply of an earlier call, 20 times"):  # noqa: SIM117
         with Dispatcher(find_workers(executor), bench.job) as dispatcher:
             run(dispatcher, tasks_of(1))

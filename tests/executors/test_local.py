@@ -134,7 +134,7 @@ def test_where_only_some_processes_start_these_do_the_work(begin, bench):
     dispatcher = begin(KINDS["local:2"], prepare)
     assert gained(run(dispatcher, tasks_of(4))) == bench.expected(tasks_of(4))
     assert dispatcher.status.notes == [
-        "local:2: only 1 of 2 processes could be started (no room); use fewer processes, or see what they print"
+        "local:2: only 1 of 2 processes could be started (no room); use fewer processes, or check their output"
     ]
 
 
@@ -145,7 +145,7 @@ def _cannot(_deadline):
 def test_where_no_process_starts_it_is_one_sentence_after_a_few_tries(monkeypatch, bench):
     monkeypatch.setattr(local.worker, "hello", executor_work.die_at_once)
     with pytest.raises(UserError, match=r"local:2: a worker process (was ended by SIGKILL|has ended); use fewer"):
-        local.LocalWorkers(2).start(bench.job)
+        local.LocalWorkers("local:2").start(bench.job)
 
 
 @pytest.mark.parametrize("killed", [True, False])

@@ -17,7 +17,7 @@ with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="R
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
 def test_without_ray_it_is_said_how_to_get_it(bench):
-    with pytest.raises(MissingPackage, match=r"needs Ray: pip install 'shoal-ml\[ray\]'"):
+    with pytest.raises(MissingPackage, match=r"needs ray: pip install 'shoal-ml\[ray\]'"):
         find_workers("ray://").start(bench.job)
 
 

@@ -57,7 +57,7 @@ def call(job: bytes, function: str = "give", **changes: object) -> Call:
 def nothing_loaded():
     LOADED.clear()
     LOADING.set()
-    worker._JOBS._kept.clear()
+    worker._JOBS.clear()
 
 
 def test_threads_of_a_process_load_a_job_once():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.disks import small_disk
 
-from shoal.errors import NotWritten, UserError
+from shoal.errors import CannotWrite, UserError
 from shoal.files import atomic
 
 
@@ -148,7 +148,7 @@ def test_errors_name_the_file_that_was_asked_for_and_a_remedy(tmp_path: Path) ->
     for remedy, target in broken_places(tmp_path).items():
         for write in (lambda: atomic.write_text(target, "x"), lambda: _write_folder(target),  # noqa: B023
                       lambda: _write_by_library(target)):  # fmt: skip # noqa: B023
-            with pytest.raises(NotWritten) as caught:
+            with pytest.raises(CannotWrite) as caught:
                 write()
             assert str(target) in str(caught.value)
             assert remedy in str(caught.value)
@@ -170,7 +170,7 @@ def _write_by_library(target: Path) -> None:
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO])
 def test_a_disk_that_fails_while_writing_is_named_by_its_folder(tmp_path: Path, number: int) -> None:
     says = r"page\.html cannot be written: "
-    with pytest.raises(NotWritten, match=says) as caught, atomic.new_file(tmp_path / "page.html"):
+    with pytest.raises(CannotWrite, match=says) as caught, atomic.new_file(tmp_path / "page.html"):
         raise OSError(number, os.strerror(number))
     assert str(tmp_path) in str(caught.value)
     assert (caught.value.errno, caught.value.strerror) == (number, os.strerror(number))
@@ -197,7 +197,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 def test_a_read_only_disk(read_only: Path) -> None:
     for write in (lambda: atomic.write_text(read_only / "page.html", "x"), lambda: _write_folder(read_only / "model"),
                   lambda: atomic.check_target(read_only / "page.html")):  # fmt: skip
-        with pytest.raises(NotWritten, match=r"Read-only file system; make .*disk writable, or choose") as caught:
+        with pytest.raises(CannotWrite, match=r"Read-only file system; make .*disk writable, or choose") as caught:
             write()
         assert not hidden(str(caught.value))
 
@@ -205,7 +205,7 @@ def test_a_read_only_disk(read_only: Path) -> None:
 def test_a_place_is_tried_before_the_work(tmp_path: Path) -> None:
     for remedy, target in broken_places(tmp_path).items():
         if remedy != "create the folder":
-            with pytest.raises(NotWritten, match=remedy):
+            with pytest.raises(CannotWrite, match=remedy):
                 atomic.check_target(target)
     atomic.check_target(tmp_path / "new" / "page.html")
     assert names(tmp_path / "new") == []

@@ -168,7 +168,7 @@ def test_fresh_removes_what_the_run_wrote_and_nothing_else() -> None:
     (Path("mine") / "notes.txt").write_text("my own")
     with opened(Path("mine"), {**MARKS, "recipes": 2}, fresh=True) as folder:
         assert not folder.resumes
-        assert set(os.listdir("mine")) == {"notes.txt", "run.json", "run.lock", "lease-1.json"}
+        assert set(os.listdir("mine")) == {"notes.txt", "run.json", "lease-1.json"}
     assert os.listdir("mine") == ["notes.txt"], "nothing came of it"
 
 
@@ -216,7 +216,7 @@ def test_who_has_lost_the_folder_writes_and_removes_nothing() -> None:
             with pytest.raises(lock.LostFolder, match="was taken over by process 7 on elsewhere"):
                 write()
         journal.write("shard", ["ab"], {"x": np.zeros(3)})
-    assert sorted(os.listdir(folder.path)) == sorted({*before} - {"run.lock"})
+    assert sorted(os.listdir(folder.path)) == sorted(before)
     assert os.listdir(folder.path / "journal") == ["events.jsonl"]
 
 

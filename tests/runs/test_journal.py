@@ -169,7 +169,7 @@ def test_a_file_cut_or_changed_anywhere_is_set_aside(
     assert names(journal.folder / DAMAGED) == {path.name}
     assert len(warned) == 1
     assert path.name in warned[0]
-    assert warned[0].endswith("set aside in damaged/, its work is computed again")
+    assert warned[0].endswith("it was moved to damaged/, and its work is computed again")
     assert journal.read(other) is not None
 
 
@@ -204,7 +204,7 @@ def test_two_files_that_changed_names_are_both_refused(journal: Journal, warned:
         found = journal.find("shard", key)
         assert (found and journal.read(found[0])) is None
     assert len(warned) == 2
-    assert all("has the name of other work than it holds" in text for text in warned)
+    assert all("has a name that does not match its content" in text for text in warned)
 
 
 def test_a_file_of_another_kind_or_name_is_refused(journal: Journal, warned: list[str]) -> None:
@@ -227,8 +227,8 @@ def test_a_file_of_another_version_is_set_aside(
     journal = reopened(journal)
     assert journal.files == 0
     assert len(names(journal.folder / DAMAGED)) == 2
-    assert sorted(text.split(" is of ")[1] for text in warned) == [
-        f"another version ({version}; this Shoal has 1); set aside in damaged/, its work is computed again"
+    assert sorted(text.split(" has ")[1] for text in warned) == [
+        f"version {version}, and this Shoal reads version 1; it was moved to damaged/, and its work is computed again"
         for version in ("0", "2")
     ]
 
@@ -277,7 +277,7 @@ def test_a_file_that_is_gone_is_computed_again(journal: Journal, warned: list[st
     path.unlink()
     assert journal.read(path) is None
     assert journal.find("shard", "aa") is None
-    assert warned == [f"{path} is gone; its work is computed again"]
+    assert warned == [f"{path} has disappeared; its work is computed again"]
 
 
 def test_what_a_crash_left_half_written_is_removed(journal: Journal, warned: list[str]) -> None:
@@ -345,7 +345,7 @@ def test_a_damaged_event_ends_the_list(tmp_path_factory: pytest.TempPathFactory,
     journal = reopened(journal)
     assert journal.events() == whole
     assert warned == [
-        f"{path} is damaged after event {len(whole)}; a copy was set aside in damaged/, and what came after that event "
+        f"{path} is damaged after event {len(whole)}; a copy is in damaged/, and what came after that event "
         "is decided again"
     ]
     journal.note("more", 1)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,9 @@ from shoal.runs.kinds import SEARCH
 
 # A process that takes a folder, says so, and gives it back at the end of its input; `{first}` is done before that.
 HOLD = """
-import errno, fcntl, sys
+import sys
 from pathlib import Path
 from shoal.runs import lock
-from shoal.runs.folder import RunFolder, refuse_taken
-from shoal.runs.kinds import SEARCH
 {first}
 try:
     held = lock.take(Path(sys.argv[1]))
@@ -43,12 +40,7 @@ except lock.LostFolder as error:
     print(error, flush=True)
 held.release()
 """
-NO_LOCKS = """
-def refused(*_):
-    raise OSError(errno.{name}, "no locks here")
-fcntl.flock = refused
-"""
-QUICK = "lock.BEAT, lock.PATIENCE = 0.05, {patience}\n"
+QUICK = "lock.BEAT_SECONDS, lock.PATIENCE_SECONDS = 0.05, {patience}\n"
 ELSEWHERE = "lock.machine = lambda: 'another'\nlock.platform.node = lambda: 'elsewhere'\n"
 
 
@@ -69,15 +61,6 @@ def holder(folder: Path, first: str = "") -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def no_locks(name: str) -> Callable[..., None]:
-    """What the system answers on a disk without locks."""
-
-    def refused(*_: Any) -> None:
-        raise OSError(getattr(errno, name), "no locks here")
-
-    return refused
-
-
 def names(folder: Path) -> set[str]:
     return {file.name for file in folder.iterdir()}
 
@@ -92,7 +75,7 @@ def test_a_folder_belongs_to_one_process_until_that_is_killed(tmp_path: Path) ->
         assert f"is in use by process {process.pid} on {platform.node()}, since {owner.since}" in str(refused.value)
         process.kill()
         process.wait()
-        assert names(tmp_path) == {"run.lock", "lease-1.json"}, "it could not clean up"
+        assert names(tmp_path) == {"lease-1.json"}, "it could not clean up"
     mine = lock.take(tmp_path)
     mine.check()
     with pytest.raises(lock.InUse, match=f"process {os.getpid()} on"):  # not twice in one process
@@ -102,12 +85,9 @@ def test_a_folder_belongs_to_one_process_until_that_is_killed(tmp_path: Path) ->
 
 
 RACE = """
-import errno, fcntl, os, sys
+import os, sys
 from pathlib import Path
 from shoal.runs import lock
-from shoal.runs.folder import RunFolder, refuse_taken
-from shoal.runs.kinds import SEARCH
-{first}
 go, said, end = os.pipe(), os.pipe(), os.pipe()
 for _ in range(20):
     if os.fork() == 0:
@@ -120,7 +100,7 @@ for _ in range(20):
             held.check()
             held.release()
         except lock.InUse as error:
-            os.write(said[1], f"{{error}}\\n".encode())
+            os.write(said[1], f"{error}\\n".encode())
         os._exit(0)
 os.close(go[1]), os.close(said[1])
 answers = os.fdopen(said[0])
@@ -130,9 +110,8 @@ print(*(os.wait()[1] for _ in range(20)))
 """
 
 
-@pytest.mark.parametrize("first", ["", NO_LOCKS.format(name="ENOLCK")], ids=["locks", "no locks"])
-def test_of_twenty_at_once_exactly_one_gets_the_folder(tmp_path: Path, first: str) -> None:
-    command = [sys.executable, "-c", RACE.format(first=first), str(tmp_path)]
+def test_of_twenty_at_once_exactly_one_gets_the_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RACE, str(tmp_path)]
     *said, codes = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert said.count("taken") == 1
     assert sum("is in use by" in line for line in said) == 19, said
@@ -140,49 +119,65 @@ def test_of_twenty_at_once_exactly_one_gets_the_folder(tmp_path: Path, first: st
     assert names(tmp_path) == set()
 
 
-@pytest.mark.parametrize("name", ["ENOSYS", "ENOLCK", "EOPNOTSUPP"])
-def test_on_a_disk_without_locks_a_lease_decides(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fcntl.flock", no_locks(name))
-    first = NO_LOCKS.format(name=name)
-    with holder(tmp_path, first) as process:
-        with pytest.raises(lock.InUse, match=f"process {process.pid} on"):
-            lock.take(tmp_path)
+def test_the_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie, as under a parent that looks away
         mine = lock.take(tmp_path)  # at once: it is known here that the process is dead
-    assert "lease-2.json" in names(tmp_path)
-    assert "lease-1.json" not in names(tmp_path)
+    assert names(tmp_path) == {"lease-2.json"}
     mine.release()
     assert names(tmp_path) == set()
 
 
-@pytest.mark.parametrize("first", ["", NO_LOCKS.format(name="ENOLCK")], ids=["locks", "no locks"])
+@pytest.mark.parametrize("where", [ELSEWHERE, "lock.process_numbers = lambda: 'a container'\n"])
 def test_the_dead_of_another_machine_block_nobody_and_the_living_do(
-    tmp_path: Path, first: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Locks need not hold between machines, so signs of life are waited for, by our own clock."""
-    monkeypatch.setattr(lock, "PATIENCE", 60.0)
-    with holder(tmp_path, first + ELSEWHERE + QUICK.format(patience=3)) as process:
+    """Process numbers of another machine or container mean nothing here: signs of life are waited for, by our clock."""
+    monkeypatch.setattr(lock, "PATIENCE_SECONDS", 60.0)
+    with holder(tmp_path, where + QUICK.format(patience=3)) as process:
+        owner = lock.owner_of(tmp_path)
+        assert owner is not None
         said: list[str] = []
-        if first:
-            with pytest.raises(lock.InUse, match=f"in use by process {process.pid} on elsewhere, since"):
-                lock.take(tmp_path, said.append)
-            assert f"belongs to process {process.pid} on elsewhere; waiting up to 60 s" in said[0]
+        with pytest.raises(lock.InUse, match=f"in use by process {process.pid} on {owner.host}, since"):
+            lock.take(tmp_path, said.append)
+        assert f"belongs to process {process.pid} on {owner.host}; waiting up to 60 s" in said[0]
+        assert lock.living([tmp_path])[tmp_path].pid == process.pid
         process.kill()
         process.wait()
-        monkeypatch.setattr(lock, "PATIENCE", 0.3)
+        monkeypatch.setattr(lock, "PATIENCE_SECONDS", 0.3)
+        monkeypatch.setattr(lock, "LISTING_SECONDS", 0.3)
+        assert lock.living([tmp_path]) == {}
         mine = lock.take(tmp_path, said.append)
         assert "waiting up to 0.3 s" in said[-1]
         mine.release()
 
 
+def test_a_lease_that_was_exchanged_since_we_looked_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process gave the folder back and a third one took it, under the same number, while we were looking."""
+    lock.take(tmp_path).release()
+    (tmp_path / "lease-1.json").write_text(json.dumps({**lock._ourselves().__dict__, "started": 0.0}))
+    is_gone = lock._is_gone
+
+    def exchanged(lease: Path, say: Any) -> bool:
+        gone = is_gone(lease, say)
+        lease.write_text(json.dumps(lock._ourselves().__dict__))
+        return gone
+
+    monkeypatch.setattr(lock, "_is_gone", exchanged)
+    with pytest.raises(lock.InUse):
+        lock.take(tmp_path)
+    assert names(tmp_path) == {"lease-1.json"}
+
+
 def test_who_was_stopped_and_lost_the_folder_notices_before_it_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "PATIENCE", 0.3)
-    with holder(tmp_path, NO_LOCKS.format(name="ENOLCK") + ELSEWHERE + QUICK.format(patience=0.3)) as process:
+    monkeypatch.setattr(lock, "PATIENCE_SECONDS", 0.3)
+    with holder(tmp_path, ELSEWHERE + QUICK.format(patience=0.3)) as process:
         process.send_signal(signal.SIGSTOP)
-        monkeypatch.setattr("fcntl.flock", no_locks("ENOLCK"))
         mine = lock.take(tmp_path)
         before = (tmp_path / "lease-2.json").read_bytes()
         process.send_signal(signal.SIGCONT)
@@ -195,29 +190,12 @@ def test_who_was_stopped_and_lost_the_folder_notices_before_it_writes(
         mine.release()
 
 
-def test_in_a_container_of_the_same_machine_the_kernels_lock_decides_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its process numbers mean nothing here. One that was stopped has the lock, one that was killed has not."""
-    monkeypatch.setattr(lock, "PATIENCE", 0.1)
-    first = "lock.process_numbers = lambda: 'a container'\n"
-    with holder(tmp_path, first) as process:
-        process.send_signal(signal.SIGSTOP)
-        with pytest.raises(lock.InUse):
-            lock.take(tmp_path)
-        monkeypatch.setattr(lock, "PATIENCE", 1000.0)
-        process.kill()
-        process.wait()
-        lock.take(tmp_path).release()
-
-
 def test_a_lease_is_renewed_and_its_owner_may_be_stopped_on_the_same_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There the process is seen to be there, also on a disk without locks."""
-    monkeypatch.setattr(lock, "PATIENCE", 0.1)
-    monkeypatch.setattr("fcntl.flock", no_locks("ENOLCK"))
-    with holder(tmp_path, NO_LOCKS.format(name="ENOLCK") + QUICK.format(patience=0.1)) as process:
+    """There the process is seen to be there."""
+    monkeypatch.setattr(lock, "PATIENCE_SECONDS", 0.1)
+    with holder(tmp_path, QUICK.format(patience=0.1)) as process:
         lease = tmp_path / "lease-1.json"
         wait_until(lambda: json.loads(lease.read_text() or '{"beat": 0}')["beat"] > 2)
         process.send_signal(signal.SIGSTOP)
@@ -242,12 +220,10 @@ def test_a_process_of_the_same_number_is_not_the_owner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ['{"tenant": "Mrs. Smith"}', "[1]", "diary", '{"host": "a", "pid": 1}'])
-@pytest.mark.parametrize("name", ["lease-7.json", "run.lock"])
-def test_a_file_of_the_users_with_the_name_of_a_lock_is_refused_and_stays(
-    tmp_path: Path, name: str, content: str
-) -> None:
+def test_a_file_of_the_users_with_the_name_of_a_lease_is_refused_and_stays(tmp_path: Path, content: str) -> None:
+    name = "lease-7.json"
     (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=f"{name} is not the lock of a run: move it"):
+    with pytest.raises(ValueError, match=f"{name} is not the lease of a run. Move it"):
         lock.take(tmp_path)
     for out in (tmp_path, tmp_path / "."):
         with pytest.raises(ValueError, match="is not empty"):
@@ -257,8 +233,11 @@ def test_a_file_of_the_users_with_the_name_of_a_lock_is_refused_and_stays(
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {name: content}
 
 
-def test_what_a_process_left_that_was_killed_while_it_took_the_folder_is_a_lock(tmp_path: Path) -> None:
-    (tmp_path / "run.lock").touch()
+def test_what_a_process_left_that_was_killed_while_it_took_the_folder_is_a_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "PATIENCE_SECONDS", 0.3)
+    (tmp_path / "lease-1.json").touch()
     refuse_taken(tmp_path)
     lock.take(tmp_path).release()
     assert names(tmp_path) == set()

@@ -115,7 +115,7 @@ def test_what_is_missing_from_the_journal_is_computed_again(kind, alone, iris, t
     assert search_work.files_of_model(searching(journal=journal).fit(*iris), tmp_path / "model") == alone
 
 
-@pytest.mark.filterwarnings("ignore:.*set aside in damaged")
+@pytest.mark.filterwarnings("ignore:.*moved to damaged")
 def test_damaged_files_never_change_the_result(alone, iris, tmp_path, tiny_shards):
     journal = tmp_path / "journal"
     with pytest.raises(Crash):

@@ -27,7 +27,7 @@ def jobs_kept() -> int:
     """In a worker."""
     from shoal.executors import worker
 
-    return len(worker._JOBS._kept)
+    return len(worker._JOBS)
 
 
 def tasks_held(dask_scheduler: Any) -> list[str]:

@@ -19,7 +19,7 @@ from shoal.runs.list import cleanable, list_runs
 
 if TYPE_CHECKING:
     from shoal.files.plain_files import Removal
-    from shoal.runs.list import Listed
+    from shoal.runs.list import RunSummary
 
 LIST = "list"
 RUNS_EXAMPLES = """\b
@@ -107,7 +107,7 @@ def clean(
     say(f"{size_text(freed)} freed")
 
 
-def _say_planned(run: Listed, planned: Removal) -> None:
+def _say_planned(run: RunSummary, planned: Removal) -> None:
     """List what would be deleted of a run: a line for each file, and one for a folder with all that is in it."""
     if planned.gone:
         say(f"{size_text(planned.size)} of {run.path}, {_state(run)}:")
@@ -129,7 +129,7 @@ def _ask(question: str) -> None:
         raise typer.Exit(1)
 
 
-def _print_table(runs: list[Listed]) -> None:
+def _print_table(runs: list[RunSummary]) -> None:
     rows: list[tuple[str, ...]] = [("run", "kind", "state", "score", "begun", "size")]
     for run in runs:
         if not run.problem:
@@ -143,7 +143,7 @@ def _print_table(runs: list[Listed]) -> None:
             say(f"{run.path} is malformed: {run.problem}")
 
 
-def _state(run: Listed) -> str:
+def _state(run: RunSummary) -> str:
     """In words: how far, and who computes it."""
     words = run.state
     if run.state in ("running", "interrupted") and run.share is not None:
@@ -151,7 +151,7 @@ def _state(run: Listed) -> str:
     return words if run.owner is None else f"{words}: process {run.owner.pid} on {run.owner.host}"
 
 
-def _score(run: Listed) -> str:
+def _score(run: RunSummary) -> str:
     if run.score is None:
         return ""
     so_far = " so far" if not run.has_results and run.kind == "search" else ""

@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from shoal import machine
 from shoal.errors import UserError
 from shoal.executors import worker
-from shoal.executors.interface import WorkerInfo, Workers
-
-REMEDY = "install the same versions there as here"
+from shoal.executors.interface import INSTALL_REMEDY, WorkerInfo, Workers
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def accept(
         if not reason:
             accepted.append(info)
             continue
-        text = f"{who(info)} cannot take part: {reason}; {REMEDY}"
+        text = f"{who(info)} cannot take part: {reason}; {INSTALL_REMEDY}"
         if not workers.refuse(info):
             raise UserError(f"{workers.name}: {text}")
         reasons.append(text)

@@ -97,7 +97,8 @@ class Dispatcher:
         self.failures.accepted = accept(infos, self.workers, chosen, self.note)
         self.settings = share(self.accepted, chosen, self._threads)
         self.status.workers = self.workers.slots()
-        if self._file is None and any(info.pid != os.getpid() and info.host == _host() for info in infos):
+        here = worker.hello()["host"]
+        if self._file is None and any(info.pid != os.getpid() and info.host == here for info in infos):
             self._write_file()
 
     def run(
@@ -169,7 +170,3 @@ class Dispatcher:
             with open(number, "wb") as file:
                 file.write(self.job.content)
             self._file = name
-
-
-def _host() -> str:
-    return WorkerInfo.of(worker.hello()).host

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from shoal.executors.compatibility import who
-from shoal.executors.interface import LostWorker, RemoteTask, WorkerInfo, Workers
+from shoal.executors.interface import INSTALL_REMEDY, LostWorker, RemoteTask, WorkerInfo, Workers
 from shoal.executors.limits import RetryLimits
 
 LOST = (LostWorker, BrokenExecutor)
@@ -22,8 +23,8 @@ REMEDIES = {
     "Disk quota exceeded": "make room on its disk",
     "Read-only file system": "let it write to its disk",
     "MemoryError": "give it more memory",
-    "ModuleNotFoundError": "install there what is here",
-    "ImportError": "install there what is here",
+    "ModuleNotFoundError": INSTALL_REMEDY,
+    "ImportError": INSTALL_REMEDY,
 }
 
 
@@ -46,7 +47,7 @@ class TaskFailure:
     @property
     def remedy(self) -> str:
         found = (remedy for words, remedy in REMEDIES.items() if words in self.reason)
-        return next(found, "see what is wrong there")
+        return next(found, "check that worker")
 
 
 @dataclass(eq=False)
@@ -143,6 +144,11 @@ class FailureLog:
 
 def is_loss(error: BaseException) -> bool:
     return isinstance(error, LOST) or type(error).__name__ in LOST_BY_NAME
+
+
+def is_cancelled(future: Future[Any]) -> bool:
+    """Whether a call has ended without running. Libraries also give that as an exception, which may be asyncio's."""
+    return future.cancelled() or type(future.exception()).__name__ == "CancelledError"
 
 
 def one_line(error: BaseException) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 
 from shoal.errors import UserError, WrongType
-from shoal.executors.interface import Workers
-from shoal.executors.serial import SerialWorkers
+from shoal.executors import worker
+from shoal.executors.futures import FutureWorkers
+from shoal.executors.interface import Call, RemoteJob, Reply, WorkerInfo, Workers
 from shoal.validate import nearest, shown
 
-MAX_PROCESSES = 1024
 KINDS = {
     "local:N": "N worker processes on this machine",
     "dask://host:port": "the workers of a Dask scheduler",
@@ -18,57 +18,53 @@ KINDS = {
     "mpi": "the ranks of mpiexec -n 5 python -m mpi4py.futures -m shoal ...",
     "ray://host:port": "a Ray cluster",
 }
+CLASSES = {  # each is made from its name; loaded when it is used
+    "local": "shoal.executors.local:LocalWorkers",
+    "dask": "shoal.executors.dask.workers:DaskWorkers",
+    "tls": "shoal.executors.dask.workers:DaskWorkers",
+    "mpi": "shoal.executors.mpi:MpiWorkers",
+    "ray": "shoal.executors.ray:RayWorkers",
+}
+
+
+class SerialWorkers(Workers):
+    """The simplest executor: it does each call at once, in this process."""
+
+    name = "serial"
+    ahead = 0
+
+    def start(self, job: RemoteJob) -> list[WorkerInfo]:
+        return [WorkerInfo.of(worker.hello())]
+
+    def slots(self) -> int:
+        return 1
+
+    def submit(self, call: Call) -> Future[Reply]:
+        future: Future[Reply] = Future()
+        future.set_result(worker.run(call))
+        return future
 
 
 def find_workers(cluster: str | Executor | Workers | None) -> Workers:
     """The workers that a name or an executor stands for; None: this process. UserError in a sentence."""
-    if cluster is None:
+    if cluster is None or cluster == "serial":
         return SerialWorkers()
     if isinstance(cluster, Workers):
         return cluster
-    if isinstance(cluster, str):
-        return _named(cluster.strip())
     if isinstance(cluster, Executor):
-        from shoal.executors.futures import FutureWorkers
-
         return FutureWorkers(cluster)
-    raise WrongType(
-        f"an executor must be a name such as 'local:4' or a concurrent.futures.Executor; got {shown(cluster)}"
-    )
-
-
-def _named(name: str) -> Workers:
-    kind, colon, rest = name.partition(":")
-    if kind == "serial" and not rest:
-        return find_workers(None)
-    if kind == "local" and not rest.startswith("/"):
-        return _local(name, rest)
-    if kind == "mpi" and not colon:
-        from shoal.executors.mpi import MpiWorkers
-
-        return MpiWorkers()
-    if kind in ("dask", "tls"):
-        from shoal.executors.dask.workers import DaskWorkers  # asyncio and ssl take 30 ms
-
-        return DaskWorkers(name)
-    if kind == "ray":
-        from shoal.executors.ray import RayWorkers
-
-        return RayWorkers(name)
-    raise UserError(f"a cluster is one of {', '.join(KINDS)}; got {name!r}{_hint(name, kind)}")
+    if not isinstance(cluster, str):
+        raise WrongType(
+            f"an executor must be a name such as 'local:4' or a concurrent.futures.Executor; got {shown(cluster)}"
+        )
+    name = cluster.strip()
+    kind = name.partition(":")[0]
+    if kind not in CLASSES or (kind == "mpi" and name != "mpi"):
+        raise UserError(f"a cluster is one of {', '.join(KINDS)}; got {name!r}{_hint(name, kind)}")
+    found: Workers = worker.function(CLASSES[kind])(name)
+    return found
 
 
 def _hint(name: str, kind: str) -> str:
-    known = sorted({word.partition(":")[0] for word in KINDS})
-    found = "dask" if kind == "tcp" else next(iter(re.findall(r"'(\w+)'", nearest(kind, known))), "")
+    found = "dask" if kind == "tcp" else next(iter(re.findall(r"'(\w+)'", nearest(kind, sorted(CLASSES)))), "")
     return f"; did you mean '{found}{name[len(kind) :]}'?" if found else ""
-
-
-def _local(name: str, count: str) -> Workers:
-    from shoal.executors.local import LocalWorkers
-
-    if not count.isdecimal() or not 1 <= int(count) <= MAX_PROCESSES:
-        raise UserError(
-            f"local:N needs a whole number of processes from 1 to {MAX_PROCESSES}, such as local:4; got {name!r}"
-        )
-    return LocalWorkers(int(count))

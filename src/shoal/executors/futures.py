@@ -13,7 +13,8 @@ from typing import Any
 
 from shoal.errors import UserError
 from shoal.executors import worker
-from shoal.executors.interface import Call, RemoteJob, Reply, WorkerInfo, Workers
+from shoal.executors.failures import is_cancelled
+from shoal.executors.interface import INSTALL_REMEDY, Call, RemoteJob, Reply, WorkerInfo, Workers
 
 GREETING_SECONDS = 120.0  # in which the first worker must have answered
 OTHERS_SECONDS = 10.0  # for the others, after the first
@@ -34,19 +35,16 @@ class FutureWorkers(Workers):
     def start(self, job: RemoteJob) -> list[WorkerInfo]:
         calls = [self._begin(worker.hello, COUNTING_PAUSE) for _ in range(self._size or CALLS_TO_COUNT_WORKERS)]
         _wait(lambda: any(call.done() for call in calls), GREETING_SECONDS)
-        answered = [call for call in calls if call.done()]
-        if answered:
+        if any(call.done() for call in calls):
             _wait(lambda: all(call.done() for call in calls), OTHERS_SECONDS)
-            answered = [call for call in calls if call.done() and not call.cancelled()]
-            if not answered:
-                raise UserError(f"{self.name}: the executor cancels its calls; give one that runs them")
-        infos = {}
-        for answer in answered:
-            info = WorkerInfo.of(self._answer(answer))
-            infos[info.host, info.pid] = info
+        ended = [call for call in calls if call.done()]
+        answers = [WorkerInfo.of(self._answer(call)) for call in ended if not is_cancelled(call)]
+        infos = {info.key: info for info in answers}
+        if ended and not infos:
+            raise UserError(f"{self.name}: the executor cancels its calls; give one that runs them")
         if not infos:
             raise UserError(
-                f"{self.name}: no worker has answered within {GREETING_SECONDS:.0f} s; see whether it has any"
+                f"{self.name}: no worker answered within {GREETING_SECONDS:.0f} s; check that the executor has workers"
             )
         self._size = self._size or len(infos)
         return _spread(list(infos.values()), self._size)
@@ -56,10 +54,10 @@ class FutureWorkers(Workers):
             return answer.result()
         except ModuleNotFoundError as missing:
             raise UserError(
-                f"{self.name}: a worker has no package {missing.name!r}, or an older one; install there what is here"
+                f"{self.name}: a worker has no package {missing.name!r}, or an older one; {INSTALL_REMEDY}"
             ) from None
         except (Exception, SystemExit) as error:
-            raise UserError(f"{self.name}: a worker could not even start ({type(error).__name__}: {error})") from error
+            raise UserError(f"{self.name}: a worker failed to start ({type(error).__name__}: {error})") from error
 
     def slots(self) -> int:
         self._hanging = {future for future in self._hanging if not future.done()}
@@ -85,7 +83,7 @@ class FutureWorkers(Workers):
         return future
 
     def restart(self) -> None:
-        """A pool of processes that broke or hangs is replaced by one like it; others have to mend themselves."""
+        """A pool of processes that broke or hangs is replaced by one like it; others have to repair themselves."""
         broken = self._broken or bool(getattr(self._executor, "_broken", False))
         if not broken and not self._hanging:
             return

@@ -8,6 +8,7 @@ takes a call and returns a future. `dispatch` is the one loop over all of them.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -16,8 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import UserError
+from shoal.errors import MissingPackage, UserError
 from shoal.validate import shown
+
+INSTALL_REMEDY = "install the same versions there as here"
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +212,17 @@ def parse_address(name: str, usual_port: int) -> tuple[str, int]:
         usual = f"{kind}://scheduler:{usual_port}"
         raise UserError(f"{kind}://host:port needs a host and a port, such as {usual}; got {name!r}")
     return found[1], int(found[2])
+
+
+def library(module: str, executor: str, extra: str) -> Any:
+    """A library that only this executor needs."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise MissingPackage(
+            f"--cluster {executor} needs {package}: pip install 'shoal-ml[{extra}]'", name=package
+        ) from None
 
 
 class LostWorker(Exception):

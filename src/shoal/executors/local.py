@@ -20,20 +20,25 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from shoal.errors import MissingPackage, UserError
+from shoal.errors import UserError
 from shoal.executors import worker
-from shoal.executors.interface import Call, FailedOn, LostWorker, RemoteJob, Reply, WorkerInfo, Workers
+from shoal.executors.interface import Call, FailedOn, LostWorker, RemoteJob, Reply, WorkerInfo, Workers, library
 from shoal.machine import thread_count
 
 START_SECONDS = 120.0  # that processes may take to start
 MAX_STARTS = 3  # of processes that end in one place before they have done anything
-MAX_REPLACED = 3  # processes in one place that failed tasks which others complete
+MAX_PROCESSES = 1024
 PARENT_CHECK_SECONDS = 0.5
 
 
 class LocalWorkers(Workers):
-    def __init__(self, processes: int) -> None:
-        self.name, self.processes = f"local:{processes}", processes
+    def __init__(self, name: str) -> None:
+        count = name.partition(":")[2]
+        if not count.isdecimal() or not 1 <= int(count) <= MAX_PROCESSES:
+            raise UserError(
+                f"local:N needs a whole number of processes from 1 to {MAX_PROCESSES}, such as local:4; got {name!r}"
+            )
+        self.name, self.processes = name, int(count)
         self._lock = threading.RLock()
         self._pending: deque[tuple[Call, Future[Reply]]] = deque()
         self._seats: list[_Seat] = []
@@ -59,7 +64,7 @@ class LocalWorkers(Workers):
             except (LostWorker, BrokenExecutor, TimeoutError) as error:
                 reason = str(error) if isinstance(error, LostWorker) else _reason(error)
                 lost.append(seat)
-        remedy = "use fewer processes, or see what they print"
+        remedy = "use fewer processes, or check their output"
         if len(lost) == len(self._seats):
             self.close()
             raise UserError(f"{self.name}: {reason}; {remedy}")
@@ -78,14 +83,10 @@ class LocalWorkers(Workers):
         return [seat.info for seat in self._seats if seat.info is not None]
 
     def exclude(self, worker: WorkerInfo) -> bool:
-        """The process is replaced; where that does not help, its place is given up."""
+        """The process is replaced."""
         with self._lock:
-            for seat in [seat for seat in self._seats if seat.is_one_of([worker.key])]:
-                seat.faulty += 1
-                seat.replace = True
-                if seat.faulty >= MAX_REPLACED and seat.future is None and len(self._seats) > 1:
-                    self._seats.remove(seat)
-                    seat.close(wait=False)
+            for seat in self._seats:
+                seat.replace = seat.replace or seat.is_one_of([worker.key])
         return True
 
     def submit(self, call: Call) -> Future[Reply]:
@@ -166,7 +167,6 @@ class _Seat:
         self.future: Future[Reply] | None = None  # of the task that it does
         self.info: WorkerInfo | None = None  # of its process
         self.replace = False  # its process, before it gets its next task
-        self.faulty = 0  # processes that were replaced
         self._pool: Any = None
         self._answer: Future[Reply]
         self._environment = {f"{library}_NUM_THREADS": str(threads) for library in ("OMP", "OPENBLAS", "MKL")}
@@ -248,11 +248,7 @@ def _reason(error: BaseException | None) -> str:
 
 
 def _loky() -> Any:
-    try:
-        import loky
-    except ModuleNotFoundError:
-        raise MissingPackage("--cluster local:N needs loky: pip install 'shoal-ml[cluster]'", name="loky") from None
-    return loky
+    return library("loky", "local:N", "cluster")
 
 
 @contextmanager

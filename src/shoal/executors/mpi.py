@@ -7,24 +7,23 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 
-from shoal.errors import MissingPackage, UserError
+from shoal.errors import UserError
 from shoal.executors.futures import FutureWorkers
-from shoal.executors.interface import RemoteJob, WorkerInfo
+from shoal.executors.interface import RemoteJob, WorkerInfo, library
 
 HOW = "mpiexec -n 5 python -m mpi4py.futures -m shoal search ... --cluster mpi"
 
 
 class MpiWorkers(FutureWorkers):
-    def __init__(self) -> None:
-        super().__init__(_NotYet(), "mpi")
-        try:
-            from mpi4py.futures import _core
-        except ImportError:
-            raise MissingPackage("--cluster mpi needs mpi4py: pip install 'shoal-ml[mpi]'", name="mpi4py") from None
+    def __init__(self, name: str) -> None:
+        """No pool is opened before the search begins: options are checked first."""
+        super().__init__(Executor(), name)
+        library("mpi4py.futures", "mpi", "mpi")
+        from mpi4py import MPI
+        from mpi4py.futures import _core
+
         if _core.SharedPool is None:
             raise UserError(f"--cluster mpi works on the ranks of mpiexec: start it as {HOW}")
-        from mpi4py import MPI
-
         if MPI.COMM_WORLD.Get_size() < 2:
             raise UserError(f"--cluster mpi needs two ranks or more, one of them for the search: start it as {HOW}")
 
@@ -36,7 +35,3 @@ class MpiWorkers(FutureWorkers):
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
-
-
-class _NotYet(Executor):
-    """Until the search begins, no pool is opened: options are checked before."""

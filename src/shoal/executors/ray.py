@@ -15,9 +15,19 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from shoal.errors import MissingPackage, UserError
+from shoal.errors import UserError
 from shoal.executors import replies, worker
-from shoal.executors.interface import Call, LostWorker, RemoteJob, Reply, WorkerInfo, Workers, parse_address
+from shoal.executors.interface import (
+    INSTALL_REMEDY,
+    Call,
+    LostWorker,
+    RemoteJob,
+    Reply,
+    WorkerInfo,
+    Workers,
+    library,
+    parse_address,
+)
 from shoal.machine import thread_count
 
 PORT = 10001
@@ -86,7 +96,7 @@ class RayWorkers(Workers):
             answers = ray.get(calls, timeout=GREETING_SECONDS)
         except Exception as error:
             reason = str(error).strip().splitlines()[-1]
-            raise UserError(f"{self.name}: a node could not take part ({reason}); install there what is here") from None
+            raise UserError(f"{self.name}: a node could not take part ({reason}); {INSTALL_REMEDY}") from None
         pairs = zip(nodes, answers, strict=True)
         return [
             replace(WorkerInfo.of(answer), slots=int(node["Resources"]["CPU"]), name=node["NodeManagerAddress"])
@@ -168,8 +178,4 @@ def _keep_others_out() -> None:
 
 
 def _ray() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise MissingPackage("--cluster ray://... needs Ray: pip install 'shoal-ml[ray]'", name="ray") from None
-    return ray
+    return library("ray", "ray://...", "ray")

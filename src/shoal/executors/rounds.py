@@ -7,15 +7,15 @@ import itertools
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shoal.errors import UserError
 from shoal.executors import replies
-from shoal.executors.compatibility import REMEDY, who
-from shoal.executors.failures import LOST, TaskState, is_loss, last_line, one_line
-from shoal.executors.interface import Call, Done, FailedOn, RemoteTask, Reply, Skipped, WorkerInfo
+from shoal.executors.compatibility import who
+from shoal.executors.failures import LOST, TaskState, is_cancelled, is_loss, last_line, one_line
+from shoal.executors.interface import INSTALL_REMEDY, Call, Done, FailedOn, RemoteTask, Reply, Skipped, WorkerInfo
 from shoal.machine import size_text
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class TaskRound:
             if self._cut(state):
                 self.owner.note(
                     f"a task would need {size_text(state.task.memory)}, and a worker has {size_text(memory)} for each "
-                    "task: it was cut into smaller ones"
+                    "task: Shoal cut it into smaller ones"
                 )
                 return True
             self.owner.note(
@@ -156,12 +156,6 @@ class TaskRound:
             self._wait(state)
             self._restart(one_line(error))
             return False
-        except RuntimeError as error:
-            if "shutdown" not in str(error):
-                raise
-            raise UserError(
-                f"{self.workers.name}: the executor was shut down during the search; start a new one"
-            ) from None
         if future in self.in_flight:
             raise UserError(f"{self.workers.name}: submit() must return a new Future for each call, not an earlier one")
         self.in_flight[future] = SubmittedCall(state, call, future)
@@ -181,8 +175,8 @@ class TaskRound:
                 break
             submitted = self.in_flight.pop(future, None)
             if submitted is not None and not submitted.state.finished:
-                error = _error(future)
-                if isinstance(error, CancelledError):
+                error = None if is_cancelled(future) else future.exception()
+                if is_cancelled(future):
                     self._unanswered(submitted, "was cancelled, but not by Shoal")
                 elif error is not None and is_loss(error):
                     if not submitted.given_up:
@@ -208,12 +202,12 @@ class TaskRound:
         try:
             reply = replies.check(submitted.call, submitted.future.result())
         except ValueError as wrong:
-            self._unanswered(submitted, f"brought something else than a worker's reply ({wrong})")
+            self._unanswered(submitted, f"returned something other than a worker's reply ({wrong})")
             return
         if reply.status == replies.DONE:
             yield from self._done(state, reply)
         elif reply.status == replies.MISSING and submitted.call.content is not None:
-            self._unanswered(submitted, "brought the reply of an earlier call")
+            self._unanswered(submitted, "returned the reply of an earlier call")
         elif reply.status == replies.MISSING:
             state.with_content = state.urgent = True
             self._wait(state)
@@ -240,7 +234,7 @@ class TaskRound:
 
     def _refused(self, state: TaskState, reply: replies.CheckedReply) -> None:
         """The worker will refuse whatever it gets, at once, so it must not get more."""
-        text = f"{who(reply.worker)} cannot take part: {reply.text}; {REMEDY}"
+        text = f"{who(reply.worker)} cannot take part: {reply.text}; {INSTALL_REMEDY}"
         state.without_result += 1
         refused = self.workers.refuse(reply.worker)
         nobody_left = self.workers.present() == [] if refused else self._asked_too_often(state)
@@ -256,8 +250,8 @@ class TaskRound:
         submitted.state.without_result += 1
         if self._asked_too_often(submitted.state):
             raise UserError(
-                f"{self.workers.name}: a call {what}, {submitted.state.without_result} times for one task; see what "
-                "the executor does with its calls, and search again"
+                f"{self.workers.name}: a call {what}, {submitted.state.without_result} times for one task; check "
+                "what the executor does with its calls, and search again"
             )
         self._again(submitted.state)
 
@@ -322,14 +316,14 @@ class TaskRound:
         self.restarts += not suspected
         if self.restarts > self.limits.max_restarts + 2 * self.limits.max_lost_workers * len(self.undecided):
             raise UserError(
-                f"{self.workers.name}: workers end as soon as they get a task ({reason}); see what they print"
+                f"{self.workers.name}: workers end as soon as they get a task ({reason}); check their output"
             )
         self.workers.restart()
         for submitted in [submitted for submitted in self.in_flight.values() if submitted.given_up]:
             self._forget(submitted)
 
     def _no_memory(self, state: TaskState, reason: str, worker: WorkerInfo | None) -> Iterator[Skipped]:
-        self.owner.note("a worker had too little memory for a task: it is cut into smaller ones where it can be")
+        self.owner.note("a worker had too little memory for a task: Shoal cuts it into smaller ones if possible")
         if self._should_try_elsewhere(state, reason, worker, self.limits.workers_to_confirm_error):
             self._again(state)
         elif self._cut(state):
@@ -423,13 +417,11 @@ class TaskRound:
                 continue
             state.hangs += 1
             submitted.given_up = True
-            self.owner.note(f"a task took more than {limit:.0f} s, far longer than the others: it was given out again")
+            self.owner.note(f"a task took more than {limit:.0f} s, far longer than the others. Shoal repeats it")
             if state.hangs < self.limits.max_hangs:
                 self._again(state)
             elif not self._cut(state, suspect=True):
-                yield from self._skip(
-                    state, f"it did not end within {limit:.0f} s, nor in {self.limits.max_hangs - 1} tries before"
-                )
+                yield from self._skip(state, f"it did not end within {limit:.0f} s, in {self.limits.max_hangs} tries")
             self.workers.give_up(submitted.future)
             if state.finished:  # cut or skipped: nobody waits for its copies, which may never end
                 self._forget_copies(state)
@@ -437,7 +429,3 @@ class TaskRound:
 
 def _workers(count: int) -> str:
     return "the only worker" if count == 1 else f"{count} workers"
-
-
-def _error(future: Future[Reply]) -> BaseException | None:
-    return CancelledError() if future.cancelled() else future.exception()

@@ -21,7 +21,7 @@ from shoal import _native
 from shoal.executors import replies
 from shoal.executors.interface import Call, Reply, process_key
 from shoal.machine import available_memory, using_instruction_set
-from shoal.runs import versions as libraries
+from shoal.runs.versions import versions_for_bits
 
 KEPT_JOBS = 2
 AVOIDING_SECONDS = 0.2  # that a worker waits before it sends back what it must not do: others take it meanwhile
@@ -35,9 +35,7 @@ def hello(pause: float = 0.0) -> Reply:
 
 @cache
 def versions() -> dict[str, str]:
-    """What the bits of a task depend on, beside the instruction set. Scores may be those of scikit-learn."""
-    found = libraries.versions()
-    return {name: found[name] for name in (*libraries.LIBRARIES, "machine")}
+    return versions_for_bits()
 
 
 def run(call: Call) -> Reply:
@@ -52,7 +50,7 @@ def run(call: Call) -> Reply:
         if reason:
             return _reply(call, replies.REFUSED, reason.encode())
         with _settings(call) as threads:
-            job, is_new = _JOBS.get(call.key, call.load, lambda: _content(call))
+            job, is_new = _loaded(call.key, call.load, lambda: _content(call))
             loading = time.perf_counter() - began if is_new else 0.0
             began = time.perf_counter()
             content = function(call.work)(job, call.payload, threads)
@@ -72,22 +70,24 @@ def run(call: Call) -> Reply:
 
 def receive(key: str, load: str, begin: int, piece: bytes, size: int) -> None:
     """Take a piece of a job's content, and load the job with the last one. Several searches may send the same job."""
-    if _JOBS.has(key, load):
-        return
-    with _receiving:
+    with _loading:
+        if (key, load) in _JOBS:
+            return
         if key not in _pieces:
             _pieces[key] = mmap.mmap(-1, size)
         _pieces[key][begin : begin + len(piece)] = piece
         content = _pieces.pop(key) if begin + len(piece) == size else None
     if content is not None:
         _check_hash(content, key)
-        _JOBS.get(key, load, lambda: content)
+        _loaded(key, load, lambda: content)
 
 
 def forget(key: str) -> None:
     """Free the memory of a job."""
-    _pieces.pop(key, None)
-    _JOBS.forget(key)
+    with _loading:
+        _pieces.pop(key, None)
+        for known in [known for known in _JOBS if known[0] == key]:
+            del _JOBS[known]
 
 
 def function(name: str) -> Callable[..., Any]:
@@ -120,61 +120,21 @@ class _Missing(Exception):
     """This process has not got the job and cannot get it by itself."""
 
 
-class _Loading:
-    """A job that is loaded once, by the first who needs it; the others wait."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.ready = False
-        self.value: Any = None
-
-
-class Jobs:
-    """The jobs that a process has loaded: the latest few. Several threads may ask at the same time."""
-
-    def __init__(self, most: int = KEPT_JOBS) -> None:
-        self.most, self._lock = most, threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], _Loading] = OrderedDict()
-
-    def get(self, key: str, load: str, read: Callable[[], Any]) -> tuple[Any, bool]:
-        """The job of that key, and whether it was loaded now, from what `read` gives."""
-        with self._lock:
-            loading = self._kept.setdefault((key, load), _Loading())
-            self._kept.move_to_end((key, load))
-        with loading.lock:
-            if loading.ready:
-                return loading.value, False
-            try:
-                loading.value = function(load)(read())
-            except BaseException:
-                with self._lock:
-                    if self._kept.get((key, load)) is loading:
-                        del self._kept[key, load]
-                raise
-            loading.ready = True
-        with self._lock:
-            while len(self._kept) > self.most:
-                self._kept.popitem(last=False)
-        return loading.value, True
-
-    def has(self, key: str, load: str) -> bool:
-        with self._lock:
-            return (key, load) in self._kept
-
-    def unlock(self) -> None:
-        """In a process made by fork: what another thread of the parent was loading is not here."""
-        self._lock = threading.Lock()
-        self._kept = OrderedDict((name, loading) for name, loading in self._kept.items() if loading.ready)
-
-    def forget(self, key: str) -> None:
-        with self._lock:
-            for known in [known for known in self._kept if known[0] == key]:
-                del self._kept[known]
-
-
-_JOBS = Jobs()
+_JOBS: OrderedDict[tuple[str, str], Any] = OrderedDict()  # by key and load: the latest few that were loaded here
 _pieces: dict[str, mmap.mmap] = {}  # of jobs that are being received
-_receiving = threading.Lock()
+_loading = threading.RLock()  # a job is loaded once, by the first thread that needs it; the others wait
+
+
+def _loaded(key: str, load: str, read: Callable[[], Any]) -> tuple[Any, bool]:
+    """The job of that key, and whether it was loaded now, from what `read` gives."""
+    with _loading:
+        is_new = (key, load) not in _JOBS
+        if is_new:
+            _JOBS[key, load] = function(load)(read())
+        _JOBS.move_to_end((key, load))
+        while len(_JOBS) > KEPT_JOBS:
+            _JOBS.popitem(last=False)
+        return _JOBS[key, load], is_new
 
 
 def _content(call: Call) -> bytes | mmap.mmap:
@@ -274,10 +234,9 @@ def _set(instruction_set: str, threads: int) -> Callable[[], None]:
 
 def _after_fork() -> None:
     """A process made by fork has none of the tasks of its parent, and locks must not stay as they were there."""
-    global _inside, _entering
-    _inside, _entering = 0, threading.Condition()
+    global _inside, _entering, _loading
+    _inside, _entering, _loading = 0, threading.Condition(), threading.RLock()
     _queue.clear()
-    _JOBS.unlock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -18,23 +18,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shoal.errors import NotAFile, NotWritten, UserError
+from shoal.errors import CannotWrite, NotAFile, UserError
 from shoal.files.plain_files import read_bytes
 
 LEFT_OVER = re.compile(r"\..+\.shoal-\d+-\d+\.part(\..*)?")  # what is half written is named like this
 MARKER = ".shoal-unfinished"  # in a folder that is half written
 MARKER_TEXT = "Shoal is writing this folder, and renames it when it is complete.\n"
-NO_ROOM = "make room in {folder}, or choose another folder"
-NOT_WRITABLE = "make {folder} writable, or choose another folder"
 REMEDIES = {
-    errno.ENOSPC: NO_ROOM, errno.EDQUOT: NO_ROOM,
-    errno.EROFS: NOT_WRITABLE, errno.EACCES: NOT_WRITABLE, errno.EPERM: NOT_WRITABLE,
-    errno.EFBIG: "raise the limit of file sizes (ulimit -f), or choose another folder",
-    errno.EIO: "check the disk of {folder}, or choose another folder",
-    errno.ENOENT: "create the folder {folder} first",
-    errno.ENOTDIR: "choose another folder than {folder}", errno.EEXIST: "choose another folder than {folder}",
+    errno.ENOSPC: "make room in {folder}",
+    errno.EDQUOT: "make room in {folder}",
+    errno.EROFS: "make {folder} writable",
+    errno.EACCES: "make {folder} writable",
+    errno.EPERM: "make {folder} writable",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
+    errno.EIO: "check the disk of {folder}",
+    errno.ENOENT: "create the folder {folder}",
     errno.ENAMETOOLONG: "give a shorter name",
-}  # fmt: skip
+}
 OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}  # writing fails without a file's name
 _numbers = itertools.count(1)  # two threads may write the same file
 
@@ -101,7 +101,7 @@ def _named(asked: Path, target: Path, partial: Path) -> Iterator[None]:
     """Errors of writing become a sentence on the file or folder that was asked for; all others stay as they are."""
     try:
         yield
-    except NotWritten:
+    except CannotWrite:
         raise
     except OSError as error:
         place = error.filename if isinstance(error.filename, (str, bytes, os.PathLike)) else ""
@@ -111,12 +111,17 @@ def _named(asked: Path, target: Path, partial: Path) -> Iterator[None]:
         raise cannot_write(asked, error) from error
 
 
-def cannot_write(target: Path, error: OSError) -> NotWritten:
+def cannot_write(target: Path, error: OSError) -> CannotWrite:
     """What is to be said where a file or folder cannot be written: its name, why, and the remedy."""
-    folder = os.path.dirname(os.path.abspath(target))
-    remedy = REMEDIES.get(error.errno or 0, "choose another place").format(folder=folder)
+    remedy = remedy_for(error, Path(os.path.dirname(os.path.abspath(target))))
     why = "its folder is a file" if error.errno in (errno.EEXIST, errno.ENOTDIR) else error.strerror or str(error)
-    return NotWritten.of(f"{target} cannot be written: {why}; {remedy}", error)
+    remedy = f"{remedy}, or choose another folder" if remedy else "choose another folder"
+    return CannotWrite.of(f"{target} cannot be written: {why}; {remedy}", error)
+
+
+def remedy_for(error: OSError, folder: Path) -> str:
+    """What lets a folder be written to; empty where nothing is known."""
+    return REMEDIES.get(error.errno or 0, "").format(folder=folder)
 
 
 def check_target(target: Path) -> None:

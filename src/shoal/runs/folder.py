@@ -41,7 +41,7 @@ from shoal.runs.kinds import (
     read_about,
     read_run,
 )
-from shoal.runs.lock import FolderLock, InUse, LostFolder, is_lock_file, take
+from shoal.runs.lock import FolderLock, InUse, LostFolder, is_lease, take
 from shoal.runs.versions import versions
 
 RUNS = "shoal-runs"  # folder of runs that were given no name
@@ -216,7 +216,7 @@ class RunFolder:
         return differences(earlier.fingerprint, self.fingerprint, str(earlier.about.get("file", "")), self.file)
 
     def _use(self, earlier: Run) -> None:
-        """Go on with a run, or find that there is nothing to do."""
+        """Resume a run, or find that there is nothing to do."""
         if earlier.finished:
             self.found = earlier
             self._made = []
@@ -225,7 +225,7 @@ class RunFolder:
             self.resumes, self.begun = True, earlier.begun
 
     def _take(self, path: Path, new: bool = False) -> None:
-        """Make a folder ours. FileExistsError: somebody else has made it first."""
+        """Make a folder ours. FileExistsError: another process has made it first."""
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=PRIVATE, exist_ok=not new)
@@ -314,8 +314,8 @@ def refuse_finished(out: Path) -> None:
 
 
 def refuse_taken(out: Path) -> None:
-    """Refuse a folder that holds anything but the files of a lock, and what was killed while it began."""
-    if out.is_dir() and all(is_lock_file(file) or atomic.is_left_over(file) for file in out.iterdir()):
+    """Refuse a folder that holds anything but leases, and what was killed while it began."""
+    if out.is_dir() and all(is_lease(file) or atomic.is_left_over(file) for file in out.iterdir()):
         return
     if (out / SETTINGS).exists():
         raise UserError(f"--out must be a new folder; {out} holds a finished run: give another name")

@@ -6,7 +6,6 @@ a hash of the keys, so a file under another's name is noticed.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -25,23 +24,14 @@ import numpy as np
 from shoal.errors import CannotWrite
 from shoal.files import atomic, tensors
 from shoal.files.plain_files import PRIVATE, read_bytes, remove
+from shoal.machine import size_text
 
 FORMAT, VERSION, ENDING = "shoal-journal", "1", ".safetensors"
 EVENTS, DAMAGED = "events.jsonl", "damaged"
 KIND = re.compile(r"[a-z][a-z0-9_]*")
-SET_ASIDE = re.compile(r"events(-\d+)?\.jsonl|[a-z][a-z0-9_]*-[0-9a-f]{32}(-\d+)?\.safetensors")
+DAMAGED_FILE = re.compile(r"events(-\d+)?\.jsonl|[a-z][a-z0-9_]*-[0-9a-f]{32}(-\d+)?\.safetensors")
 KEY = re.compile(r"[0-9a-f]+")
 AGAIN = "its work is computed again"
-REMEDIES = {
-    errno.ENOSPC: "make room there",
-    errno.EDQUOT: "make room there",
-    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
-    errno.EIO: "look after the disk",
-    errno.EACCES: "make it writable",
-    errno.EPERM: "make it writable",
-    errno.EROFS: "make it writable",
-    errno.ENOENT: "let nobody remove it while a run goes on",
-}
 
 
 class Damaged(Exception):
@@ -67,12 +57,12 @@ class Head:
     def of(path: Path, labels: Mapping[str, str]) -> Head:
         """As the labels of a file have it; `Damaged` where that is no file of a journal, or another's."""
         if labels.get("format") != FORMAT:
-            raise Damaged("is no file of a journal")
+            raise Damaged("is not a journal file")
         if labels.get("version") != VERSION:
-            raise Damaged(f"is of another version ({labels.get('version', '')[:20]}; this Shoal has {VERSION})")
+            raise Damaged(f"has version {labels.get('version', '')[:20]}, and this Shoal reads version {VERSION}")
         head = Head(labels.get("kind", ""), tuple(labels.get("keys", "").split(",")))
         if head.file_name != path.name:
-            raise Damaged("has the name of other work than it holds")
+            raise Damaged("has a name that does not match its content")
         return head
 
 
@@ -106,8 +96,7 @@ class Journal:
         self.bytes_written, self._check = 0, check
         self._lock = threading.RLock()
         self._heads: dict[Path, Head] = {}
-        self._places: dict[tuple[str, str], tuple[Path, int]] = {}
-        self._also: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # more files with the same part: rare
+        self._places: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # the latest file with a part is the last
         self._events_end, self._last_check = 0, ""
         with writing(folder):
             folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -119,7 +108,7 @@ class Journal:
 
     @property
     def files(self) -> int:
-        """Files that are there and not set aside."""
+        """Files that are there and not damaged."""
         return len(self._heads)
 
     def write(
@@ -155,17 +144,17 @@ class Journal:
     def find(self, kind: str, key: str) -> tuple[Path, int] | None:
         """The file with this part, and the key's place among the file's keys."""
         with self._lock:
-            return self._places.get((kind, key))
+            return self._places.get((kind, key), [None])[-1]
 
     def read(self, path: Path) -> JournalEntry | None:
-        """What a file holds, every byte of it checked. None: it is damaged; it was set aside, with a warning."""
+        """What a file holds, every byte of it checked. None: it was damaged, and is moved to `damaged`."""
         try:
             labels, arrays, about = _undamaged(tensors.read_sealed, path)
             head = Head.of(path, labels)
             return JournalEntry(head.kind, head.keys, arrays, about)
         except FileNotFoundError:
             self._forget(path)
-            self.warn(f"{path} is gone; {AGAIN}")
+            self.warn(f"{path} has disappeared; {AGAIN}")
         except OSError as error:
             self._set_aside(path, f"cannot be read ({error.strerror or error})")
         except Damaged as error:
@@ -214,34 +203,25 @@ class Journal:
     def _add(self, path: Path, head: Head) -> None:
         self._heads[path] = head
         for place, key in enumerate(head.keys):
-            part = head.kind, key
-            if part in self._places:
-                self._also.setdefault(part, []).append(self._places[part])
-            self._places[part] = path, place
+            self._places.setdefault((head.kind, key), []).append((path, place))
 
     def _forget(self, path: Path) -> None:
         """A file that is not used any more. Keys that another file has as well are found there from now on."""
         with self._lock:
             head = self._heads.pop(path, None)
-            if head is not None:
-                for key in head.keys:
-                    self._forget_part((head.kind, key), path)
-
-    def _forget_part(self, part: tuple[str, str], path: Path) -> None:
-        others = [found for found in (*self._also.pop(part, []), self._places.pop(part)) if found[0] != path]
-        if others:
-            self._places[part] = others.pop()
-        if others:
-            self._also[part] = others
+            for part in [(head.kind, key) for key in head.keys] if head is not None else []:
+                others = [found for found in self._places.pop(part) if found[0] != path]
+                if others:
+                    self._places[part] = others
 
     def _set_aside(self, path: Path, what: str) -> None:
         self._forget(path)
         try:
             os.rename(path, _free_name(self.folder / DAMAGED, path.name))
-            done = f"set aside in {DAMAGED}/"
+            done = f"it was moved to {DAMAGED}/"
         except OSError as error:
-            done = f"it cannot be set aside ({error.strerror}) and is left alone"
-        self.warn(f"{path} {what}; {done}, {AGAIN}")
+            done = f"it could not be moved to {DAMAGED}/ ({error.strerror})"
+        self.warn(f"{path} {what}; {done}, and {AGAIN}")
 
     def _open_events(self) -> None:
         """Cut the list of events after the last one that is whole, so that more can be added."""
@@ -255,21 +235,21 @@ class Journal:
             if b"\n" in rest:
                 shutil.copyfile(path, _free_name(self.folder / DAMAGED, EVENTS))
                 self.warn(
-                    f"{path} is damaged after event {len(found)}; a copy was set aside in {DAMAGED}/, and what came "
+                    f"{path} is damaged after event {len(found)}; a copy is in {DAMAGED}/, and what came "
                     "after that event is decided again"
                 )
             atomic.write_bytes(path, content[: self._events_end])
 
 
 def read_events(folder: Path) -> list[tuple[str, Any]]:
-    """The events of a journal that are whole, in order. Changes nothing: for whoever looks at somebody else's run."""
+    """The events of a journal that are whole, in order. Changes nothing: for whoever looks at another process's run."""
     return _whole_events(_content(folder / EVENTS))[0]
 
 
 def is_own_file(folder: Path, path: Path) -> bool:
     """Whether what is in the folder of a journal, or in `damaged` there, was written by one.
 
-    The header of a file, or the checksum of an event, says so. What was set aside as damaged cannot say it any more:
+    The header of a file, or the checksum of an event, says so. A damaged file cannot say it any more:
     its name must be one that a journal gives, and the journal must have an event.
     """
     if path == folder / DAMAGED:
@@ -278,7 +258,7 @@ def is_own_file(folder: Path, path: Path) -> bool:
         return False
     try:
         if path.parent == folder / DAMAGED:
-            return SET_ASIDE.fullmatch(path.name) is not None and bool(read_events(folder))
+            return DAMAGED_FILE.fullmatch(path.name) is not None and bool(read_events(folder))
         if path == folder / EVENTS:
             return path.stat().st_size == 0 or bool(read_events(folder))  # empty: the disk was full
         Head.of(path, _undamaged(tensors.read_labels, path))
@@ -366,23 +346,12 @@ def writing(folder: Path, size: int = 0, what: str = "the journal") -> Iterator[
     """Errors in writing to a folder as one sentence. `size`: bytes that are to be written."""
     try:
         yield
-    except CannotWrite:
-        raise
     except OSError as error:
-        needed = f"; {_bytes(size)} are needed" if size else ""
-        remedy = REMEDIES.get(error.errno or 0, "mend that")
+        if isinstance(error, CannotWrite) and error.errno is None:  # it is not the disk's
+            raise
+        needed = f"; {size_text(size)} are needed" if size else ""
+        remedy = atomic.remedy_for(error, folder) or "solve that"
         raise CannotWrite(
             f"{what} cannot be written to {folder}: {error.strerror or error}{needed}; {remedy}, and run the same "
             "command again"
         ) from error
-
-
-def _bytes(size: int) -> str:
-    """
-    >>> _bytes(999), _bytes(1500), _bytes(12_345_678)
-    ('999 bytes', '1.5 kB', '12.3 MB')
-    """
-    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size} bytes"

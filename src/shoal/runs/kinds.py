@@ -5,7 +5,6 @@ A folder is a run by its run.json, or the copy of that in its journal: settings.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from typing import Any
 from shoal.errors import UserError
 from shoal.files.plain_files import read_text
 from shoal.runs.journal import read_events
+from shoal.runs.versions import value_hash
 
 RUN, SETTINGS, MODEL, REPORT = "run.json", "settings.json", "model", "report.html"
 JOURNAL, PROGRESS, BOARD = "journal", "progress.json", "leaderboard.csv"
@@ -27,8 +27,8 @@ HISTORY, STATE_DICT = "history.json", "model.safetensors"  # of a training
 FORMAT, VERSION = "shoal-run-folder", 1  # of run.json
 SEARCH_FORMAT, FINETUNE_FORMAT, SETTINGS_VERSION = "shoal-run", "shoal-finetune", 1  # of settings.json
 INTERRUPTED = "interrupted"
-# What a run writes into its folders. Anything else there is somebody else's, and stays when a run is removed. Files of
-# the journal are known by what is in them.
+# What a run writes into its folders. Anything else there is not Shoal's, and stays when a run is removed.
+# Files of the journal are known by what is in them.
 FOLDERS = {JOURNAL, MODEL, CHECKPOINTS, EVENTS, START}
 OWN_FILES = {
     MODEL: re.compile(r"(model|timings|explanation)\.json|weights\.safetensors"),
@@ -45,7 +45,7 @@ class Kind:
 
     name: str
     files: tuple[str, ...]  # and folders
-    resuming: tuple[str, ...]  # of these, what only a run that goes on needs
+    resuming: tuple[str, ...]  # of these, what only resuming needs
     keeps_finished: bool  # whether a finished run stays where it is, also with --fresh
     is_finished: Callable[[Path], bool]
     has_work: Callable[[Path], bool]  # whether there is anything to resume, or to look at
@@ -90,8 +90,7 @@ def read_about(path: Path) -> dict[str, Any]:
 
 def check_of(about: Mapping[str, Any]) -> str:
     """The checksum of a run.json, which stands in it."""
-    rest = {name: value for name, value in about.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return value_hash({name: value for name, value in about.items() if name != "sha256"})
 
 
 def _noted_about(path: Path) -> dict[str, Any]:
@@ -116,7 +115,7 @@ def problem_of(path: Path) -> str:
         if os.path.lexists(path / SETTINGS):
             read_object(path / SETTINGS)
         elif os.path.lexists(path / MODEL) and not os.path.lexists(path / JOURNAL) and about["kind"] == "search":
-            raise Malformed(f"{SETTINGS} is missing, beside a model")  # no run to go on with, and not one to remove
+            raise Malformed(f"{SETTINGS} is missing, beside a model")  # nothing to resume, and nothing to remove
     except Malformed as error:
         return str(error)
     except OSError as error:

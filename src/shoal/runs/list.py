@@ -28,13 +28,13 @@ from shoal.runs.kinds import (
     read_json,
     read_run,
 )
-from shoal.runs.lock import Owner, is_lock_file, living, owner_of, take
+from shoal.runs.lock import Owner, is_lease, living, owner_of, take
 
 RUNNING, INTERRUPTED, FINISHED, MALFORMED = "running", "interrupted", "finished", "malformed"
 
 
 @dataclass(frozen=True)
-class Listed:
+class RunSummary:
     """A run, as far as its files say."""
 
     path: Path
@@ -55,7 +55,7 @@ class Listed:
         return {**self.__dict__, "path": str(self.path), "owner": owner}
 
 
-def list_runs(folders: Iterable[Path]) -> list[Listed]:
+def list_runs(folders: Iterable[Path]) -> list[RunSummary]:
     """The runs in some folders, which may be runs themselves; by default those in shoal-runs. The latest last.
 
     A folder with files that cannot be used is listed with what is wrong with it.
@@ -68,11 +68,11 @@ def list_runs(folders: Iterable[Path]) -> list[Listed]:
         if run is not None:
             found.append(_listed(run, owners.get(path)))
         elif problem:
-            found.append(Listed(path, "", MALFORMED, None, None, "", False, "", _size(path), None, problem))
+            found.append(RunSummary(path, "", MALFORMED, None, None, "", False, "", _size(path), None, problem))
     return sorted(found, key=lambda run: (run.begun, run.path))
 
 
-def cleanable(run: Listed, unfinished: bool) -> Removal:
+def cleanable(run: RunSummary, unfinished: bool) -> Removal:
     """What `clean` would remove of a run: what only resuming needs; of one without results, with `unfinished`, all."""
     if run.state in (RUNNING, MALFORMED) or (run.state == INTERRUPTED and not run.has_results and not unfinished):
         return Removal()
@@ -106,14 +106,14 @@ def clean(path: Path, unfinished: bool, say: Say, planned: Removal) -> Removal:
     return found
 
 
-def _sweep(run: Listed, act: bool) -> Removal:
+def _sweep(run: RunSummary, act: bool) -> Removal:
     """Remove the files of a run; or find out which would go, and whether its folder would be empty then."""
     kind, path = KINDS[run.kind], run.path
     found = remove_files(path, kind.resuming if run.has_results else kind.files, act)
     for file in sorted(path.iterdir()):
         if is_left_over(file) and file not in found.gone:
             remove(file, act=act, into=found)
-    if not [file for file in path.iterdir() if file not in found.gone and not is_lock_file(file)]:
+    if not [file for file in path.iterdir() if file not in found.gone and not is_lease(file)]:
         found.gone[path] = True
     return found
 
@@ -146,12 +146,14 @@ def _lease_problem(path: Path) -> str:
     return ""
 
 
-def _listed(run: Run, owner: Owner | None) -> Listed:
+def _listed(run: Run, owner: Owner | None) -> RunSummary:
     score, metric = SCORES[run.kind.name](run.path)
     state = RUNNING if owner is not None else FINISHED if run.finished else INTERRUPTED
     has_results = run.finished or (run.kind is SEARCH and (run.path / SETTINGS).is_file())
     share = 1.0 if state == FINISHED else _share(run)
-    return Listed(run.path, run.kind.name, state, share, score, metric, has_results, run.begun, _size(run.path), owner)
+    return RunSummary(
+        run.path, run.kind.name, state, share, score, metric, has_results, run.begun, _size(run.path), owner
+    )
 
 
 def _share(run: Run) -> float | None:
@@ -216,5 +218,5 @@ def _size(path: Path) -> int:
         for name in names:
             with contextlib.suppress(OSError):
                 file = Path(place, name)
-                total += 0 if is_lock_file(file) else os.lstat(file).st_size
+                total += 0 if is_lease(file) else os.lstat(file).st_size
     return total

@@ -1,16 +1,14 @@
 """Whose folder is it? One process writes into a folder, and a second one is told which.
 
-Two things say so: a kernel lock on `run.lock`, which the system frees when its owner ends, however it ends; and a
-lease, a small file `lease-N.json` with host, pid and since when, which its owner renews every few seconds. The kernel
-lock decides on one machine. Where the disk has none, or where another machine is named (locks need not hold between
-machines), the lease decides: its owner is gone when it has not changed for a while, by the clock of whoever looks.
-Leases have numbers. The next one is made in a way that fails if it is there: of many that want it, one gets it.
+The owner has a lease, a small file `lease-N.json` with host, pid and since when, which it renews every few seconds. On
+the same machine the process number says whether the owner lives. From elsewhere its owner is gone when the lease has
+not changed for a while, by the clock of whoever looks. Leases have numbers. The next one is made in a way that fails if
+it is there: of many processes that want it, one gets it. No lock of the system is needed, which not every disk has.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import platform
@@ -19,28 +17,26 @@ import secrets
 import stat
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
 import psutil
-from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from shoal.errors import UserError
 from shoal.files.plain_files import kind_of, open_file, read_bytes
 
-LOCK = "run.lock"
 LEASE = re.compile(r"lease-(\d+)\.json")
-BEAT = 2.0  # seconds between two signs of life
-PATIENCE = 15.0  # seconds without one until the owner counts as gone
-LARGEST_LEASE, LARGEST_PID = 65_536, 2**31 - 1  # bytes; psutil takes no larger process number
-POLL, LONGEST_STEP = 0.1, 1.0  # seconds; one who looks may have been stopped, too
-TRIES = 5
-FEW_BEATS = 3
-NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
-SAME_START = 2.0  # seconds; the system computes when a process began from a clock that is adjusted
+BEAT_SECONDS = 2.0  # between two signs of life
+PATIENCE_SECONDS = 15.0  # without one, until the owner counts as gone
+LISTING_SECONDS = 3 * BEAT_SECONDS  # that a list of runs waits for signs of life
+POLL_SECONDS = 0.1
+LONGEST_POLL_SECONDS = 1.0  # that count as waiting: the process that looks may have been stopped, too
+START_TOLERANCE_SECONDS = 2.0  # the system computes when a process began from a clock that is adjusted
+MAX_LEASE_BYTES = 65_536
+MAX_PID = 2**31 - 1  # psutil takes no larger process number
+MAX_TRIES = 5
 
 Say = Callable[[str], None]
 
@@ -67,7 +63,7 @@ class Owner:
             return None
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started) < SAME_START
+            same = abs(process.create_time() - self.started) < START_TOLERANCE_SECONDS
             return same and process.status() != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return False
@@ -86,37 +82,34 @@ class LostFolder(UserError):
 class FolderLock:
     """Ours until `release`, or until this process ends. One that was stopped for long must `check` before it writes."""
 
-    def __init__(self, folder: Path, lease: Path, owner: Owner, kernel: BaseFileLock | None) -> None:
-        self.folder, self.owner, self._lease, self._kernel = folder, owner, lease, kernel
+    def __init__(self, folder: Path, lease: Path, owner: Owner) -> None:
+        self.folder, self.owner, self._lease = folder, owner, lease
         self._ended = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="shoal-lease", daemon=True)
         self._beating.start()
 
     def check(self) -> None:
         """Refuse to continue where another process has taken the folder. Asks each time: a pause is not noticed."""
-        found = read_owner(self._lease)
-        if found is None or found.token != self.owner.token:
-            now = owner_of(self.folder)
-            by = "another process" if now is None else str(now)
+        if not self._is_ours():
             raise LostFolder(
-                f"{self.folder} was taken over by {by}, for this process gave no sign of life for {PATIENCE:g} s; it "
-                "writes nothing more, and the other one goes on"
+                f"{self.folder} was taken over by {_name_of(owner_of(self.folder))} because this process gave no sign "
+                f"of life for {PATIENCE_SECONDS:g} s. This process writes nothing more; the other one continues"
             )
 
     def release(self) -> None:
-        """The files go while they are still ours. A lease that was lost is another's, and stays."""
+        """A lease that was lost is another's, and stays."""
         self._ended.set()
         self._beating.join()
-        found = read_owner(self._lease)
-        if found is not None and found.token == self.owner.token:
-            if self._kernel is None:  # a file that no lock could be had on
-                (self.folder / LOCK).unlink(missing_ok=True)
+        if self._is_ours():
             self._lease.unlink(missing_ok=True)
-        _release(self._kernel)
+
+    def _is_ours(self) -> bool:
+        found = read_owner(self._lease)
+        return found is not None and found.token == self.owner.token
 
     def _beat(self) -> None:
         beat = 0
-        while not self._ended.wait(BEAT):
+        while not self._ended.wait(BEAT_SECONDS):
             beat += 1
             with contextlib.suppress(OSError):  # a disk that is away for a moment; the next beat tries again
                 if not _renew(self._lease, self.owner, beat):
@@ -125,16 +118,10 @@ class FolderLock:
 
 def take(folder: Path, say: Say | None = None) -> FolderLock:
     """Make a folder ours. `InUse`: another process has it. `say` is told if it takes time to find out."""
-    for attempt in range(TRIES):
-        supported, kernel = _kernel_lock(folder / LOCK)
-        try:
-            taken = _take_lease(folder, supported, kernel, say)
-        except BaseException:
-            _release(kernel)
-            raise
+    for attempt in range(MAX_TRIES):
+        taken = _take_lease(folder, say)
         if taken is not None:
             return taken
-        _release(kernel)
         time.sleep(secrets.randbelow(50) / 1000 * (attempt + 1))
     raise InUse(_in_use(folder))
 
@@ -149,37 +136,29 @@ def living(folders: Iterable[Path]) -> dict[Path, Owner]:
     """Which of some folders are in use, and by whom, without disturbing anybody. Signs of life from other machines are
     waited for, a few beats for all together."""
     owners = {folder: owner for folder in folders if (owner := owner_of(folder)) is not None}
-    found = {folder: owner for folder, owner in owners.items() if owner.lives()}
-    unsure = {folder: owner for folder, owner in owners.items() if owner.lives() is None}
-    end = time.monotonic() + FEW_BEATS * BEAT
-    while len(unsure) and time.monotonic() < end:
-        time.sleep(POLL)
-        changed = {folder: now for folder in unsure if (now := owner_of(folder)) != unsure[folder]}
-        found |= {folder: now for folder, now in changed.items() if now is not None}
-        unsure = {folder: owner for folder, owner in unsure.items() if folder not in changed}
-    return found
+    lives = {folder: owner.lives() for folder, owner in owners.items()}
+    renewed = _renewed([folder for folder, known in lives.items() if known is None], LISTING_SECONDS)
+    return {folder: owner for folder, owner in owners.items() if lives[folder] or folder in renewed}
 
 
-def is_lock_file(path: Path) -> bool:
-    """Whether Shoal wrote it: an empty run.lock, or a lease that names its owner. One that was killed at once is empty.
+def is_lease(path: Path) -> bool:
+    """Whether Shoal wrote it: a lease that names its owner, or an empty one of a process that was killed at once.
     A file of the user's that has such a name is none."""
-    if path.name != LOCK and LEASE.fullmatch(path.name) is None:
+    if LEASE.fullmatch(path.name) is None:
         return False
     try:
         status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode):
-            return False
-        return status.st_size == 0 or (path.name != LOCK and read_owner(path) is not None)
+        return stat.S_ISREG(status.st_mode) and (status.st_size == 0 or read_owner(path) is not None)
     except OSError:
         return False
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Never write to or remove a file that somebody else gave the name of ours."""
-    if os.path.lexists(path) and not is_lock_file(path) and os.path.lexists(path):  # it may go meanwhile
+    """Never write to or remove a file that another process gave the name of ours."""
+    if os.path.lexists(path) and not is_lease(path) and os.path.lexists(path):  # it may go meanwhile
         status = os.lstat(path)
         what = "" if stat.S_ISREG(status.st_mode) else f"{kind_of(status)}, "
-        raise UserError(f"{path} is {what}not the lock of a run: move it, or give another --out")
+        raise UserError(f"{path} is {what}not the lease of a run. Move it, or give another --out")
 
 
 def read_owner(lease: Path) -> Owner | None:
@@ -190,26 +169,23 @@ def read_owner(lease: Path) -> Owner | None:
     except (ValueError, TypeError, RecursionError):
         return None
     texts = (found.host, found.since, found.machine, found.processes, found.token)
-    usable = all(isinstance(text, str) for text in texts) and type(found.pid) is int and 0 < found.pid <= LARGEST_PID
+    usable = all(isinstance(text, str) for text in texts) and type(found.pid) is int and 0 < found.pid <= MAX_PID
     return found if usable and type(found.started) is float and type(found.beat) is int else None
 
 
 # ---- leases ----
 
 
-def _take_lease(folder: Path, supported: bool, kernel: BaseFileLock | None, say: Say | None) -> FolderLock | None:
-    """None: others tried at the same moment, try again. Where locks are supported but not ours, only a dead owner's
-    children can have it."""
-    seen = _leases(folder)
-    for path in seen:
+def _take_lease(folder: Path, say: Say | None) -> FolderLock | None:
+    """None: others tried at the same moment, try again."""
+    for path in _leases(folder):
         _refuse_foreign(path)
-    held = supported and kernel is None
-    if held and not (seen and _is_dead(seen[-1])):
+    seen = _contents(folder)
+    newest = max(seen, key=_number, default=None)
+    if newest is not None and not _is_gone(newest, say):
         raise InUse(_in_use(folder))
-    if seen and not _is_gone(seen[-1], kernel is not None, say):
-        raise InUse(_in_use(folder))
-    number = 1 + (_number(seen[-1]) if seen else 0)
-    mine, owner = folder / f"lease-{number}.json", _ourselves()
+    mine = folder / f"lease-{1 if newest is None else _number(newest) + 1}.json"
+    owner = _ourselves()
     try:
         handle = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
@@ -220,46 +196,42 @@ def _take_lease(folder: Path, supported: bool, kernel: BaseFileLock | None, say:
     except OSError:  # the disk is full: an empty lease would keep the next one waiting
         mine.unlink(missing_ok=True)
         raise
-    if set(_leases(folder)) - {mine, *seen}:  # somebody has made one since we looked
+    others = {path: content for path, content in _contents(folder).items() if path != mine}
+    if not others.items() <= seen.items():  # somebody has made or renewed one since we looked
         mine.unlink(missing_ok=True)
         return None
-    for path in seen:
+    for path in others:
         path.unlink(missing_ok=True)
-    return FolderLock(folder, mine, owner, kernel)
+    return FolderLock(folder, mine, owner)
 
 
-def _is_gone(lease: Path, locked: bool, say: Say | None) -> bool:
-    """Whether the owner of a lease has ended. `locked`: we have the kernel's lock."""
+def _is_gone(lease: Path, say: Say | None) -> bool:
+    """Whether the owner of a lease has ended."""
     owner = read_owner(lease)
     lives = None if owner is None else owner.lives()
     if lives is not None or not lease.exists():
         return not lives
-    if locked and owner is not None and owner.machine == machine():
-        return True
     if say is not None:
         who = "another process" if owner is None else f"process {owner.pid} on {owner.host}"
-        say(f"{lease.parent} belongs to {who}; waiting up to {PATIENCE:g} s to see whether that still runs")
-    return not _gives_sign(lease)
+        say(f"{lease.parent} belongs to {who}; waiting up to {PATIENCE_SECONDS:g} s to see whether it still runs")
+    return not _renewed([lease.parent], PATIENCE_SECONDS)
 
 
-def _is_dead(lease: Path) -> bool:
-    owner = read_owner(lease)
-    return owner is not None and owner.lives() is False
-
-
-def _gives_sign(lease: Path) -> bool:
-    """Whether a lease is renewed while we look, by our clock alone."""
-    before, quiet, last = _content(lease), 0.0, time.monotonic()
-    while quiet < PATIENCE:
-        time.sleep(POLL)
-        content, now = _content(lease), time.monotonic()
-        if content is None:  # it was given back
-            return False
-        if content != before:
-            return True
-        quiet += min(now - last, LONGEST_STEP)
-        last = now
-    return False
+def _renewed(folders: Iterable[Path], seconds: float) -> set[Path]:
+    """Folders whose lease is renewed while we look, by our clock alone."""
+    before = {folder: _contents(folder) for folder in folders}
+    found, quiet, last = set(), 0.0, time.monotonic()
+    while before and quiet < seconds:
+        time.sleep(POLL_SECONDS)
+        now = time.monotonic()
+        quiet, last = quiet + min(now - last, LONGEST_POLL_SECONDS), now
+        for folder in list(before):
+            contents = _contents(folder)
+            if not contents.items() <= before[folder].items():
+                found.add(folder)
+            if not contents or folder in found:  # given back, or renewed
+                del before[folder]
+    return found
 
 
 def _renew(lease: Path, owner: Owner, beat: int) -> bool:
@@ -280,10 +252,15 @@ def _text(owner: Owner, beat: int = 0) -> str:
     return json.dumps(asdict(owner) | {"beat": beat}) + "\n"
 
 
+def _contents(folder: Path) -> dict[Path, bytes | None]:
+    """What the leases of a folder hold."""
+    return {path: _content(path) for path in _leases(folder)}
+
+
 def _content(path: Path) -> bytes | None:
     """None: there is no such file. `NotAFile`: a FIFO, say, which nobody must wait for."""
     try:
-        return read_bytes(path, LARGEST_LEASE)
+        return read_bytes(path, MAX_LEASE_BYTES)
     except FileNotFoundError:
         return None
 
@@ -300,53 +277,11 @@ def _number(lease: Path) -> int:
 
 
 def _in_use(folder: Path) -> str:
-    owner = owner_of(folder)
-    by = "another process" if owner is None else str(owner)
-    return f"{folder} is in use by {by}; wait until it has ended, or give another --out"
+    return f"{folder} is in use by {_name_of(owner_of(folder))}. Wait until it has ended, or give another --out"
 
 
-# ---- the kernel's lock ----
-
-
-def _kernel_lock(file: Path) -> tuple[bool, BaseFileLock | None]:
-    """Whether the disk has locks, and that of the file if it was free.
-
-    filelock falls back to the mere existence of a file where there are none, which a dead process would hold forever.
-    It may empty the file that it opens, and we remove it, so that must be ours, and no link to somebody's.
-    """
-    _refuse_foreign(file)
-    try:
-        lock: BaseFileLock = FileLock(file, timeout=0, thread_local=False, fallback_to_soft=False)
-    except TypeError:  # an older filelock
-        lock = FileLock(file, timeout=0, thread_local=False)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the fallback
-            lock.acquire()
-    except Timeout:
-        return True, None
-    except NotImplementedError:
-        return False, None
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        return False, None
-    if isinstance(lock, SoftFileLock):
-        lock.release()
-        return False, None
-    return True, lock
-
-
-def _release(lock: BaseFileLock | None) -> None:
-    if lock is None:
-        return
-    file = Path(lock.lock_file)
-    try:
-        file.unlink(missing_ok=True)
-        lock.release()
-    except PermissionError:  # Windows deletes no file that is open
-        lock.release()
-        file.unlink(missing_ok=True)
+def _name_of(owner: Owner | None) -> str:
+    return "another process" if owner is None else str(owner)
 
 
 # ---- this process ----

@@ -28,6 +28,11 @@ def value_hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
+def versions_for_bits() -> dict[str, str]:
+    """What the bits of trained networks depend on, beside the instruction set. Scores may be those of scikit-learn."""
+    return {name: version for name, version in versions().items() if name not in ("python", "instruction set")}
+
+
 def versions() -> dict[str, str]:
     """What the bits of a result depend on, beside the settings."""
     found = {"shoal": __version__} | {name: importlib.metadata.version(name) for name in LIBRARIES}

@@ -61,5 +61,5 @@ def test_a_journal_that_lies_is_not_believed(tmp_path: Path, table: Path, right:
         assert kinds.swap(files[3:5], chance)
         said = " ".join(search.finish().split())
         assert search.story.weights() == right
-    assert said.count("has the name of other work than it holds; set aside in damaged/") == 2
+    assert said.count("has a name that does not match its content; it was moved to damaged/") == 2
     assert search.story.attempts[-1].found < results

@@ -19,7 +19,7 @@ from typing import Any
 
 from shoal.executors import replies
 from shoal.executors.dask import remote as dask_remote
-from shoal.executors.interface import Call, FailedOn, LostWorker, RemoteJob, Reply, WorkerInfo
+from shoal.executors.interface import INSTALL_REMEDY, Call, FailedOn, LostWorker, RemoteJob, Reply, WorkerInfo
 
 PIECE_BYTES = 4_000_000  # of a job, which is sent in pieces so that the scheduler keeps nothing
 GREETING_SECONDS = 60.0  # seconds in which a worker must say what it is; it may have to load libraries first
@@ -235,10 +235,10 @@ class DaskConnection:
                 del self.workers[worker.address]
         except Exception as error:
             words = str(error) if isinstance(error, FailedOn) else f"{type(error).__name__}: {error}"
-            worker.refused = f"it did not answer as a worker with Shoal does ({words})"
+            worker.refused = f"it gave no valid answer ({words})"
         if worker.refused:
             self._refused += 1
-            text = f"worker {worker.address} cannot take part: {worker.refused}; install there what is here"
+            text = f"worker {worker.address} cannot take part: {worker.refused}; {INSTALL_REMEDY}"
             self.note(text if self._refused <= 3 else f"{self.client.scheduler.address}: more workers cannot take part")
         self._count()
 

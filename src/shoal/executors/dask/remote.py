@@ -21,7 +21,7 @@ def make_greet() -> Callable[..., Any]:
             worker = await asyncio.to_thread(importlib.import_module, "shoal.executors.worker")
         except ImportError as error:
             without = isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "shoal"
-            return {"refused": "it has no Shoal of this version" if without else f"its Shoal cannot be used ({error})"}
+            return {"refused": "it has no Shoal of this version" if without else f"Shoal cannot be imported ({error})"}
         return {"hello": await asyncio.to_thread(worker.hello)}
 
     return greet

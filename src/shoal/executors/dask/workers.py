@@ -14,10 +14,20 @@ from concurrent.futures import TimeoutError as FuturesTimeout
 from pathlib import Path
 from typing import Any
 
-from shoal.errors import MissingPackage, UserError
+from shoal.errors import UserError
 from shoal.executors.dask import connection as dask_connection
 from shoal.executors.dask.connection import DaskConnection
-from shoal.executors.interface import Call, LostWorker, RemoteJob, Reply, WorkerInfo, Workers, parse_address
+from shoal.executors.interface import (
+    INSTALL_REMEDY,
+    Call,
+    LostWorker,
+    RemoteJob,
+    Reply,
+    WorkerInfo,
+    Workers,
+    library,
+    parse_address,
+)
 
 PORT = 8786
 CONNECTING_SECONDS = 4.0
@@ -65,7 +75,7 @@ class DaskWorkers(Workers):
         refused = [worker.refused for worker in connection.workers.values() if worker.refused]
         if refused:
             count = "the only worker" if len(refused) == 1 else f"all {len(refused)} workers"
-            raise UserError(f"{self.name}: {count} cannot take part: {refused[0]}; install there what is here")
+            raise UserError(f"{self.name}: {count} cannot take part: {refused[0]}; {INSTALL_REMEDY}")
         if connection.workers:
             raise UserError(f"{self.name}: none of its {len(connection.workers)} workers answers; restart them")
         raise UserError(
@@ -261,13 +271,7 @@ _quiet = _Quiet()
 
 
 def _distributed() -> Any:
-    try:
-        import distributed
-    except ModuleNotFoundError:
-        raise MissingPackage(
-            "--cluster dask://... needs Dask: pip install 'shoal-ml[cluster]'", name="distributed"
-        ) from None
-    return distributed
+    return library("distributed", "dask://...", "cluster")
 
 
 def _security(distributed: Any) -> Any:

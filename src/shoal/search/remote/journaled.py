@@ -27,7 +27,7 @@ from shoal.metrics.metric import Metric
 from shoal.population.members import Member
 from shoal.population.population import Population
 from shoal.runs.journal import Journal, JournalEntry
-from shoal.runs.versions import LIBRARIES, versions
+from shoal.runs.versions import versions_for_bits
 from shoal.search.budget.clock import ELAPSED, Clock
 from shoal.search.budget.costs import SAMPLE_CELLS, choose_sample
 from shoal.search.options import SearchOptions
@@ -286,8 +286,7 @@ def open_trainer(
         if journal is not None:
             if _noted(journal) is None:
                 journal.note(ISA, instruction_set())
-            found = versions()
-            known = {name: found[name] for name in (*LIBRARIES, "machine")} | {ISA: instruction_set()}
+            known = versions_for_bits() | {ISA: instruction_set()}
             trainer = Journaled(trainer, setting, journal, known, clock.elapsed)
             stack.callback(trainer.close_journal)
         yield trainer
