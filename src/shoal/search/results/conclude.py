@@ -82,10 +82,7 @@ def conclude(
     ensemble_score = float(metric.score(task, model_pick.prediction[scored], y, weight))
     steady = replace(metric, otherwise=ensemble_score)  # for rows that have no score, such as those of one class
     evidence = _evidence(search, steady, ending.effort, group)
-    honest = honest_best = _honest(search, evidence, model_pick, ending, best=best if alone else None)
-    if not alone:
-        single = _alone(search, best, ending.effort, averaged)
-        honest_best = _honest(search, evidence, single, ending, best, share=1 / 3)
+    honest = _honest(search, evidence, model_pick, ending, best=best if alone else None)
     if not honest.problem and not np.isfinite(honest.corrected):
         warnings.warn(
             f"no recipe's predictions have a finite {metric.label}, so there is no honest score; use another scoring",
@@ -104,7 +101,7 @@ def conclude(
     certainty, unseen = calibrate(search, unseen, model, data, folds=kept)
     best_score = float(metric.score(task, _prediction(best)[scored], y, weight))
     return Outcome(
-        replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest, honest_best,
+        replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest,
         model_pick.prediction, ensemble_score, best_score, unseen, few,
         refit is not None,
     )  # fmt: skip
@@ -178,12 +175,6 @@ def _compact(search: Search, pick: Pick, effort: Effort) -> tuple[Compact, Pick]
     return replace(few, temperature=temperature), Pick(chosen, shares, folds, temperature, prediction, parts, True)
 
 
-def _alone(search: Search, best: Candidate, effort: Effort, averaged: bool) -> Pick:
-    """One candidate as it is."""
-    folds, parts = _fold_predictions(search, [best], np.ones(1), effort, averaged)
-    return Pick([best], np.ones(1), folds, 1.0, _prediction(best), parts)
-
-
 def _fold_predictions(
     search: Search, candidates: Sequence[Candidate], shares: np.ndarray, effort: Effort, averaged: bool
 ) -> tuple[FoldPredictions, np.ndarray]:
@@ -234,13 +225,13 @@ def _sampled_places(search: Search, effort: Effort) -> np.ndarray:
 
 
 def _honest(
-    search: Search, evidence: Evidence, pick: Pick, ending: Ending, best: Candidate | None, share: float = 1.0
+    search: Search, evidence: Evidence, pick: Pick, ending: Ending, best: Candidate | None
 ) -> HonestScore:
-    """The honest score of a pick: of an ensemble, or of the `best` candidate alone; `share` of the time for it."""
+    """The honest score of a pick: of an ensemble, or of the `best` candidate alone."""
     rows = search.sample_rows[_sampled_places(search, ending.effort)]
     gain = averaging_gain(pick.folds, evidence.metric, pick.temperature, search.limits.seed)
     clock, timed = search.clock, ending.bootstraps is None
-    deadline = clock.now() + share * ending.seconds
+    deadline = clock.now() + ending.seconds
 
     def enough() -> bool:
         return ending.hurry() or (timed and clock.now() >= deadline)

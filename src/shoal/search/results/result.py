@@ -44,7 +44,6 @@ class Outcome:
     chosen: list[Candidate]  # of the ensemble
     shares: np.ndarray  # their weights
     honest: HonestScore  # of the model
-    honest_best: HonestScore  # of the best single recipe
     out_of_fold: np.ndarray  # (n, n_outputs) of the model, for distinct rows
     ensemble_score: float  # of its out-of-fold predictions
     best_pooled: float  # the same for the best candidate alone
