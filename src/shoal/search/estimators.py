@@ -6,9 +6,9 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -42,6 +42,7 @@ from shoal.tables.schema import Schema
 from shoal.validate import shown
 
 
+@dataclass(eq=False, repr=False)
 class _ShoalEstimator(BaseEstimator):
     """What both estimators share. Constructors only store; `fit` checks.
 
@@ -88,51 +89,29 @@ class _ShoalEstimator(BaseEstimator):
     `notes_`, on rows that depend on each other; and `result_`, all that was tried (not in files and pickles).
     """
 
-    kind: str  # what it predicts: classification or regression
-    model_kind = "search"  # see `shoal.models.saving`
+    kind: ClassVar[str]  # what it predicts: classification or regression
+    model_kind: ClassVar[str] = "search"  # see `shoal.models.saving`
 
-    def __init__(
-        self,
-        space: Any = None,
-        *,
-        strategy: Any = "halving",
-        recipes: int | None = None,
-        budget: float | None = None,
-        cv: Any = None,
-        scoring: Any = None,
-        seeds: int = 3,
-        epochs: int | None = None,
-        model: str = "ensemble",
-        refit: bool | str = "auto",
-        group_repeats: bool = True,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: bool = False,
-        kinds: Any = None,
-        callbacks: Any = None,
-        executor: Any = None,
-        journal: Any = None,
-        explain_seconds: float | None = None,
-    ) -> None:
-        self.space = space
-        self.strategy = strategy
-        self.recipes = recipes
-        self.budget = budget
-        self.cv = cv
-        self.scoring = scoring
-        self.seeds = seeds
-        self.epochs = epochs
-        self.model = model
-        self.refit = refit
-        self.group_repeats = group_repeats
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.kinds = kinds
-        self.callbacks = callbacks
-        self.executor = executor
-        self.journal = journal
-        self.explain_seconds = explain_seconds
+    space: Any = None
+    _: KW_ONLY
+    strategy: Any = "halving"
+    recipes: int | None = None
+    budget: float | None = None
+    cv: Any = None
+    scoring: Any = None
+    seeds: int = 3
+    epochs: int | None = None
+    model: str = "ensemble"
+    refit: bool | str = "auto"
+    group_repeats: bool = True
+    n_jobs: int | None = None
+    random_state: Any = 0
+    verbose: bool = False
+    kinds: Any = None
+    callbacks: Any = None
+    executor: Any = None
+    journal: Any = None
+    explain_seconds: float | None = None
 
     # ---- fitting ----
 
@@ -338,6 +317,7 @@ class _Drawing:
         self.screen.draw()
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
     """Search for networks that tell classes apart, and combine the best of them.
 
@@ -352,38 +332,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
 
     __doc__ += _ShoalEstimator.__doc__.partition("\n")[2]  # type: ignore[union-attr]
     kind = CLASSIFICATION
-
-    def __init__(
-        self,
-        space: Any = None,
-        *,
-        strategy: Any = "halving",
-        recipes: int | None = None,
-        budget: float | None = None,
-        cv: Any = None,
-        scoring: Any = None,
-        seeds: int = 3,
-        epochs: int | None = None,
-        model: str = "ensemble",
-        refit: bool | str = "auto",
-        group_repeats: bool = True,
-        class_weight: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: bool = False,
-        kinds: Any = None,
-        callbacks: Any = None,
-        executor: Any = None,
-        journal: Any = None,
-        explain_seconds: float | None = None,
-    ) -> None:
-        super().__init__(
-            space, strategy=strategy, recipes=recipes, budget=budget, cv=cv, scoring=scoring, seeds=seeds,
-            epochs=epochs, model=model, refit=refit, group_repeats=group_repeats, n_jobs=n_jobs,
-            random_state=random_state, verbose=verbose, kinds=kinds, callbacks=callbacks, executor=executor,
-            journal=journal, explain_seconds=explain_seconds,
-        )  # fmt: skip
-        self.class_weight = class_weight
+    class_weight: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None) -> ShoalClassifier:
         return self._fit(X, y, {"sample_weight": sample_weight, "groups": groups, "time": time})
@@ -404,6 +353,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class ShoalRegressor(RegressorMixin, _ShoalEstimator):
     """Search for networks that predict numbers, one or several at once, and combine the best of them."""
 
