@@ -35,8 +35,10 @@ def test_what_an_estimator_is_given_arrives_as_options():
 def test_files_have_the_names_that_runs_on_disk_have():
     assert RowOptions.names_in_files() == ("sep", "header", "missing", "drop", "kinds", "target", "groups", "time",
                                            "weight")  # fmt: skip
-    assert SearchOptions.names_in_files() == ("task", "budget", "recipes", "strategy", "folds", "scoring", "seeds",
-                                              "epochs", "model", "group_repeats", "seed", "explain_seconds")  # fmt: skip
+    assert SearchOptions.names_in_files() == (
+        "task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs", "model", "group_repeats",
+        "seed", "explain_seconds",
+    )  # fmt: skip
     assert set(PARAMETERS) == {"strategy", "recipes", "budget", "scoring", "seeds", "epochs", "model",
                                "refit", "group_repeats", "n_jobs", "random_state", "class_weight"}  # fmt: skip
 

@@ -126,11 +126,8 @@ def understand(request: Request, again: Again | None, out: Path | None, fresh: b
             check_place(out / MODEL)
     source = read_source(request, settled=again is not None)
     clock = _clock(None if again is not None else request.search.budget)
-    if again is not None:
-        if again.settings["data"]["sha256"] != source.sha256:
-            raise UserError(
-                f"--repeat needs the data of the earlier run; {source.name} of this scikit-learn is another"
-            )
+    if again is not None and again.settings["data"]["sha256"] != source.sha256:
+        raise UserError(f"--repeat needs the data of the earlier run; {source.name} of this scikit-learn is another")
     found = source.labelled
     say(f"{source.name}: {source.notes[0]}")
     for line in source.notes[1:]:

@@ -49,7 +49,7 @@ class _ShoalEstimator(BaseEstimator):
     space         None: a good default; or a dict of alternatives and scipy distributions, by names of Member's fields
                   (and "encoding"), as `shoal.grid` takes them; or a Member, or a list of them
     strategy      "halving" (survivors go on from where they stand), "random", "grid", "optuna", or an object of yours
-                  (a `shoal.search.strategies.Strategy`)
+                  (a `shoal.search.strategies.SearchStrategy`)
     recipes       how many to try; None: 100, unless there is a budget
     budget        seconds for the whole fit; uses them, and ends on them. Give recipes or budget, not both
     cv            None (by the number of rows), a number of folds, any scikit-learn splitter, or pairs of row numbers

@@ -22,7 +22,7 @@ from shoal.search.rounds.candidates import candidate_cost
 from shoal.search.rounds.loop import Search, drain
 from shoal.search.scoring.ensemble import weigh
 from shoal.search.space import first_recipes
-from shoal.search.strategies import Listed
+from shoal.search.strategies import InOrder
 
 TRIAL_ROWS, TRIAL_TEXTS = 2_000, 400
 TRIAL_FOLDS = 2
@@ -73,7 +73,7 @@ def try_out(
     fixed = max(taken[many] - row * many, 0.0)
     search = Search(problem, metric, limits, Clock(seconds, start=now(), now=now))
     first = first_recipes(problem.n_rows, list(problem.inputs), limits.default_epochs)
-    drain(search.run(Listed(first)))
+    drain(search.run(InOrder(first)))
     rate = max(search.costs.training_seconds, 1e-6) / max(search.costs.spent, 1.0)
     passes = measure_passes(search, report, with_saving=False)
     end = 0.0 if passes is None else passes.fixed / problem.n

@@ -224,9 +224,7 @@ def _sampled_places(search: Search, effort: Effort) -> np.ndarray:
     return evenly(np.arange(len(search.sample_rows)), effort.sampled)
 
 
-def _honest(
-    search: Search, evidence: Evidence, pick: Pick, ending: Ending, best: Candidate | None
-) -> HonestScore:
+def _honest(search: Search, evidence: Evidence, pick: Pick, ending: Ending, best: Candidate | None) -> HonestScore:
     """The honest score of a pick: of an ensemble, or of the `best` candidate alone."""
     rows = search.sample_rows[_sampled_places(search, ending.effort)]
     gain = averaging_gain(pick.folds, evidence.metric, pick.temperature, search.limits.seed)

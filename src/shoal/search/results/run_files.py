@@ -50,7 +50,7 @@ def write_results(folder: Path, result: SearchResult, source: Source, context: C
 
 def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Settings in readable lines; the log, which is long, on one line per round."""
-    whole = {"format": SEARCH_FORMAT, "version": SETTINGS_VERSION} | dict(settings)
+    whole: dict[str, Any] = {"format": SEARCH_FORMAT, "version": SETTINGS_VERSION} | dict(settings)
     sealed = {"sha256": check_of(whole)} | {name: value for name, value in whole.items() if name != "log"}
     text = json.dumps(sealed, indent=1, ensure_ascii=False)
     rounds = ",\n".join("  " + json.dumps(entry, separators=(",", ":")) for entry in whole["log"])

@@ -48,7 +48,7 @@ from shoal.search.rounds.proposals import (
 from shoal.search.rounds.training import Control
 from shoal.search.scoring.evidence import Samples
 from shoal.search.space import Recipe
-from shoal.search.strategies import Rung, Strategy
+from shoal.search.strategies import Rung, SearchStrategy
 
 KEPT_CANDIDATES = 128  # finished candidates whose weights and whole predictions are kept for the ensemble
 LATE_SHARE = 0.3  # of the time kept back that assessing may use up
@@ -90,7 +90,7 @@ class Search:
 
     # ---- the whole ----
 
-    def run(self, strategy: Strategy) -> Rungs:
+    def run(self, strategy: SearchStrategy) -> Rungs:
         """All rounds of a strategy, then more seeds of the best; again, while these leave time."""
         return self._execute(rounds_of(self, strategy))
 
