@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -86,8 +86,7 @@ def _problem(data: TrainingData, seed: int, encodings: Sequence[str]) -> Problem
     """Some rows in two folds."""
     rows = len(data.target)
     pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((rows, 0)), data.target, None, seed)
-    ones = np.ones(rows)
-    return make_problem(data.task, data.schema, data.table, data.target, pairs, ones, ones, encodings)
+    return make_problem(replace(data, weight=np.ones(rows), class_weight=None), pairs, encodings)
 
 
 def draw_rows(y: np.ndarray, task: Task, count: int, seed: int) -> np.ndarray:

@@ -22,7 +22,7 @@ from shoal.search.options import BEST, COMPACT
 from shoal.search.problem.data import TrainingData
 from shoal.search.problem.problem import Problem, evenly
 from shoal.search.results.leaderboard import make_leaderboard
-from shoal.search.results.result import Outcome
+from shoal.search.results.result import Conclusion
 from shoal.search.rounds.candidates import Candidate, InProcess, Order, candidate_cost
 from shoal.search.rounds.loop import INTERRUPTED, Search
 from shoal.search.rounds.training import Control
@@ -56,7 +56,7 @@ def conclude(
     data: TrainingData,
     refit: Problem | None = None,
     group: np.ndarray | None = None,
-) -> Outcome:
+) -> Conclusion:
     """Pick, weigh, correct.
 
     deliver  an ensemble, a compact one (the fewest networks that are about as good), or the best recipe
@@ -100,7 +100,7 @@ def conclude(
     kept = few.folds if model_pick.compact and refit is None else None
     certainty, unseen = calibrate(search, unseen, model, data, folds=kept)
     best_score = float(metric.score(task, _prediction(best)[scored], y, weight))
-    return Outcome(
+    return Conclusion(
         replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest,
         model_pick.prediction, ensemble_score, best_score, unseen, few,
         refit is not None,

@@ -15,7 +15,7 @@ from shoal.search.rounds.candidates import Candidate
 from shoal.search.space import Recipe
 
 if TYPE_CHECKING:
-    from shoal.search.results.result import Outcome
+    from shoal.search.results.result import Conclusion
 
 
 class Leaderboard:
@@ -147,7 +147,7 @@ def _mean(values: Sequence[float]) -> float:
 # ---- as scikit-learn's searches have it ----
 
 
-def cv_results(outcome: Outcome) -> dict[str, Any]:
+def cv_results(outcome: Conclusion) -> dict[str, Any]:
     """In scikit-learn's form: one entry per recipe, in the order of the leaderboard."""
     board = outcome.board
     scores = np.array([np.mean([one.fold_scores for one in candidates], axis=0) for candidates in outcome.groups])

@@ -230,9 +230,9 @@ class Search:
 
     def _report(self, batch: Batch) -> None:
         """Say so where nobody could train candidates."""
-        if batch.set_aside:
+        if batch.skip_reason:
             named = "; ".join(f"{one.number}: {one.recipe}" for one in batch.candidates)
-            self.say(f"skipped, because {batch.set_aside}: recipe {named}")
+            self.say(f"skipped, because {batch.skip_reason}: recipe {named}")
 
     def _say_notes(self) -> None:
         """What the user should know of the workers, once each."""

@@ -156,7 +156,7 @@ def _without_enough_seeds(search: Search, candidates: Sequence[Candidate]) -> li
     seeds = _seeds_of(search, [candidate.recipe for candidate in few])
     found: dict[Recipe, Candidate] = {}
     for candidate in few:
-        if sum(one.finished or bool(one.set_aside) for one in seeds[candidate.key]) < search.limits.seeds:
+        if sum(one.finished or bool(one.skip_reason) for one in seeds[candidate.key]) < search.limits.seeds:
             found.setdefault(candidate.key, candidate)
     return list(found.values())
 
