@@ -272,8 +272,8 @@ def test_speed_folds_and_metric_are_found_once(
 
         monkeypatch.setattr(module, name, count)
 
-    counted(time_model, "try_out")
+    counted(time_model, "encode_some")
     counted(search_module, "make_folds")
     counted(search_module, "find_metric")
     call(tmp_path, "search", "--demo", "--budget", 3, "--out", "run", "--explain-seconds", 0)
-    assert sorted(calls) == ["find_metric", "make_folds", "try_out"]
+    assert sorted(calls) == ["encode_some", "find_metric", "make_folds"]

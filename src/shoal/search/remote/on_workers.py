@@ -103,7 +103,8 @@ class OnWorkers(Trainer):
         return {
             "workers": self.dispatcher.workers.name, "slots": self._slots, "threads": team.threads,
             "turn_seconds": self.workplace.turn_seconds, "bytes_per_second": self.workplace.bytes_per_second,
-            "bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received, "shards": self.shards, "shards_with_networks": self.with_networks,
+            "bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received, "shards": self.shards,
+            "shards_with_networks": self.with_networks,
             "lost": status.lost, "repeated": status.repeated,
         }  # fmt: skip
 

@@ -74,7 +74,7 @@ def look(executor: Any) -> Workplace:
 
 
 def measure_link(dispatcher: Dispatcher) -> tuple[float, float]:
-    """Seconds of a message there and back, and bytes a second. The quickest of each counts, as others may be at work."""
+    """Seconds of a message there and back, and bytes a second: the best of several, as others may be at work."""
     _echo(dispatcher, 1)  # the worker loads the job
     small, large = (min(_echo(dispatcher, size) for _ in range(3)) for size in (1, ECHO))
     dispatcher.status.done = 0

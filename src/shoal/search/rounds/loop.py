@@ -8,7 +8,6 @@ to the bit without one.
 from __future__ import annotations
 
 import warnings
-from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -363,11 +362,6 @@ class Search:
     def _check_end(self, must: bool) -> None:
         if self.ended or (self._time_is_up() and not must):
             raise _EndedEarly(self.ended or (INTERRUPTED if self.clock.hurried else BUDGET))
-
-
-def drain(rungs: Iterable[RungEnded]) -> None:
-    """Run a search to its end without looking."""
-    deque(rungs, maxlen=0)
 
 
 class _EndedEarly(Exception):
