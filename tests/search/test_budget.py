@@ -26,6 +26,7 @@ from support.waiting import wait_until
 
 from shoal import ShoalClassifier
 from shoal.cli import search_run
+from shoal.runs.kinds import check_of
 from shoal.search import estimators
 from shoal.search import run as search_module
 from shoal.search.budget import model as time_model
@@ -194,6 +195,7 @@ def test_a_run_that_went_without_is_repeated_to_the_bit(tmp_path: Path, call: Ca
         entry["recipes"] = [["plain", member] for _, member in entry["recipes"]]
         for rung in entry["rungs"]:
             rung["epochs"] = [epochs[:2] for epochs in rung["epochs"]]
+    known["sha256"] = check_of(known)
     (tmp_path / "less.json").write_text(json.dumps(known))
     for out in ("less", "again"):
         call(tmp_path, "search", "--repeat", "less.json" if out == "less" else "less/settings.json", "--out", out)

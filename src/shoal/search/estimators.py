@@ -48,8 +48,8 @@ class _ShoalEstimator(BaseEstimator):
 
     space         None: a good default; or a dict of alternatives and scipy distributions, by names of Member's fields
                   (and "encoding"), as `shoal.grid` takes them; or a Member, or a list of them
-    strategy      "halving" (survivors go on from where they stand), "random", "grid", "optuna", or an object of yours
-                  (a `shoal.search.strategies.SearchStrategy`)
+    strategy      "halving" (the better third continues), "random", "grid", "optuna", or a custom
+                  `shoal.search.strategies.SearchStrategy`
     recipes       how many to try; None: 100, unless there is a budget
     budget        seconds for the whole fit; uses them, and ends on them. Give recipes or budget, not both
     cv            None (by the number of rows), a number of folds, any scikit-learn splitter, or pairs of row numbers
@@ -59,7 +59,7 @@ class _ShoalEstimator(BaseEstimator):
                   "neg_mean_absolute_error", "neg_mean_squared_error"; any other name of scikit-learn, a scorer of
                   make_scorer, or a function of (estimator, X, y) that looks at predictions only
     seeds         of each of the best recipes, to tell luck from architecture
-    epochs        of the longest default recipe, and of members without epochs of their own; None: by the number of rows
+    epochs        of the longest default recipe, and of members without epochs; None: by the number of rows
     model         what to deliver: "ensemble", the weighted average of the best recipes; "compact", the fewest networks
                   whose out-of-fold loss is within one standard error of the ensemble's (`result_.outcome.compact` has
                   what that costs and saves); "best", the best recipe alone
@@ -68,15 +68,15 @@ class _ShoalEstimator(BaseEstimator):
     n_jobs        threads; None: all cores
     random_state  the same number gives the same bits, unless a budget ends the search
     verbose       show progress
-    kinds         what columns are, where that should not be guessed: {"zip": "category"}; "number", "category", "date",
-                  "text", "drop", or an encoder of your own (a `shoal.encoders.column.ColumnEncoder`)
+    kinds         what columns are, where Shoal should not infer it: {"zip": "category"}; "number", "category", "date",
+                  "text", "drop", or a custom `shoal.encoders.column.ColumnEncoder`
     callbacks     a list of objects that watch the search and may stop it (see `shoal.callbacks.Callback`); the events
                   are those of `shoal.search.events`
     executor      where to train: None uses this process, "local:4" starts four worker processes; "dask://host:8786",
                   "mpi", or any concurrent.futures.Executor. The bits are the same
     explain_seconds  for finding out which columns matter; None: what is left of the budget, or little; 0: not at all
-    journal       a folder: what was trained is written there as it is done, and the same fit goes on from it after a
-                  crash; with other data or parameters nothing in it is used
+    journal       a folder for finished work: after a crash, the same fit resumes from it; with other data or parameters
+                  nothing in it is used
 
     `fit` takes three more arguments about the rows, each an array or the name of a column of X. `sample_weight`: how
     much rows count. `groups`: rows of a group stay in one fold. `time`: folds are scored on later rows than they were
@@ -319,7 +319,7 @@ class _Drawing:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
-    """Search for networks that tell classes apart, and combine the best of them.
+    """Search for networks that predict classes, and combine the best of them.
 
     >>> from sklearn.datasets import load_iris
     >>> model = ShoalClassifier(recipes=10, seeds=1).fit(*load_iris(return_X_y=True))

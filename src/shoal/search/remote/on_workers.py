@@ -73,7 +73,7 @@ class Parts:
 
 
 class OnWorkers(Trainer):
-    """Trains on workers. Survivors of a rung go on from their weights, which travel; or, where the link is slow and
+    """Trains on workers. Survivors of a rung continue from their weights, which travel; or, where the link is slow and
     training is quick, they are trained again from the beginning, which gives the same bits."""
 
     def __init__(self, setting: Setting, workers: Workers, file: Path | None = None) -> None:

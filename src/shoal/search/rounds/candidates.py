@@ -384,7 +384,7 @@ class LogEntry:
         self._written: dict[int, list[int]] = {}  # epochs of each candidate, by its number, as last written down
 
     def write(self, trained: Sequence[Candidate], kept: Sequence[Candidate]) -> None:
-        """A rung: who was trained and assessed, and who goes on."""
+        """A rung: who was trained and assessed, and who continues."""
         first = self.candidates[0].number
         epochs = [candidate.fold_epochs.tolist() for candidate in trained]
         self._written |= dict(zip([candidate.number for candidate in trained], epochs, strict=True))

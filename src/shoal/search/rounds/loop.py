@@ -1,4 +1,4 @@
-"""The search: propose recipes, train them to a rung, assess them, drop the worse, go on.
+"""The search: propose recipes, train them to a rung, assess them, drop the worse, continue.
 
 `Search.run` is a generator: it gives back control after each rung, so that anyone can watch it, step it or end it.
 What was done is written down as it happens (`Search.log`), so that a run that was ended by the clock can be repeated
@@ -57,7 +57,7 @@ Rungs = Generator[RungEnded, None, None]
 
 
 class Search:
-    """What has been tried on a problem, and how to go on. Time comes from the clock that it is given."""
+    """What has been tried on a problem, and how to continue. Time comes from the clock that it is given."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Search:
 
     @contextmanager
     def _early_end(self) -> Iterator[None]:
-        """The clock, a callback or Ctrl-C may end what is inside; Ctrl-C goes on to whoever called."""
+        """The clock, a callback or Ctrl-C may end what is inside; Ctrl-C is passed on to the caller."""
         try:
             yield
         except _EndedEarly as end:
@@ -269,7 +269,7 @@ class Search:
         trained: list[Candidate],
         kept: list[Candidate],
     ) -> RungEnded:
-        """Write the rung down, and drop the weights of those that do not go on."""
+        """Write the rung down, and drop the weights of those that do not continue."""
         entry.write(trained, kept)
         staying = {candidate.number for candidate in kept}
         for candidate in candidates:
