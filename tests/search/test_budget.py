@@ -45,7 +45,7 @@ def test_what_is_left_out_is_a_warning_in_python_and_a_sentence_of_the_report(
 ) -> None:
     monkeypatch.setattr(estimators, "Clock", machine_of_speed(1e9).clock)
     model = ShoalClassifier(budget=1)
-    with pytest.warns(UserWarning, match=r"short of time: 2 folds, .*[\d,]+ of the 10,000 rows \(nothing") as warned:
+    with pytest.warns(UserWarning, match=r"short of time: 2 folds, .*[\d,]+ of the 10,000 rows \(a budget") as warned:
         model.fit(*small_table(10_000, 20))
     assert [one.filename for one in warned] == [__file__]
     rows = model.result_.effort.rows
@@ -77,7 +77,7 @@ def test_advice_on_the_budget_does_not_contradict_itself(
     )
     done = call(tmp_path, "search", "t.csv", "--target", "u", "--task", "classification", "--budget", 1)
     first = re.search(r"--budget (\d+) would leave enough", done.stdout)
-    second = re.search(r"nothing is left out with a budget of about (\d+) s", done.stderr)
+    second = re.search(r"a budget of about (\d+) s needs no reductions", done.stderr)
     assert first is not None
     assert second is not None
     assert int(second[1]) >= int(first[1]) >= 4000

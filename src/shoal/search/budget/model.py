@@ -151,7 +151,7 @@ class TimeModel:
         words = effort.describe(rows)
         if words:
             budget = max(self.clock.elapsed() + pace.enough(rows, folds[0]), self.clock.advised)
-            words += f" (nothing is left out with a budget of about {budget:.0f} s)"
+            words += f" (a budget of about {budget:.0f} s needs no reductions)"
         return effort, words
 
     def forecast(self, data: TrainingData, metric: Metric, folds: int, cv: str) -> Forecast:
