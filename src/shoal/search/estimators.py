@@ -26,7 +26,6 @@ from shoal.report import write_search_page
 from shoal.runs.journal import Journal
 from shoal.runs.lock import take
 from shoal.search.budget.clock import Clock
-from shoal.search.events import Progress, Started
 from shoal.search.options import SearchOptions, as_parameters, options_of_estimator, threads_of
 from shoal.search.problem.data import TrainingData, search_digest, training_data
 from shoal.search.problem.roles import Roles
@@ -174,7 +173,7 @@ class _ShoalEstimator(BaseEstimator):
             yield callbacks
             return
         with SearchScreen("score", options.budget) as screen:
-            callbacks.callbacks.append(_Drawing(screen))
+            callbacks.callbacks.append(screen)
             yield callbacks
 
     def _publish(self, result: SearchResult) -> None:
@@ -301,20 +300,6 @@ def _journal(
         yield Journal(Path(folder), whose="" if options.budget is None else search_digest(data, options))
     finally:
         lock.release()
-
-
-class _Drawing:
-    """Shows progress where fit was called."""
-
-    def __init__(self, screen: Any) -> None:
-        self.screen = screen
-
-    def started(self, started: Started) -> None:
-        self.screen.metric = started.metric
-
-    def progress(self, progress: Progress) -> None:
-        self.screen.watch(progress)
-        self.screen.draw()
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
