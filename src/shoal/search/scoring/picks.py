@@ -47,6 +47,8 @@ class EnsemblePick:
     def __init__(self, evidence: Evidence, samples: Sequence[np.ndarray], parts: int | None = None) -> None:
         self.evidence, self.parts = evidence, parts
         task, y = evidence.task, evidence.y
+        in_memory = isinstance(evidence.prediction, np.ndarray)
+        self.loss_inputs = task.loss_inputs(evidence.prediction[:], y) if in_memory else None
         mass = _masses(samples, evidence.loss_weight)
         best: np.ndarray = np.empty((0, len(samples)), np.float32)  # losses of the best of each sample so far
         self.places: np.ndarray = np.empty((0, len(samples)), np.int64)
@@ -59,13 +61,16 @@ class EnsemblePick:
             self.places = np.take_along_axis(places, order, axis=0)
 
     def __call__(self, number: int, counts: np.ndarray) -> np.ndarray:
-        evidence = self.evidence
-        prediction = evidence.prediction[self.places[:, number]]
+        evidence, places = self.evidence, self.places[:, number]
         inside = np.flatnonzero(counts * evidence.loss_weight)
         mass, y = (counts * evidence.loss_weight)[inside], evidence.y[inside]
-        shares = self._shares(evidence.task.loss_inputs(prediction[:, inside], y), y, mass)
+        if self.loss_inputs is not None:
+            loss_inputs = self.loss_inputs[places][:, inside]
+        else:
+            loss_inputs = evidence.task.loss_inputs(evidence.prediction[places][:, inside], y)
+        shares = self._shares(loss_inputs, y, mass)
         used = np.flatnonzero(shares)
-        return np.asarray(np.tensordot(shares[used], prediction[used], axes=1))
+        return np.asarray(np.tensordot(shares[used], evidence.prediction[places[used]], axes=1))
 
     def _shares(self, loss_inputs: np.ndarray, y: np.ndarray, mass: np.ndarray) -> np.ndarray:
         task, scale = self.evidence.task, self.evidence.scale
