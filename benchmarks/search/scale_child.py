@@ -42,7 +42,7 @@ def save(fitted: ShoalClassifier, folder: Path) -> None:
     """The files that `shoal search` writes."""
     from shoal.models.saving import save as save_model
     from shoal.runs.kinds import BOARD, MODEL, REPORT
-    from shoal.search.results.settings import write_settings
+    from shoal.search.results.run_files import write_settings
 
     save_model(fitted, folder / MODEL)
     fitted.board_.to_csv(folder / BOARD)

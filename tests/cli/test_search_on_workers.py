@@ -12,7 +12,7 @@ from support.waiting import wait_until
 from shoal.executors.local import LocalWorkers
 from shoal.search.budget.model import Forecast
 from shoal.search.remote.journaled import workers_beside
-from shoal.search.remote.workplace import Link, Workplace, look
+from shoal.search.remote.workplace import Workplace, look
 
 IRIS = "sepal,species\n" + "".join(f"{k % 3 + k / 1000},{'abc'[k % 3]}\n" for k in range(60))
 LOOPBACK = {"127.0.0.1", "::1"}
@@ -94,7 +94,7 @@ def test_the_time_there_is_shorter_by_what_workers_take_over():
     plan = Forecast(10, 3, "", 5, 30, seconds=100.0, memory=0, training=80.0)
     assert plan.seconds_there(1.0) == 100.0
     assert plan.seconds_there(4.0) == 40.0
-    place = Workplace("x", workers=4, hosts=2, slots=8, threads=16, link=Link())
+    place = Workplace("x", workers=4, hosts=2, slots=8, threads=16)
     assert place.times_faster(2) == 8.0
     assert "8 shards at a time, 2 threads each" in place.describe()
 
@@ -102,8 +102,8 @@ def test_the_time_there_is_shorter_by_what_workers_take_over():
 def test_looking_at_workers_counts_them_and_measures_the_link():
     found = look(None)
     assert (found.workers, found.hosts, found.slots) == (1, 1, 1)
-    assert found.link.turn > 0
-    assert found.link.rate > 0
+    assert found.turn_seconds > 0
+    assert found.bytes_per_second > 0
 
 
 def test_processes_that_began_to_start_end_when_the_data_cannot_be_encoded():

@@ -14,6 +14,7 @@ from shoal import Member, ShoalClassifier, ShoalRegressor
 from shoal.metrics.metric import ALIASES, METRICS, find_metric
 from shoal.metrics.scorers import _partly_wrong, scorer_names
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
+from shoal.search.problem.data import TrainingData
 from shoal.search.problem.problem import make_problem
 from shoal.search.results.report_data import chance, honest_words
 from shoal.search.rounds.candidates import InProcess
@@ -388,7 +389,7 @@ def test_scores_without_weights_refuse_rows_with_weights():
 def problem_of(task, y):
     table = Table.of(np.arange(len(y), dtype=float)[:, None])
     ones, rows = np.ones(len(y)), np.arange(len(y))
-    return make_problem(task, Schema.of(table, plain=True), table, y, [(rows, rows)], ones, ones)
+    return make_problem(TrainingData(task, Schema.of(table, plain=True), table, y, ones), [(rows, rows)])
 
 
 @pytest.mark.parametrize(

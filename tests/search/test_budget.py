@@ -26,6 +26,7 @@ from support.waiting import wait_until
 
 from shoal import ShoalClassifier
 from shoal.cli import search_run
+from shoal.runs.kinds import check_of
 from shoal.search import estimators
 from shoal.search import run as search_module
 from shoal.search.budget import model as time_model
@@ -44,7 +45,7 @@ def test_what_is_left_out_is_a_warning_in_python_and_a_sentence_of_the_report(
 ) -> None:
     monkeypatch.setattr(estimators, "Clock", machine_of_speed(1e9).clock)
     model = ShoalClassifier(budget=1)
-    with pytest.warns(UserWarning, match=r"short of time: 2 folds, .*[\d,]+ of the 10,000 rows \(nothing") as warned:
+    with pytest.warns(UserWarning, match=r"short of time: 2 folds, .*[\d,]+ of the 10,000 rows \(a budget") as warned:
         model.fit(*small_table(10_000, 20))
     assert [one.filename for one in warned] == [__file__]
     rows = model.result_.effort.rows
@@ -76,7 +77,7 @@ def test_advice_on_the_budget_does_not_contradict_itself(
     )
     done = call(tmp_path, "search", "t.csv", "--target", "u", "--task", "classification", "--budget", 1)
     first = re.search(r"--budget (\d+) would leave enough", done.stdout)
-    second = re.search(r"nothing is left out with a budget of about (\d+) s", done.stderr)
+    second = re.search(r"a budget of about (\d+) s needs no reductions", done.stderr)
     assert first is not None
     assert second is not None
     assert int(second[1]) >= int(first[1]) >= 4000
@@ -194,6 +195,7 @@ def test_a_run_that_went_without_is_repeated_to_the_bit(tmp_path: Path, call: Ca
         entry["recipes"] = [["plain", member] for _, member in entry["recipes"]]
         for rung in entry["rungs"]:
             rung["epochs"] = [epochs[:2] for epochs in rung["epochs"]]
+    known["sha256"] = check_of(known)
     (tmp_path / "less.json").write_text(json.dumps(known))
     for out in ("less", "again"):
         call(tmp_path, "search", "--repeat", "less.json" if out == "less" else "less/settings.json", "--out", out)
@@ -272,8 +274,8 @@ def test_speed_folds_and_metric_are_found_once(
 
         monkeypatch.setattr(module, name, count)
 
-    counted(time_model, "try_out")
+    counted(time_model, "encode_some")
     counted(search_module, "make_folds")
     counted(search_module, "find_metric")
     call(tmp_path, "search", "--demo", "--budget", 3, "--out", "run", "--explain-seconds", 0)
-    assert sorted(calls) == ["find_metric", "make_folds", "try_out"]
+    assert sorted(calls) == ["encode_some", "find_metric", "make_folds"]

@@ -14,7 +14,7 @@ from shoal.search.budget.clock import Clock
 from shoal.search.budget.costs import Limits
 from shoal.search.rounds.loop import Search
 from shoal.search.space import Recipe, check_space
-from shoal.search.strategies import HALVING, STRATEGIES, Listed, Strategy, find_strategy
+from shoal.search.strategies import HALVING, STRATEGIES, InOrder, SearchStrategy, find_strategy
 
 
 class Recorder(Callback):
@@ -100,7 +100,7 @@ def test_what_is_no_list_of_callbacks_is_refused(iris, given, words):
         ShoalClassifier(recipes=1, callbacks=given).fit(*iris)
 
 
-class Widths(Strategy):
+class Widths(SearchStrategy):
     """Ever wider networks, until one is no better than the one before."""
 
     def begin(self, space, seed, first, rows):
@@ -137,7 +137,7 @@ def test_a_strategy_of_the_users_own_is_as_good_as_a_name(iris):
     ],
 )
 def test_what_a_strategy_must_not_propose_is_refused_in_a_sentence(iris, proposal, words):
-    class Wrong(Strategy):
+    class Wrong(SearchStrategy):
         def propose(self, count, known):
             return [proposal]
 
@@ -184,7 +184,7 @@ def search_of(iris):
 
 def test_a_search_can_be_stepped_and_drops_the_worse_at_each_rung(search_of):
     search = search_of(None)
-    steps = search.run(Listed(recipes(9), HALVING))
+    steps = search.run(InOrder(recipes(9), HALVING))
     first = next(steps)
     assert [candidate.epochs for candidate in first.trained] == [1] * 9
     worst_kept = max(candidate.loss for candidate in first.kept)
@@ -200,7 +200,7 @@ def test_a_search_can_be_stepped_and_drops_the_worse_at_each_rung(search_of):
 
 def test_a_clock_that_is_wound_ends_the_search_between_two_rungs(search_of):
     search = search_of(10.0)
-    steps = search.run(Listed(recipes(9), HALVING))
+    steps = search.run(InOrder(recipes(9), HALVING))
     next(steps)
     search.clock.time = 10.5
     assert list(steps) == []
@@ -210,7 +210,7 @@ def test_a_clock_that_is_wound_ends_the_search_between_two_rungs(search_of):
 
 def test_whoever_stops_stepping_leaves_a_search_that_can_be_concluded(search_of):
     search = search_of(None)
-    steps = search.run(Listed(recipes(9), HALVING))
+    steps = search.run(InOrder(recipes(9), HALVING))
     next(steps)
     steps.close()
     assert len(search.log) == 1

@@ -14,8 +14,10 @@ from shoal import ShoalClassifier
 from shoal.metrics.metric import find_metric
 from shoal.metrics.tasks import Task
 from shoal.search.budget import trial
-from shoal.search.budget.costs import Limits
+from shoal.search.budget.clock import Clock
+from shoal.search.budget.model import TimeModel
 from shoal.search.budget.trial import draw_rows
+from shoal.search.options import SearchOptions
 from shoal.search.problem.data import TrainingData
 from shoal.search.scoring.ensemble import weigh
 from shoal.tables.schema import Schema
@@ -35,17 +37,17 @@ def test_rows_that_are_drawn_leave_no_class_out(classes: int, count: int, seed: 
 
 
 def test_an_encoding_of_numbers_is_left_out_only_where_there_are_two() -> None:
-    def spare(X: dict[str, Any], encodings: tuple[str, ...] | None = None) -> bool:
+    def spare(X: dict[str, Any], encodings: list[str] | None = None) -> bool:
         table, y = Table.of(X), np.arange(300) % 2
         task, schema = Task("classification", 2), Schema.of(table)
-        limits = Limits(recipes=1, seeds=1, finalists=1, default_epochs=1, threads=1, seed=0)
+        options = SearchOptions(threads=1, epochs=1, space=None if encodings is None else {"encoding": encodings})
         data = TrainingData(task, schema, table, y, np.ones(300))
-        return trial.try_out(data, find_metric(None, task), limits, 0.01, encodings=encodings).pace.spare
+        return TimeModel(Clock(1.0), options).measured(data, find_metric(None, task)).pace.spare
 
     numbers = {f"x{j}": column for j, column in enumerate(small_table(columns=90)[0].T)}
     few = {name: numbers[name] for name in ("x0", "x1")}
     assert spare(few)
-    assert not spare(few, ("plain", "piecewise"))  # the user asked for them
+    assert not spare(few, ["plain", "piecewise"])  # the user asked for them
     assert not spare(numbers)  # too many for a second encoding
     assert not spare({"word": np.array(["a", "b", "c"] * 100, dtype=object)})
 

@@ -176,7 +176,7 @@ def test_a_recipe_that_ends_every_worker_is_set_aside_and_the_rest_is_finished(i
         model = ShoalClassifier(members, strategy="random", cv=3, seeds=1, recipes=10, executor="local:2")
         with pytest.warns(UserWarning, match=r"skipped, because it ended \d+ workers in a row.*: recipe 5: .*7"):
             model.fit(*iris)
-    aside = [one for one in model.result_.candidates if one.set_aside]
+    aside = [one for one in model.result_.candidates if one.skip_reason]
     assert [one.recipe.member.hidden for one in aside] == [(7,)]
     assert all(one.finished for one in model.result_.candidates if one not in aside)
     assert len(list(tmp_path.iterdir())) >= 3

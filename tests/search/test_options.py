@@ -11,7 +11,7 @@ from shoal.executors.find import find_workers
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.options import SearchOptions, as_parameters, options_of_estimator, parameter_names, threads_of
 from shoal.search.results.saving import PARAMETERS
-from shoal.search.results.settings import KEYS
+from shoal.tables.options import RowOptions
 
 BESIDE = {"verbose", "kinds", "callbacks", "journal"}  # parameters that are not about how to search
 
@@ -33,10 +33,12 @@ def test_what_an_estimator_is_given_arrives_as_options():
 
 
 def test_files_have_the_names_that_runs_on_disk_have():
-    assert KEYS["data"] == ("path", "sha256", "demo", "sep", "header", "missing", "drop", "kinds", "target", "groups",
-                            "time", "weight")  # fmt: skip
-    assert KEYS["search"] == ("repeats", "task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs",
-                              "model", "group_repeats", "seed", "explain_seconds")  # fmt: skip
+    assert RowOptions.names_in_files() == ("sep", "header", "missing", "drop", "kinds", "target", "groups", "time",
+                                           "weight")  # fmt: skip
+    assert SearchOptions.names_in_files() == (
+        "task", "budget", "recipes", "strategy", "folds", "scoring", "seeds", "epochs", "model", "group_repeats",
+        "seed", "explain_seconds",
+    )  # fmt: skip
     assert set(PARAMETERS) == {"strategy", "recipes", "budget", "scoring", "seeds", "epochs", "model",
                                "refit", "group_repeats", "n_jobs", "random_state", "class_weight"}  # fmt: skip
 

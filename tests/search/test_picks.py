@@ -1,4 +1,4 @@
-"""What is picked on a bootstrap sample: the same with all predictions in memory and in blocks."""
+"""What is picked on a bootstrap sample: the same with all predictions in one block and in many."""
 
 import numpy as np
 import pytest
@@ -46,32 +46,43 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("ensemble", [False, True])
+def both_picks(plain, kind, drawn, monkeypatch):
+    """With all predictions in one block of memory; and from a file, in blocks that do not end where candidates end."""
+    pick = kind(plain, drawn)
+    monkeypatch.setattr(picks, "BLOCK_CELLS", 23 * N * 3)
+    return pick, kind(in_blocks(plain), drawn)
+
+
+@pytest.mark.parametrize("pick", [picks.BestPick, picks.EnsemblePick])
 @pytest.mark.parametrize(("kind", "metric"), CASES)
-def test_both_ways_pick_the_same(kind, metric, ensemble, monkeypatch):
-    monkeypatch.setattr(picks, "BLOCK_CELLS", 23 * N * 3)  # blocks that do not end where all candidates end
+def test_blocks_do_not_change_what_is_picked(kind, metric, pick, monkeypatch):
     generator = np.random.default_rng(0)
     plain = evidence(kind, metric, generator)
     drawn = [plain.counts(generator) for _ in range(30)]
-    pick, _ = picks.make_pick(plain, ensemble, drawn)
-    block_pick, samples = picks.make_pick(in_blocks(plain), ensemble, iter(drawn))
-    assert type(pick) is not type(block_pick)
-    for number, counts in enumerate(samples):
-        np.testing.assert_allclose(block_pick(number, counts), pick(number, counts), rtol=1e-5, atol=1e-7)
+    one, other = both_picks(plain, pick, drawn, monkeypatch)
+    for number, counts in enumerate(drawn):
+        np.testing.assert_allclose(other(number, counts), one(number, counts), rtol=1e-5, atol=1e-7)
+
+
+def test_the_best_candidate_of_a_sample_is_picked():
+    generator = np.random.default_rng(0)
+    plain = evidence(CLASSIFICATION, "neg_log_loss", generator)
+    drawn = [plain.counts(generator) for _ in range(10)]
+    pick = picks.BestPick(plain, drawn)
+    for number, counts in enumerate(drawn):
+        scores = [plain.metric.score(plain.task, one, plain.y, counts * plain.weight) for one in plain.prediction]
+        np.testing.assert_array_equal(pick(number, counts), plain.prediction[int(np.argmax(scores))])
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "balanced_accuracy"])
 def test_of_candidates_with_as_many_right_answers_either_may_be_picked(metric, monkeypatch):
-    monkeypatch.setattr(picks, "BLOCK_CELLS", 23 * N * 3)
     generator = np.random.default_rng(0)
     plain = evidence(CLASSIFICATION, metric, generator)
     drawn = [plain.counts(generator) for _ in range(30)]
-    pick, _ = picks.make_pick(plain, False, drawn)
-    block_pick, samples = picks.make_pick(in_blocks(plain), False, drawn)
-    for number, counts in enumerate(samples):
+    for number, counts in enumerate(drawn):
         one, other = (
             plain.metric.rows(plain.task, each(number, counts), plain.y, plain.weight) @ (counts * plain.weight)
-            for each in (pick, block_pick)
+            for each in both_picks(plain, picks.BestPick, drawn, monkeypatch)
         )
         assert one == pytest.approx(other, rel=1e-6)
 
@@ -84,12 +95,10 @@ def test_the_honest_score_is_the_same(ensemble):
     np.testing.assert_allclose(numbers(one), numbers(other), rtol=1e-6)
 
 
-def test_a_score_that_is_no_number_is_picked_in_blocks_as_it_is_in_memory(monkeypatch):
+def test_a_score_that_is_no_number_is_picked_in_any_block(monkeypatch):
     """It is the largest one for numpy; what matters is that both say the same."""
-    monkeypatch.setattr(picks, "BLOCK_CELLS", 23 * N * 3)
     plain = evidence(CLASSIFICATION, "neg_log_loss", np.random.default_rng(2))
     plain.prediction[[250, 120]] = np.nan
     counts = np.ones(N, np.int64)
-    for each in (plain, in_blocks(plain)):
-        pick, _ = picks.make_pick(each, False, [counts])
+    for pick in both_picks(plain, picks.BestPick, [counts], monkeypatch):
         assert np.isnan(pick(0, counts)).all()

@@ -166,7 +166,7 @@ def test_mistakes_are_named_with_their_remedy(rows, words):
 
 
 def test_times_and_folds_of_ones_own_contradict_each_other():
-    with pytest.raises(UserError, match="give time or folds of your own, not both"):
+    with pytest.raises(UserError, match="give time or custom folds, not both"):
         shoal.ShoalRegressor(**QUICK, cv=KFold(3)).fit({"x": np.arange(40.0)}, np.arange(40.0), time="x")
 
 

@@ -112,8 +112,4 @@ def test_a_search_beyond_memory_gives_the_same_result(strategy, monkeypatch):
     spilled = fit()
     assert not spilled.result_.search.samples.in_memory
     np.testing.assert_array_equal(spilled.predict_proba(X), plain.predict_proba(X))
-    for one, other in (
-        (spilled.honest_score_, plain.honest_score_),
-        (spilled.result_.outcome.honest_best, plain.result_.outcome.honest_best),
-    ):
-        np.testing.assert_allclose(numbers(one), numbers(other), rtol=1e-6)
+    np.testing.assert_allclose(numbers(spilled.honest_score_), numbers(plain.honest_score_), rtol=1e-6)

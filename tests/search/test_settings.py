@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.search.results import settings as run_settings
+from shoal.search.results import run_files
 
 
 @pytest.mark.parametrize(
@@ -11,4 +11,4 @@ from shoal.search.results import settings as run_settings
 def test_settings_that_are_not_whole_are_refused(tmp_path, text):
     (tmp_path / "settings.json").write_text(text)
     with pytest.raises(ValueError, match=r"settings\.json"):
-        run_settings.read_settings(tmp_path)
+        run_files.read_settings(tmp_path)

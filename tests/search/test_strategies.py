@@ -11,6 +11,11 @@ from shoal.search.strategies import Halving, Random
 FEW = {"hidden": [(), (4,), (4,), (8,)], "activation": ["relu", "relu", "tanh"], "optimizer": ["adam"]}  # 5 recipes
 
 
+def begun(strategy, *how):
+    strategy.begin(*how)
+    return strategy
+
+
 def drawn(strategy, count=3, known=()):
     """All that a strategy proposes, some at a time."""
     recipes = []
@@ -27,7 +32,7 @@ def test_a_small_space_is_drawn_from_without_repetition_until_it_is_exhausted(ki
     monkeypatch.setattr("shoal.search.strategies.TRIES", tries)
     expected = {recipe.key for recipe in Space(FEW).grid()}
     assert len(expected) == 5
-    orders = [drawn(kind(Space(FEW), seed)) for seed in (0, 0, 1, 2)]
+    orders = [drawn(begun(kind(), Space(FEW), seed)) for seed in (0, 0, 1, 2)]
     for order in orders:
         assert len(order) == 5
         assert {recipe.key for recipe in order} == expected
@@ -37,23 +42,23 @@ def test_a_small_space_is_drawn_from_without_repetition_until_it_is_exhausted(ki
 
 
 def test_seeds_are_recipes_where_they_are_to_choose_from():
-    recipes = drawn(Random(Space({"hidden": [(4,)], "seed": [1, 2, 3]}), 0))
+    recipes = drawn(begun(Random(), Space({"hidden": [(4,)], "seed": [1, 2, 3]}), 0))
     assert sorted(recipe.member.seed for recipe in recipes) == [1, 2, 3]
 
 
 def test_a_distribution_of_few_values_is_exhausted_too():
-    recipes = drawn(Random(Space({"hidden": scipy.stats.randint(1, 6)}), 0))
+    recipes = drawn(begun(Random(), Space({"hidden": scipy.stats.randint(1, 6)}), 0))
     assert sorted(recipe.member.hidden for recipe in recipes) == [(k,) for k in range(1, 6)]
 
 
 def test_an_endless_space_is_drawn_from_as_ever():
     space = Space({"hidden": [(4,), (8,)], "learning_rate": scipy.stats.loguniform(1e-3, 1e-1)})
-    assert Random(space, 3).propose(50, ()) == space.sample(50, np.random.default_rng(3))
+    assert begun(Random(), space, 3).propose(50, ()) == space.sample(50, np.random.default_rng(3))
 
 
 def test_children_of_the_best_are_new_recipes():
     space = Space({"hidden": [(k,) for k in range(1, 7)], "activation": ["relu", "tanh"], "optimizer": ["adam"]})
-    strategy = Halving(space, 0)
+    strategy = begun(Halving(), space, 0)
     candidates = [
         Candidate(k, recipe, finished=True, loss=float(k)) for k, recipe in enumerate(strategy.propose(6, ()))
     ]
@@ -67,7 +72,7 @@ def test_children_of_the_best_are_new_recipes():
 def test_the_best_of_all_rounds_are_found_by_looking_at_each_candidate_once():
     """Looking at all of them in every round would make the time of a search grow with the square of its recipes."""
     space = Space({"hidden": [(4,)], "learning_rate": scipy.stats.loguniform(1e-3, 1e-1)})
-    strategy, generator, known = Halving(space, 0), np.random.default_rng(0), Counted()
+    strategy, generator, known = begun(Halving(), space, 0), np.random.default_rng(0), Counted()
     for _ in range(20):
         recipes = strategy.propose(10, known)
         known += [

@@ -14,9 +14,10 @@ import shoal
 from shoal import Member, ShoalRegressor
 from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
+from shoal.search.problem.data import TrainingData
 from shoal.search.problem.problem import make_folds, make_problem
 from shoal.search.rounds.candidates import Candidate, Pool
-from shoal.search.rounds.training import Work, train
+from shoal.search.rounds.training import Workload, train
 from shoal.search.scoring.evidence import Samples
 from shoal.search.space import Recipe
 from shoal.tables.schema import Schema
@@ -36,9 +37,9 @@ def pool_of(kind):
     schema = Schema.of(table, plain=True)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
     pairs, _ = make_folds(FOLDS, task, X, y, None, 0)
-    problem = make_problem(task, schema, schema.check(table), y, pairs, weight, np.ones(len(X)))
+    problem = make_problem(TrainingData(task, schema, schema.check(table), y, weight), pairs)
     candidates = [Candidate(k, Recipe(Member(hidden=4 + k, epochs=2, seed=k), "plain")) for k in range(CANDIDATES)]
-    work = Work("plain", tuple(one.recipe.member for one in candidates), np.full((CANDIDATES, FOLDS), 2), seed=0)
+    work = Workload("plain", tuple(one.recipe.member for one in candidates), np.full((CANDIDATES, FOLDS), 2), seed=0)
     return Pool(problem, "plain", candidates, train(problem, None, work, 2).networks)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
 from shoal import Member, ShoalClassifier
-from shoal.search.rounds.training import Control, Work, epochs_done, train
+from shoal.search.rounds.training import Control, Workload, epochs_done, train
 
 MEMBERS = tuple(Member(hidden=width, learning_rate=0.01, batch_size=16, seed=width) for width in (3, 5, 8))
 
@@ -26,7 +26,7 @@ def searched():
 
 
 def work_of(problem, epochs, networks=None):
-    return Work("plain", MEMBERS, np.full((len(MEMBERS), len(problem.folds)), epochs), seed=7, networks=networks)
+    return Workload("plain", MEMBERS, np.full((len(MEMBERS), len(problem.folds)), epochs), seed=7, networks=networks)
 
 
 def same(one, other):
@@ -98,7 +98,7 @@ def test_any_stages_and_any_sharing_out_of_candidates_give_the_same_bits(
     members = tuple(Member(hidden=hidden, learning_rate=0.02, batch_size=8, seed=k) for k, hidden in enumerate(widths))
 
     def trained(some, epochs, threads, networks=None):
-        work = Work(encoding, some, np.full((len(some), folds), epochs), seed=3, networks=networks)
+        work = Workload(encoding, some, np.full((len(some), folds), epochs), seed=3, networks=networks)
         return train(problem, searched.metric, work, threads)
 
     whole = trained(members, sum(stages), 1)
@@ -119,7 +119,9 @@ def test_any_stages_and_any_sharing_out_of_candidates_give_the_same_bits(
 def test_candidates_whose_patience_ends_are_assessed(searched):
     """They never do all epochs that were asked for."""
     members = (Member(hidden=4, epochs=40, patience=1, learning_rate=0.3), Member(hidden=4, epochs=40))
-    trained = train(searched.problem, searched.metric, Work("plain", members, np.full((2, 3), 40), seed=7), threads=1)
+    trained = train(
+        searched.problem, searched.metric, Workload("plain", members, np.full((2, 3), 40), seed=7), threads=1
+    )
     assert "stopped early" in trained.networks.status
     assert list(trained.assessments) == [0, 1]
     assert all(found.ended for found in trained.assessments.values())

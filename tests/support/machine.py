@@ -10,7 +10,7 @@ from shoal.metrics.metric import Metric
 from shoal.search.budget.clock import Clock
 from shoal.search.problem.problem import Problem
 from shoal.search.rounds.candidates import candidate_cost
-from shoal.search.rounds.training import Control, Trained, Work, epochs_done, new_networks, train
+from shoal.search.rounds.training import Control, Trained, Workload, epochs_done, new_networks, train
 from shoal.search.space import Recipe
 
 
@@ -31,7 +31,12 @@ class Machine:
         return Clock(budget, self.time, now=self.now)
 
     def train(
-        self, problem: Problem, metric: Metric | None, work: Work, threads: int | None, control: Control | None = None
+        self,
+        problem: Problem,
+        metric: Metric | None,
+        work: Workload,
+        threads: int | None,
+        control: Control | None = None,
     ) -> Trained:
         """Takes the place of `shoal.search.rounds.training.train`."""
         work = replace(work, networks=work.networks or new_networks(problem, work.encoding, work.members))
@@ -49,7 +54,7 @@ class Machine:
         done = replace(work, until=work.until * reached[:, None])
         return train(problem, metric, done, threads, Control(late=control.late))  # nothing is trained: nobody is asked
 
-    def _pass_time(self, problem: Problem, work: Work, trained: np.ndarray) -> None:
+    def _pass_time(self, problem: Problem, work: Workload, trained: np.ndarray) -> None:
         members = [member for member, moved in zip(work.members, trained, strict=True) if moved]
         seconds = sum(candidate_cost(problem, Recipe(member, work.encoding)) for member in members) / self.speed
         self.time, self.longest = self.time + seconds, max(self.longest, seconds)

@@ -29,16 +29,14 @@ from shoal.search.events import Progress, Started
 from shoal.search.options import COMPACT, SearchOptions
 from shoal.search.problem.source import Request, Source, read_source
 from shoal.search.remote.workplace import Workplace, look
-from shoal.search.results.files import write_results
 from shoal.search.results.report_data import Context, honest_words
 from shoal.search.results.result import Earlier, SearchResult
-from shoal.search.results.settings import (
-    check_effort_fits,
+from shoal.search.results.run_files import (
     comparable_model,
     first_difference,
+    options_in,
     read_settings,
-    repeatable,
-    settings_file,
+    write_results,
 )
 from shoal.search.run import design_search, run_search
 from shoal.search.screen import SearchScreen, matter_words, skipped_words, time_words, top_table
@@ -70,15 +68,15 @@ def repeated(request: Request, path: Path, typed: dict[str, str], check: bool) -
         if name not in MAY_DIFFER:
             raise UserError(f"--repeat takes all settings from {path}; omit {flag}")
     settings = read_settings(path)
-    reading, options = repeatable(settings, settings_file(path))
-    for change in different_versions(settings.get("versions", {})):
+    reading, options = options_in(settings)
+    for change in different_versions(settings["versions"]):
         say(f"note: {change}, so the last digits may differ", error=True)
     demo = settings["data"]["demo"]
     file = request.file or (None if demo else Path(settings["data"]["path"]))
     reading = replace(reading, target=None) if demo else reading
     options = replace(options, threads=request.search.threads, executor=request.search.executor)
     search, score = settings["search"], settings["result"]["score"]
-    effort = Effort.from_dict(search.get("effort", {}))
+    effort = Effort.from_dict(search["effort"])
     earlier = Earlier(settings["log"], search["repeats"], score["bootstraps"], effort)
     if file is not None:
         _check_unchanged(file, settings, path)
@@ -128,12 +126,8 @@ def understand(request: Request, again: Again | None, out: Path | None, fresh: b
             check_place(out / MODEL)
     source = read_source(request, settled=again is not None)
     clock = _clock(None if again is not None else request.search.budget)
-    if again is not None:
-        if again.settings["data"]["sha256"] != source.sha256:
-            raise UserError(
-                f"--repeat needs the data of the earlier run, but {source.name} of this scikit-learn differs"
-            )
-        check_effort_fits(again.earlier.effort, len(source.labelled.y), settings_file(again.path))
+    if again is not None and again.settings["data"]["sha256"] != source.sha256:
+        raise UserError(f"--repeat needs the data of the earlier run, but {source.name} of this scikit-learn differs")
     found = source.labelled
     say(f"{source.name}: {source.notes[0]}")
     for line in source.notes[1:]:

@@ -6,9 +6,9 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -26,7 +26,6 @@ from shoal.report import write_search_page
 from shoal.runs.journal import Journal
 from shoal.runs.lock import take
 from shoal.search.budget.clock import Clock
-from shoal.search.events import Progress, Started
 from shoal.search.options import SearchOptions, as_parameters, options_of_estimator, threads_of
 from shoal.search.problem.data import TrainingData, search_digest, training_data
 from shoal.search.problem.roles import Roles
@@ -42,13 +41,14 @@ from shoal.tables.schema import Schema
 from shoal.validate import shown
 
 
+@dataclass(eq=False, repr=False)
 class _ShoalEstimator(BaseEstimator):
     """What both estimators share. Constructors only store; `fit` checks.
 
     space         None: a good default; or a dict of alternatives and scipy distributions, by names of Member's fields
                   (and "encoding"), as `shoal.grid` takes them; or a Member, or a list of them
-    strategy      "halving" (survivors go on from where they stand), "random", "grid", "optuna", or an object of yours
-                  (a `shoal.search.strategies.Strategy`)
+    strategy      "halving" (the better third continues), "random", "grid", "optuna", or a custom
+                  `shoal.search.strategies.SearchStrategy`
     recipes       how many to try; None: 100, unless there is a budget
     budget        seconds for the whole fit; uses them, and ends on them. Give recipes or budget, not both
     cv            None (by the number of rows), a number of folds, any scikit-learn splitter, or pairs of row numbers
@@ -58,7 +58,7 @@ class _ShoalEstimator(BaseEstimator):
                   "neg_mean_absolute_error", "neg_mean_squared_error"; any other name of scikit-learn, a scorer of
                   make_scorer, or a function of (estimator, X, y) that looks at predictions only
     seeds         of each of the best recipes, to tell luck from architecture
-    epochs        of the longest default recipe, and of members without epochs of their own; None: by the number of rows
+    epochs        of the longest default recipe, and of members without epochs; None: by the number of rows
     model         what to deliver: "ensemble", the weighted average of the best recipes; "compact", the fewest networks
                   whose out-of-fold loss is within one standard error of the ensemble's (`result_.outcome.compact` has
                   what that costs and saves); "best", the best recipe alone
@@ -67,15 +67,15 @@ class _ShoalEstimator(BaseEstimator):
     n_jobs        threads; None: all cores
     random_state  the same number gives the same bits, unless a budget ends the search
     verbose       show progress
-    kinds         what columns are, where that should not be guessed: {"zip": "category"}; "number", "category", "date",
-                  "text", "drop", or an encoder of your own (a `shoal.encoders.column.ColumnEncoder`)
+    kinds         what columns are, where Shoal should not infer it: {"zip": "category"}; "number", "category", "date",
+                  "text", "drop", or a custom `shoal.encoders.column.ColumnEncoder`
     callbacks     a list of objects that watch the search and may stop it (see `shoal.callbacks.Callback`); the events
                   are those of `shoal.search.events`
     executor      where to train: None uses this process, "local:4" starts four worker processes; "dask://host:8786",
                   "mpi", or any concurrent.futures.Executor. The bits are the same
     explain_seconds  for finding out which columns matter; None: what is left of the budget, or little; 0: not at all
-    journal       a folder: what was trained is written there as it is done, and the same fit goes on from it after a
-                  crash; with other data or parameters nothing in it is used
+    journal       a folder for finished work: after a crash, the same fit resumes from it; with other data or parameters
+                  nothing in it is used
 
     `fit` takes three more arguments about the rows, each an array or the name of a column of X. `sample_weight`: how
     much rows count. `groups`: rows of a group stay in one fold. `time`: folds are scored on later rows than they were
@@ -88,51 +88,29 @@ class _ShoalEstimator(BaseEstimator):
     `notes_`, on rows that depend on each other; and `result_`, all that was tried (not in files and pickles).
     """
 
-    kind: str  # what it predicts: classification or regression
-    model_kind = "search"  # see `shoal.models.saving`
+    kind: ClassVar[str]  # what it predicts: classification or regression
+    model_kind: ClassVar[str] = "search"  # see `shoal.models.saving`
 
-    def __init__(
-        self,
-        space: Any = None,
-        *,
-        strategy: Any = "halving",
-        recipes: int | None = None,
-        budget: float | None = None,
-        cv: Any = None,
-        scoring: Any = None,
-        seeds: int = 3,
-        epochs: int | None = None,
-        model: str = "ensemble",
-        refit: bool | str = "auto",
-        group_repeats: bool = True,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: bool = False,
-        kinds: Any = None,
-        callbacks: Any = None,
-        executor: Any = None,
-        journal: Any = None,
-        explain_seconds: float | None = None,
-    ) -> None:
-        self.space = space
-        self.strategy = strategy
-        self.recipes = recipes
-        self.budget = budget
-        self.cv = cv
-        self.scoring = scoring
-        self.seeds = seeds
-        self.epochs = epochs
-        self.model = model
-        self.refit = refit
-        self.group_repeats = group_repeats
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.kinds = kinds
-        self.callbacks = callbacks
-        self.executor = executor
-        self.journal = journal
-        self.explain_seconds = explain_seconds
+    space: Any = None
+    _: KW_ONLY
+    strategy: Any = "halving"
+    recipes: int | None = None
+    budget: float | None = None
+    cv: Any = None
+    scoring: Any = None
+    seeds: int = 3
+    epochs: int | None = None
+    model: str = "ensemble"
+    refit: bool | str = "auto"
+    group_repeats: bool = True
+    n_jobs: int | None = None
+    random_state: Any = 0
+    verbose: bool = False
+    kinds: Any = None
+    callbacks: Any = None
+    executor: Any = None
+    journal: Any = None
+    explain_seconds: float | None = None
 
     # ---- fitting ----
 
@@ -195,7 +173,7 @@ class _ShoalEstimator(BaseEstimator):
             yield callbacks
             return
         with SearchScreen("score", options.budget) as screen:
-            callbacks.callbacks.append(_Drawing(screen))
+            callbacks.callbacks.append(screen)
             yield callbacks
 
     def _publish(self, result: SearchResult) -> None:
@@ -324,22 +302,9 @@ def _journal(
         lock.release()
 
 
-class _Drawing:
-    """Shows progress where fit was called."""
-
-    def __init__(self, screen: Any) -> None:
-        self.screen = screen
-
-    def started(self, started: Started) -> None:
-        self.screen.metric = started.metric
-
-    def progress(self, progress: Progress) -> None:
-        self.screen.watch(progress)
-        self.screen.draw()
-
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
-    """Search for networks that tell classes apart, and combine the best of them.
+    """Search for networks that predict classes, and combine the best of them.
 
     >>> from sklearn.datasets import load_iris
     >>> model = ShoalClassifier(recipes=10, seeds=1).fit(*load_iris(return_X_y=True))
@@ -352,38 +317,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
 
     __doc__ += _ShoalEstimator.__doc__.partition("\n")[2]  # type: ignore[union-attr]
     kind = CLASSIFICATION
-
-    def __init__(
-        self,
-        space: Any = None,
-        *,
-        strategy: Any = "halving",
-        recipes: int | None = None,
-        budget: float | None = None,
-        cv: Any = None,
-        scoring: Any = None,
-        seeds: int = 3,
-        epochs: int | None = None,
-        model: str = "ensemble",
-        refit: bool | str = "auto",
-        group_repeats: bool = True,
-        class_weight: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        verbose: bool = False,
-        kinds: Any = None,
-        callbacks: Any = None,
-        executor: Any = None,
-        journal: Any = None,
-        explain_seconds: float | None = None,
-    ) -> None:
-        super().__init__(
-            space, strategy=strategy, recipes=recipes, budget=budget, cv=cv, scoring=scoring, seeds=seeds,
-            epochs=epochs, model=model, refit=refit, group_repeats=group_repeats, n_jobs=n_jobs,
-            random_state=random_state, verbose=verbose, kinds=kinds, callbacks=callbacks, executor=executor,
-            journal=journal, explain_seconds=explain_seconds,
-        )  # fmt: skip
-        self.class_weight = class_weight
+    class_weight: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None) -> ShoalClassifier:
         return self._fit(X, y, {"sample_weight": sample_weight, "groups": groups, "time": time})
@@ -404,6 +338,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class ShoalRegressor(RegressorMixin, _ShoalEstimator):
     """Search for networks that predict numbers, one or several at once, and combine the best of them."""
 

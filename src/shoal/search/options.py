@@ -1,8 +1,8 @@
 """The options of a search, each in one place (see `shoal.options`).
 
-A new one is a field here, a parameter of the same name and default in the constructors of `ShoalClassifier` and
-`ShoalRegressor` (scikit-learn reads these), and its use. The command line and settings.json have it then. Where
-scikit-learn has a name of its own, estimators use that one, and errors do, too.
+A new one is a field here, a field of the same name and default in `shoal.search.estimators` (scikit-learn reads its
+constructors), and its use. The command line and settings.json have it then. Where scikit-learn has its own name,
+estimators and their errors use that one.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from shoal.search.budget.trial import draw_rows
 from shoal.search.events import RungEnded, Started
 from shoal.search.options import SearchOptions
 from shoal.search.problem.data import TrainingData
+from shoal.search.problem.dealing import Pair
 from shoal.search.problem.problem import (
     Problem,
     default_epochs,
@@ -40,13 +41,11 @@ from shoal.search.problem.problem import (
 from shoal.search.remote.journaled import open_trainer, results_in, workers_beside
 from shoal.search.results.conclude import conclude, make_model
 from shoal.search.results.explaining import Subject, Time, background_rows, explain_search, output_names
-from shoal.search.results.result import Earlier, Outcome, SearchResult
+from shoal.search.results.result import Conclusion, Earlier, SearchResult
 from shoal.search.rounds.candidates import Trainer
 from shoal.search.rounds.loop import Search
 from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of, first_recipes
 from shoal.search.strategies import HALVING, find_strategy
-
-Pair = tuple[np.ndarray, np.ndarray]  # rows to train and to score on
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +136,7 @@ def run_search(
     clock, begun = design.time.clock, design.time.clock.elapsed()
     with workers_beside(options.executor) as workers:
         seen = time.monotonic(), time.process_time()
-        problem = _problem(design.data, design.pairs, design.encodings)
+        problem = make_problem(design.data, design.pairs, design.encodings)
         if workers is None:
             clock.watch(time.monotonic() - seen[0], time.process_time() - seen[1])
     encoded = clock.elapsed()
@@ -172,16 +171,10 @@ def run_search(
     return result
 
 
-def _problem(data: TrainingData, pairs: list[Pair], encodings: Sequence[str]) -> Problem:
-    return make_problem(
-        data.task, data.schema, data.table, data.target, pairs, data.weight, data.class_weights(), encodings
-    )
-
-
 def _all_rows(design: Design) -> Problem | None:
     """All rows as one fold, to train what was chosen on once more; None: it is not."""
     everything = np.arange(len(design.data.target))
-    return _problem(design.data, [(everything, everything)], design.encodings) if design.refits else None
+    return make_problem(design.data, [(everything, everything)], design.encodings) if design.refits else None
 
 
 # ---- searching ----
@@ -230,7 +223,7 @@ def _rungs(search: Search, design: Design, options: SearchOptions) -> tuple[Iter
 # ---- explaining ----
 
 
-def _explain(search: Search, outcome: Outcome, design: Design, group: np.ndarray | None) -> Explanation | None:
+def _explain(search: Search, outcome: Conclusion, design: Design, group: np.ndarray | None) -> Explanation | None:
     """Which columns matter, in the time left; None: not asked for, or no time."""
     seconds, data = design.time.explain_seconds(), design.data
     if design.time.options.explain_seconds == 0:

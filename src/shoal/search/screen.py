@@ -11,7 +11,7 @@ from shoal.console import terminal
 from shoal.console.progress import Bar
 from shoal.executors.interface import Status
 from shoal.explain.results import Explanation, decimals, importance_lines
-from shoal.search.events import Progress
+from shoal.search.events import Progress, Started
 from shoal.search.results.leaderboard import Leaderboard
 
 LINE_EVERY = 5.0  # seconds, where there is no terminal
@@ -22,7 +22,7 @@ SKIPPED = 5  # recipes that are named
 
 
 class SearchScreen:
-    """Told of progress by the thread that searches, drawn by the one that waits for it."""
+    """A callback that draws at once. Where a thread searches, another callback calls `watch`, and who waits draws."""
 
     def __init__(self, metric: str, budget: float | None, show_bar: bool | None = None) -> None:
         self.metric, self.budget = metric, budget
@@ -36,6 +36,13 @@ class SearchScreen:
         if self.shows:
             self._console = terminal.console(stderr=True)
         self._bar = Bar(1.0, words="encoding the table", console=self._console, transient=True, show=self.shows)
+
+    def started(self, event: Started) -> None:
+        self.metric = event.metric
+
+    def progress(self, event: Progress) -> None:
+        self.watch(event)
+        self.draw()
 
     def watch(self, progress: Progress) -> None:
         self.latest, self.told = progress, time.monotonic()

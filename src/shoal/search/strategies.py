@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from shoal.search.rounds.candidates import Candidate
 
 TRUSTED_ROWS = 500  # at which half as many children are drawn as on very many rows
-Rung = tuple[
-    float, float
-]  # share of its epochs that a candidate trains until, share of the candidates that go on after it
+Rung = tuple[float, float]  # share of its epochs that a candidate trains until; of the candidates that continue then
 
 TO_THE_END: tuple[Rung, ...] = ((1.0, 1.0),)
 HALVING: tuple[Rung, ...] = ((1 / 9, 1 / 3), (1 / 3, 1 / 3), (1.0, 1.0))
@@ -33,45 +31,49 @@ CHILD_TRIES = 10
 LISTED_UP_TO = 20_000  # combinations
 
 
-class Strategy(ABC):
-    """Proposes recipes, up to so many at a time. `ShoalClassifier(strategy=MyStrategy())` takes one of your own.
+class SearchStrategy(ABC):
+    """Proposes recipes, up to so many at a time. `ShoalClassifier(strategy=MyStrategy())` takes a custom one.
 
-    rungs       how far recipes are trained before they are compared, and which share of them goes on
-    exhaustive  all proposals are tried, whatever number of recipes was asked for
+    rungs        how far recipes are trained before they are compared, and which share of them continues
+    exhaustive   all proposals are tried, whatever number of recipes was asked for
+    needs_lists  it cannot draw from distributions, as those of the default space
     """
 
     rungs: tuple[Rung, ...] = TO_THE_END
     exhaustive = False
+    needs_lists = False
 
     def begin(self, space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> None:  # noqa: B027
-        """Told once, before the first proposal: where recipes come from, recipes that are rarely bad, and the rows."""
+        """Called once, before the first proposal. `first`: recipes that are rarely bad; `rows`: of the largest fold."""
 
     @abstractmethod
     def propose(self, count: int, known: Sequence[Candidate]) -> list[Recipe]:
         """Up to `count` new recipes; none: there is nothing left to try."""
 
     def learn(self, candidates: Sequence[Candidate]) -> None:  # noqa: B027, most strategies look at `known` instead
-        """Told the results of a round, in the order of the proposals."""
+        """Called with the results of a round, in the order of the proposals."""
 
 
-class Listed(Strategy):
+class InOrder(SearchStrategy):
     """Given recipes, in order: a grid, a list of members, or the recipes of an earlier run."""
 
-    exhaustive = True
+    exhaustive = needs_lists = True
 
-    def __init__(self, recipes: Sequence[Recipe], rungs: tuple[Rung, ...] = TO_THE_END) -> None:
-        self.rungs = rungs
-        self.left = list(recipes)
+    def __init__(self, recipes: Sequence[Recipe] = (), rungs: tuple[Rung, ...] = TO_THE_END) -> None:
+        self.left, self.rungs = list(recipes), rungs
+
+    def begin(self, space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> None:
+        self.left = list(space) if isinstance(space, list) else space.grid()
 
     def propose(self, count: int, known: Sequence[Candidate]) -> list[Recipe]:
         proposed, self.left = self.left[:count], self.left[count:]
         return proposed
 
 
-class Random(Strategy):
+class Random(SearchStrategy):
     """Recipes drawn from the space, none of them twice; where all have been drawn, nothing is left to try."""
 
-    def __init__(self, space: Space, seed: int, first: Sequence[Recipe] = ()) -> None:
+    def begin(self, space: Any, seed: int, first: Sequence[Recipe] = (), rows: int = 0) -> None:
         self.space, self.first = space, list(first)
         self.generator = np.random.default_rng(seed)
         self.seen: set[Recipe] = set()
@@ -121,7 +123,7 @@ class Random(Strategy):
 
 
 class Halving(Random):
-    """Successive halving: all start, the better third goes on from where it stands, then the better third of those.
+    """Successive halving: all start, the better third continues, then the better third of those.
 
     After the first round up to half of the proposals are children of the best recipes so far, the rest is drawn anew.
     On few rows the best so far are mostly the luckiest, and their children inherit the luck: there are fewer of them.
@@ -130,8 +132,8 @@ class Halving(Random):
     rungs = HALVING
     parents = 16
 
-    def __init__(self, space: Space, seed: int, first: Sequence[Recipe] = (), rows: int = 1 << 30) -> None:
-        super().__init__(space, seed, first)
+    def begin(self, space: Any, seed: int, first: Sequence[Recipe] = (), rows: int = 1 << 30) -> None:
+        super().begin(space, seed, first)
         self.children = 0.5 * rows / (rows + TRUSTED_ROWS)  # share of the proposals
         self.owed = 0.0  # parts of children left over from earlier proposals
         self.best: list[Candidate] = []  # of the candidates that were known at the last proposal
@@ -168,10 +170,10 @@ class Halving(Random):
         return best[int(self.generator.integers(len(best), size=2).min())].recipe
 
 
-class Optuna(Strategy):
+class Optuna(SearchStrategy):
     """Optuna's sampler proposes whole batches: ask for all of them, train them as one population, tell the results."""
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def begin(self, space: Any, seed: int, first: Sequence[Recipe], rows: int) -> None:
         try:
             import optuna
         except ModuleNotFoundError:
@@ -206,71 +208,44 @@ class Optuna(Strategy):
                 drawn = float(value.ppf(trial.suggest_float(name, 1e-6, 1 - 1e-6)))
                 values[name] = round(drawn) if name in ("hidden", "batch_size", "patience", "epochs") else drawn
                 continue
-            options: list[Any] = []
-            for option in alternatives(name, value):
-                if option not in options:
-                    options.append(option)
-            one = (
-                options[0] if len(options) == 1 else options[trial.suggest_categorical(name, list(range(len(options))))]
-            )
-            values[name] = one
+            found = alternatives(name, value)
+            options = [option for k, option in enumerate(found) if option not in found[:k]]
+            chosen = trial.suggest_categorical(name, list(range(len(options)))) if len(options) > 1 else 0
+            values[name] = options[chosen]
         return values
 
 
-def _halving(space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> Strategy:
-    return Listed(space, HALVING) if isinstance(space, list) else Halving(space, seed, first, rows)
-
-
-def _random(space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> Strategy:
-    return Listed(space) if isinstance(space, list) else Random(space, seed, first)
-
-
-def _grid(space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> Strategy:
-    return Listed(space if isinstance(space, list) else space.grid())
-
-
-def _optuna(space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int) -> Strategy:
-    if isinstance(space, list):
-        raise UserError("strategy 'optuna' needs a space to draw from, not a list of members; give a dict")
-    return Optuna(space, seed)
-
-
-Maker = Callable[[Space | list[Recipe], int, Sequence[Recipe], int], Strategy]
-
-
-class Known(NamedTuple):
-    """A strategy that has a name."""
-
-    make: Maker
-    help: str
-    needs_lists: bool = False  # of values; it cannot draw from distributions, as those of the default space
-
-
-STRATEGIES: dict[str, Known] = {
-    "halving": Known(_halving, "the better third goes on from where it stands"),
-    "random": Known(_random, "draws, all trained to the end"),
-    "grid": Known(_grid, "every combination", needs_lists=True),
-    "optuna": Known(_optuna, "Optuna's sampler"),
+STRATEGIES: dict[str, type[SearchStrategy]] = {
+    "halving": Halving,
+    "random": Random,
+    "grid": InOrder,
+    "optuna": Optuna,
 }
 
 
 def strategies_of_default_space() -> tuple[str, ...]:
     """Names that work where the user gives no space, as on the command line."""
-    return tuple(name for name, known in STRATEGIES.items() if not known.needs_lists)
+    return tuple(name for name, kind in STRATEGIES.items() if not kind.needs_lists)
 
 
 def find_strategy(
-    wanted: str | Strategy, space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int
-) -> Strategy:
-    """The strategy of that name, or a copy of the user's own, over a space. A list of members is tried in order."""
-    if isinstance(wanted, str) and wanted in STRATEGIES:
-        return STRATEGIES[wanted].make(space, seed, first, rows)
-    if isinstance(wanted, Strategy):
-        own = copy.deepcopy(wanted)  # what the user gave stays as it is, for the next fit
-        own.begin(space, seed, first, rows)
-        return own
-    names = tuple(STRATEGIES)
-    raise UserError(
-        f"strategy must be one of {', '.join(names)}, or an object of a class of your own derived from "
-        f"shoal.search.strategies.Strategy; got {wanted!r}{nearest(wanted, names)}"
-    )
+    wanted: str | SearchStrategy, space: Space | list[Recipe], seed: int, first: Sequence[Recipe], rows: int
+) -> SearchStrategy:
+    """The strategy of that name, or a copy of a custom one, over a space. A list of members is tried in order."""
+    strategy: SearchStrategy
+    if isinstance(wanted, SearchStrategy):
+        strategy = copy.deepcopy(wanted)  # what the user gave stays as it is, for the next fit
+    elif isinstance(wanted, str) and wanted in STRATEGIES:
+        strategy = STRATEGIES[wanted]()
+        if isinstance(space, list):
+            if isinstance(strategy, Optuna):
+                raise UserError("strategy 'optuna' needs a space to draw from, not a list of members; give a dict")
+            strategy = InOrder(rungs=strategy.rungs)
+    else:
+        names = tuple(STRATEGIES)
+        raise UserError(
+            f"strategy must be one of {', '.join(names)}, or an object of a class derived from "
+            f"shoal.search.strategies.SearchStrategy; got {wanted!r}{nearest(wanted, names)}"
+        )
+    strategy.begin(space, seed, first, rows)
+    return strategy

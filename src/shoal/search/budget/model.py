@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,17 +25,17 @@ from shoal.search.budget.costs import (
     shortened,
     work_share,
 )
-from shoal.search.budget.shares import SAFETY_FACTOR, Effort
-from shoal.search.budget.trial import SAVED_PARTS, Trial, measure_passes, try_out
+from shoal.search.budget.shares import SAFETY_FACTOR, Effort, Pace
+from shoal.search.budget.trial import SAVED_PARTS, Trial, encode_some, measure_passes
 from shoal.search.options import DEFAULT_RECIPES, SearchOptions
 from shoal.search.problem.data import TrainingData
 from shoal.search.problem.problem import LARGEST_INPUTS, Problem, default_epochs, has_texts
 from shoal.search.results.explaining import useful_seconds
-from shoal.search.rounds.candidates import epoch_cost
+from shoal.search.rounds.candidates import candidate_cost, epoch_cost
 from shoal.search.rounds.loop import Search
 from shoal.search.scoring.honest import BOOTSTRAPS, FEWEST_BOOTSTRAPS
 from shoal.search.space import Recipe, default_space, encodings_of, first_recipes
-from shoal.search.strategies import HALVING, TO_THE_END, find_strategy
+from shoal.search.strategies import HALVING, TO_THE_END, InOrder, find_strategy
 
 CHEAP_CELLS = 20_000  # that the slowest machine encodes in a second
 TRIAL_SECONDS, TRIAL_SHARE = 0.4, 0.02  # of training in a trial; of the time left, at most
@@ -109,12 +110,22 @@ class TimeModel:
         self._refits, self._encoded, self._budget = False, 0.0, clock.budget or 0.0
 
     def measured(self, data: TrainingData, metric: Metric) -> Trial:
-        """The speed for these data; measured when it is first asked for."""
-        if self.trial is None:
-            limits = limits_of(self.options, default_epochs(len(data.target)))
-            encodings = None if self.options.space is None else encodings_of(self.options.space)
-            seconds = min(TRIAL_SECONDS, TRIAL_SHARE * self.clock.time_left())
-            self.trial = try_out(data, metric, limits, seconds, self.report, encodings, self.clock.now)
+        """The speed of encoding some rows and of training the first recipes on them; measured once."""
+        if self.trial is not None:
+            return self.trial
+        limits, now = limits_of(self.options, default_epochs(len(data.target))), self.clock.now
+        ours = self.options.space is None
+        seconds = min(TRIAL_SECONDS, TRIAL_SHARE * self.clock.time_left())
+        problem, fixed, row = encode_some(data, limits.seed, encodings_of(self.options.space), now)
+        search = Search(problem, metric, limits, Clock(seconds, start=now(), now=now))
+        first = first_recipes(problem.n_rows, list(problem.inputs), limits.default_epochs)
+        deque(search.run(InOrder(first)), maxlen=0)
+        rate = max(search.costs.training_seconds, 1e-6) / max(search.costs.spent, 1.0)
+        passes = measure_passes(search, self.report, with_saving=False)
+        end = 0.0 if passes is None else passes.fixed / problem.n
+        cost = sum(candidate_cost(problem, recipe) for recipe in first) / (len(problem.folds) * problem.n)
+        pace = Pace(fixed, row, rate * cost, end, spare=ours and len(problem.inputs) > 1)
+        self.trial = Trial(problem, pace, rate)
         return self.trial
 
     # ---- what fits, what is reduced ----
@@ -140,7 +151,7 @@ class TimeModel:
         words = effort.describe(rows)
         if words:
             budget = max(self.clock.elapsed() + pace.enough(rows, folds[0]), self.clock.advised)
-            words += f" (nothing is left out with a budget of about {budget:.0f} s)"
+            words += f" (a budget of about {budget:.0f} s needs no reductions)"
         return effort, words
 
     def forecast(self, data: TrainingData, metric: Metric, folds: int, cv: str) -> Forecast:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.encoders.encoder import ENCODINGS
-from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.population.layout import Layout
 from shoal.search.budget.clock import Clock
-from shoal.search.budget.costs import Limits
 from shoal.search.budget.shares import Pace, Passes
 from shoal.search.problem.data import TrainingData
 from shoal.search.problem.problem import Problem, has_texts, make_folds, make_problem
-from shoal.search.rounds.candidates import candidate_cost
-from shoal.search.rounds.loop import Search, drain
+from shoal.search.rounds.loop import Search
 from shoal.search.scoring.ensemble import weigh
-from shoal.search.space import first_recipes
-from shoal.search.strategies import Listed
 
 TRIAL_ROWS, TRIAL_TEXTS = 2_000, 400
 TRIAL_FOLDS = 2
@@ -46,48 +39,27 @@ class Trial:
     rate: float  # seconds of training for each unit of cost (see `epoch_cost`)
 
 
-def try_out(
-    data: TrainingData,
-    metric: Metric,
-    limits: Limits,
-    seconds: float,
-    report: bool = False,
-    encodings: Sequence[str] | None = None,
-    now: Callable[[], float] = time.monotonic,
-) -> Trial:
-    """Encode some rows, and more where there are more; train the first recipes on them, for an epoch at least.
-
-    `seconds` of training, about; `encodings` that the user has chosen.
-    """
-    task, y = data.task, data.target
+def encode_some(
+    data: TrainingData, seed: int, encodings: Sequence[str], now: Callable[[], float]
+) -> tuple[Problem, float, float]:
+    """Encode some rows, and more where there are more: the smaller problem, and seconds of a fold and of each row."""
     most = TRIAL_TEXTS if has_texts(data.schema) else TRIAL_ROWS
     taken, problems = {}, []
-    for count in (most // 4, most) if len(y) > most else (len(y),):
-        rows = draw_rows(y, task, count, limits.seed)
+    for count in (most // 4, most) if len(data.target) > most else (len(data.target),):
+        rows = draw_rows(data.target, data.task, count, seed)
         begun = now()
-        problems.append(_problem(data.take(rows), limits.seed, encodings or ENCODINGS))
+        problems.append(_problem(data.take(rows), seed, encodings))
         taken[len(rows)] = (now() - begun) / TRIAL_FOLDS
-    problem = problems[0]
     few, many = min(taken), max(taken)
     row = max(taken[many] - taken[few], 0.0) / max(many - few, 1)
-    fixed = max(taken[many] - row * many, 0.0)
-    search = Search(problem, metric, limits, Clock(seconds, start=now(), now=now))
-    first = first_recipes(problem.n_rows, list(problem.inputs), limits.default_epochs)
-    drain(search.run(Listed(first)))
-    rate = max(search.costs.training_seconds, 1e-6) / max(search.costs.spent, 1.0)
-    passes = measure_passes(search, report, with_saving=False)
-    end = 0.0 if passes is None else passes.fixed / problem.n
-    epoch = rate * sum(candidate_cost(problem, recipe) for recipe in first) / (TRIAL_FOLDS * problem.n)
-    spare = encodings is None and len(problem.inputs) > 1
-    return Trial(problem, Pace(fixed, row, epoch, end, spare), rate)
+    return problems[0], max(taken[many] - row * many, 0.0), row
 
 
 def _problem(data: TrainingData, seed: int, encodings: Sequence[str]) -> Problem:
     """Some rows in two folds."""
     rows = len(data.target)
     pairs, _ = make_folds(TRIAL_FOLDS, Task("any", 1), np.empty((rows, 0)), data.target, None, seed)
-    ones = np.ones(rows)
-    return make_problem(data.task, data.schema, data.table, data.target, pairs, ones, ones, encodings)
+    return make_problem(replace(data, weight=np.ones(rows), class_weight=None), pairs, encodings)
 
 
 def draw_rows(y: np.ndarray, task: Task, count: int, seed: int) -> np.ndarray:

@@ -22,7 +22,8 @@ from shoal.errors import UserError
 from shoal.metrics.metric import Metric
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.population.rows import Rows, Split
-from shoal.search.problem.dealing import FORWARD_FOLDS, deal_forward, deal_groups
+from shoal.search.problem.data import TrainingData
+from shoal.search.problem.dealing import FORWARD_FOLDS, Pair, deal_forward, deal_groups
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 
@@ -98,35 +99,33 @@ class Problem(Matrices):
     encoders: tuple[Encoder, ...]  # of each fold, fitted on its training rows
     row_of: np.ndarray  # (rows as given,) -> distinct row
 
+    @cached_property
+    def first_of(self) -> np.ndarray:
+        """(n,) the first of the rows as given that are this distinct row."""
+        return np.unique(self.row_of, return_index=True)[1]
 
-def make_problem(
-    task: Task,
-    schema: Schema,
-    table: Table,
-    y: np.ndarray,
-    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
-    sample_weight: np.ndarray,
-    class_weight: np.ndarray,
-    encodings: Sequence[str] = ENCODINGS,
-) -> Problem:
-    """`sample_weight` counts everywhere; `class_weight` (one per row) in training and in losses, but not in scores.
 
-    `encodings` of numbers that are made, where they are not too large.
+def make_problem(data: TrainingData, pairs: Sequence[Pair], encodings: Sequence[str] = ENCODINGS) -> Problem:
+    """The data in these folds. `encodings` of numbers that are made, where they are not too large.
+
+    Weights of rows count everywhere; those of classes in training and in losses, but not in scores.
     """
-    first, row_of = distinct_rows(table, y)
-    table, targets = table.take(first), y[first]
-    n = len(first)
-    weights = []
-    for train, valid in pairs:
-        both = sample_weight * class_weight
-        weights.append((
-            np.bincount(row_of[train], both[train], n), np.bincount(row_of[valid], sample_weight[valid], n),
+    first, row_of = distinct_rows(data.table, data.target)
+    table, targets = data.table.take(first), data.target[first]
+    n, weight = len(first), data.weight
+    both = weight * data.class_weights()
+    weights = [
+        (
+            np.bincount(row_of[train], both[train], n),
+            np.bincount(row_of[valid], weight[valid], n),
             np.bincount(row_of[valid], both[valid], n),
-        ))  # fmt: skip
+        )
+        for train, valid in pairs
+    ]
     _check_folds(weights)
     scored = np.unique(np.concatenate([valid for _, valid in pairs]))
-    task = replace(task, label_noise=1 / (_rows_worth(np.bincount(row_of[scored], sample_weight[scored], n)) + 2))
-    encoders = Encoder.fit_many(schema, table, [train for train, _, _ in weights])
+    task = replace(data.task, label_noise=1 / (_rows_worth(np.bincount(row_of[scored], weight[scored], n)) + 2))
+    encoders = Encoder.fit_many(data.schema, table, [train for train, _, _ in weights])
     folds = tuple(
         Fold(train, valid, loss_weight, TargetScaling.fit(task, targets, train))
         for train, valid, loss_weight in weights
@@ -134,7 +133,7 @@ def make_problem(
     splits = tuple(_split(fold, k * n) for k, fold in enumerate(folds))
     stacked = np.concatenate([fold.target.forward(task, targets) for fold in folds])
     inputs = _stack(table, encoders, encodings)
-    return Problem(task, targets, folds, inputs, stacked, splits, schema, tuple(encoders), row_of)
+    return Problem(task, targets, folds, inputs, stacked, splits, data.schema, tuple(encoders), row_of)
 
 
 def distinct_rows(table: Table, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -223,7 +222,7 @@ def make_folds(
     seed: int | None,
     usual: tuple[int | None, int] = (None, 1),
     time: np.ndarray | None = None,
-) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
+) -> tuple[list[Pair], str]:
     """Pairs of training and validation rows from a splitter, a number, pairs, or None; and a name for them.
 
     `usual`: the number of folds, and how often rows are dealt into them, where that is ours to choose (cv=None).
@@ -278,9 +277,7 @@ def _refuse_too_many(k: int, task: Task, y: np.ndarray, groups: Any) -> None:
         raise UserError(f"{k} folds are too many: there are {most} {what}; give at most {most} folds")
 
 
-def _by_group(
-    k: int, task: Task, y: np.ndarray, groups: Any, seed: int | None, repeats: int
-) -> tuple[list[tuple[np.ndarray, np.ndarray]], str]:
+def _by_group(k: int, task: Task, y: np.ndarray, groups: Any, seed: int | None, repeats: int) -> tuple[list[Pair], str]:
     """Folds that leave no group on both sides."""
     different, codes = np.unique(np.asarray(groups), return_inverse=True)
     k = min(k, len(different))
@@ -324,7 +321,7 @@ def has_texts(schema: Schema) -> bool:
     return any(column.kind == "text" for column in schema.used)
 
 
-def _pairs(cv: Any, X: Any, y: np.ndarray, groups: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+def _pairs(cv: Any, X: Any, y: np.ndarray, groups: Any) -> list[Pair]:
     pairs = cv.split(X, y, groups) if hasattr(cv, "split") else cv
     found = [(np.asarray(train), np.asarray(valid)) for train, valid in pairs]
     if not found:

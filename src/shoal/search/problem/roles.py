@@ -34,7 +34,7 @@ class Roles:
         """Each one an array, the name of a column, or None; `cv` as users give it."""
         ours = cv is None or isinstance(cv, Integral)
         if time is not None and not ours:
-            raise UserError(f"give time or folds of your own, not both; got cv={shown(cv)}: leave out one of them")
+            raise UserError(f"give time or custom folds, not both; got cv={shown(cv)}: remove one of them")
         if groups is not None and time is not None:
             raise UserError(
                 "give groups or time, not both: with time, a fold is scored on later rows, also on those of a group "

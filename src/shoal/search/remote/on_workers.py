@@ -24,7 +24,7 @@ from shoal.search.remote.payloads import Setting
 from shoal.search.remote.shards import LEAST_SECONDS, LEAST_TURNS, Shard, cut, state_bytes
 from shoal.search.remote.workplace import Workplace
 from shoal.search.rounds.candidates import FIRST_COST, Batch, Measured, Order, Trainer, networks_of
-from shoal.search.rounds.training import Control, FoldResults, Work, combine, train
+from shoal.search.rounds.training import Control, FoldResults, Workload, combine, train
 
 LOAD, WORK = "shoal.search.remote.payloads:load_setting", "shoal.search.remote.on_workers:work"  # what workers call
 SLOW = 1e-9  # seconds for each unit of cost, on a slow machine: so even the first shard cannot hang for ever
@@ -73,7 +73,7 @@ class Parts:
 
 
 class OnWorkers(Trainer):
-    """Trains on workers. Survivors of a rung go on from their weights, which travel; or, where the link is slow and
+    """Trains on workers. Survivors of a rung continue from their weights, which travel; or, where the link is slow and
     training is quick, they are trained again from the beginning, which gives the same bits."""
 
     def __init__(self, setting: Setting, workers: Workers, file: Path | None = None) -> None:
@@ -89,8 +89,7 @@ class OnWorkers(Trainer):
         self.bytes_sent = self.bytes_received = self.shards = self.with_networks = 0
         self._numbers, self._slots = count(), 1
         self.dispatcher.__enter__()
-        self.workplace = Workplace.of(self.dispatcher)
-        self.link = self.workplace.link
+        self.workplace: Workplace = Workplace.of(self.dispatcher)
 
     def slots(self) -> int:
         self._slots = max(1, self.dispatcher.workers.slots())
@@ -103,20 +102,21 @@ class OnWorkers(Trainer):
         team, status = self.dispatcher.settings, self.dispatcher.status
         return {
             "workers": self.dispatcher.workers.name, "slots": self._slots, "threads": team.threads,
-            "turn_seconds": self.link.turn, "bytes_per_second": self.link.rate, "bytes_sent": self.bytes_sent,
-            "bytes_received": self.bytes_received, "shards": self.shards, "shards_with_networks": self.with_networks,
+            "turn_seconds": self.workplace.turn_seconds, "bytes_per_second": self.workplace.bytes_per_second,
+            "bytes_sent": self.bytes_sent, "bytes_received": self.bytes_received, "shards": self.shards,
+            "shards_with_networks": self.with_networks,
             "lost": status.lost, "repeated": status.repeated,
         }  # fmt: skip
 
     def train(self, orders: Sequence[Order], control: Control, anew: bool = False) -> Generator[Batch, None, None]:
-        seconds = max(LEAST_SECONDS, LEAST_TURNS * self.link.turn)
+        seconds = max(LEAST_SECONDS, LEAST_TURNS * self.workplace.turn_seconds)
         least = seconds / self.measured.rate if self.measured.rate else FIRST_COST * seconds
         shards = cut(self.matrices, orders, self.slots(), least)
         parts: dict[int, Parts] = {}
         for outcome in self.dispatcher.run([self._task(shard) for shard in shards], control.stop, self._halves):
             shard: Shard = outcome.task.about
             if isinstance(outcome, Skipped):
-                yield self._set_aside(shard, outcome.reason, parts)
+                yield self._skipped(shard, outcome.reason, parts)
                 continue
             batch = self._batch(shard, outcome, parts)
             if batch is not None:
@@ -144,7 +144,7 @@ class OnWorkers(Trainer):
         if shard.folds is not None:
             until = until[:, list(shard.folds)]
         members = tuple(candidate.recipe.member for candidate in candidates)
-        task = Work(shard.encoding, members, until, self.setting.seed, networks, shard.folds)
+        task = Workload(shard.encoding, members, until, self.setting.seed, networks, shard.folds)
         final = [order.final for order in shard.orders]
         travels = self._travels(shard)
         whole = [order.whole for order in shard.orders]
@@ -162,7 +162,7 @@ class OnWorkers(Trainer):
         """
         if all(order.whole for order in shard.orders) or not self.measured.rate:
             return True
-        sent = (1 + SURVIVING) * float(self._state_bytes(shard).sum()) / self.link.rate
+        sent = (1 + SURVIVING) * float(self._state_bytes(shard).sum()) / self.workplace.bytes_per_second
         again = SURVIVING * shard.cost * self.measured.rate / self.slots()
         return sent < again
 
@@ -203,7 +203,7 @@ class OnWorkers(Trainer):
             networks = Population.gather([parts.networks[k] for k in folds])
         return Batch(encoding, [parts.order], networks, {0: found}, parts.seconds)
 
-    def _set_aside(self, shard: Shard, reason: str, parts: dict[int, Parts]) -> Batch:
+    def _skipped(self, shard: Shard, reason: str, parts: dict[int, Parts]) -> Batch:
         for order in shard.orders:
             parts.pop(order.candidate.number, None)
-        return Batch(shard.encoding, shard.orders, None, {}, 0.0, set_aside=reason)
+        return Batch(shard.encoding, shard.orders, None, {}, 0.0, skip_reason=reason)

@@ -23,7 +23,7 @@ from shoal.population.members import Member
 from shoal.population.population import Population
 from shoal.population.rows import Split
 from shoal.search.problem.problem import Fold, Matrices
-from shoal.search.rounds.training import Assessment, FoldResults, Work, new_networks
+from shoal.search.rounds.training import Assessment, FoldResults, Workload, new_networks
 
 Arrays = dict[str, np.ndarray]
 FOLD, SCALING = ("train", "valid", "loss_weight"), ("centre", "scale", "low", "high")
@@ -105,7 +105,7 @@ def load_setting(content: Any) -> Setting:
 # ---- a shard ----
 
 
-def pack_work(work: Work, more: Mapping[str, Any] | None = None) -> bytes:
+def pack_work(work: Workload, more: Mapping[str, Any] | None = None) -> bytes:
     """`more`: what else the worker is told."""
     arrays = {"until": work.until}
     if work.networks is not None:
@@ -115,12 +115,12 @@ def pack_work(work: Work, more: Mapping[str, Any] | None = None) -> bytes:
     return tensors.pack(arrays, about | dict(more or {}))
 
 
-def load_work(setting: Setting, content: bytes) -> Work:
+def load_work(setting: Setting, content: bytes) -> Workload:
     arrays, about = tensors.unpack(content)
     folds = None if about["folds"] is None else tuple(about["folds"])
     members = tuple(Member.from_dict(member) for member in about["members"])
     networks = arrays_under("networks.", arrays)
-    return Work(
+    return Workload(
         about["encoding"], members, arrays["until"], setting.seed,
         load_networks(setting.matrices, about["encoding"], members, folds, networks) if networks else None, folds,
     )  # fmt: skip

@@ -27,14 +27,6 @@ def echo(job: None, payload: bytes, threads: int) -> bytes:
 
 
 @dataclass(frozen=True)
-class Link:
-    """What it takes to hand something to a worker and back."""
-
-    turn: float = 0.01  # seconds of a task that does nothing
-    rate: float = 1e9  # bytes a second
-
-
-@dataclass(frozen=True)
 class Workplace:
     """Workers that are there."""
 
@@ -43,7 +35,8 @@ class Workplace:
     hosts: int
     slots: int  # shards that are trained at the same time
     threads: int  # of all these together
-    link: Link
+    turn_seconds: float = 0.01  # of a task that does nothing, there and back
+    bytes_per_second: float = 1e9  # of the link
 
     @staticmethod
     def of(dispatcher: Dispatcher) -> Workplace:
@@ -52,12 +45,12 @@ class Workplace:
         threads = sum(max(1, info.slots) * team.threads_on.get(info.host, team.threads) for info in infos)
         hosts = {info.host for info in infos}
         slots = dispatcher.workers.slots()
-        return Workplace(dispatcher.workers.name, len(infos), len(hosts), slots, threads, measure_link(dispatcher))
+        return Workplace(dispatcher.workers.name, len(infos), len(hosts), slots, threads, *measure_link(dispatcher))
 
     def describe(self) -> str:
         """In a line.
 
-        >>> Workplace("local:2", 2, 1, 2, 2, Link(0.002, 2e8)).describe()
+        >>> Workplace("local:2", 2, 1, 2, 2, 0.002, 2e8).describe()
         'local:2: 2 workers on 1 host, 2 shards at a time, 1 thread each; link: 2 ms per message, 200 MB a second'
         """
         each = self.threads / max(self.slots, 1)
@@ -66,7 +59,7 @@ class Workplace:
             f"{_count(self.slots, 'shard')} at a time",
             f"{each:.2g} thread{'s' * (each != 1)} each",
         ]
-        link = f"{1e3 * self.link.turn:.2g} ms per message, {size_text(int(self.link.rate))} a second"
+        link = f"{1e3 * self.turn_seconds:.2g} ms per message, {size_text(int(self.bytes_per_second))} a second"
         return f"{self.name}: {', '.join(parts)}; link: {link}"
 
     def times_faster(self, threads: int) -> float:
@@ -80,12 +73,12 @@ def look(executor: Any) -> Workplace:
         return Workplace.of(dispatcher)
 
 
-def measure_link(dispatcher: Dispatcher) -> Link:
-    """Small and large messages to one worker and back; the quickest of each counts, as others may be at work."""
+def measure_link(dispatcher: Dispatcher) -> tuple[float, float]:
+    """Seconds of a message there and back, and bytes a second: the best of several, as others may be at work."""
     _echo(dispatcher, 1)  # the worker loads the job
     small, large = (min(_echo(dispatcher, size) for _ in range(3)) for size in (1, ECHO))
     dispatcher.status.done = 0
-    return Link(small, 2 * ECHO / max(large - small, 0.1 * large))
+    return small, 2 * ECHO / max(large - small, 0.1 * large)
 
 
 def _echo(dispatcher: Dispatcher, size: int) -> float:

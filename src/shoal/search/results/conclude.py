@@ -22,7 +22,7 @@ from shoal.search.options import BEST, COMPACT
 from shoal.search.problem.data import TrainingData
 from shoal.search.problem.problem import Problem, evenly
 from shoal.search.results.leaderboard import make_leaderboard
-from shoal.search.results.result import Outcome
+from shoal.search.results.result import Conclusion
 from shoal.search.rounds.candidates import Candidate, InProcess, Order, candidate_cost
 from shoal.search.rounds.loop import INTERRUPTED, Search
 from shoal.search.rounds.training import Control
@@ -56,7 +56,7 @@ def conclude(
     data: TrainingData,
     refit: Problem | None = None,
     group: np.ndarray | None = None,
-) -> Outcome:
+) -> Conclusion:
     """Pick, weigh, correct.
 
     deliver  an ensemble, a compact one (the fewest networks that are about as good), or the best recipe
@@ -82,10 +82,7 @@ def conclude(
     ensemble_score = float(metric.score(task, model_pick.prediction[scored], y, weight))
     steady = replace(metric, otherwise=ensemble_score)  # for rows that have no score, such as those of one class
     evidence = _evidence(search, steady, ending.effort, group)
-    honest = honest_best = _honest(search, evidence, model_pick, ending, best=best if alone else None)
-    if not alone:
-        single = _alone(search, best, ending.effort, averaged)
-        honest_best = _honest(search, evidence, single, ending, best, share=1 / 3)
+    honest = _honest(search, evidence, model_pick, ending, best=best if alone else None)
     if not honest.problem and not np.isfinite(honest.corrected):
         warnings.warn(
             f"no recipe's predictions have a finite {metric.label}, so there is no honest score; use another scoring",
@@ -103,8 +100,8 @@ def conclude(
     kept = few.folds if model_pick.compact and refit is None else None
     certainty, unseen = calibrate(search, unseen, model, data, folds=kept)
     best_score = float(metric.score(task, _prediction(best)[scored], y, weight))
-    return Outcome(
-        replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest, honest_best,
+    return Conclusion(
+        replace(model, certainty=certainty), board, groups, place, best, chosen, shares, honest,
         model_pick.prediction, ensemble_score, best_score, unseen, few,
         refit is not None,
     )  # fmt: skip
@@ -178,12 +175,6 @@ def _compact(search: Search, pick: Pick, effort: Effort) -> tuple[Compact, Pick]
     return replace(few, temperature=temperature), Pick(chosen, shares, folds, temperature, prediction, parts, True)
 
 
-def _alone(search: Search, best: Candidate, effort: Effort, averaged: bool) -> Pick:
-    """One candidate as it is."""
-    folds, parts = _fold_predictions(search, [best], np.ones(1), effort, averaged)
-    return Pick([best], np.ones(1), folds, 1.0, _prediction(best), parts)
-
-
 def _fold_predictions(
     search: Search, candidates: Sequence[Candidate], shares: np.ndarray, effort: Effort, averaged: bool
 ) -> tuple[FoldPredictions, np.ndarray]:
@@ -233,14 +224,12 @@ def _sampled_places(search: Search, effort: Effort) -> np.ndarray:
     return evenly(np.arange(len(search.sample_rows)), effort.sampled)
 
 
-def _honest(
-    search: Search, evidence: Evidence, pick: Pick, ending: Ending, best: Candidate | None, share: float = 1.0
-) -> HonestScore:
-    """The honest score of a pick: of an ensemble, or of the `best` candidate alone; `share` of the time for it."""
+def _honest(search: Search, evidence: Evidence, pick: Pick, ending: Ending, best: Candidate | None) -> HonestScore:
+    """The honest score of a pick: of an ensemble, or of the `best` candidate alone."""
     rows = search.sample_rows[_sampled_places(search, ending.effort)]
     gain = averaging_gain(pick.folds, evidence.metric, pick.temperature, search.limits.seed)
     clock, timed = search.clock, ending.bootstraps is None
-    deadline = clock.now() + share * ending.seconds
+    deadline = clock.now() + ending.seconds
 
     def enough() -> bool:
         return ending.hurry() or (timed and clock.now() >= deadline)

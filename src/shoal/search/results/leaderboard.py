@@ -15,7 +15,7 @@ from shoal.search.rounds.candidates import Candidate
 from shoal.search.space import Recipe
 
 if TYPE_CHECKING:
-    from shoal.search.results.result import Outcome
+    from shoal.search.results.result import Conclusion
 
 
 class Leaderboard:
@@ -147,7 +147,7 @@ def _mean(values: Sequence[float]) -> float:
 # ---- as scikit-learn's searches have it ----
 
 
-def cv_results(outcome: Outcome) -> dict[str, Any]:
+def cv_results(outcome: Conclusion) -> dict[str, Any]:
     """In scikit-learn's form: one entry per recipe, in the order of the leaderboard."""
     board = outcome.board
     scores = np.array([np.mean([one.fold_scores for one in candidates], axis=0) for candidates in outcome.groups])
@@ -156,7 +156,7 @@ def cv_results(outcome: Outcome) -> dict[str, Any]:
     finite = np.isfinite(scores).all(axis=1)
     results["std_test_score"] = np.where(finite, np.where(finite[:, None], scores, 0.0).std(axis=1), np.nan)
     results["rank_test_score"] = board["rank"].astype(np.int32)
-    results["mean_fit_time"] = board["seconds"] / (board["seeds"] * scores.shape[1])
+    results["mean_fit_time"] = fit_times(board, results)
     chosen = [
         candidates[0] if place != outcome.place else outcome.best for place, candidates in enumerate(outcome.groups)
     ]
@@ -164,6 +164,12 @@ def cv_results(outcome: Outcome) -> dict[str, Any]:
         candidate.recipe.member.as_dict() | {"encoding": candidate.recipe.encoding} for candidate in chosen
     ]
     return results | param_columns(results["params"])
+
+
+def fit_times(board: Leaderboard, results: dict[str, Any]) -> np.ndarray:
+    """Seconds of one network of each recipe: the mean over seeds and folds."""
+    folds = sum(name.startswith("split") for name in results)
+    return np.asarray(board["seconds"] / (board["seeds"] * folds))
 
 
 def param_columns(params: list[dict[str, Any]]) -> dict[str, np.ndarray]:

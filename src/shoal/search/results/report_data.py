@@ -17,7 +17,7 @@ from shoal.search.options import BEST
 from shoal.search.problem.problem import has_texts
 from shoal.search.results.leaderboard import variance_shares
 from shoal.search.results.report_rows import one_row
-from shoal.search.results.result import Outcome, SearchResult, report_parts
+from shoal.search.results.result import Conclusion, SearchResult, report_parts
 from shoal.search.rounds.candidates import Candidate
 from shoal.search.scoring.honest import HonestScore
 from shoal.tables.missing import missing_cells
@@ -107,7 +107,7 @@ def _search(result: SearchResult, context: Context) -> dict[str, Any]:
 
 def skipped(result: SearchResult) -> list[dict[str, Any]]:
     """Recipes that nobody could train, and why."""
-    return [{"recipe": one.number, "label": str(one.recipe), "reason": one.set_aside} for one in result.skipped]
+    return [{"recipe": one.number, "label": str(one.recipe), "reason": one.skip_reason} for one in result.skipped]
 
 
 # ---- scores ----
@@ -136,13 +136,13 @@ def _median(values: np.ndarray, share: np.ndarray) -> float:
     return float(values[order[np.searchsorted(np.cumsum(share[order]), 0.5)]])
 
 
-def _score(problem: Any, metric: Any, outcome: Outcome) -> dict[str, Any]:
+def _score(problem: Any, metric: Any, outcome: Conclusion) -> dict[str, Any]:
     honest = outcome.honest.as_dict()
     honest.pop("bootstraps", None)
     return honest | {"chance": chance(problem, metric), "others": _others(problem, metric, outcome)}
 
 
-def _others(problem: Any, metric: Any, outcome: Outcome) -> dict[str, float]:
+def _others(problem: Any, metric: Any, outcome: Conclusion) -> dict[str, float]:
     """Other scores of the same out-of-fold predictions, in the sense that people know them by."""
     weight = problem.valid_weight
     scored = np.flatnonzero(weight > 0)
@@ -200,7 +200,7 @@ def _milliseconds(model: Model, X: Table) -> float:
 # ---- recipes ----
 
 
-def _board(outcome: Outcome) -> dict[str, Any]:
+def _board(outcome: Conclusion) -> dict[str, Any]:
     columns = {name: values[:ROWS_SHOWN] for name, values in outcome.board.columns.items() if name != "label"}
     described = [
         {"key": name, "label": name.replace("_", " "), "kind": _kind(values)} for name, values in columns.items()
@@ -212,7 +212,7 @@ def _kind(values: list[Any]) -> str:
     return "text" if any(isinstance(value, str) for value in values) else "number"
 
 
-def _curves(outcome: Outcome) -> list[dict[str, Any]]:
+def _curves(outcome: Conclusion) -> list[dict[str, Any]]:
     """Losses by epoch of the best candidate, and of the one in the middle of those that were trained to the end."""
     ended = [candidates[0] for candidates in outcome.groups if all(candidate.finished for candidate in candidates)]
     shown = {"best": outcome.best}
@@ -245,14 +245,14 @@ def _counted(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     return scored, np.bincount(problem.row_of, minlength=problem.n)[scored]
 
 
-def _confusion(problem: Any, outcome: Outcome, classes: list[str] | None) -> dict[str, Any]:
+def _confusion(problem: Any, outcome: Conclusion, classes: list[str] | None) -> dict[str, Any]:
     scored, count = _counted(problem)
     matrix = np.zeros((problem.task.n_outputs, problem.task.n_outputs), dtype=np.int64)
     np.add.at(matrix, (problem.y[scored], outcome.out_of_fold[scored].argmax(axis=1)), count)
     return {"classes": classes, "counts": matrix.tolist()}
 
 
-def _residuals(problem: Any, outcome: Outcome) -> dict[str, Any] | None:
+def _residuals(problem: Any, outcome: Conclusion) -> dict[str, Any] | None:
     if problem.task.n_outputs != 1:
         return None
     scored, _ = _counted(problem)
@@ -261,7 +261,7 @@ def _residuals(problem: Any, outcome: Outcome) -> dict[str, Any] | None:
     return {"true": problem.y[scored, 0].tolist(), "predicted": outcome.out_of_fold[scored, 0].tolist()}
 
 
-def _calibration(problem: Any, outcome: Outcome) -> dict[str, Any]:
+def _calibration(problem: Any, outcome: Conclusion) -> dict[str, Any]:
     """How often what was said came true. For two classes of the second one, for more of the one that was predicted."""
     scored, count = _counted(problem)
     p, y = outcome.out_of_fold[scored], problem.y[scored]

@@ -34,7 +34,7 @@ def one_row(result: SearchResult, classes: list[str] | None) -> dict[str, Any] |
         return None
     typical = certainty.calibration.typical(COVERAGE)
     said = {"coverage": COVERAGE, "rows": int(held.count), "refit": outcome.refit}
-    table = _rows_of(result, held)
+    table = result.searched.table.take(result.problem.first_of[held.rows])
     if task.kind == REGRESSION:
         assert held.spread is not None
         width = _by_row(held, 2 * typical[0] * held.spread[:, 0])
@@ -50,13 +50,6 @@ def one_row(result: SearchResult, classes: list[str] | None) -> dict[str, Any] |
         "classes": _by_class(result, held, size, classes or []),
         "columns": for_whom(table, size),
     }
-
-
-def _rows_of(result: SearchResult, held: HeldOut) -> Table:
-    """The table's rows that were held out, with the columns that the model uses."""
-    first = np.zeros(result.problem.n, dtype=np.int64)
-    first[result.problem.row_of] = np.arange(len(result.problem.row_of))
-    return result.searched.table.take(first[held.rows])
 
 
 def _by_row(held: HeldOut, values: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ class Earlier:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Conclusion:
     """All that a search found out."""
 
     model: Model
@@ -44,7 +44,6 @@ class Outcome:
     chosen: list[Candidate]  # of the ensemble
     shares: np.ndarray  # their weights
     honest: HonestScore  # of the model
-    honest_best: HonestScore  # of the best single recipe
     out_of_fold: np.ndarray  # (n, n_outputs) of the model, for distinct rows
     ensemble_score: float  # of its out-of-fold predictions
     best_pooled: float  # the same for the best candidate alone
@@ -58,7 +57,7 @@ class SearchResult:
     """What a search has tried and found: `estimator.result_` after fit. Saved models and pickles do not hold it."""
 
     search: Search
-    outcome: Outcome
+    outcome: Conclusion
     options: SearchOptions
     data: TrainingData  # as given
     searched: TrainingData  # the rows that were searched on
@@ -78,13 +77,8 @@ class SearchResult:
 
     @property
     def skipped(self) -> list[Candidate]:
-        """Those that nobody could train as far as they should have been; `set_aside` of each says why."""
-        return [candidate for candidate in self.candidates if candidate.set_aside]
-
-    @property
-    def best(self) -> Candidate:
-        """The best seed of the best recipe."""
-        return self.outcome.best
+        """Those that nobody could train as far as they should have been; `skip_reason` of each says why."""
+        return [candidate for candidate in self.candidates if candidate.skip_reason]
 
     @property
     def model(self) -> Model:
@@ -115,7 +109,7 @@ class SearchResult:
         return Earlier(self.log, self.repeats, self.outcome.honest.bootstraps, self.effort)
 
 
-def report_parts(outcome: Outcome) -> list[dict[str, Any]]:
+def report_parts(outcome: Conclusion) -> list[dict[str, Any]]:
     """What the ensemble is made of, the largest share first; seeds of one recipe together."""
     shares: dict[int, dict[str, Any]] = {}
     for part in outcome.model.parts:

@@ -17,7 +17,7 @@ from shoal.population.members import Member
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
 from shoal.search.options import parameter_names
 from shoal.search.results import row_explanations
-from shoal.search.results.leaderboard import Leaderboard, param_columns
+from shoal.search.results.leaderboard import Leaderboard, fit_times, param_columns
 from shoal.search.scoring.honest import HonestScore
 from shoal.validate import whole
 
@@ -31,11 +31,7 @@ RESULTS = ("best_score_", "best_index_", "luck_", "n_networks_", "ensemble_gain_
 def describe(estimator: Any) -> Described:
     results = {name: value for name, value in estimator.cv_results_.items() if not name.startswith("param_")}
     parameters = plain_parameters(estimator, PARAMETERS)
-    timings = {
-        "n_jobs": parameters.pop("n_jobs", None),
-        "seconds": estimator.board_.columns["seconds"],
-        "mean_fit_time": results["mean_fit_time"],
-    }
+    timings = {"n_jobs": parameters.pop("n_jobs", None), "seconds": estimator.board_.columns["seconds"]}
     body = {
         "parameters": parameters,
         "leaderboard": estimator.board_.columns | {"seconds": None},
@@ -105,17 +101,15 @@ def _read_timings(file: Path) -> dict[str, Any]:
 
 def _restore_timings(estimator: Any, file: Path) -> None:
     """Seconds that the model was made in; unknown where the file is not there."""
-    board, results = estimator.board_.columns, estimator.cv_results_
-    rows = len(board["rank"])
-    timings = _read_timings(file) if file.is_file() else None
+    board, rows = estimator.board_, len(estimator.board_.columns["rank"])
+    timings = _read_timings(file) if file.is_file() else {"seconds": [np.nan] * rows}
     try:
-        jobs = None if timings is None else timings.get("n_jobs")
-        if jobs is not None:
-            estimator.n_jobs = whole("n_jobs", jobs, -checks.LARGEST, checks.LARGEST)
-        for target, name in ((board, "seconds"), (results, "mean_fit_time")):
-            values = np.full(rows, np.nan) if timings is None else checks.numbers(name, timings.get(name))
-            if len(values) != rows:
-                raise UserError(f"{name} must have {rows} rows, as the leaderboard; got {len(values)}")
-            target[name] = values.tolist() if target is board else values
+        if timings.get("n_jobs") is not None:
+            estimator.n_jobs = whole("n_jobs", timings["n_jobs"], -checks.LARGEST, checks.LARGEST)
+        seconds = checks.numbers("seconds", timings.get("seconds"))
+        if len(seconds) != rows:
+            raise UserError(f"seconds must have {rows} rows, as the leaderboard; got {len(seconds)}")
     except ValueError as error:
         raise CompleteError(f"{file} was altered: {error}; the model does not need it: delete it") from None
+    board.columns["seconds"] = seconds.tolist()
+    estimator.cv_results_["mean_fit_time"] = fit_times(board, estimator.cv_results_)

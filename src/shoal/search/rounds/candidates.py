@@ -22,7 +22,7 @@ from shoal.population.members import Member
 from shoal.population.population import Population
 from shoal.search.problem.problem import Matrices
 from shoal.search.remote.workplace import Workplace
-from shoal.search.rounds.training import Assessment, Control, Work, assess, epochs_done, new_networks, train
+from shoal.search.rounds.training import Assessment, Control, Workload, assess, epochs_done, new_networks, train
 from shoal.search.scoring.evidence import Samples
 from shoal.search.space import Recipe
 
@@ -47,7 +47,7 @@ class Candidate:
     seconds: float = 0.0
     pool: Pool | None = None  # who holds its weights; None: nobody
     dropped: bool = False  # its weights are gone for good: it was not among the best
-    set_aside: str = ""  # why nobody could train it
+    skip_reason: str = ""  # why nobody could train it
 
     def __post_init__(self) -> None:
         self.key = self.recipe.key
@@ -253,7 +253,7 @@ class Batch:
     assessments: dict[int, Assessment]  # by place among the orders; those trained as far as asked
     seconds: float  # of training
     found: bool = False  # in the journal: nothing was trained
-    set_aside: str = ""  # why nobody could train them
+    skip_reason: str = ""  # why nobody could train them
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -263,11 +263,11 @@ class Batch:
         """Give the candidates what was found out about them; those that were assessed."""
         if self.networks is not None:
             Pool(matrices, self.encoding, self.candidates, self.networks)
-        elif not self.set_aside:
+        elif not self.skip_reason:
             for candidate in self.candidates:  # whatever weights it had are older than its assessment now
                 candidate.pool = None
         for candidate in self.candidates:
-            candidate.set_aside = self.set_aside
+            candidate.skip_reason = self.skip_reason
         for place, found in self.assessments.items():
             self.orders[place].candidate.note(found, samples)
         return [self.orders[place].candidate for place in self.assessments]
@@ -342,7 +342,7 @@ class InProcess(Trainer):
                 del left[: len(mine)]
                 candidates = [order.candidate for order in mine]
                 begun = self.now()
-                work = Work(
+                work = Workload(
                     encoding, tuple(candidate.recipe.member for candidate in candidates),
                     np.array([order.until for order in mine]), self.seed,
                     networks_of(self.matrices, encoding, candidates),
@@ -384,7 +384,7 @@ class LogEntry:
         self._written: dict[int, list[int]] = {}  # epochs of each candidate, by its number, as last written down
 
     def write(self, trained: Sequence[Candidate], kept: Sequence[Candidate]) -> None:
-        """A rung: who was trained and assessed, and who goes on."""
+        """A rung: who was trained and assessed, and who continues."""
         first = self.candidates[0].number
         epochs = [candidate.fold_epochs.tolist() for candidate in trained]
         self._written |= dict(zip([candidate.number for candidate in trained], epochs, strict=True))

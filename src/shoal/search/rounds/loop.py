@@ -1,4 +1,4 @@
-"""The search: propose recipes, train them to a rung, assess them, drop the worse, go on.
+"""The search: propose recipes, train them to a rung, assess them, drop the worse, continue.
 
 `Search.run` is a generator: it gives back control after each rung, so that anyone can watch it, step it or end it.
 What was done is written down as it happens (`Search.log`), so that a run that was ended by the clock can be repeated
@@ -8,7 +8,6 @@ to the bit without one.
 from __future__ import annotations
 
 import warnings
-from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -48,7 +47,7 @@ from shoal.search.rounds.proposals import (
 from shoal.search.rounds.training import Control
 from shoal.search.scoring.evidence import Samples
 from shoal.search.space import Recipe
-from shoal.search.strategies import Rung, Strategy
+from shoal.search.strategies import Rung, SearchStrategy
 
 KEPT_CANDIDATES = 128  # finished candidates whose weights and whole predictions are kept for the ensemble
 LATE_SHARE = 0.3  # of the time kept back that assessing may use up
@@ -58,7 +57,7 @@ Rungs = Generator[RungEnded, None, None]
 
 
 class Search:
-    """What has been tried on a problem, and how to go on. Time comes from the clock that it is given."""
+    """What has been tried on a problem, and how to continue. Time comes from the clock that it is given."""
 
     def __init__(
         self,
@@ -90,7 +89,7 @@ class Search:
 
     # ---- the whole ----
 
-    def run(self, strategy: Strategy) -> Rungs:
+    def run(self, strategy: SearchStrategy) -> Rungs:
         """All rounds of a strategy, then more seeds of the best; again, while these leave time."""
         return self._execute(rounds_of(self, strategy))
 
@@ -149,7 +148,7 @@ class Search:
 
     @contextmanager
     def _early_end(self) -> Iterator[None]:
-        """The clock, a callback or Ctrl-C may end what is inside; Ctrl-C goes on to whoever called."""
+        """The clock, a callback or Ctrl-C may end what is inside; Ctrl-C is passed on to the caller."""
         try:
             yield
         except _EndedEarly as end:
@@ -230,9 +229,9 @@ class Search:
 
     def _report(self, batch: Batch) -> None:
         """Say so where nobody could train candidates."""
-        if batch.set_aside:
+        if batch.skip_reason:
             named = "; ".join(f"{one.number}: {one.recipe}" for one in batch.candidates)
-            self.say(f"skipped, because {batch.set_aside}: recipe {named}")
+            self.say(f"skipped, because {batch.skip_reason}: recipe {named}")
 
     def _say_notes(self) -> None:
         """What the user should know of the workers, once each."""
@@ -270,7 +269,7 @@ class Search:
         trained: list[Candidate],
         kept: list[Candidate],
     ) -> RungEnded:
-        """Write the rung down, and drop the weights of those that do not go on."""
+        """Write the rung down, and drop the weights of those that do not continue."""
         entry.write(trained, kept)
         staying = {candidate.number for candidate in kept}
         for candidate in candidates:
@@ -363,11 +362,6 @@ class Search:
     def _check_end(self, must: bool) -> None:
         if self.ended or (self._time_is_up() and not must):
             raise _EndedEarly(self.ended or (INTERRUPTED if self.clock.hurried else BUDGET))
-
-
-def drain(rungs: Iterable[RungEnded]) -> None:
-    """Run a search to its end without looking."""
-    deque(rungs, maxlen=0)
 
 
 class _EndedEarly(Exception):

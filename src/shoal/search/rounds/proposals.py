@@ -11,7 +11,7 @@ from shoal.errors import UserError
 from shoal.search.budget.costs import FEWEST_PER_ROUND, MOST_PER_ROUND, ROUNDS, SEEDS_SHARE, largest_round
 from shoal.search.rounds.candidates import Candidate, with_new_seed
 from shoal.search.space import Recipe
-from shoal.search.strategies import TO_THE_END, Rung, Strategy
+from shoal.search.strategies import TO_THE_END, Rung, SearchStrategy
 
 if TYPE_CHECKING:
     from shoal.search.rounds.loop import Search
@@ -30,7 +30,7 @@ class Round:
     must: bool = False  # the first rung is trained whatever the clock says
 
 
-def rounds_of(search: Search, strategy: Strategy) -> Iterator[Round]:
+def rounds_of(search: Search, strategy: SearchStrategy) -> Iterator[Round]:
     more = not search.ended
     while more:
         before = len(search.candidates)
@@ -54,7 +54,7 @@ def _speed_known(search: Search) -> bool:
     return bool(search.decisions.once("known", lambda: search.costs.rate > 0))
 
 
-def _proposals(search: Search, strategy: Strategy) -> Iterator[list[Recipe]]:
+def _proposals(search: Search, strategy: SearchStrategy) -> Iterator[list[Recipe]]:
     """The recipes of each round."""
     return _by_count(search, strategy) if search.clock.budget is None else _by_time(search, strategy)
 
@@ -69,7 +69,7 @@ def _check_proposal(search: Search, recipes: Sequence[Recipe]) -> None:
             raise UserError(f"a recipe's encoding must be one of {names} for this table; got {recipe.encoding!r}")
 
 
-def _by_count(search: Search, strategy: Strategy) -> Iterator[list[Recipe]]:
+def _by_count(search: Search, strategy: SearchStrategy) -> Iterator[list[Recipe]]:
     """So many recipes as were asked for; all that there are, where the strategy tries everything."""
     most, left = largest_round(search.problem), search.limits.recipes
     while left > 0 or strategy.exhaustive:
@@ -80,7 +80,7 @@ def _by_count(search: Search, strategy: Strategy) -> Iterator[list[Recipe]]:
         left -= len(recipes)
 
 
-def _by_time(search: Search, strategy: Strategy) -> Iterator[list[Recipe]]:
+def _by_time(search: Search, strategy: SearchStrategy) -> Iterator[list[Recipe]]:
     """Rounds until the time is up, but for the share kept for more seeds."""
     rounds, kept = 0, _seconds_for_seeds(search)
     while True:
@@ -105,13 +105,13 @@ def _seconds_for_seeds(search: Search) -> float:
     return float(search.decisions.once("seeds", lambda: share * search.clock.left()))
 
 
-def _time_for_more(search: Search, strategy: Strategy) -> bool:
+def _time_for_more(search: Search, strategy: SearchStrategy) -> bool:
     """Whether seeds have left so much time that another round fits."""
     least = search.costs.worth_going_on(search.clock.budget, search.candidates, strategy.rungs)
     return bool(search.decisions.once("more", lambda: search.clock.left() > least))
 
 
-def _propose_for(search: Search, strategy: Strategy, seconds: float) -> tuple[list[Recipe], list[int]]:
+def _propose_for(search: Search, strategy: SearchStrategy, seconds: float) -> tuple[list[Recipe], list[int]]:
     """Recipes that take about so long, at the speed measured last; a few, while it is not known.
 
     Also how many the strategy was asked for, each time.
@@ -156,7 +156,7 @@ def _without_enough_seeds(search: Search, candidates: Sequence[Candidate]) -> li
     seeds = _seeds_of(search, [candidate.recipe for candidate in few])
     found: dict[Recipe, Candidate] = {}
     for candidate in few:
-        if sum(one.finished or bool(one.set_aside) for one in seeds[candidate.key]) < search.limits.seeds:
+        if sum(one.finished or bool(one.skip_reason) for one in seeds[candidate.key]) < search.limits.seeds:
             found.setdefault(candidate.key, candidate)
     return list(found.values())
 

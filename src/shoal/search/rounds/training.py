@@ -1,7 +1,7 @@
 """Train these candidates up to these epochs, and give back their scores, predictions and networks.
 
 This is the one call through which a search trains. It needs nothing but its arguments: a problem, a metric and the
-`Work` can be pickled and sent to another process, and the same bits come back.
+`Workload` can be pickled and sent to another process, and the same bits come back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ASSESSED_CELLS = 1 << 24  # rows times outputs times candidates that are assesse
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class Workload:
     """Candidates with one encoding of the data, and how far to train them. Candidates are known by their place here.
 
     until     (n_candidates, n_folds) epochs that each network is to have done; 0: leave the candidate alone
@@ -97,7 +97,7 @@ class Trained:
 
 
 def train(
-    problem: Matrices, metric: Metric | None, work: Work, threads: int | None, control: Control | None = None
+    problem: Matrices, metric: Metric | None, work: Workload, threads: int | None, control: Control | None = None
 ) -> Trained:
     """Train the candidates of `work`, and assess those that have done all epochs asked for (or never will).
 

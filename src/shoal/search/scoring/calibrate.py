@@ -50,7 +50,7 @@ def calibrate(
     folds  a compact model has the networks of so many folds only, the first ones
     """
     problem, task = search.problem, search.problem.task
-    first = _first_of(problem)
+    first = problem.first_of
     encoder = model.folds[0].encoder
     mine = found if folds is None else of_first_folds(found, folds)
     calibration, spread = None, None
@@ -148,10 +148,3 @@ def of_first_folds(found: HeldOut, folds: int) -> HeldOut:
 def row_weights(problem: Problem, data: TrainingData) -> np.ndarray:
     """(n,) of the distinct rows."""
     return np.bincount(problem.row_of, data.weight, problem.n)
-
-
-def _first_of(problem: Problem) -> np.ndarray:
-    """(n,) a row of the table for each distinct row."""
-    first = np.zeros(problem.n, dtype=np.int64)
-    first[problem.row_of[::-1]] = np.arange(len(problem.row_of))[::-1]
-    return first

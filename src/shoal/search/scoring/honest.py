@@ -22,7 +22,7 @@ import numpy as np
 
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.scoring.evidence import Evidence, effective_rows
-from shoal.search.scoring.picks import make_pick
+from shoal.search.scoring.picks import BestPick, EnsemblePick
 
 BOOTSTRAPS = 200
 FEWEST_BOOTSTRAPS = 40
@@ -136,8 +136,9 @@ def _bootstrap(
     After FEWEST_BOOTSTRAPS samples, sampling ends as soon as `enough()` is true.
     """
     task, metric, y, weight = evidence.task, evidence.metric, evidence.y, evidence.weight
-    drawn = _samples(evidence, generator, bootstraps)
-    pick, samples = make_pick(evidence, selection.ensemble, drawn, selection.parts)
+    samples = list(_samples(evidence, generator, bootstraps))
+    ensemble = selection.ensemble
+    pick = EnsemblePick(evidence, samples, selection.parts) if ensemble else BestPick(evidence, samples)
     scores: list[float] = []
     for number, counts in enumerate(samples):
         if number >= FEWEST_BOOTSTRAPS and enough():

@@ -1,15 +1,13 @@
-"""What would have been picked on a bootstrap sample of the rows: the best candidate, or an ensemble.
+"""What would have been picked on bootstrap samples of the rows: the best candidate, or an ensemble.
 
-With all predictions in memory each sample is a product of the values of all candidates with its counts. Where there
-are too many, predictions are read in blocks of candidates, once for all samples: the values of a block times the
-counts of all samples is one matrix product, of which the best candidates of each sample are kept. So time and memory
-are linear: each prediction is read once, and what is kept does not depend on the number of candidates. Both ways pick
-the same, up to the rounding of the products: of two candidates that are equally good, either may be picked.
+Predictions are read in blocks of candidates, once for all samples: the values of a block times the counts of each
+sample are its scores or losses there, of which the best candidates of each sample are kept. So time and memory are
+linear: each prediction is read once, and what is kept does not depend on the number of candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -21,69 +19,9 @@ COMPACT_CANDIDATES = 32  # from which a compact ensemble is picked in each boots
 QUICK_STEPS = 10  # of greedy selection in each bootstrap sample
 BLOCK_CELLS = 1 << 22  # rows times outputs times candidates that are read at a time
 
-Pick = Callable[[int, np.ndarray], np.ndarray]  # number and counts of a sample -> (n, n_outputs)
-
-
-def make_pick(
-    evidence: Evidence, ensemble: bool, samples: Iterable[np.ndarray], parts: int | None = None
-) -> tuple[Pick, Iterable[np.ndarray]]:
-    """How to pick on each of these samples (their counts); and the samples.
-
-    `parts`: how many a compact ensemble has.
-    """
-    if isinstance(evidence.prediction, np.ndarray):
-        return EnsemblePick(evidence, parts) if ensemble else BestPick(evidence), samples
-    drawn = list(samples)
-    return EnsembleOfBlocks(evidence, drawn, parts) if ensemble else BestOfBlocks(evidence, drawn), drawn
-
-
-def _shares(
-    evidence: Evidence, loss_inputs: np.ndarray, y: np.ndarray, mass: np.ndarray, parts: int | None
-) -> np.ndarray:
-    if parts is None:
-        return weigh(evidence.task, loss_inputs, y, mass, evidence.scale, QUICK_STEPS)
-    picked = nested_picks(evidence.task, loss_inputs[:COMPACT_CANDIDATES], y, mass, evidence.scale, parts)
-    return equal_shares(len(loss_inputs), picked)
-
 
 class BestPick:
-    """The candidate with the best score on a bootstrap sample, ties by loss."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.prediction, self.weight = evidence.prediction, evidence.weight
-        self.rows = np.empty(evidence.prediction.shape[:2], dtype=np.float32)
-        for k in range(len(self.rows)):
-            self.rows[k] = _score_rows(evidence, self.prediction[k])
-
-    def __call__(self, number: int, counts: np.ndarray) -> np.ndarray:
-        return np.asarray(self.prediction[int(np.argmax(self.rows @ (counts * self.weight).astype(np.float32)))])
-
-
-class EnsemblePick:
-    """An ensemble weighed on a bootstrap sample."""
-
-    def __init__(self, evidence: Evidence, parts: int | None = None) -> None:
-        self.evidence, self.parts = evidence, parts
-        task, y = evidence.task, evidence.y
-        self.loss_inputs = task.loss_inputs(evidence.prediction[:], y)
-        self.losses = np.empty(self.loss_inputs.shape[:2], dtype=np.float32)
-        for start, block in _blocks(evidence):  # a few at a time: what is computed on the way takes memory, too
-            places = slice(start, start + len(block))
-            self.losses[places] = task.losses_of_inputs(self.loss_inputs[places], y, evidence.scale)
-
-    def __call__(self, number: int, counts: np.ndarray) -> np.ndarray:
-        evidence = self.evidence
-        inside = np.flatnonzero(counts * evidence.loss_weight)
-        mass = (counts * evidence.loss_weight)[inside]
-        order = np.argsort(self.losses[:, inside] @ mass.astype(np.float32), kind="stable")[:ENSEMBLE_CANDIDATES]
-        loss_inputs = self.loss_inputs[order][:, inside]
-        shares = _shares(evidence, loss_inputs, evidence.y[inside], mass, self.parts)
-        used = np.flatnonzero(shares)
-        return np.asarray(np.tensordot(shares[used], evidence.prediction[order[used]], axes=1))
-
-
-class BestOfBlocks:
-    """As BestPick, for samples that are all known beforehand."""
+    """The candidate with the best score on each sample, ties by loss. `samples`: the counts of their rows."""
 
     def __init__(self, evidence: Evidence, samples: Sequence[np.ndarray]) -> None:
         self.prediction = evidence.prediction
@@ -91,22 +29,26 @@ class BestOfBlocks:
         self.place = np.zeros(len(samples), dtype=np.int64)  # the best candidate of each sample so far
         best = np.full(len(samples), -np.inf, dtype=np.float32)
         for start, block in _blocks(evidence):
-            totals = _score_rows(evidence, block) @ mass
-            first = totals.argmax(axis=0)  # where a score is no number, that one, as in BestPick
+            rows = _score_rows(evidence, block)
+            totals = np.stack([rows @ one for one in mass.T], axis=1)  # one by one: rounding decides between ties
+            first = totals.argmax(axis=0)  # a score that is no number is the largest one
             values = np.take_along_axis(totals, first[None], axis=0)[0]
             better = (values > best) | (np.isnan(values) & ~np.isnan(best))
             self.place[better], best[better] = start + first[better], values[better]
 
     def __call__(self, number: int, counts: np.ndarray) -> np.ndarray:
+        """(n, n_outputs) of the pick on a sample, given its number and counts."""
         return np.asarray(self.prediction[int(self.place[number])])
 
 
-class EnsembleOfBlocks:
-    """As EnsemblePick, for samples that are all known beforehand."""
+class EnsemblePick:
+    """An ensemble weighed on each sample. `parts`: how many a compact ensemble has."""
 
     def __init__(self, evidence: Evidence, samples: Sequence[np.ndarray], parts: int | None = None) -> None:
         self.evidence, self.parts = evidence, parts
         task, y = evidence.task, evidence.y
+        in_memory = isinstance(evidence.prediction, np.ndarray)
+        self.loss_inputs = task.loss_inputs(evidence.prediction[:], y) if in_memory else None
         mass = _masses(samples, evidence.loss_weight)
         best: np.ndarray = np.empty((0, len(samples)), np.float32)  # losses of the best of each sample so far
         self.places: np.ndarray = np.empty((0, len(samples)), np.int64)
@@ -119,14 +61,23 @@ class EnsembleOfBlocks:
             self.places = np.take_along_axis(places, order, axis=0)
 
     def __call__(self, number: int, counts: np.ndarray) -> np.ndarray:
-        evidence = self.evidence
-        prediction = evidence.prediction[self.places[:, number]]
+        evidence, places = self.evidence, self.places[:, number]
         inside = np.flatnonzero(counts * evidence.loss_weight)
         mass, y = (counts * evidence.loss_weight)[inside], evidence.y[inside]
-        loss_inputs = evidence.task.loss_inputs(prediction[:, inside], y)
-        shares = _shares(evidence, loss_inputs, y, mass, self.parts)
+        if self.loss_inputs is not None:
+            loss_inputs = self.loss_inputs[places][:, inside]
+        else:
+            loss_inputs = evidence.task.loss_inputs(evidence.prediction[places][:, inside], y)
+        shares = self._shares(loss_inputs, y, mass)
         used = np.flatnonzero(shares)
-        return np.asarray(np.tensordot(shares[used], prediction[used], axes=1))
+        return np.asarray(np.tensordot(shares[used], evidence.prediction[places[used]], axes=1))
+
+    def _shares(self, loss_inputs: np.ndarray, y: np.ndarray, mass: np.ndarray) -> np.ndarray:
+        task, scale = self.evidence.task, self.evidence.scale
+        if self.parts is None:
+            return weigh(task, loss_inputs, y, mass, scale, QUICK_STEPS)
+        picked = nested_picks(task, loss_inputs[:COMPACT_CANDIDATES], y, mass, scale, self.parts)
+        return equal_shares(len(loss_inputs), picked)
 
 
 def _score_rows(evidence: Evidence, prediction: np.ndarray) -> np.ndarray:
