@@ -47,7 +47,9 @@ def benchmarks_page() -> str:
         "| benchmark | target | wanted | measured | met |",
         "|---|---|---|---|---|",
     ]
-    results = [json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.md"))]
+    results = [
+        json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.md"))
+    ]
     for result, path in zip(results, sorted(RESULTS.glob("*.md")), strict=True):
         result["name"] = path.stem  # two results may be of one benchmark
     for result in results:

@@ -1,4 +1,4 @@
-"""A search on a Dask cluster of this machine, with the same bytes as in one process: `python examples/dask_cluster.py`."""
+"""A search on a local Dask cluster, with the same bytes as in one process: `python examples/dask_cluster.py`."""
 
 import numpy as np
 from distributed import LocalCluster

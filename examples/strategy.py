@@ -17,7 +17,7 @@ class VaryTheBest(Random):
 
     def propose(self, count: int, known: Any) -> list[Recipe]:
         if not known:
-            return super().propose(count, known)
+            return super().propose(min(count, 8), known)
         best = min(known, key=lambda candidate: candidate.loss)
         member = best.recipe.member
         rates = member.learning_rate * 2.0 ** self.generator.uniform(-2, 2, size=count)
@@ -28,5 +28,5 @@ class VaryTheBest(Random):
 
 X, y = load_wine(return_X_y=True)
 model = ShoalClassifier(strategy=VaryTheBest(), recipes=24, seeds=1, epochs=20, random_state=0).fit(X, y)
-print(f"{len(model.result_.candidates)} candidates; {model.honest_score_}")
-print("learning rates tried:", np.round(sorted({c.recipe.member.learning_rate for c in model.result_.candidates}), 4))
+print(f"{len(model.leaderboard_)} recipes; {model.honest_score_}")
+print("learning rates of the best:", np.round([recipe["rate"] for recipe in model.board_.rows[:5]], 4))
