@@ -4,9 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import shoal
 from shoal.metrics.metric import METRICS
+from shoal.report.search.sections import guessing_warning
 from shoal.search.results.report_data import honest_words
 from shoal.search.scoring.honest import HonestScore
 from shoal.tables.table import Table
@@ -66,6 +69,16 @@ def test_one_time_is_not_one_times():
     said = honest_words(honest, 0.01, "y", 10)
     assert "about 1 right answer in 100" in said[0]
     assert "is right 1 time in 100" in said[1]
+
+
+@given(st.floats(-5, 1), st.floats(0, 3), st.floats(0, 3), st.floats(-5, 1))
+def test_guessing_is_said_to_be_where_it_is(corrected, below, above, guess):
+    """Below the interval, inside it, or above it: the words on the screen and on the page agree."""
+    honest = HonestScore("r2", corrected, corrected, corrected - below, corrected + above, 0.95, 200)
+    said = " ".join(honest_words(honest, guess, "y", 10))
+    page = str(guessing_warning({"chance": guess, "low": honest.low, "high": honest.high}))
+    assert ("within the interval" in said) == (honest.low <= guess <= honest.high) == ("may be no better" in page)
+    assert ("do not use" in said) == (guess > honest.high) == ("is worse" in page)
 
 
 def test_the_report_says_each_thing_that_was_reduced():

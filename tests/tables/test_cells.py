@@ -380,6 +380,19 @@ def test_none_is_a_class_among_words_and_missing_among_numbers(tmp_path):
     assert sorted(set(find_target(read_table(path)[0], "y").y)) == [0.5, 1.5]
 
 
+def test_spellings_that_a_typed_frame_has_lost_are_announced(tmp_path):
+    """1.50 and 1.5 are two categories in the file; a column of floats cannot tell them apart."""
+    cells = ["1.5", "1.50", "2.0", "2"] * 15
+    y = np.arange(60.0) % 4
+    model = shoal.ShoalRegressor(kinds={"k": "category"}, **QUICK).fit(pd.DataFrame({"k": cells, "x": y}), y)
+    strings, typed = pd.DataFrame({"k": cells[:4], "x": y[:4]}), pd.DataFrame({"k": [1.5, 1.5, 2, 2], "x": y[:4]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(strings)
+    with pytest.warns(UserWarning, match="'k' holds numbers here"):
+        model.predict(typed)
+
+
 def test_masked_cells_are_missing():
     X = np.ma.masked_array(np.full((40, 2), 1e6), mask=np.zeros((40, 2), dtype=bool))
     X[:, 0], X[:, 1] = np.arange(40), np.arange(40) % 7

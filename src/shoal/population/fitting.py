@@ -41,20 +41,7 @@ class FitProgress(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FitOptions:
-    """Keyword arguments of `Population.fit` and `Population.iter_fit`.
-
-    engine    "native", "grouped", "reference", or "auto": native on the CPU, grouped on a GPU
-    threads   None: all cores
-    shuffle   True: a new order of rows each epoch, the same for all members that share their rows, like one data
-              loader for all; "each": each member has its own order, from its seed; False: rows as `rows` has them
-    rows      which rows each member trains on and is scored on; None: all on all rows; 0.2: a fifth is held out;
-              with shuffle=False each epoch takes the rows of `Split.train` one after another, as they stand there
-    until     instead of `epochs`: total epochs to which to train each member; one number, or one per member
-    seed      of the order of rows
-    device    "cpu", "cuda" or "mps"
-    callbacks such as `shoal.ProgressBar()`: `started` gets the estimated memory, `progress` a `FitProgress`,
-              `step_ended` and `finished` the history. Returning True stops at the end of an epoch
-    """
+    """Keyword arguments of `Population.fit` and `Population.iter_fit`; `fit` explains them."""
 
     engine: str = "auto"
     threads: int | None = None

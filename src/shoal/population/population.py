@@ -31,7 +31,7 @@ from shoal.population.history import History
 from shoal.population.layout import Layout
 from shoal.population.members import Member
 from shoal.population.memory import Memory, check_limit, check_out, new_state
-from shoal.population.rows import as_rows
+from shoal.population.rows import Rows, Split, as_rows
 from shoal.population.turns import Turns, needs_rest
 from shoal.validate import shown, whole
 
@@ -169,14 +169,60 @@ class Population:
 
     # ---- training ----
 
-    def fit(self, X: Any, y: Any, epochs: int | None = None, **options: Any) -> History:
-        """Train every active member for `epochs` more epochs (10 by default), from its present weights and moments.
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        epochs: int | None = None,
+        *,
+        engine: str = "auto",
+        threads: int | None = None,
+        shuffle: bool | str = True,
+        rows: Rows | Split | Sequence[Split] | float | None = None,
+        until: int | Sequence[int] | np.ndarray | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+        callbacks: Sequence[Any] | None = None,
+    ) -> History:
+        """Train every active member for some more epochs, from its present weights and moments.
 
-        `options`: see `FitOptions`. After Ctrl-C every member is at the end of an epoch; `fit(..., until=n)` resumes
-        there.
+        After Ctrl-C every member is at the end of an epoch; `fit(..., until=n)` resumes there.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            The inputs.
+        y : array of shape (n_rows,) or (n_rows, n_outputs)
+            Class numbers, or numbers to predict.
+        epochs : int, default 10
+            How many more epochs to train.
+        engine : {"auto", "native", "grouped", "reference"}
+            "auto" is native on a CPU and grouped on a GPU.
+        threads : int, optional
+            All cores by default. The result does not depend on it.
+        shuffle : bool or "each"
+            True draws a new order of rows each epoch, the same for all members that share their rows. "each" gives each
+            member its own order. False takes the rows of `Split.train` as they stand there.
+        rows : Rows, Split, list of Split, or float, optional
+            Which rows each member trains on and is scored on: all rows by default; 0.2 holds out a fifth.
+        until : int or sequence of int, optional
+            Instead of `epochs`: total epochs to train to, for all members or for each.
+        seed : int
+            Seed of the order of rows.
+        device : {"cpu", "cuda", "mps"}
+            Where the PyTorch engines train.
+        callbacks : list of callbacks, optional
+            Such as `shoal.ProgressBar()`. `started` gets the estimated memory, `progress` a `FitProgress`, `step_ended`
+            and `finished` the history. Returning True stops at the end of an epoch.
+
+        Returns
+        -------
+        History
+            Losses and scores of every member after every epoch.
         """
+        options = FitOptions(engine, threads, shuffle, rows, until, seed, device, callbacks)
         with self.turns.training():
-            for _ in self.iter_fit(X, y, epochs, every=self._most_epochs(), **options):
+            for _ in self._steps(X, y, epochs, self._most_epochs(), options):
                 pass
         return self.history
 
@@ -187,11 +233,15 @@ class Population:
 
         Members may be stopped with `stop` between two steps; stopped members take no more time. One thread at a time
         works with a population: from the first step to the last, other threads are refused, except to call `stop`.
+        The other keyword arguments are those of `fit`.
         """
-        # Arguments are checked at once; training starts at the first `next`.
-        data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
         every = whole("every", every, 1, what="a whole number of epochs")
-        return Fitting(self, data, epochs, every, FitOptions(**options)).steps()
+        return self._steps(X, y, epochs, every, FitOptions(**options))
+
+    def _steps(self, X: Any, y: Any, epochs: int | None, every: int, options: FitOptions) -> Iterator[History]:
+        """Arguments are checked at once; training starts at the first `next`."""
+        data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
+        return Fitting(self, data, epochs, every, options).steps()
 
     def stop(self, members: Sequence[int] | np.ndarray) -> None:
         """Stop training these members. They keep their weights and take no more time.

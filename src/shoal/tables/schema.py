@@ -18,7 +18,7 @@ from shoal.tables import parse
 from shoal.tables.frames import cell_text
 from shoal.tables.kinds import KEPT_AS_WRITTEN, KINDS, Column, UnfitCell
 from shoal.tables.missing import is_marker, is_missing_word, missing_cells
-from shoal.tables.spelling import category_style, example_of_codes
+from shoal.tables.spelling import EXACT, category_style, example_of_codes
 from shoal.tables.table import Table, listed
 from shoal.validate import nearest
 
@@ -152,10 +152,10 @@ class Schema:
         return [f"column {column.name!r}: {column.note}" for column in self.columns if column.note.endswith(UNLIKE)]
 
     def conversion(self, table: Table) -> str | None:
-        """A sentence that names columns whose numbers have another decimal sign than in the training data."""
+        """A sentence that names columns whose cells may not mean what they meant in the training data."""
         names = [name for name, (_, other) in self._styles(table).items() if other]
         if not names:
-            return self._read_as_thousands(table)
+            return self._read_as_thousands(table) or self._lost_spelling(table)
         words = {".": "points", ",": "commas"}
         return (
             f"numbers are read with decimal {words['.' if self.decimal == ',' else ',']}, unlike those of the training "
@@ -171,6 +171,17 @@ class Schema:
             if odd is not None and "." in odd:
                 value = parse.number(odd, "comma")
                 return f"{odd!r} is read as {value:g} in the column {name!r}: the training data have decimal commas"
+        return None
+
+    def _lost_spelling(self, table: Table) -> str | None:
+        """A sentence on numbers where the training data told apart spellings of one number, such as 2 and 2.0."""
+        there = dict(zip(table.names, table.columns, strict=True))
+        for column in self.used:
+            if column.kind == "category" and column.style == EXACT and there[column.name].dtype.kind in "iuf":
+                return (
+                    f"the column {column.name!r} holds numbers here. Its categories are strings in the training data, "
+                    "where one number is spelled in several ways: read the column as strings"
+                )
         return None
 
     def with_numbers(self, table: Table) -> Table:

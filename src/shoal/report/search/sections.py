@@ -99,10 +99,12 @@ def correction_words(score: dict[str, Any], recipes: int) -> Html:
 
 
 def guessing_warning(score: dict[str, Any]) -> Html:
-    """A warning where the model may be no better than guessing."""
-    chance, low = score["chance"], score["low"]
-    doubtful = words.known(chance) and words.known(low) and low <= chance
-    return paragraph(strong("The model may be no better than guessing.")) if doubtful else EMPTY
+    """A warning where the model may be no better than guessing, or is worse."""
+    chance, low, high = score["chance"], score["low"], score["high"]
+    if not (words.known(chance) and words.known(low)) or low > chance:
+        return EMPTY
+    said = "The model is worse than guessing." if high < chance else "The model may be no better than guessing."
+    return paragraph(strong(said))
 
 
 def score_figure(score: dict[str, Any]) -> Html:

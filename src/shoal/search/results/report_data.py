@@ -297,7 +297,9 @@ def honest_words(
         said = honest.problem[0].upper() + honest.problem[1:]
         return [f"{said}. The measured score is {honest.raw:.4f}; part of it may be luck."]
     words = list(_expectation(honest, guess, target))
-    if guess >= honest.low:
+    if guess > honest.high:
+        words.append("Guessing is better than the whole interval: do not use this model on new rows.")
+    elif guess >= honest.low:
         words.append("Guessing is within the interval, so the model may have learned nothing.")
     luck = honest.raw - (honest.corrected - honest.averaging)
     words.append(
