@@ -11,7 +11,8 @@ from sklearn.datasets import load_breast_cancer, load_iris
 
 import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
-from shoal.metrics.metric import ALIASES, METRICS, find_metric
+from shoal.metrics.find import find_metric
+from shoal.metrics.metric import ALIASES, METRICS
 from shoal.metrics.scorers import _partly_wrong, scorer_names
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.problem.data import TrainingData

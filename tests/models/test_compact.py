@@ -8,8 +8,10 @@ import pytest
 
 import shoal
 from benchmarks.harness.models import untrained_model
+from shoal.encoders.states import describe, restore
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
+from shoal.models.checks import check_compact
 from shoal.models.compact import Compact, compact_model, reduced
 from shoal.models.export.writing import export_model
 from shoal.tables.table import Table
@@ -79,10 +81,15 @@ def test_models_that_do_not_know_say_so():
     ],
 )
 def test_fields_of_a_file_are_checked(field, value, message):
-    good = Compact((0, 1), 2, 1.0, 0.5, 0.5, 0.1, 8).as_dict() | {"parts": [0, 1]}
-    assert Compact.from_dict(good, 2, 2, (0.1, 10.0)).networks == 4
-    with pytest.raises(UserError, match=message):
-        Compact.from_dict(good | {field: value}, 2, 2, (0.1, 10.0))
+    def loaded(state):
+        found = restore(Compact, "compact", state, {})
+        check_compact(found, 2, 2)
+        return found
+
+    good = describe(Compact((0, 1), 2, 1.0, 0.5, 0.5, 0.1, 8), "compact", {})
+    assert loaded(good).networks == 4
+    with pytest.raises((UserError, TypeError), match=message):
+        loaded(good | {field: value})
 
 
 def test_export_of_the_compact_form(searched, tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.tables import small_table
 
 from shoal import ShoalClassifier
-from shoal.metrics.metric import find_metric
+from shoal.metrics.find import find_metric
 from shoal.metrics.tasks import Task
 from shoal.search.budget import trial
 from shoal.search.budget.clock import Clock

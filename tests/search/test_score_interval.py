@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.metrics.metric import METRICS, find_metric
+from shoal.metrics.find import find_metric
+from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.scoring.evidence import Evidence
 from shoal.search.scoring.honest import correct, score_interval

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shoal
+from shoal.encoders.states import describe, restore
 from shoal.errors import UserError
 from shoal.models.predictions import read_new_rows
 from shoal.models.saving import describe_model
@@ -167,7 +168,7 @@ def test_another_decimal_sign_in_new_data_is_converted_and_said(trained, given_)
     schema = Schema.of(training)
     assert np.allclose(schema.check(training)["a"], numbers.round(3))
     assert schema.conversion(training) is None
-    schema = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
+    schema = restore(Schema, "schema", json.loads(json.dumps(describe(schema, "schema", {}))), {})
     new = Table.of({"a": ["1.234" if given_ == "," else "1,234", "2"], "b": ["0.5".replace(".", given_), "7"]})
     assert schema.check(new)["a"].tolist() == [1234.0, 2.0]
     assert schema.check(new)["b"].tolist() == [0.5, 7.0]
@@ -215,7 +216,7 @@ def test_files_are_read_as_frames_of_strings_and_rows_alone_as_among_others(tmp_
         with pytest.raises(ValueError, match=re.escape(str(error))):
             Schema.of(of_frame(rows))
         return
-    assert Schema.of(of_frame(rows)).as_dict() == schema.as_dict()
+    assert describe(Schema.of(of_frame(rows)), "", {}) == describe(schema, "", {})
     whole = schema.check(of_file(rows))
     for j, row in enumerate(rows):
         new = of_file(
@@ -496,10 +497,10 @@ def test_new_rows_are_quoted_as_the_training_file(tmp_path):
         table, found = read_table(path)
         assert found.quote == quote
         model = shoal.ShoalRegressor(**QUICK).fit(table.select([0, 1]), table["y"])
-        model.reading_ = Reading.of(Reading((), ("part", "x", "y"), True, ",", found.quote).as_dict())
+        model.reading_ = Reading((), ("part", "x", "y"), True, ",", found.quote)
         path.write_text("part,x\n'A',0.5\n")
         assert read_new_rows(path, model)["part"].tolist() == ["'A'" if quote == '"' else "A"]
     path.write_text('part,x\n"A",0.5\n"B, C",1\n')  # of another program
     assert read_new_rows(path, model)["part"].tolist() == ["A", "B, C"]
     with pytest.raises(ValueError, match=r"reading.quote must be .* got '#'"):
-        Reading.of({"quote": "#"})
+        Reading(quote="#")

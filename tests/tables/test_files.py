@@ -262,7 +262,7 @@ def test_a_title_is_left_out_whether_or_not_the_header_is_known(tmp_path, title,
     table, found = read_table(path, header=header, named=["y"])
     assert table.names == ["x", "c", "y"]
     assert len(table) == 40
-    assert "line 1 is left out" in found.notes[0]
+    assert "line 1 is ignored" in found.notes[0]
 
 
 @pytest.mark.parametrize("rows", [60, 200])
@@ -345,6 +345,6 @@ def test_files_of_scikit_learn(name):
     rows = {"iris.csv": 150, "wine_data.csv": 178, "breast_cancer.csv": 569, "linnerud_exercise.csv": 20}
     assert len(table) == rows.get(name, 1797)
     assert all(column.dtype == np.float64 for column in table.columns)
-    assert any("line 1 is left out" in note for note in understood.notes) == (
+    assert any("line 1 is ignored" in note for note in understood.notes) == (
         name in ("wine_data.csv", "breast_cancer.csv")
     )

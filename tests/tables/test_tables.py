@@ -9,6 +9,7 @@ import pytest
 from support.tables import columns
 
 import shoal
+from shoal.encoders.states import describe, restore
 from shoal.tables.inputs import new_table, training_table
 from shoal.tables.missing import is_missing, missing_cells
 from shoal.tables.schema import Schema
@@ -335,7 +336,7 @@ def test_kinds_are_read_as_asked():
     assert [str(day)[:10] for day in read["day"][:3]] == ["2020-12-31", "2021-01-01", "NaT"]
     assert [(column.name, column.kind) for column in schema.dropped] == [("x", "dropped")]
     assert "x: dropped, as asked" in schema.describe()
-    again = Schema.from_dict(json.loads(json.dumps(schema.as_dict())))
+    again = restore(Schema, "schema", json.loads(json.dumps(describe(schema, "schema", {}))), {})
     assert again.columns == schema.columns
 
 
@@ -365,7 +366,7 @@ def test_new_data_are_found_by_name_and_read_as_the_training_data():
     table = Table.of(
         {"size": [1.0, 2.0, 3.5], "level": ["1", "2.5", "high"], "open": [True, False, True], "unit": ["kg"] * 3}
     )
-    schema = Schema.from_dict(json.loads(json.dumps(Schema.of(table).as_dict())))
+    schema = restore(Schema, "schema", json.loads(json.dumps(describe(Schema.of(table), "schema", {}))), {})
     new = Table.of({"open": ["true", "FALSE"], "level": [1, 2.5], "size": ["4", ""], "extra": [1, 2]})
     checked = schema.check(new)
     assert checked.names == ["size", "level", "open"]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task, weighted_mean
-from shoal.validate import nearest
 
 # A metric gives a value per row; the weighted mean of the values is the score.
 #
@@ -252,26 +250,3 @@ def forward_metric(metric: Metric, y: np.ndarray, weight: np.ndarray, stretches:
 
 def _explained(spread: np.ndarray, task: Task, p: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.asarray((1.0 - (p - y) ** 2 / spread).mean(axis=-1))
-
-
-def find_metric(name: Any, task: Task, classes: np.ndarray | None = None) -> Metric:
-    """The metric of that name; by default accuracy or R2, like `score` of scikit-learn's estimators.
-
-    `name` may also be any of scikit-learn's names, a scorer, or a function of (estimator, X, y). Scorers and functions
-    get the original `classes`, not class numbers.
-    """
-    if name is None:
-        return METRICS["r2" if task.kind == REGRESSION else "accuracy"]
-    fitting = [metric.name for metric in METRICS.values() if task.kind in metric.kinds]
-    known = fitting + [alias for alias, meant in ALIASES.items() if meant in fitting]
-    if not isinstance(name, str) or name not in known:
-        from shoal.metrics.scorers import find_scorer, scorer_names
-
-        found = find_scorer(name, task, classes)
-        if found is not None:
-            return found
-        raise UserError(
-            f"scoring must be one of {', '.join(fitting)} for {task.kind}, or another name of scikit-learn's "
-            f"scorers for it; got {name!r}{nearest(name, [*known, *scorer_names(task)])}"
-        )
-    return METRICS[ALIASES.get(name, name)]

@@ -11,6 +11,7 @@ import numpy as np
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
 from shoal.models.certainty import check_certainty
+from shoal.models.compact import Compact
 from shoal.models.model import Model
 from shoal.models.networks import TorchNetwork
 from shoal.tables.kinds import KINDS
@@ -133,14 +134,18 @@ def check_model(model: Model) -> None:
     """Refuse parts that do not fit each other, for files that were altered."""
     if model.certainty is not None:
         check_certainty(model.certainty, model)
-    compact = model.compact
-    if compact is not None:
-        number("compact.temperature", compact.temperature, *TEMPERATURE)
-        whole("compact.folds", compact.folds, 1, len(model.folds))
-        if not compact.parts or not set(compact.parts) <= set(range(len(model.parts))):
-            raise UserError(f"compact.parts must be places among the parts; got {compact.parts}")
+    if model.compact is not None:
+        check_compact(model.compact, len(model.parts), len(model.folds))
     if not any(isinstance(networks, TorchNetwork) for networks in model.networks.values()):  # whose code comes later
         _check_prediction(model)
+
+
+def check_compact(compact: Compact, parts: int, folds: int) -> None:
+    """Refuse what cannot be taken from a model of so many parts and folds."""
+    number("compact.temperature", compact.temperature, *TEMPERATURE)
+    whole("compact.folds", compact.folds, 1, folds)
+    if not 0 < len(set(compact.parts) & set(range(parts))) == len(compact.parts):
+        raise UserError(f"compact.parts must be different places among the parts; got {compact.parts}")
 
 
 def _check_prediction(model: Model) -> None:

@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_limits
 from shoal.callbacks import Callbacks
 from shoal.encoders.encoder import ENCODINGS
 from shoal.explain.results import Explanation
-from shoal.metrics.metric import Metric, find_metric, forward_metric
+from shoal.metrics.find import find_metric
+from shoal.metrics.metric import Metric, forward_metric
 from shoal.metrics.tasks import CLASSIFICATION
 from shoal.runs.journal import Journal
 from shoal.search.budget.clock import Clock, Decisions, seconds_before

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.tables import parse
 from shoal.tables.missing import is_named, named_numbers
 from shoal.tables.table import Table
@@ -20,6 +21,12 @@ class Reading:
     header: bool | None = None
     sep: str | None = None
     quote: str | None = None  # with another one, the same cell may be another category
+
+    def __post_init__(self) -> None:
+        if self.sep is not None and len(self.sep) != 1:
+            raise UserError(f"reading.sep must be one character or null; got {self.sep!r}")
+        if self.quote not in (None, '"', "'"):
+            raise UserError(f"reading.quote must be \", ' or null; got {self.quote!r}")
 
     def without_marks(self, table: Table) -> Table:
         """The table with missing values where it has the marks of the training file, as strings or as numbers."""
