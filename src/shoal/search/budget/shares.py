@@ -17,7 +17,7 @@ from shoal.search.scoring.picks import ENSEMBLE_CANDIDATES
 
 SEARCH_SHARE = 0.6  # of the time after reading that is the search's, if anything else can give way
 FIRST_EPOCH_SHARE = 0.25  # of that time, for one epoch of the first recipes
-FEWEST_ROWS = 2_000
+FEWEST_ROWS_AFTER_REDUCTION = 2_000
 PASSES_TO_FINISH = 12  # over all predictions of a recipe: combining, scores
 PASSES_TO_REPORT = 25  # the same for the tables and figures of a report
 CHOOSING_SHARE, SCORING_SHARE = 0.3, 0.45  # of the time for the end: ensemble, honest score; the rest is a margin
@@ -91,8 +91,8 @@ class Pace:
             if fits(rows, k, share):
                 return _effort(k, share, folds[0])
         least, total = folds[-1], rows
-        while fewer_rows and rows > FEWEST_ROWS and not fits(rows, least, shares[-1]):
-            rows = max(FEWEST_ROWS, int(rows * 0.8))
+        while fewer_rows and rows > FEWEST_ROWS_AFTER_REDUCTION and not fits(rows, least, shares[-1]):
+            rows = max(FEWEST_ROWS_AFTER_REDUCTION, int(rows * 0.8))
         return replace(_effort(least, shares[-1], folds[0]), rows=rows if rows < total else None)
 
     def enough(self, rows: int, folds: int) -> float:

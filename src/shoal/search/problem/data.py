@@ -26,7 +26,7 @@ from shoal.tables.target import plain_name, refuse_extreme, target_array, target
 if TYPE_CHECKING:
     from shoal.search.options import SearchOptions
 
-FEWEST_ROWS = 2
+FEWEST_WEIGHTED_ROWS = 2
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the words for an object: another one in each process
 
 
@@ -96,8 +96,10 @@ def training_data(
         (task, target), classes = numbers_of(y, called), None
     weight = _check_sample_weight(roles.weight, np.empty((len(table), 0)), ensure_non_negative=True)
     used = int((weight > 0).sum())
-    if used < FEWEST_ROWS:
-        raise UserError(f"a search needs at least {FEWEST_ROWS} rows with a weight above zero; got n_samples={used}")
+    if used < FEWEST_WEIGHTED_ROWS:
+        raise UserError(
+            f"a search needs at least {FEWEST_WEIGHTED_ROWS} rows with a weight above zero; got n_samples={used}"
+        )
     if classes is not None:
         refuse_one_class(task, target, weight, classes)
     data = TrainingData(

@@ -33,7 +33,7 @@ USUAL_ROUNDS, USUAL_AVERAGED = 10, 50  # where no clock decides; rows averaged o
 TIMED_ROWS = 2_048
 CALL_SECONDS = 1e-4  # of the networks of a fold, however few rows there are
 LEAST_SECONDS = 0.2  # where no time is left: better than knowing nothing
-FEWEST_ROWS, MOST_ROWS = 200, 20_000
+FEWEST_SHUFFLED_ROWS, MOST_SHUFFLED_ROWS = 200, 20_000
 MOST_DROPS = 20_000_000  # columns times rows that are kept in memory
 MOST_EFFECTS, VALUES = 6, 16  # columns whose effect is shown, and at how many values
 PAIR_COLUMNS, PAIR_VALUES, PAIRS_SHOWN = 6, 7, 3
@@ -103,7 +103,7 @@ def useful_seconds(problem: Problem, pace: float) -> float:
     pace  seconds that the networks of one fold take for a row
     """
     columns, folds = len(problem.schema.used), len(problem.folds)
-    entries = min(sum(len(split.valid) for split in problem.splits), MOST_ROWS)
+    entries = min(sum(len(split.valid) for split in problem.splits), MOST_SHUFFLED_ROWS)
     settings = MOST_EFFECTS * VALUES * folds + PAIR_COLUMNS * (PAIR_COLUMNS - 1) // 2 * PAIR_VALUES**2 * PAIR_FOLDS
     copies = USUAL_ROUNDS * columns * entries + settings * min(USUAL_AVERAGED, problem.n)
     return LEAST_SECONDS + copies * pace + USUAL_ROUNDS * columns * folds * CALL_SECONDS
@@ -139,7 +139,14 @@ def _importance(subject: Subject, time: Time, pace: float, seconds: float, begun
     entries = sum(len(split.valid) for split in subject.problem.splits)
     copies = max(IMPORTANCE * seconds, LEAST_SECONDS) / pace  # of rows, that can be predicted
     wanted = copies / (ROUNDS * columns)
-    rows = int(min(max(wanted, FEWEST_ROWS), entries, MOST_ROWS, max(MOST_DROPS / columns, FEWEST_ROWS)))
+    rows = int(
+        min(
+            max(wanted, FEWEST_SHUFFLED_ROWS),
+            entries,
+            MOST_SHUFFLED_ROWS,
+            max(MOST_DROPS / columns, FEWEST_SHUFFLED_ROWS),
+        )
+    )
     kept = _columns_in_time(subject, int(copies / (FEWEST_ROUNDS * rows)))
     if not kept:
         return None

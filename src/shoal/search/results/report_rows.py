@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
 from shoal.search.results.result import SearchResult
-from shoal.search.scoring.calibrate import HeldOut
+from shoal.search.scoring.calibrate import HeldOutPredictions
 from shoal.tables.frames import cell_text
 from shoal.tables.missing import missing_cells
 from shoal.tables.table import Table
@@ -20,7 +20,7 @@ from shoal.tables.table import Table
 COVERAGE = 0.9
 MOST_COLUMNS = 3  # shown
 MOST_VALUES = 6  # of a category
-FEWEST_ROWS = 20  # of a part, to be shown
+FEWEST_ROWS_OF_PART_SHOWN = 20
 MATTERS = 0.05  # of the variance of widths or sizes that a column must explain
 THIRDS = (1 / 3, 2 / 3)
 
@@ -52,13 +52,15 @@ def one_row(result: SearchResult, classes: list[str] | None) -> dict[str, Any] |
     }
 
 
-def _by_row(held: HeldOut, values: np.ndarray) -> np.ndarray:
+def _by_row(held: HeldOutPredictions, values: np.ndarray) -> np.ndarray:
     """(r,) the mean over the folds that held out a row."""
     count = np.bincount(held.row, minlength=len(held.rows))
     return np.asarray(np.bincount(held.row, values, len(held.rows)) / np.maximum(count, 1))
 
 
-def _by_class(result: SearchResult, held: HeldOut, size: np.ndarray, names: list[str]) -> list[dict[str, Any]]:
+def _by_class(
+    result: SearchResult, held: HeldOutPredictions, size: np.ndarray, names: list[str]
+) -> list[dict[str, Any]]:
     y = result.problem.y[held.rows]
     return [
         {"name": name, "rows": int((y == k).sum()), "size": float(size[y == k].mean())}
@@ -73,7 +75,7 @@ def for_whom(table: Table, size: np.ndarray) -> list[dict[str, Any]]:
     for name, column in zip(table.names, table.columns, strict=True):
         part, labels = _parts(column)
         parts = [(label, size[part == k]) for k, label in enumerate(labels)]
-        parts = [(label, mine) for label, mine in parts if len(mine) >= FEWEST_ROWS]
+        parts = [(label, mine) for label, mine in parts if len(mine) >= FEWEST_ROWS_OF_PART_SHOWN]
         if len(parts) < 2 or total <= 0:
             continue
         rows = sum(len(mine) for _, mine in parts)

@@ -17,7 +17,7 @@ from shoal.search.problem.problem import Problem
 from shoal.search.results.leaderboard import Leaderboard
 from shoal.search.rounds.candidates import Candidate
 from shoal.search.rounds.loop import Search
-from shoal.search.scoring.calibrate import HeldOut
+from shoal.search.scoring.calibrate import HeldOutPredictions
 from shoal.search.scoring.honest import HonestScore
 from shoal.tables.table import Table
 
@@ -47,7 +47,7 @@ class Conclusion:
     out_of_fold: np.ndarray  # (n, n_outputs) of the model, for distinct rows
     ensemble_score: float  # of its out-of-fold predictions
     best_pooled: float  # the same for the best candidate alone
-    held_out: HeldOut  # what the networks of each fold said of rows that it held out
+    held_out: HeldOutPredictions  # what the networks of each fold said of rows that it held out
     compact: Compact  # the fewest networks of the ensemble that are about as good
     refit: bool  # whether the model was trained again, on all rows
 

@@ -24,7 +24,7 @@ MOST_JUDGED = 1 << 13  # rows that tell how strange is usual
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
+class HeldOutPredictions:
     """What the chosen networks said of rows that they did not train on: pairs of a row and a fold."""
 
     rows: np.ndarray  # (r,) distinct rows
@@ -40,11 +40,11 @@ class HeldOut:
 
 def calibrate(
     search: Search,
-    found: HeldOut,
+    found: HeldOutPredictions,
     model: Model,
     data: TrainingData,
     folds: int | None = None,
-) -> tuple[Certainty, HeldOut]:
+) -> tuple[Certainty, HeldOutPredictions]:
     """What a model needs to know of its own certainty; and the pairs that it was found from, with their spread.
 
     folds  a compact model has the networks of so many folds only, the first ones
@@ -71,18 +71,18 @@ def calibrate(
     return Certainty(calibration, spread, strangeness), mine
 
 
-def of_classes(found: HeldOut, y: np.ndarray, folds: int) -> Calibration:
+def of_classes(found: HeldOutPredictions, y: np.ndarray, folds: int) -> Calibration:
     """y: classes of the rows; folds: of the model."""
     scores = 1.0 - found.prediction[np.arange(len(found.row)), y[found.row]]
     return _calibration(found, scores[:, None], folds)
 
 
-def _calibration(found: HeldOut, scores: np.ndarray, folds: int) -> Calibration:
+def _calibration(found: HeldOutPredictions, scores: np.ndarray, folds: int) -> Calibration:
     return Calibration(scores, found.weight, _counts(found, folds), found.count, found.effective)
 
 
 def _spread(
-    found: HeldOut, residual: np.ndarray, inputs: np.ndarray, model: Model, folds: int | None
+    found: HeldOutPredictions, residual: np.ndarray, inputs: np.ndarray, model: Model, folds: int | None
 ) -> tuple[Spread, np.ndarray]:
     """The spread of numbers, and that of each pair. It is learnt from the rows of all folds, kept or not."""
     pairs = Residuals(inputs, found.row, found.fold, found.prediction, residual, found.weight, found.held_out)
@@ -91,7 +91,7 @@ def _spread(
     return replace(spread, coefficients=spread.coefficients[:folds]), each
 
 
-def _counts(found: HeldOut, folds: int) -> np.ndarray:
+def _counts(found: HeldOutPredictions, folds: int) -> np.ndarray:
     """Pairs of each fold of the model; all are of the only one, where that was trained again on all rows."""
     if folds != len(found.held_out):
         return np.array([len(found.fold)])
@@ -105,7 +105,7 @@ def held_out(
     temperature: float,
     data: TrainingData,
     most: int | None = None,
-) -> HeldOut:
+) -> HeldOutPredictions:
     """Predictions of some rows by the folds that held them out, weighed as in the model; `most`: rows, at most."""
     problem, task = search.problem, search.problem.task
     scored = np.flatnonzero(problem.valid_weight > 0)
@@ -130,16 +130,16 @@ def held_out(
     count = count if group is None else float(len(np.unique(group[rows])))
     mine = np.isin(problem.row_of, rows)
     effective = effective_rows(data.weight[mine], None if data.groups is None else np.asarray(data.groups)[mine])
-    return HeldOut(rows, row, fold_of, weight, task.temper(prediction, temperature), out, count, effective)
+    return HeldOutPredictions(rows, row, fold_of, weight, task.temper(prediction, temperature), out, count, effective)
 
 
-def of_first_folds(found: HeldOut, folds: int) -> HeldOut:
+def of_first_folds(found: HeldOutPredictions, folds: int) -> HeldOutPredictions:
     """The same for a model that has kept the networks of the first folds only."""
     kept = found.fold < folds
     used, row = np.unique(found.row[kept], return_inverse=True)
     times = len(found.row) / len(found.rows)  # that rows were dealt into folds
     share = min(1.0, times * found.weight[kept].sum() / found.weight.sum())
-    return HeldOut(
+    return HeldOutPredictions(
         found.rows[used], row, found.fold[kept], found.weight[kept], found.prediction[kept],
         found.held_out[:folds][:, used], share * found.count, share * found.effective,
     )  # fmt: skip

@@ -26,7 +26,7 @@ from shoal.search.scoring.picks import BestPick, EnsemblePick
 
 BOOTSTRAPS = 200
 FEWEST_BOOTSTRAPS = 40
-FEWEST_ROWS = 20  # with fewer, intervals do not hold
+FEWEST_ROWS_FOR_INTERVAL = 20
 FEWEST_UNITS = 5  # groups, or different rows
 CELLS_IN_MEMORY = 1 << 25  # rows times outputs times candidates, up to which all predictions are in memory
 
@@ -114,8 +114,8 @@ def too_few(evidence: Evidence) -> str:
     """Why these rows are too few for an honest score; empty if they are enough."""
     counted = evidence.weight > 0
     rows = int(max(evidence.weight.sum() + 1e-6, counted.sum()))  # a weight of two is the row twice
-    if rows < FEWEST_ROWS:
-        return f"too few rows for an honest score ({rows}; it needs {FEWEST_ROWS})"
+    if rows < FEWEST_ROWS_FOR_INTERVAL:
+        return f"too few rows for an honest score ({rows}; it needs {FEWEST_ROWS_FOR_INTERVAL})"
     group = None if evidence.group is None else evidence.group[counted]
     units = int(effective_rows(evidence.weight[counted], group) + 0.5)
     if units < FEWEST_UNITS:
