@@ -40,19 +40,30 @@ def fit(
 ) -> Result:
     """Train `model` on `train_set`, in place.
 
-    callbacks     watch the training and may stop it early; see `shoal.callbacks`. `started` receives a
-                  `TrainingStarted`, `progress` a `EpochProgress`, `step_ended` an `EpochEnded` (strategy "kfold": a
-                  `FoldEnded`) of `shoal.parallel.events`, `finished` the result
-    options       fields of `shoal.parallel.job.Job`, the options of `shoal train`. The most used are:
+    Parameters
+    ----------
+    callbacks
+        Watch the training and may stop it early; see `shoal.callbacks`. `started` receives a `TrainingStarted`,
+        `progress` a `EpochProgress`, `step_ended` an `EpochEnded` (strategy "kfold": a `FoldEnded`) of
+        `shoal.parallel.events`, `finished` the result.
+    options
+        The options of `shoal train`: fields of `shoal.parallel.job.Job`. The most used are listed below, together with
+        epochs, batch_size, learning_rate, schedule, exact, checkpoint, device and seed.
 
-    loss          "cross_entropy", "mse", "bce", or a function of (output, target) that is a mean over rows;
-                  cross entropy ignores rows with the target -100, in each part of a batch by itself
-    optimizer     "sgd", "adam", "adamw", or a function of the parameters; learning_rate, momentum, weight_decay
-    strategy      a name, see `shoal.parallel`, or a custom object, see `shoal.parallel.strategies.base`;
-                  "auto" measures a few steps and takes the fastest
-    backend       "threads", "processes" or "mpi"; ignored under torchrun and mpiexec, which are detected
-    workers       how many; None: as many as there are cores, or as the launcher has started
-    epochs, batch_size, learning_rate, schedule, exact, checkpoint, device, seed
+    Other Parameters
+    ----------------
+    loss
+        "cross_entropy", "mse", "bce", or a function of (output, target) that is a mean over rows; cross entropy
+        ignores rows with the target -100, in each part of a batch by itself.
+    optimizer
+        "sgd", "adam", "adamw", or a function of the parameters; learning_rate, momentum, weight_decay.
+    strategy
+        A name, see `shoal.parallel`, or a custom object, see `shoal.parallel.strategies.base`; "auto" measures a few
+        steps and takes the fastest.
+    backend
+        "threads", "processes" or "mpi"; ignored under torchrun and mpiexec, which are detected.
+    workers
+        How many; None: as many as there are cores, or as the launcher has started.
     """
     callbacks = Callbacks(callbacks)
     job = make_job(**options)

@@ -209,10 +209,17 @@ def plan(
 ) -> Plan:
     """Plan the training of `model` on `train` over several nodes; accuracy is that on `test`.
 
-    redraw     makes the network with the weights of a seed; if not given, a copy of the model with new weights
-    callbacks  watch the plan and may end it early (see `shoal.callbacks`, and `shoal.planner.events` for the events)
-    settings   fields of `shoal.planner.options.PlanOptions`: all options of `parallel.fit`, and nodes, link, goal, ...
+    Parameters
+    ----------
+    redraw
+        Makes the network with the weights of a seed; if not given, a copy of the model with new weights.
+    callbacks
+        Watch the plan and may end it early (see `shoal.callbacks`, and `shoal.planner.events` for the events).
+    settings
+        Fields of `shoal.planner.options.PlanOptions`: all options of `parallel.fit`, and nodes, link, goal, ...
 
+    Notes
+    -----
     After Ctrl-C the plan has what is known so far, and `interrupted` is true.
     """
     for name in settings:

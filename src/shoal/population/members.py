@@ -33,16 +33,26 @@ class Member:
     >>> Member(hidden=(), optimizer="sgd", learning_rate=0.1)
     Member(linear, sgd lr=0.1)
 
-    Most users need only the first ten fields. Notes on some:
+    Most users need only the first ten fields.
 
-    momentum         of sgd; the other optimisers do not use it
-    schedule         "constant", or "cosine": the learning rate falls along half a cosine to zero
-    warmup           epochs (may be a fraction) over which the learning rate first rises from zero
-    clip             largest norm of the whole gradient; 0 leaves it alone
-    label_smoothing  share of the target spread evenly over all classes (cross-entropy only)
-    features         the columns this network sees; None means all of them
-    epochs           stop after this many epochs in total, over all calls of `fit`; also the length of the schedule
-    patience         stop after this many epochs without a better validation loss and keep the best weights; 0: never
+    Parameters
+    ----------
+    momentum
+        Momentum of sgd; the other optimisers do not use it.
+    schedule
+        "constant", or "cosine": the learning rate falls along half a cosine to zero.
+    warmup
+        Epochs (may be a fraction) over which the learning rate first rises from zero.
+    clip
+        Largest norm of the whole gradient; 0 leaves it alone.
+    label_smoothing
+        Share of the target spread evenly over all classes (cross-entropy only).
+    features
+        The columns this network sees; None means all of them.
+    epochs
+        Stop after this many epochs in total, over all calls of `fit`; also the length of the schedule.
+    patience
+        Stop after this many epochs without a better validation loss and keep the best weights; 0: never.
     """
 
     hidden: tuple[int, ...] = (64,)

@@ -45,47 +45,85 @@ from shoal.validate import shown
 class _ShoalEstimator(BaseEstimator):
     """What both estimators share. Constructors only store; `fit` checks.
 
-    space         None: a good default; or a dict of alternatives and scipy distributions, by names of Member's fields
-                  (and "encoding"), as `shoal.grid` takes them; or a Member, or a list of them
-    strategy      "halving" (the better third continues), "random", "grid", "optuna", or a custom
-                  `shoal.search.strategies.SearchStrategy`
-    recipes       how many to try; None: 100, unless there is a budget
-    budget        seconds for the whole fit; uses them, and ends on them. Give recipes or budget, not both
-    cv            None (by the number of rows), a number of folds, any scikit-learn splitter, or pairs of row numbers
-    scoring       what the leaderboard and the honest score show; None: accuracy or R2. Others are "balanced_accuracy",
-                  "roc_auc" (the mean over classes, each against the rest), "f1" (of two classes that of the second one,
-                  of more the mean), "f1_macro", "neg_log_loss", "neg_brier_score"; for numbers
-                  "neg_mean_absolute_error", "neg_mean_squared_error"; any other name of scikit-learn, a scorer of
-                  make_scorer, or a function of (estimator, X, y) that looks at predictions only
-    seeds         of each of the best recipes, to tell luck from architecture
-    epochs        of the longest default recipe, and of members without epochs; None: by the number of rows
-    model         what to deliver: "ensemble", the weighted average of the best recipes; "compact", the fewest networks
-                  whose out-of-fold loss is within one standard error of the ensemble's (`result_.outcome.compact` has
-                  what that costs and saves); "best", the best recipe alone
-    refit         train what was chosen on all rows again; "auto": only for folds like those of time series
-    group_repeats  keep rows with equal inputs in one fold where they are copies of each other
-    n_jobs        threads; None: all cores
-    random_state  the same number gives the same bits, unless a budget ends the search
-    verbose       show progress
-    kinds         what columns are, where Shoal should not infer it: {"zip": "category"}; "number", "category", "date",
-                  "text", "drop", or a custom `shoal.encoders.column.ColumnEncoder`
-    callbacks     a list of objects that watch the search and may stop it (see `shoal.callbacks.Callback`); the events
-                  are those of `shoal.search.events`
-    executor      where to train: None uses this process, "local:4" starts four worker processes; "dask://host:8786",
-                  "mpi", or any concurrent.futures.Executor. The bits are the same
-    explain_seconds  for finding out which columns matter; None: what is left of the budget, or little; 0: not at all
-    journal       a folder for finished work: after a crash, the same fit resumes from it; with other data or parameters
-                  nothing in it is used
+    Parameters
+    ----------
+    space
+        None: a good default; or a dict of alternatives and scipy distributions, by names of Member's fields (and
+        "encoding"), as `shoal.grid` takes them; or a Member, or a list of them.
+    strategy
+        "halving" (the better third continues), "random", "grid", "optuna", or a custom
+        `shoal.search.strategies.SearchStrategy`.
+    recipes
+        How many to try; None: 100, unless there is a budget.
+    budget
+        Seconds for the whole fit; uses them, and ends on them. Give recipes or budget, not both.
+    cv
+        None (by the number of rows), a number of folds, any scikit-learn splitter, or pairs of row numbers.
+    scoring
+        What the leaderboard and the honest score show; None: accuracy or R2. Others are "balanced_accuracy",
+        "roc_auc" (the mean over classes, each against the rest), "f1" (of two classes that of the second one, of more
+        the mean), "f1_macro", "neg_log_loss", "neg_brier_score"; for numbers "neg_mean_absolute_error",
+        "neg_mean_squared_error"; any other name of scikit-learn, a scorer of make_scorer, or a function of
+        (estimator, X, y) that looks at predictions only.
+    seeds
+        Of each of the best recipes, to tell luck from architecture.
+    epochs
+        Of the longest default recipe, and of members without epochs; None: by the number of rows.
+    model
+        What to deliver: "ensemble", the weighted average of the best recipes; "compact", the fewest networks whose
+        out-of-fold loss is within one standard error of the ensemble's (`result_.outcome.compact` has what that costs
+        and saves); "best", the best recipe alone.
+    refit
+        Train what was chosen on all rows again; "auto": only for folds like those of time series.
+    group_repeats
+        Keep rows with equal inputs in one fold where they are copies of each other.
+    n_jobs
+        Threads; None: all cores.
+    random_state
+        The same number gives the same bits, unless a budget ends the search.
+    verbose
+        Show progress.
+    kinds
+        What columns are, where Shoal should not infer it: {"zip": "category"}; "number", "category", "date", "text",
+        "drop", or a custom `shoal.encoders.column.ColumnEncoder`.
+    callbacks
+        A list of objects that watch the search and may stop it (see `shoal.callbacks.Callback`); the events are those
+        of `shoal.search.events`.
+    executor
+        Where to train: None uses this process, "local:4" starts four worker processes; "dask://host:8786", "mpi", or
+        any concurrent.futures.Executor. The bits are the same.
+    explain_seconds
+        For finding out which columns matter; None: what is left of the budget, or little; 0: not at all.
+    journal
+        A folder for finished work: after a crash, the same fit resumes from it; with other data or parameters nothing
+        in it is used.
 
-    `fit` takes three more arguments about the rows, each an array or the name of a column of X. `sample_weight`: how
-    much rows count. `groups`: rows of a group stay in one fold. `time`: folds are scored on later rows than they were
-    trained on. Columns of weights and groups are no inputs, and new rows need not have them.
+    Attributes
+    ----------
+    honest_score_ : HonestScore
+        What to expect on new rows, with an interval.
+    leaderboard_ : DataFrame
+        Every recipe, best first; `board_` is the same without pandas.
+    importance_ : Importances
+        By how much the score falls when a column is shuffled, with intervals.
+    explanation_ : Explanation
+        Importances and the effects of columns.
+    best_member_, best_score_, best_index_, cv_results_
+        As in scikit-learn's searches.
+    luck_, ensemble_gain_, n_networks_
+        How much of the differences is luck; what averaging gains; how many networks were trained.
+    schema_, reading_, notes_
+        What each column is; how the file was read; notes on rows that depend on each other.
+    model_, background_
+        The model; rows that `explain` compares with.
+    result_ : SearchResult
+        All that was tried (not in files and pickles).
 
-    After fit: `leaderboard_`, `best_member_`, `best_score_`, `best_index_`, `cv_results_`, `honest_score_`, `luck_`,
-    `ensemble_gain_`, `n_networks_`, `schema_`, `model_`; `importance_`, by how much the score falls when a column is
-    shuffled; `explanation_`, that and the effects of columns; `background_`, rows that `explain` compares with;
-    `board_`, the leaderboard without pandas; `reading_`, how the file of the training data was read, if it was one;
-    `notes_`, on rows that depend on each other; and `result_`, all that was tried (not in files and pickles).
+    Notes
+    -----
+    `fit` takes three more arguments about the rows, each an array or the name of a column of X. `sample_weight` says
+    how much rows count. `groups` keeps rows of a group in one fold. `time` scores folds on later rows than they were
+    trained on. Columns of weights and groups are not inputs, and new rows need not have them.
     """
 
     kind: ClassVar[str]  # what it predicts: classification or regression
@@ -250,7 +288,7 @@ class _ShoalEstimator(BaseEstimator):
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """(n, 2): the lowest and the highest value to expect of each row; of several numbers (n, n_outputs, 2).
 
-        The truth is inside for about `coverage` of all rows like those of the training data, in one number at a time.
+        The true value lies inside for about `coverage` of all rows like those of the training data, in one number at a time.
         """
         check_is_fitted(self)
         found = predict_interval(self.model_, new_table(self, X), coverage, threads_of(self.n_jobs))
@@ -320,6 +358,17 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
     class_weight: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None) -> ShoalClassifier:
+        """Search for a model.
+
+        Parameters
+        ----------
+        X : array, frame, dict of columns, or list of rows
+            The inputs, (n_rows, n_columns).
+        y : array of shape (n_rows,) or (n_rows, n_labels)
+            Classes, or 0 and 1 for several labels at once.
+        sample_weight, groups, time : array of shape (n_rows,), or name of a column of X, optional
+            How much rows count; which rows stay in one fold; when rows were measured.
+        """
         return self._fit(X, y, {"sample_weight": sample_weight, "groups": groups, "time": time})
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -327,6 +376,7 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         return self._raw(X)
 
     def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each row, (n,); for several labels at once 0 and 1, (n, n_labels)."""
         probability = self._raw(X)
         if self.model_.task.kind == MULTILABEL:
             return (probability > 0.5).astype(int)
@@ -346,9 +396,21 @@ class ShoalRegressor(RegressorMixin, _ShoalEstimator):
     kind = REGRESSION
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None) -> ShoalRegressor:
+        """Search for a model.
+
+        Parameters
+        ----------
+        X : array, frame, dict of columns, or list of rows
+            The inputs, (n_rows, n_columns).
+        y : array of shape (n_rows,) or (n_rows, n_outputs)
+            Numbers to predict.
+        sample_weight, groups, time : array of shape (n_rows,), or name of a column of X, optional
+            How much rows count; which rows stay in one fold; when rows were measured.
+        """
         return self._fit(X, y, {"sample_weight": sample_weight, "groups": groups, "time": time})
 
     def predict(self, X: Any) -> np.ndarray:
+        """The predicted number of each row, (n,) or (n, n_outputs)."""
         values = self._raw(X)
         return values[:, 0] if self.one_column_ else values
 

@@ -34,22 +34,43 @@ DEFAULT = (Member(hidden=(32, 16), learning_rate=0.02, schedule="cosine", weight
 class _ShoalForest(ToolEstimator):
     """What both forests share. Constructors only store; `fit` checks.
 
-    n_estimators  networks
-    member        the recipe of each network, a `shoal.Member`, or a list of them that networks take in turn; None:
-                  a good default. Its seed and columns are drawn here
-    max_features  columns of the table that a network sees: a number, a share (0.7), "sqrt", "log2", or None for all
-    max_samples   rows drawn for each bootstrap sample: a number, a share, or None for as many as there are; equal rows
-                  count as one here
-    bootstrap     rows are drawn with replacement; False: each network sees all
-    oob_score     score each row by the networks that did not see it; None: wherever there are bootstrap samples
-    epochs        of each network whose recipe does not say it; None: by the number of rows
-    n_jobs        threads; None: all cores. The bits do not depend on it
-    random_state  the same number gives the same bits
-    kinds         what columns are, where that should not be guessed: {"zip": "category"}
+    Parameters
+    ----------
+    n_estimators
+        Networks.
+    member
+        The recipe of each network, a `shoal.Member`, or a list of them that networks take in turn; None: a good
+        default. Its seed and columns are drawn here.
+    max_features
+        Columns of the table that a network sees: a number, a share (0.7), "sqrt", "log2", or None for all.
+    max_samples
+        Rows drawn for each bootstrap sample: a number, a share, or None for as many as there are; equal rows count as
+        one here.
+    bootstrap
+        Rows are drawn with replacement; False: each network sees all.
+    oob_score
+        Score each row by the networks that did not see it; None: wherever there are bootstrap samples.
+    epochs
+        Of each network whose recipe does not say it; None: by the number of rows.
+    n_jobs
+        Threads; None: all cores. The bits do not depend on it.
+    random_state
+        The same number gives the same bits.
+    kinds
+        What columns are, where that should not be guessed: {"zip": "category"}.
 
-    After fit: `oob_score_` (accuracy or R2), `estimators_features_` (columns of the table that each network sees),
-    `n_networks_`, `schema_`, `model_`. Equal rows are one row with the sum of their weights, so a row is never out of
-    a bag that has its twin.
+    Attributes
+    ----------
+    oob_score_ : float
+        Accuracy or R2 on rows outside the bootstrap samples.
+    estimators_features_ : list of arrays
+        Columns of the table that each network sees.
+    n_networks_, schema_, model_
+        Number of networks; what each column is; the model.
+
+    Notes
+    -----
+    Equal rows are one row with the sum of their weights, so a row is never out of a bag that has its twin.
     """
 
     model_kind = "forest"  # see `shoal.models.saving`

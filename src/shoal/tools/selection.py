@@ -47,21 +47,43 @@ class FeatureSelector(SelectorMixin, BaseEstimator):
     >>> selector.get_support().tolist()
     [False, True, False, True, False]
 
-    level           how often a column of noise may be selected; intervals are of 1 - level
-    max_masks       different masks, each on every fold; None: by the number of columns. Fewer are drawn where more
-                    would not narrow the intervals
-    member          the recipe of each network, a `shoal.Member`, or a list of them that masks take in turn
-    cv              folds: a number, any scikit-learn splitter, or pairs of row numbers; None: 5, fewer if the largest
-                    class has fewer rows. A number must not be larger than that; rows that repeat count once
-    task            "classification" or "regression"; None: as y looks
-    epochs          of each network whose recipe does not say it; None: by the number of rows
-    n_jobs          threads; None: all cores. The bits do not depend on it
-    random_state    the same number gives the same bits
-    kinds           what columns are, where that should not be guessed: {"zip": "category"}
+    Parameters
+    ----------
+    level
+        How often a column of noise may be selected; intervals are of 1 - level.
+    max_masks
+        Different masks, each on every fold; None: by the number of columns. Fewer are drawn where more would not
+        narrow the intervals.
+    member
+        The recipe of each network, a `shoal.Member`, or a list of them that masks take in turn.
+    cv
+        Folds: a number, any scikit-learn splitter, or pairs of row numbers; None: 5, fewer if the largest class has
+        fewer rows. A number must not be larger than that; rows that repeat count once.
+    task
+        "classification" or "regression"; None: as y looks.
+    epochs
+        Of each network whose recipe does not say it; None: by the number of rows.
+    n_jobs
+        Threads; None: all cores. The bits do not depend on it.
+    random_state
+        The same number gives the same bits.
+    kinds
+        What columns are, where that should not be guessed: {"zip": "category"}.
 
-    After fit: `importances_` (log-loss, or squared error as a share of the target's variance), `intervals_`
-    (n_columns, 2), `support_`, `masks_error_` (the part of each standard error that more masks would lower),
-    `n_masks_`, `n_networks_`, `stopped_` (why no more masks were drawn).
+    Attributes
+    ----------
+    importances_ : array of shape (n_columns,)
+        Differences of log-loss, or of squared error as a share of the target's variance.
+    intervals_ : array of shape (n_columns, 2)
+        Their intervals.
+    support_ : array of bool
+        Which columns are selected.
+    masks_error_ : array
+        The part of each standard error that more masks would lower.
+    n_masks_, n_networks_ : int
+        How many there were.
+    stopped_ : str
+        Why no more masks were drawn.
     """
 
     def __init__(
