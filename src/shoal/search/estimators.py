@@ -288,7 +288,7 @@ class _ShoalEstimator(BaseEstimator):
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """(n, 2): the lowest and the highest value to expect of each row; of several numbers (n, n_outputs, 2).
 
-        The true value lies inside for about `coverage` of rows like those of the training data, in one number at a time.
+        The true value lies inside for about `coverage` of rows like the training data, in one number at a time.
         """
         check_is_fitted(self)
         found = predict_interval(self.model_, new_table(self, X), coverage, threads_of(self.n_jobs))
