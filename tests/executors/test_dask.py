@@ -149,7 +149,9 @@ def test_a_worker_without_shoal_is_not_used_and_not_harmed(two, connect, bench, 
 def test_where_no_worker_has_shoal_it_is_said_so(empty, connect, tmp_path):
     (tmp_path / "shoal.py").write_text(WITHOUT_SHOAL)
     empty.add(variables={"PYTHONPATH": str(tmp_path)})
-    with pytest.raises(UserError, match=r"the only worker cannot take part: it has no Shoal .*; install the same versions"):
+    with pytest.raises(
+        UserError, match=r"the only worker cannot take part: it has no Shoal .*; install the same versions"
+    ):
         connect(empty)
 
 
