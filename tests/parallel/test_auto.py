@@ -84,7 +84,7 @@ def test_auto_measures_within_a_hundredth_of_the_run_or_not_at_all(monkeypatch):
 
 def test_what_is_not_measured_has_all_threads_where_a_step_is_large_enough(monkeypatch):
     counted = Counted(monkeypatch, blas=0.002, allreduce=0.001, serial=0.006)
-    monkeypatch.setattr(auto, "SMALL", 1e5)  # a step of 32 rows has 2e5
+    monkeypatch.setattr(auto, "SMALL_STEP_FLOPS", 1e5)  # a step of 32 rows has 2e5
     assert counted.choose(30) == ("blas", "one process with 4 BLAS threads: 30 steps are too few to measure other ways")
     monkeypatch.setattr(auto, "thread_count", lambda: 1)
     assert counted.choose(30) == ("blas", "one process with 1 BLAS thread: there is one core")

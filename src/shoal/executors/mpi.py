@@ -19,11 +19,12 @@ class MpiWorkers(FutureWorkers):
         """No pool is opened before the search begins: options are checked first."""
         super().__init__(Executor(), name)
         library("mpi4py.futures", "mpi", "mpi")
-        from mpi4py import MPI
         from mpi4py.futures import _core
 
         if _core.SharedPool is None:
             raise UserError(f"--cluster mpi works on the ranks of mpiexec: start it as {HOW}")
+        from mpi4py import MPI  # not before: it starts MPI
+
         if MPI.COMM_WORLD.Get_size() < 2:
             raise UserError(f"--cluster mpi needs two ranks or more, one of them for the search: start it as {HOW}")
 
