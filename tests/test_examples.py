@@ -19,6 +19,23 @@ from tests.support.waiting import wait_until
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+SCRIPTS = [
+    ("table", "expected on new patients: r2"), ("pipeline", "three outer folds"), ("strategy", "recipes; accuracy"),
+    ("module", "bit for bit"), ("resume", "the same bytes"), ("dask_cluster", "found the same model"),
+    ("plan_and_run", "measured:"), ("features_and_forests", "out-of-bag accuracy"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "said"), SCRIPTS, ids=[name for name, _ in SCRIPTS])
+def test_an_example_runs_and_says_what_it_promises(name, said, tmp_path):
+    script = EXAMPLES / f"{name}.py"
+    assert len(script.read_text(encoding="utf-8").splitlines()) <= 60
+    words = [sys.executable, str(script)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
 def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

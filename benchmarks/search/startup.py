@@ -7,15 +7,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from benchmarks.harness.benchmark import benchmark
 from benchmarks.harness.measure import Tick, progress_bar
 from benchmarks.harness.plots import COLORS, grid_of_axes
 from benchmarks.harness.report import Result
+from benchmarks.harness.report_data import search_data
 from benchmarks.harness.tables import ResultTable, significant
 from benchmarks.harness.verdict import Target
-from shoal.population.members import ACTIVATIONS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,79 +60,13 @@ def measure_report(members: int, repeats: int, tick: Tick) -> tuple[list[float],
     """Seconds from a search's results to the page, and the bytes of the page."""
     from shoal.report import search_page
 
-    data, seconds, page = made_up_search(members), [], ""
+    data, seconds, page = search_data(rows=members), [], ""
     for _ in range(min(3, repeats)):
         tick("report")
         begun = time.perf_counter()
         page = search_page(data)
         seconds.append(time.perf_counter() - begun)
     return seconds, len(page.encode())
-
-
-def made_up_search(members: int, seed: int = 0) -> dict[str, Any]:
-    """What a search over so many recipes hands to the report; numbers are drawn, sizes are real."""
-    random = np.random.default_rng(seed)
-    classes, epochs = [str(k) for k in range(10)], list(range(1, 101))
-    curve = np.exp(-np.array(epochs) / 20)
-    bins = [{"predicted": p, "observed": min(1.0, p + 0.02), "count": 150} for p in np.arange(0.05, 1, 0.1).tolist()]
-    return {
-        "title": "made-up.csv", "created": "2026-01-01 00:00", "version": "0", "task": "classification",
-        "data": {
-            "rows": 10_000, "columns": 60, "target": "class", "classes": classes, "notes": [],
-            "table": [{"name": f"column {k}", "kind": "number", "missing": 0.0, "note": ""} for k in range(60)],
-        },
-        "search": {
-            "strategy": "halving", "recipes": members, "networks": 5 * members, "folds": 5, "cv": "stratified 5-fold",
-            "epochs": 100 * members, "seconds": 600.0, "memory": 1_000_000_000, "budget": 600, "seed": 0, "threads": 2,
-            "processor": "made up", "phases": [{"name": "training", "seconds": 600.0}],
-            "space": {"hidden": "(), 8 to 512"}, "interrupted": False,
-        },
-        "score": {
-            "metric": "accuracy", "raw": 0.9, "corrected": 0.89, "low": 0.88, "high": 0.9, "confidence": 0.95,
-            "chance": 0.1, "others": {"log-loss": 0.3},
-        },
-        "ensemble": {
-            "used": True, "recipes": 20, "networks": 100, "parameters": 1_000_000, "best_single": 0.89, "score": 0.9,
-            "gain": 0.01, "milliseconds_per_1000_rows": 10.0,
-            "parts": [{"recipe": k, "label": f"recipe {k}", "weight": 0.05} for k in range(20)],
-        },
-        "leaderboard": leaderboard(members, random),
-        "curves": [
-            {"label": label, "recipe": k, "epochs": epochs, "train": curve.tolist(), "valid": (curve + 0.1).tolist()}
-            for k, label in enumerate(("best", "median"))
-        ],
-        "luck": {"architecture": 0.7, "seeds": 0.1, "folds": 0.2},
-        "confusion": {"classes": classes, "counts": random.integers(0, 200, (10, 10)).tolist()},
-        "residuals": None, "calibration": {"bins": bins, "error": 0.02, "temperature": 1.1},
-    }  # fmt: skip
-
-
-def leaderboard(members: int, random: np.random.Generator) -> dict[str, Any]:
-    columns = {
-        "rank": list(range(1, members + 1)),
-        "recipe": random.permutation(members).tolist(),
-        "score": np.sort(random.beta(20, 3, members))[::-1].tolist(),
-        "fold_spread": random.uniform(0, 0.05, members).tolist(),
-        "seed_spread": random.uniform(0, 0.02, members).tolist(),
-        "loss": random.uniform(0.2, 2, members).tolist(),
-        "hidden": [f"{a}x{b}" for a, b in random.integers(8, 512, (members, 2)).tolist()],
-        "width": random.integers(8, 1024, members).tolist(),
-        "activation": random.choice(ACTIVATIONS, members).tolist(),
-        "learning_rate": np.exp(random.uniform(-9, -3, members)).tolist(),
-        "weight_decay": np.exp(random.uniform(-12, -2, members)).tolist(),
-        "dropout": random.choice([0.0, 0.1, 0.2, 0.4], members).tolist(),
-        "batch_size": random.choice([16, 32, 64, 128], members).tolist(),
-        "epochs": random.integers(5, 100, members).tolist(),
-        "stopped": random.choice(["yes", ""], members).tolist(),
-        "parameters": random.integers(100, 500_000, members).tolist(),
-        "seconds": random.uniform(0.01, 3, members).tolist(),
-        "seeds": random.integers(1, 4, members).tolist(),
-    }  # fmt: skip
-    kinds = {name: "text" if isinstance(values[0], str) else "number" for name, values in columns.items()}
-    return {
-        "columns": [{"key": name, "label": name.replace("_", " "), "kind": kind} for name, kind in kinds.items()],
-        "rows": [list(row) for row in zip(*columns.values(), strict=True)],
-    }
 
 
 def targets(members: int, best: dict[str, float]) -> list[Target]:

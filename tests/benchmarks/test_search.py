@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -105,17 +104,6 @@ def test_report(tmp_path: Path) -> None:
 def test_targets_of_waiting_can_be_missed() -> None:
     best = {"import shoal": 0.31, "shoal --help": 0.4, "report": 11.0}
     assert [target.met for target in startup.targets(startup.MEMBERS, best)] == [False, True, False]
-
-
-def test_the_made_up_search_has_a_row_for_each_member() -> None:
-    data = startup.made_up_search(25)
-    board = data["leaderboard"]
-    assert len(board["rows"]) == 25
-    assert all(len(row) == len(board["columns"]) for row in board["rows"])
-    json.dumps(data, allow_nan=False)
-
-
-# ---- many recipes ----
 
 
 def test_searches_of_growing_size_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_commands_that_are_printed_are_safe_to_paste(tmp_path, monkeypatch):
 
 def test_help_shows_brackets_and_colons_as_they_are():
     said = command(Path(), "plan", "--help").out
-    assert "local_sgd:epoch and :end:" in " ".join(said.split())
+    assert "local_sgd:epoch or :end," in " ".join(said.split())
     check(command(Path(), "info"))
 
 

@@ -189,7 +189,7 @@ def test_a_network_that_turns_odd_in_a_later_step_is_no_bug_of_shoal(tmp_path, c
 @pytest.mark.parametrize(("what", "words"), [
     ("return found * float('nan')", "the network returns NaN or infinity for 16 of 16 rows, the first is row 1"),
     ("found[3] = float('nan'); return found", "NaN or infinity for 1 of 16 rows, the first is row 4"),
-    ("return found.repeat(1, 2)", "must return 2 outputs for each of 16 rows; it returns (16, 4) of float32"),
+    ("return found.repeat(1, 2)", "must return 2 outputs for each of 16 rows; it returns (16, 4)"),
     ("return None", "must return 2 outputs for each of 16 rows; it returns NoneType"),
 ])  # fmt: skip
 def test_outputs_that_are_none_of_the_test_rows_give_no_score(tmp_path, call, what, words):

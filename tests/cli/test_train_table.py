@@ -156,7 +156,7 @@ def test_a_network_of_ones_own_is_called_as_it_wants_and_drawn_from_the_seed(tmp
         (["signs.csv", "--target", "label", "--net", "mine.py"], "as in file.py:make_network; got 'mine.py'"),
         (["signs.csv", "--target", "label", "--net", "mine.py:number"], "must return a torch.nn.Module; it returned"),
         (["signs.csv", "--target", "label", "--net", "mine.py:broken"], "broken failed: ZeroDivisionError: no"),
-        (["--data", "my.csv"], "your own: its file in place of --data, with --target COLUMN; any other"),
+        (["--data", "my.csv"], "your own table: its file in place of --data, with --target COLUMN; any other"),
         (["--net", "resnet"], "a custom one: --net file.py:make_network, or shoal.parallel.fit in Python"),
     ],
 )  # fmt: skip

@@ -43,7 +43,7 @@ def test_the_phrase_for_the_demo_has_the_form_of_its_texts_and_survives_a_shell(
     assert all(form.fullmatch(statement.split("\n")[0]) for statement in statements)
     assert form.fullmatch(DEMO_PHRASE)
     assert DEMO_PHRASE not in statements
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    for text in (readme, GENERATE_EXAMPLES):
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "finetuning.md").read_text(encoding="utf-8")
+    for text in (guide.replace("$ ", ""), GENERATE_EXAMPLES):
         (command,) = re.findall(r"^ *shoal generate shoal-runs/problems-tiny-1 .*$", text, re.MULTILINE)
         assert f"'{DEMO_PHRASE}'" in command, "between single quotes: in double ones a shell runs what is in backticks"

@@ -218,7 +218,7 @@ def test_too_little_disk_space_is_reported_before_training(full_soon):
 
 def test_a_disk_that_fills_up_gives_an_error_of_one_sentence(full_soon, tiny):
     words = (
-        r"the run cannot be written to .*run: No space left on device; make room there, and run the same command again"
+        r"the run cannot be written to .*run: No space left on device; make room in .*, and run the same command again"
     )
     with pytest.raises(OSError, match=words) as caught:
         worker(full_soon / "run", tiny, save_every=2)

@@ -23,14 +23,14 @@ from shoal.parallel.strategies.updater import WholeModelUpdater
 from shoal.planner.cost.cluster import NodeLink
 
 ROOT = Path(__file__).parent.parent.parent
-README, CONTRIBUTING = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
+GUIDE, CONTRIBUTING = ((ROOT / p).read_text(encoding="utf-8") for p in ("docs/guides/workers.md", "CONTRIBUTING.md"))
 
 
 def test_the_docs_and_the_help_show_the_table():
     rows = [line for line in (parallel.__doc__ or "").splitlines() if line.startswith("| `")]
     assert [row.split("`")[1] for row in rows] == list(TABLE)
     assert list(TABLE) == list(parallel.STRATEGIES)
-    assert all(f"`{name}`" in README for name in TABLE)
+    assert all(f"`{name}`" in GUIDE for name in TABLE)
     named = options_of(Job)["strategy"].help.split(", or auto")[0].split(", ")
     assert [*named, "auto"] == list(TABLE)
 

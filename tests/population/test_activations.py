@@ -22,7 +22,7 @@ from torch import nn  # noqa: E402
 
 from benchmarks.peers import jax_stacked  # noqa: E402
 from shoal import ACTIVATIONS, Member, Population, _native  # noqa: E402
-from shoal.models.export.plan import Network  # noqa: E402
+from shoal.models.export.plan import PartNetworks  # noqa: E402
 from shoal.models.export.torch import _Networks  # noqa: E402
 from shoal.parallel.networks import make_model  # noqa: E402
 from shoal.population.activations import TABLE, check_complete  # noqa: E402
@@ -106,7 +106,7 @@ def test_onnx_operators_agree_with_pytorch(name):
 @every_activation
 def test_modules_for_torch_export_agree_with_pytorch(name):
     one, zero = np.ones((1, 1, 1), np.float32), np.zeros((1, 1, 1), np.float32)
-    network = _Networks(Network("plain", name, 1.0, ((one, zero), (one, zero))))
+    network = _Networks(PartNetworks("plain", name, 1.0, ((one, zero), (one, zero))))
     got = network(torch.from_numpy(INPUTS)[None, :, None])[1].numpy()[0, :, 0]
     np.testing.assert_allclose(got, plain(name, INPUTS)[0], rtol=1e-5, atol=1e-6)
 
@@ -143,7 +143,9 @@ def test_a_new_row_names_the_file_that_lacks_it(monkeypatch, module):
 
 
 def test_a_new_row_names_the_folder_of_the_kernel_s_list():
-    with pytest.raises(ImportError, match=r"words for activation are .*'new'\) in Python; .*src/shoal/native/shared/"):
+    with pytest.raises(
+        ImportError, match=r"words for activation are .*'new'\) in Python; .*src/shoal/population/native/shared/"
+    ):
         check_kernel(MEMBER_RECORD, CODES | {"activation": (*TABLE, "new")})
 
 

@@ -7,7 +7,8 @@ import re
 import pytest
 from support.browser import dot
 from support.pages import CONTRAST, STRUCTURE
-from support.report_data import column, search_data
+
+from benchmarks.harness.report_data import column, search_data
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

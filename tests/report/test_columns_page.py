@@ -6,8 +6,8 @@ import re
 
 import pytest
 from support.pages import CONTRAST, NASTY, STRUCTURE, Outline
-from support.report_data import search_data, why_data
 
+from benchmarks.harness.report_data import search_data, why_data
 from shoal.report import search_page, why_page
 
 

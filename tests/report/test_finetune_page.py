@@ -10,8 +10,8 @@ from importlib.resources import files
 
 import pytest
 from support.pages import CONTRAST, NASTY, STRUCTURE, Outline
-from support.report_data import SOLUTION, finetune_data
 
+from benchmarks.harness.report_data import SOLUTION, finetune_data
 from shoal.report import finetune_page, write_finetune_page
 from shoal.report.finetune.log import KINDS
 from shoal.report.finetune.page import SCRIPTS, STYLES

@@ -12,9 +12,9 @@ from support.browser import Visit, Window, visits
 from support.landscape_data import landscape_data
 from support.pages import BROKEN_WORDS
 from support.plan_data import plan_data
-from support.report_data import finetune_data, search_data, why_data
 
 from benchmarks.engine.landscape.page import landscape_page
+from benchmarks.harness.report_data import finetune_data, search_data, why_data
 from shoal.report import (
     finetune_page,
     plan_page,

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from support.report_data import search_data
 
+from benchmarks.harness.report_data import search_data
 from shoal.report import search_page
 from shoal.report.search.results import one_row
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from support.browser import cells, dot, head, status
 from support.pages import NASTY, Outline
-from support.report_data import column, search_data
 
+from benchmarks.harness.report_data import column, search_data
 from shoal.report import search_page, write_search_page
 from shoal.report.search.page import SCRIPTS
 from shoal.report.shell.shell import script_json, scripts

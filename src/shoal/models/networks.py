@@ -100,7 +100,10 @@ class TorchNetwork:
         with torch.no_grad():
             output = self.module(torch.from_numpy(inputs))
         if not isinstance(output, torch.Tensor) or output.numel() != len(inputs) * self.n_outputs:
-            raise UserError(f"the network must return {self.n_outputs} numbers for each row, as in training")
+            found = f"{tuple(output.shape)}" if isinstance(output, torch.Tensor) else type(output).__name__
+            raise UserError(
+                f"the network must return {self.n_outputs} outputs for each of {len(inputs):,} rows; it returns {found}"
+            )
         bad = np.flatnonzero(~np.isfinite(output.reshape(len(inputs), -1).numpy()).all(axis=1))
         if len(bad):
             raise UserError(
