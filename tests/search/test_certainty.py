@@ -134,7 +134,7 @@ def test_several_numbers_and_several_labels():
     assert ends.shape == (120, 2, 2)
     assert np.diff(ends)[:, 1].mean() > 5 * np.diff(ends)[:, 0].mean()
     labels = ShoalClassifier(**QUICK, seeds=1, cv=3).fit(X, np.column_stack([y > 0, y > 1]).astype(int))
-    with pytest.raises(ValueError, match="this model gives several labels: use predict_proba"):
+    with pytest.raises(ValueError, match="this model predicts several labels: use predict_proba"):
         labels.predict_set(X)
     assert labels.strange(X).p_values.shape == (120,)
 

@@ -160,7 +160,7 @@ def test_it_is_in_a_file_of_its_own_that_the_model_does_not_need(twins, tmp_path
     for change, words in (
         ({"format": "other"}, "is no explanation of Shoal's"),
         ({"version": 9}, "has format version 9; this Shoal reads version 1"),
-        ({"explanation": {"importance": {}}}, "columns is missing"),
+        ({"explanation": {"importance": {}}}, "explanation.importance.metric is missing"),
         ({"background": {"rows": 3, "columns": [{"name": "x0", "dates": False, "cells": [1]}]}}, "must be 3; got 1"),
     ):
         file.write_text(json.dumps({**content, **change}))
