@@ -80,10 +80,16 @@ def _ranked(table: Table) -> np.ndarray:
     found = np.zeros((len(table.columns), len(table.columns)))
     if len(numbers) < 2:
         return found
-    filled = []
+    ranks = []
     for j in numbers:
-        cells, known = table.columns[j].astype(np.float64), ~missing_cells(table.columns[j])
-        filled.append(np.where(known, cells, np.median(cells[known]) if known.any() else 0.0))
-    with np.errstate(invalid="ignore", divide="ignore"):  # a column without spread is like no other
-        found[np.ix_(numbers, numbers)] = np.nan_to_num(np.corrcoef(rankdata(filled, axis=1)))
-    return np.clip(np.abs(found), 0.0, 1.0)
+        column = table.columns[j]
+        cells = column.astype(np.float64)
+        known = ~missing_cells(column)
+        cells[~known] = np.median(cells[known]) if known.any() else 0.0
+        rank = rankdata(cells)
+        ranks.append(rank - rank.mean())
+    matrix = np.array(ranks)
+    size = np.sqrt((matrix**2).sum(axis=1))
+    matrix = np.divide(matrix, size[:, None], out=np.zeros_like(matrix), where=size[:, None] > 0)
+    found[np.ix_(numbers, numbers)] = np.abs(matrix @ matrix.T)
+    return np.clip(found, 0.0, 1.0)
