@@ -85,12 +85,12 @@ def search_settings(rows: int) -> dict[str, Any]:
     counts = {"strategy": "halving", "recipes": rows, "networks": rows * 8, "folds": 8, "cv": "stratified 8-fold"}
     costs = {"epochs": 98760, "seconds": 58.2, "memory": 261_000_000, "budget": 60, "seed": 0, "threads": 2}
     listed = [{"name": name, "seconds": seconds} for name, seconds in phases.items()]
-    parts = {"trained_on": {}, "effort": {}, "skipped": []}
+    parts: dict[str, Any] = {"trained_on": {}, "effort": {}, "skipped": []}
     return {**counts, **costs, **parts, "processor": "AMD EPYC", "phases": listed, "space": space, "interrupted": False}
 
 
 def ensemble(board: dict[str, Any]) -> dict[str, Any]:
-    parts = []
+    parts: list[Any] = []
     for row, weight in zip(board["rows"], [0.25, 0.2, 0.15, 0.15, 0.1, 0.1, 0.05], strict=False):
         label = f"Member(hidden=({row[7]},), activation='{row[8]}', learning_rate={row[9]:.3g})"
         parts.append({"recipe": row[1], "label": label, "weight": weight})
@@ -108,19 +108,43 @@ def explanation(classification: bool) -> dict[str, Any]:
         for k, name in enumerate(names)
     ]
     group = {"columns": ["amount", "duration"], "importance": 0.08, "low": 0.06, "high": 0.1}
-    importance = {"metric": metric, "confidence": 0.95, "columns": columns, "groups": [group], "rounds": 7}
+    importance: dict[str, Any] = {
+        "metric": metric,
+        "confidence": 0.95,
+        "columns": columns,
+        "groups": [group],
+        "rounds": 7,
+    }
     output = "bad" if classification else None
     numbers = [4.0 * place for place in range(1, 13)]
     rise = [0.2 + 0.03 * place for place in range(12)]
-    duration = {"column": "duration", "kind": "number", "output": output, "values": numbers, "mean": rise}
+    duration: dict[str, Any] = {
+        "column": "duration",
+        "kind": "number",
+        "output": output,
+        "values": numbers,
+        "mean": rise,
+    }
     duration |= {"low": [y - 0.02 for y in rise], "high": [y + 0.04 for y in rise], "rug": [4.0, 9.0, 12.0, 30.0, 48.0]}
-    status = {"column": "status", "kind": "category", "output": output, "values": ["none", "A11", "A12"]}
+    status: dict[str, Any] = {
+        "column": "status",
+        "kind": "category",
+        "output": output,
+        "values": ["none", "A11", "A12"],
+    }
     status |= {"mean": [0.2, 0.5, 0.3], "low": [0.1, 0.4, 0.3], "high": [0.2, 0.6, 0.4], "rug": [0.5, 0.3, 0.2]}
     days = [1.5e15 + 1e13 * place for place in range(4)]
-    date = {"column": "since", "kind": "date", "output": output, "values": days, "mean": rise[:4], "low": rise[:4]}
+    date: dict[str, Any] = {
+        "column": "since",
+        "kind": "date",
+        "output": output,
+        "values": days,
+        "mean": rise[:4],
+        "low": rise[:4],
+    }
     date |= {"high": rise[1:5], "rug": days}
     surface = [[0.1 * a * b for b in range(7)] for a in range(3)]
-    pair = {"columns": ["status", "duration"], "strength": 0.42, "output": output, "mean": surface}
+    pair: dict[str, Any] = {"columns": ["status", "duration"], "strength": 0.42, "output": output, "mean": surface}
     pair |= {"values": [["none", "A11", "A12"], numbers[:7]]}
     importance |= {"rows": 1000, "left_out": []}
     for part in (duration, status, date, pair):
@@ -137,7 +161,10 @@ def calibration(dice: random.Random) -> dict[str, Any]:
 
 
 def one_row(classification: bool) -> dict[str, Any]:
-    parts = [{"label": "up to 12", "rows": 310, "size": 1.1}, {"label": "above 12", "rows": 690, "size": 1.42}]
+    parts: list[Any] = [
+        {"label": "up to 12", "rows": 310, "size": 1.1},
+        {"label": "above 12", "rows": 690, "size": 1.42},
+    ]
     shared = {"coverage": 0.9, "rows": 1000, "refit": False, "columns": [{"name": "duration", "parts": parts}]}
     if not classification:
         return {**shared, "kind": "numbers", "widths": [60.0, 82.0, 131.0]}
@@ -153,7 +180,7 @@ def search_data(task: str = "classification", rows: int = 300, seed: int = 0) ->
     middle = board["rows"][rows // 2][1]
     true = [dice.gauss(200, 60) for _ in range(600)]
     near = [value + dice.gauss(0, 25) for value in true]
-    score = {"raw": 0.77, "corrected": 0.752, "low": 0.73, "high": 0.778, "confidence": 0.95}
+    score: dict[str, Any] = {"raw": 0.77, "corrected": 0.752, "low": 0.73, "high": 0.778, "confidence": 0.95}
     score |= {"averaging": 0.0, "problem": ""}
     score |= {"metric": "accuracy" if classification else "r2", "chance": 0.7 if classification else 0.0}
     return {

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.data import TensorDataset
 
-    from shoal.parallel.data.datasets import Data
+    from shoal.parallel.data.datasets import LoadedData
 
 COMMON: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.05, "device": "cpu"}
 TEST_ROWS = 4000
 
 
 @cache
-def data() -> Data:
+def data() -> LoadedData:
     from shoal.parallel.data.datasets import load_data
 
     return load_data("mnist")

@@ -23,7 +23,7 @@ from shoal.machine import thread_count
 
 if TYPE_CHECKING:
     from shoal.planner.cost.cluster import Cluster
-    from shoal.planner.measure.calibration import Calibration
+    from shoal.planner.measure.calibration import MachineCalibration
     from shoal.planner.variants import Variant
 
 STRATEGIES = {
@@ -143,7 +143,7 @@ def _missing_hosts(rates: tuple[str, ...]) -> dict[str, str]:
     return {"hosts": why} if why else {}
 
 
-def calibrated(subject: Subject, backend: str, variants: Sequence[Variant]) -> Calibration:
+def calibrated(subject: Subject, backend: str, variants: Sequence[Variant]) -> MachineCalibration:
     """As a plan with accuracies measures, but no size of a batch, or of a worker's half of one, that is judged."""
     from shoal.planner.measure.calibration import calibrate, probed, row_sizes
 
@@ -247,7 +247,7 @@ def _one_round(
     return found
 
 
-def _predicted(calibration: Calibration, cluster: Cluster, trial: Trial, cell: Cell) -> float:
+def _predicted(calibration: MachineCalibration, cluster: Cluster, trial: Trial, cell: Cell) -> float:
     """Seconds of an epoch; on one node all strategies are the same.
 
     Trainings have whole batches of each worker only, and count as if there were parts of them in proportion.
@@ -295,7 +295,7 @@ def measured_together(subject: Subject, backend: str, variants: Sequence[Variant
     return found
 
 
-def _on_two_hosts(trial: Trial, rate: str, cluster: Cluster, calibration: Calibration) -> dict[Cell, float]:
+def _on_two_hosts(trial: Trial, rate: str, cluster: Cluster, calibration: MachineCalibration) -> dict[Cell, float]:
     """Two workers, each on a host of its own; the hosts share this machine's cores, and their link is slow."""
     from shoal.planner.variants import find_variants
 

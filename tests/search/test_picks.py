@@ -7,7 +7,7 @@ from shoal.metrics.metric import METRICS
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.scoring import picks
 from shoal.search.scoring.evidence import Evidence, Sampled, Samples
-from shoal.search.scoring.honest import Selection, correct
+from shoal.search.scoring.honest import ModelSelection, correct
 
 N, CANDIDATES = 60, 300
 
@@ -91,7 +91,7 @@ def test_of_candidates_with_as_many_right_answers_either_may_be_picked(metric, m
 def test_the_honest_score_is_the_same(ensemble):
     plain = evidence(CLASSIFICATION, "neg_log_loss", np.random.default_rng(1))
     final = plain.prediction[0]
-    one, other = (correct(each, final, Selection(ensemble), bootstraps=50) for each in (plain, in_blocks(plain)))
+    one, other = (correct(each, final, ModelSelection(ensemble), bootstraps=50) for each in (plain, in_blocks(plain)))
     np.testing.assert_allclose(numbers(one), numbers(other), rtol=1e-6)
 
 

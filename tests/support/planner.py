@@ -13,7 +13,7 @@ from shoal.parallel.job import Job
 from shoal.planner.cost.cluster import Cluster, NodeLink
 from shoal.planner.cost.curves import Curve
 from shoal.planner.cost.times import CostModel
-from shoal.planner.measure.calibration import Calibration
+from shoal.planner.measure.calibration import MachineCalibration
 from shoal.planner.simulate.averaged import Averaged
 from shoal.planner.simulate.chains import chain_of
 
@@ -40,13 +40,13 @@ def line(fixed: float, slope: float, sizes=(3, 12, 48, 192, 768, 3072)) -> Curve
 
 def machine(
     fixed: float = 4e-4, slope: float = 1e-5, cores: int = 2, software: float = 0.0, jitter=(), **changes
-) -> Calibration:
+) -> MachineCalibration:
     """Steps of a fixed part and a part for each row; `software`: seconds of a byte of any message."""
     facts = network()
     curves = {1: line(fixed, slope), cores: line(fixed, slope / cores)}
     messages = {name: line(0.0, software, (1024, 1 << 20, 8 << 20)) for name in
                 ("all_reduce", "exchange", "all_gather", "message")}  # fmt: skip
-    made = Calibration(
+    made = MachineCalibration(
         facts=facts, cores=cores, plain=curves, vector=curves, apply=fixed / 2, copy=0.0, add=0.0,
         load=0.0, peak_flops=1e11, peak_bytes=1e10, base=0, jitter=tuple(jitter), backend="processes",
         workers=2, messages=messages,
@@ -56,7 +56,7 @@ def machine(
 
 def cost_model(
     link: NodeLink | None = None, own_machines: bool = True, batch_size: int = 128, rows: int = 10_000,
-    calibration: Calibration | None = None, backend: str = "processes", speeds=(), **job,
+    calibration: MachineCalibration | None = None, backend: str = "processes", speeds=(), **job,
 ) -> CostModel:  # fmt: skip
     settings = {"strategy": "blas", "workers": 1, "backend": backend, "batch_size": batch_size, **job}
     return CostModel(calibration or machine(), Cluster(link, own_machines, tuple(speeds)), Job(**settings), rows)

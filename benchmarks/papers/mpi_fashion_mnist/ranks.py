@@ -17,7 +17,7 @@ from shoal.machine import thread_count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from shoal.parallel.data.datasets import Data
+    from shoal.parallel.data.datasets import LoadedData
 
 NET = "mlp:784-256-128-10"
 OPTIMIZERS = {"sgd": 0.01, "adam": 0.001}
@@ -72,7 +72,7 @@ def all_ways(ranks: Sequence[int]) -> list[Way]:
     ]
 
 
-def measure(iterations: int, batch: int, way: Way, optimizer: str, data: Data) -> dict[str, Any]:
+def measure(iterations: int, batch: int, way: Way, optimizer: str, data: LoadedData) -> dict[str, Any]:
     """A whole training, scored on rows for validation and on the test set."""
     from shoal.parallel.networks import make_model
 

@@ -17,7 +17,7 @@ from shoal.validate import one_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from shoal.parallel.data.datasets import Data
+    from shoal.parallel.data.datasets import LoadedData
 
 # Sizes of the paper's perceptrons are not given; the convolutional network and its settings are.
 NETS: dict[str, dict[str, Any]] = {
@@ -79,7 +79,7 @@ def averaging(
     )  # fmt: skip
 
 
-def _data(rows: int) -> Data:
+def _data(rows: int) -> LoadedData:
     """Four fifths to train, a fifth to test."""
     from shoal.datasets import load_mnist
     from shoal.parallel.data.datasets import load_data
@@ -96,7 +96,7 @@ def common(name: str, epochs: int) -> dict[str, Any]:
 
 
 def splits(
-    workers: tuple[int, ...], epochs: int, backend: str, name: str, every: str, data: Data, tick: Tick
+    workers: tuple[int, ...], epochs: int, backend: str, name: str, every: str, data: LoadedData, tick: Tick
 ) -> dict[str, Any]:
     """Each worker trains on rows of its own; weights are averaged after every epoch, or once at the end."""
     from shoal.parallel.networks import make_model
@@ -117,7 +117,7 @@ def splits(
 
 
 def cross_validate(
-    workers: tuple[int, ...], fold_epochs: int, backend: str, name: str, count: int, data: Data, tick: Tick
+    workers: tuple[int, ...], fold_epochs: int, backend: str, name: str, count: int, data: LoadedData, tick: Tick
 ) -> dict[str, Any]:
     """A network for each fold, as many at a time as there are workers."""
     from shoal.parallel.networks import make_model

@@ -16,7 +16,7 @@ from shoal.parallel.options import NetworkOptions, TableOptions
 if TYPE_CHECKING:
     from torch import nn
 
-    from shoal.parallel.data.datasets import Data
+    from shoal.parallel.data.datasets import LoadedData
     from shoal.parallel.data.tables import Prepared
     from shoal.parallel.job import Job
 
@@ -38,7 +38,7 @@ class NetworkAndData:
 
     name: str
     net: str
-    sets: Data
+    sets: LoadedData
     network: dict[str, Any]  # arguments of `make_model`, besides the name
     prepared: Prepared | None = None  # for a table
     words: list[str] = field(default_factory=list)  # how the table was read, line by line

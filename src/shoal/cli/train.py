@@ -43,7 +43,7 @@ from shoal.runs.versions import file_hash
 if TYPE_CHECKING:
     from torch import nn
 
-    from shoal.parallel.data.datasets import Data
+    from shoal.parallel.data.datasets import LoadedData
     from shoal.parallel.worker import Result
 
 TRAIN_EXAMPLES = """\b
@@ -212,7 +212,7 @@ def compared(predicted: Mapping[str, Any], metrics: Mapping[str, Any], waited: f
     return ["predicted and measured:", *(f"  {line}" for line in lines)]
 
 
-def _run(job: Job, model: nn.Module, sets: Data, screen: Screen, folder: RunFolder | None) -> Result:
+def _run(job: Job, model: nn.Module, sets: LoadedData, screen: Screen, folder: RunFolder | None) -> Result:
     from shoal.parallel.training import run
 
     try:

@@ -25,7 +25,7 @@ from shoal.parallel.job import Job
 from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.times import CostModel
 from shoal.planner.events import PlanProgress, PlanStarted, StageEnded
-from shoal.planner.measure.calibration import Calibration
+from shoal.planner.measure.calibration import MachineCalibration
 from shoal.planner.measure.measuring import Check, measure
 from shoal.planner.options import PlanOptions
 from shoal.planner.simulate.accuracy import Scores, Simulator, metric_of
@@ -383,7 +383,7 @@ def _share(part: float, seconds: float) -> float:
     return part / seconds if seconds > 0 else 0.0
 
 
-def describe(calibration: Calibration, options: PlanOptions, check: Check | None) -> dict[str, Any]:
+def describe(calibration: MachineCalibration, options: PlanOptions, check: Check | None) -> dict[str, Any]:
     """The machine, the link, and how steps were measured."""
     link: dict[str, Any] = {"name": "measured on this machine", "bandwidth": None, "latency": None}
     if options.link is not None:

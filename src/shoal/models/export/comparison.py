@@ -23,7 +23,7 @@ MADE_UP_ROWS = 1_000
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ExportComparison:
     """The exported file beside Shoal's own prediction of the same rows."""
 
     rows: int
@@ -42,7 +42,9 @@ class Comparison:
         return text
 
 
-def compare(model: Model, plan: ExportPlan, exporter: Exporter, path: Path, table: Table, made_up: bool) -> Comparison:
+def compare(
+    model: Model, plan: ExportPlan, exporter: Exporter, path: Path, table: Table, made_up: bool
+) -> ExportComparison:
     """Predict the rows with Shoal and with the exported file; an error if they differ too much."""
     expected = model.predict(_without_marks(plan, table))
     inputs = runtime_inputs(model, plan, table)
@@ -61,7 +63,7 @@ def compare(model: Model, plan: ExportPlan, exporter: Exporter, path: Path, tabl
             f"the export must agree with Shoal's own prediction to {TOLERANCE:g}; it differs by {relative.max():.2g} "
             f"in {beyond} of {len(table)} rows: nothing was kept, please report this"
         )
-    return Comparison(len(table), made_up, float(difference.max()), float(relative.max()), beyond)
+    return ExportComparison(len(table), made_up, float(difference.max()), float(relative.max()), beyond)
 
 
 def runtime_inputs(model: Model, plan: ExportPlan, table: Table) -> dict[str, np.ndarray]:

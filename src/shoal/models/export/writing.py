@@ -12,7 +12,7 @@ from typing import Any
 from shoal.errors import UserError
 from shoal.files import atomic
 from shoal.models.compact import compact_model
-from shoal.models.export.comparison import MOST_ROWS, Comparison, compare, made_up_rows
+from shoal.models.export.comparison import MOST_ROWS, ExportComparison, compare, made_up_rows
 from shoal.models.export.plan import ExportPlan, make_plan, refuse_columns
 from shoal.models.export.registry import Exporter, find_exporter, require_packages
 from shoal.models.model import Model
@@ -22,7 +22,7 @@ from shoal.tables.table import Table
 
 def export_model(
     estimator: Any, to: str | Exporter, path: str | os.PathLike[str], data: Any = None, compact: bool = False
-) -> Comparison:
+) -> ExportComparison:
     """Write a fitted estimator to `path`, and compare both on the rows of `data`, or else on made-up rows.
 
     With `compact`, the fewest networks whose out-of-fold loss is within one standard error of the model's.

@@ -18,7 +18,7 @@ NAMES = (*IMAGES, *TABLES)
 SCALES = ("standard", "unit")
 
 
-class Data(NamedTuple):
+class LoadedData(NamedTuple):
     """Inputs are matrices; classes are numbers from zero."""
 
     train: TensorDataset
@@ -28,7 +28,9 @@ class Data(NamedTuple):
     classes: int
 
 
-def load_data(name: str, valid: float = 1 / 6, rows: int | None = None, scale: str = "standard", seed: int = 0) -> Data:
+def load_data(
+    name: str, valid: float = 1 / 6, rows: int | None = None, scale: str = "standard", seed: int = 0
+) -> LoadedData:
     """A data set by name; part of its training rows is kept for validation.
 
     scale    "standard": columns (images: all pixels) with mean 0 and deviation 1; "unit": pixels from 0 to 1
@@ -51,7 +53,7 @@ def load_data(name: str, valid: float = 1 / 6, rows: int | None = None, scale: s
         order = order[:rows]
     kept = max(1, round(valid * len(order)))
     train, chosen = order[kept:], order[:kept]
-    return Data(
+    return LoadedData(
         TensorDataset(X[train], y[train]), TensorDataset(X[chosen], y[chosen]), TensorDataset(X_test, y_test),
         X.shape[1], int(y.max()) + 1,
     )  # fmt: skip

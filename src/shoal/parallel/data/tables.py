@@ -17,7 +17,7 @@ from shoal.encoders.target import TargetScaling
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
 from shoal.models.networks import TorchNetwork
-from shoal.parallel.data.datasets import Data
+from shoal.parallel.data.datasets import LoadedData
 from shoal.parallel.networks import layer_sizes
 from shoal.parallel.options import TableOptions
 from shoal.search.problem.dependence import TOGETHER, repeated_rows
@@ -55,7 +55,7 @@ class Prepared:
 
 def load_table(
     file: Path, options: TableOptions, valid: float = 1 / 6, rows: int | None = None, seed: int = 0
-) -> tuple[Data, Prepared, list[str]]:
+) -> tuple[LoadedData, Prepared, list[str]]:
     """The table as tensors for training, validation and test; its encoding; and how it was read, line by line."""
     number("the share kept for validation", valid, above=0, below=1, what="a share")
     assert options.target is not None
@@ -84,7 +84,7 @@ def load_table(
     ]
     words = [*found.describe(), *question.notes, *warned, f"columns: {schema.describe()[0]}",
              f"target: {question.describe()}", f"task: {question.kind} ({question.why})"]  # fmt: skip
-    return Data(sets[0], sets[1], sets[2], sets[0].tensors[0].shape[1], task.n_outputs), prepared, words
+    return LoadedData(sets[0], sets[1], sets[2], sets[0].tensors[0].shape[1], task.n_outputs), prepared, words
 
 
 def _copies(question: LabelledTable, task: Task, y: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -164,7 +164,7 @@ def hold_back(count: int, held: int, seed: int, labels: np.ndarray | None = None
     return order[~chosen[order]], order[chosen[order]]
 
 
-def check_sizes(net: str, data: Data, what: str) -> None:
+def check_sizes(net: str, data: LoadedData, what: str) -> None:
     """Check the sizes of an mlp against the data; the error names the right ones."""
     sizes = [] if ".py" in net else layer_sizes(net)
     right = [data.features, *sizes[1:-1], data.classes]

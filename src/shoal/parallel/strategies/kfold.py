@@ -64,7 +64,7 @@ class KFold(Strategy):
         note_normalisation(job, model, notify)
         places = [None if job.checkpoint is None else str(Path(job.checkpoint) / f"fold-{k}") for k in range(job.folds)]
         folds = [
-            Fold(replace(job, checkpoint=place), copy.deepcopy(model), *sets)
+            FoldRows(replace(job, checkpoint=place), copy.deepcopy(model), *sets)
             for place, sets in zip(places, fold_sets(job, train), strict=True)
         ]
         results = (_over_ranks if environment.launcher() is not None else _over_workers)(job, folds, notify)
@@ -88,7 +88,7 @@ class KFold(Strategy):
         return Estimate(seconds, 0.0, 0.0, memory_of(costs, nodes), TrainingRound((compute("a step of a fold", step),)))
 
 
-class Fold(NamedTuple):
+class FoldRows(NamedTuple):
     job: Job
     model: nn.Module
     train: Dataset[Any]
@@ -105,7 +105,7 @@ def fold_sets(job: Job, data: Dataset[Any]) -> list[tuple[Dataset[Any], Dataset[
     ]
 
 
-def _over_workers(job: Job, folds: list[Fold], notify: Notify) -> list[Result]:
+def _over_workers(job: Job, folds: list[FoldRows], notify: Notify) -> list[Result]:
     """As many folds at a time as there are workers; a fold has several workers where there are more."""
     each = max(1, job.workers // job.folds)
     at_once = min(job.folds, job.workers)
@@ -118,7 +118,7 @@ def _over_workers(job: Job, folds: list[Fold], notify: Notify) -> list[Result]:
             raise Lost("another fold has failed")
         return False
 
-    def work(number: int, fold: Fold) -> Result | None:
+    def work(number: int, fold: FoldRows) -> Result | None:
         if enough.is_set():
             return None
         threads = job.blas_threads or 1
@@ -143,7 +143,7 @@ def _over_workers(job: Job, folds: list[Fold], notify: Notify) -> list[Result]:
             raise
 
 
-def _over_ranks(job: Job, folds: list[Fold], notify: Notify) -> list[Result]:
+def _over_ranks(job: Job, folds: list[FoldRows], notify: Notify) -> list[Result]:
     """Under torchrun or mpiexec: rank r of n trains the folds r, r + n, r + 2n, ...; then results are gathered."""
     kind = "allreduce" if job.exact else "serial"  # exact: the same shards as on several workers
     patient = replace(folds[0].job, timeout=LONGEST)  # a rank may have one fold more than another

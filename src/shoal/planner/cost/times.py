@@ -17,7 +17,7 @@ from shoal.parallel.exact.tree_sum import shares
 from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.collectives import Collectives
 from shoal.planner.cost.curves import Curve
-from shoal.planner.measure.calibration import Calibration
+from shoal.planner.measure.calibration import MachineCalibration
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -29,7 +29,7 @@ DRAWS = 400  # of the slowest of n steps, of which the mean is taken
 class CostModel:
     """What the formulas of strategies ask for (`shoal.parallel.cost.NodeCosts`), and estimates from them."""
 
-    calibration: Calibration
+    calibration: MachineCalibration
     cluster: Cluster
     job: Job
     rows: int  # of an epoch

@@ -44,7 +44,7 @@ SAMPLES, FEWER = 3, 2  # times that the sizes are measured in turns, each severa
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration(MachineTimes):
+class MachineCalibration(MachineTimes):
     """The same with steps and messages of many sizes."""
 
     plain: dict[int, Curve]  # a step of the plain loop against rows; by number of BLAS threads
@@ -85,7 +85,7 @@ def calibrate(
     sizes: Sequence[int],
     progress: Callable[[float, str], None] = lambda share, words: None,
     brief: float = BRIEF,
-) -> Calibration:
+) -> MachineCalibration:
     """Measure steps of one worker by itself; each size for so many seconds, at least, and several times."""
     cores = thread_count()
     with torch_as_it_was(), memory_kept():
@@ -119,7 +119,7 @@ def calibrate(
         flops, rate = _peaks()
     plain, vector = ({threads: curves[kind, threads] for threads in sorted({1, cores})} for kind in KINDS)
     base = max(0, peak_memory() - facts.row * len(data))  # type: ignore[arg-type]
-    return Calibration(
+    return MachineCalibration(
         facts=facts, cores=cores, plain=plain, vector=vector, apply=apply, copy=copies, add=add, load=load,
         peak_flops=flops, peak_bytes=rate, base=base, jitter=jitter,
     )  # fmt: skip
@@ -171,14 +171,14 @@ def _best(work: Callable[[], object], repeats: int = 12) -> float:
 
 
 def probed(
-    calibration: Calibration,
+    calibration: MachineCalibration,
     job: Job,
     model: nn.Module,
     data: Dataset[Any],
     sizes: Sequence[int],
     variants: Sequence[Variant] = (),
     workers: int | None = None,
-) -> Calibration:
+) -> MachineCalibration:
     """The same with what was measured between workers of the job's backend on this machine."""
     workers = workers or max(2, calibration.cores)
     largest = max(calibration.facts.averaged, MESSAGES[1])

@@ -13,7 +13,7 @@ from shoal.machine import thread_count
 from shoal.parallel.exact.randomness import torch_as_it_was
 from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.times import CostModel
-from shoal.planner.measure.calibration import BRIEF, BRIEFEST, TINY, Calibration, calibrate, probed, row_sizes
+from shoal.planner.measure.calibration import BRIEF, BRIEFEST, TINY, MachineCalibration, calibrate, probed, row_sizes
 from shoal.planner.measure.remembered import recalled, remember
 from shoal.planner.measure.steps import alone, step_seconds
 from shoal.report.shell.words import predicted_error
@@ -55,7 +55,7 @@ def measure(
     train: Dataset[Any],
     variants: Sequence[Variant],
     progress: Callable[[float, str], None],
-) -> tuple[Calibration, Check | None, str]:
+) -> tuple[MachineCalibration, Check | None, str]:
     """Calibrate for this network, between workers as well if there are to be any; then check one step.
 
     Between machines of their own, messages are counted rather than measured. What software adds to them hardly depends
@@ -99,7 +99,7 @@ def shared_sizes(options: PlanOptions, variants: Sequence[Variant]) -> set[float
     return found | ({options.batch_size} if any(one.strategy.holds_out_rows for one in variants) else set())
 
 
-def _check(calibration: Calibration, job: Job, model: nn.Module, train: Dataset[Any]) -> Check | None:
+def _check(calibration: MachineCalibration, job: Job, model: nn.Module, train: Dataset[Any]) -> Check | None:
     """A few steps of one node with the batch size asked for; a little smaller, if that was measured."""
     rows = min(job.batch_size, len(train))  # type: ignore[arg-type]
     seen = {size for size, _ in calibration.plain[calibration.cores].points}

@@ -17,7 +17,7 @@ from shoal.machine import processor
 from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.curves import Curve
 from shoal.planner.cost.times import CostModel
-from shoal.planner.measure.calibration import MESSAGES, Calibration
+from shoal.planner.measure.calibration import MESSAGES, MachineCalibration
 
 if TYPE_CHECKING:
     from shoal.parallel.cost import Facts, Variant
@@ -27,7 +27,7 @@ FORMAT = 2  # of the file
 MOST_NETWORKS = 40  # whose steps are remembered, for each strategy
 
 
-def remember(calibration: Calibration, job: Job, variants: Sequence[Variant]) -> None:
+def remember(calibration: MachineCalibration, job: Job, variants: Sequence[Variant]) -> None:
     """Write messages, how workers hinder each other, and what steps of each strategy take beyond the model.
 
     Nothing where nothing can be written.
@@ -56,8 +56,8 @@ def remember(calibration: Calibration, job: Job, variants: Sequence[Variant]) ->
 
 
 def recalled(
-    calibration: Calibration, job: Job, variants: Sequence[Variant], together: Sequence[int] = ()
-) -> tuple[Calibration, str] | None:
+    calibration: MachineCalibration, job: Job, variants: Sequence[Variant], together: Sequence[int] = ()
+) -> tuple[MachineCalibration, str] | None:
     """The calibration with what an earlier plan has measured, and when; None if something is not there.
 
     together  rows of steps that workers take side by side on this machine: then all must be known of this very network
@@ -97,7 +97,7 @@ def _overhead(known: dict[str, float], network: str) -> float:
     return known[network] if network in known else max(0.0, statistics.median(known.values()))
 
 
-def _place(calibration: Calibration, backend: str) -> Path:
+def _place(calibration: MachineCalibration, backend: str) -> Path:
     torch = importlib.metadata.version("torch").split("+")[0]
     name = f"{processor()}-{calibration.cores}-cores-torch-{torch}-{backend}"
     return cache_folder() / "planner" / f"{''.join(c if c.isalnum() or c in '.-' else '_' for c in name)}.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.report.finetune.log import Group, Series
+from shoal.report.finetune.log import CurveGroup, Series
 from shoal.report.shell import words
 from shoal.report.shell.figures import (
     WIDTH,
@@ -44,7 +44,7 @@ def steps_axis(first: int, last: int, start: float, end: float) -> Axis:
     return Axis(first, max(last, first + 5), start, end)
 
 
-def band(across: Axis, up: Axis, groups: list[Group]) -> Html:
+def band(across: Axis, up: Axis, groups: list[CurveGroup]) -> Html:
     """The area between lowest and highest value where a point stands for several; it has the gaps of the line."""
     if all(group.low == group.high for group in groups):
         return EMPTY

@@ -34,7 +34,7 @@ ROWS = 50
 
 
 @dataclass(frozen=True)
-class Group:
+class CurveGroup:
     """Consecutive measurements drawn as one point: its step, and their lowest, mean and highest value."""
 
     step: float
@@ -98,14 +98,14 @@ class Series:
         return self.text(place) if at == step else f"{self.text(place)} (step {words.count(at)})"
 
     @cached_property
-    def drawn(self) -> list[Group]:
+    def drawn(self) -> list[CurveGroup]:
         return self.groups(DRAWN)
 
-    def groups(self, most: int) -> list[Group]:
+    def groups(self, most: int) -> list[CurveGroup]:
         """Single measurements if they are few, else about `most` groups.
 
         >>> Series("loss", [1, 2, 3, 4], [4.0, 2.0, None, 1.0]).groups(1)
-        [Group(step=2.5, low=1.0, mean=2.3333333333333335, high=4.0)]
+        [CurveGroup(step=2.5, low=1.0, mean=2.3333333333333335, high=4.0)]
         """
         found = []
         size = group_size(len(self.steps), most)
@@ -114,9 +114,9 @@ class Series:
             values = [value for value in self.values[start : start + size] if value is not None]
             middle = steps[0] if size == 1 else (steps[0] + steps[-1]) / 2
             if values:
-                found.append(Group(middle, min(values), sum(values) / len(values), max(values)))
+                found.append(CurveGroup(middle, min(values), sum(values) / len(values), max(values)))
             else:
-                found.append(Group(middle, None, None, None))
+                found.append(CurveGroup(middle, None, None, None))
         return found
 
 

@@ -33,7 +33,7 @@ ROWS_WITHOUT_SCRIPT = 25
 
 
 @dataclass(frozen=True)
-class Column:
+class LeaderboardColumn:
     """A column of the leaderboard. A value that is None is shown as a dash."""
 
     key: str
@@ -67,27 +67,27 @@ def number_format(key: str, values: list[Any]) -> Callable[[Any], str]:
     return words.significant
 
 
-def leaderboard_columns(board: dict[str, Any]) -> list[Column]:
+def leaderboard_columns(board: dict[str, Any]) -> list[LeaderboardColumn]:
     places = {key: place for place, key in enumerate(FIRST_COLUMNS)}
     columns = []
     for place, column in enumerate(board["columns"]):
         kind = TEXT if column["kind"] == "text" else NUMBER
-        columns.append(Column(column["key"], column["label"], kind, [row[place] for row in board["rows"]]))
+        columns.append(LeaderboardColumn(column["key"], column["label"], kind, [row[place] for row in board["rows"]]))
     return sorted(columns, key=lambda column: places.get(column.key, len(places)))
 
 
-def values_by_key(columns: list[Column], key: str) -> list[Any]:
+def values_by_key(columns: list[LeaderboardColumn], key: str) -> list[Any]:
     """All values of one column; empty if the leaderboard has no such column."""
     return next((column.values for column in columns if column.key == key), [])
 
 
-def order_words(columns: list[Column]) -> str:
+def order_words(columns: list[LeaderboardColumn]) -> str:
     stopped = sum(value == "yes" for value in values_by_key(columns, "stopped"))
     last = f"Recipes that stopped early ({words.count(stopped)} here) come last, whatever their score. "
     return "Every recipe that was tried, best first. " + (last if stopped else "")
 
 
-def leaderboard(columns: list[Column]) -> Section:
+def leaderboard(columns: list[LeaderboardColumn]) -> Section:
     """The first page of the leaderboard. The script makes it sortable and adds the other pages."""
     rows = len(columns[0].values)
     shown = min(rows, ROWS_WITHOUT_SCRIPT)
@@ -111,7 +111,7 @@ def leaderboard(columns: list[Column]) -> Section:
 # ---- score against width ----
 
 
-def by_activation(columns: list[Column]) -> list[dict[str, Any]]:
+def by_activation(columns: list[LeaderboardColumn]) -> list[dict[str, Any]]:
     """The scores of each activation, best first: the text alternative to the scatter plot.
 
     As in the leaderboard, recipes that were trained to the end come before those that were stopped.
@@ -131,7 +131,7 @@ def by_activation(columns: list[Column]) -> list[dict[str, Any]]:
     return sorted(summary, key=lambda group: (not group["finished"], -group["best"]))
 
 
-def scatter(columns: list[Column], metric: str) -> Section | None:
+def scatter(columns: list[LeaderboardColumn], metric: str) -> Section | None:
     """An empty element in which the script draws the plot, and the same data as a table."""
     groups = by_activation(columns)
     if not groups:
@@ -152,7 +152,7 @@ def scatter(columns: list[Column], metric: str) -> Section | None:
     return Section("width", "Width and activation", "Width", join([paragraph(text), tag("div", id="scatter"), summary]))
 
 
-def score_scale(columns: list[Column]) -> dict[str, Any]:
+def score_scale(columns: list[LeaderboardColumn]) -> dict[str, Any]:
     """The range and ticks of the plot. Very low outliers would compress it: they are drawn on its lower edge."""
     points = zip(*(values_by_key(columns, key) for key in ("activation", "width", "score")), strict=False)
     scores = sorted(point[2] for point in points if None not in point)

@@ -23,7 +23,7 @@ def prepared(data: dict[str, Any]) -> dict[str, Any]:
     return data | {"target": data["data"]["target"], "curves": curves}
 
 
-def all_sections(data: dict[str, Any], board: list[leaderboard.Column]) -> list[Section]:
+def all_sections(data: dict[str, Any], board: list[leaderboard.LeaderboardColumn]) -> list[Section]:
     mistakes = None
     if data["confusion"]:
         mistakes = results.confusion(data["confusion"])

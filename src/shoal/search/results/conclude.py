@@ -30,7 +30,7 @@ from shoal.search.scoring.averaging import FoldPredictions, averaging_gain, best
 from shoal.search.scoring.calibrate import calibrate, held_out
 from shoal.search.scoring.ensemble import choose_compact, equal_shares, weigh
 from shoal.search.scoring.evidence import Evidence, Sampled
-from shoal.search.scoring.honest import BOOTSTRAPS, CELLS_IN_MEMORY, HonestScore, Selection, correct
+from shoal.search.scoring.honest import BOOTSTRAPS, CELLS_IN_MEMORY, HonestScore, ModelSelection, correct
 from shoal.search.scoring.picks import ENSEMBLE_CANDIDATES
 
 AVERAGING_ROWS, FEWEST_AVERAGING_ROWS = 1 << 14, 500  # times folds, of the estimate of what averaging adds
@@ -236,7 +236,7 @@ def _honest(search: Search, evidence: Evidence, pick: Pick, ending: Ending, best
 
     parts, raw = len(pick.chosen) if pick.compact else None, None if best is None else best.score
     return correct(
-        evidence, pick.prediction[rows], Selection(best is None, parts, raw, gain, pick.temperature),
+        evidence, pick.prediction[rows], ModelSelection(best is None, parts, raw, gain, pick.temperature),
         bootstraps=ending.bootstraps or BOOTSTRAPS, seed=search.limits.seed, enough=enough,
     )  # fmt: skip
 

@@ -68,7 +68,7 @@ class HonestScore:
 
 
 @dataclass(frozen=True)
-class Selection:
+class ModelSelection:
     """How the final model was selected, and what is known of it."""
 
     ensemble: bool = False  # weighed; else the candidate with the best score
@@ -78,13 +78,13 @@ class Selection:
     temperature: float = 1.0
 
 
-SINGLE = Selection()
+SINGLE = ModelSelection()
 
 
 def correct(
     evidence: Evidence,
     final: np.ndarray,
-    selection: Selection = SINGLE,
+    selection: ModelSelection = SINGLE,
     *,
     seed: int = 0,
     bootstraps: int = BOOTSTRAPS,
@@ -126,7 +126,7 @@ def too_few(evidence: Evidence) -> str:
 
 def _bootstrap(
     evidence: Evidence,
-    selection: Selection,
+    selection: ModelSelection,
     generator: np.random.Generator,
     bootstraps: int,
     enough: Callable[[], bool],

@@ -318,8 +318,7 @@ double loss(const Shape& shape, const Batch& batch, const float* outputs) {
 #define SHOAL_TEXT(a) SHOAL_TEXT_(a)
 const Kernel* SHOAL_JOIN(kernel_, SHOAL_ISA)() {
   namespace isa = SHOAL_ISA;
-  static const Kernel table = {SHOAL_TEXT(SHOAL_ISA), isa::L,    isa::Scratch::floats, isa::step,
-                               isa::forward,          isa::loss};
+  static const Kernel table = {SHOAL_TEXT(SHOAL_ISA), isa::L, isa::Scratch::floats, isa::step, isa::forward, isa::loss};
   return &table;
 }
 
