@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from sklearn.datasets import load_wine
 
 from shoal import ShoalClassifier
@@ -29,4 +28,4 @@ class VaryTheBest(Random):
 X, y = load_wine(return_X_y=True)
 model = ShoalClassifier(strategy=VaryTheBest(), recipes=24, seeds=1, epochs=20, random_state=0).fit(X, y)
 print(f"{len(model.leaderboard_)} recipes; {model.honest_score_}")
-print("learning rates of the best:", np.round([recipe["rate"] for recipe in model.board_.rows[:5]], 4))
+print("best recipe:", model.best_member_)

@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 SCRIPTS = [
     ("table", "expected on new patients: r2"), ("pipeline", "three outer folds"), ("strategy", "recipes; accuracy"),
     ("module", "bit for bit"), ("resume", "the same bytes"), ("dask_cluster", "found the same model"),
-    ("plan_and_run", "measured:"), ("features_and_forests", "out-of-bag accuracy"),
+    ("plan_and_run", "measured:"), ("features_and_forests", "out-of-bag R2"),
 ]  # fmt: skip
 
 
