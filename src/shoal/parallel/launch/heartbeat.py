@@ -25,7 +25,8 @@ from typing import Any, NoReturn
 SECONDS_BETWEEN_BEATS = 1.0
 SECONDS_OF_SILENCE = 7.0  # after which a worker counts as lost
 MOST_CHARACTERS_OF_HELLO = 4096  # nothing more is read before a worker has shown the token
-STOPPED = 75  # exit code of a worker that the monitor has ended
+# Exit codes of a worker: it failed, the monitor has ended it, or another is lost. A library may end a process with 3.
+FAILED, STOPPED, PEER_LOST = 1, 75, 76
 
 
 @dataclass

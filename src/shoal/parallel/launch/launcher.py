@@ -30,8 +30,7 @@ from shoal.parallel.groups import Lost
 from shoal.parallel.launch import payload
 from shoal.parallel.launch.environment import OWN
 from shoal.parallel.launch.failures import WorkerError, WorkerLost
-from shoal.parallel.launch.heartbeat import STOPPED, Event, HeartbeatMonitor
-from shoal.parallel.launch.rank import PEER_LOST
+from shoal.parallel.launch.heartbeat import PEER_LOST, STOPPED, Event, HeartbeatMonitor
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.worker import Result
 from shoal.runs.lock import process_numbers

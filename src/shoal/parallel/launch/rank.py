@@ -17,14 +17,12 @@ from shoal.parallel.groups import Group, connect
 from shoal.parallel.launch import payload
 from shoal.parallel.launch.environment import MPI_RANKS
 from shoal.parallel.launch.failures import describe, is_peer_lost
-from shoal.parallel.launch.heartbeat import Heartbeat, end_process
+from shoal.parallel.launch.heartbeat import FAILED, PEER_LOST, Heartbeat, end_process
 from shoal.parallel.lazy import torch
 from shoal.parallel.worker import Worker
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
-
-FAILED, PEER_LOST = 1, 76  # exit codes; rare, like 75 in `heartbeat`, since a library may end a process with 3
 
 
 def main(folder: Path, work: Callable[[Path, int, Heartbeat], None] | None = None) -> None:
