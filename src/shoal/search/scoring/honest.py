@@ -172,7 +172,11 @@ WIDER = {CLASSIFICATION: 1.05, MULTILABEL: 1.05, REGRESSION: 1.2}  # of losses
 CORRECTION_ERROR = 1.0  # standard error of the correction for the selection, as a share of it
 GAIN_ERROR = 0.25  # likewise of what averaging adds
 # Over the number of rows: relative error of a loss that comes from fitting a few parameters.
-FIT_ERROR = {CLASSIFICATION: 2.0, MULTILABEL: 2.0, REGRESSION: 3.5}
+FIT_ERROR = {CLASSIFICATION: 1.0, MULTILABEL: 1.0, REGRESSION: 1.75}
+# A few rows with large errors decide a loss. A sample that has none of them underestimates it, so the interval reaches
+# further up than down: factors of its two halves on the log scale. Squares make the largest errors count most.
+HALVES = (0.95, 1.15)
+HALVES_OF_SQUARES = (0.8, 1.35)
 PSEUDO_ROWS = 4.0  # added to shares, half of them right
 FEWEST_FREEDOM = 2.0
 SMALLEST = 1e-300
@@ -225,8 +229,9 @@ def _of_loss(
     loss = metric.most - corrected
     scale = max(loss, others, SMALLEST)  # a gain may be estimated to be as large as the loss itself
     relative = [error / max(metric.most - measured, SMALLEST), others / scale, FIT_ERROR[kind] / len(deviations)]
-    factor = float(np.exp(quantile * np.linalg.norm(relative)))
-    return metric.most - scale * factor, metric.most - loss / factor
+    half = quantile * float(np.linalg.norm(relative))
+    down, up = HALVES_OF_SQUARES if metric.name == "neg_mean_squared_error" else HALVES
+    return metric.most - scale * float(np.exp(up * half)), metric.most - loss / float(np.exp(down * half))
 
 
 def _freedom(deviations: np.ndarray) -> float:
