@@ -141,7 +141,7 @@ def test_other_settings_or_data_in_a_finished_run_are_refused_with_what_changed(
 
 def test_a_repetition_has_the_same_bits(place, call):
     said = call(place, "search", "--repeat", "first/settings.json", "--out", "again", "--threads", 1, "--check").stdout
-    assert said.splitlines()[-1] == f"the same: every byte of {Path('first/model')} (its timings are not compared)"
+    assert said.splitlines()[-1] == f"the same: every byte of {Path('first/model')} (explanations are not compared)"
     one, other = (answers(place / name, place / "iris.csv", proba=True) for name in ("first", "again"))
     assert one == other
     first, again = (read(place / name / "leaderboard.csv") for name in ("first", "again"))

@@ -36,23 +36,23 @@ def test_a_model_comes_back_with_all_its_results(iris_model, tmp_path):
     X, y = load_iris(return_X_y=True)
     shoal.save(iris_model, tmp_path / "model")
     assert {file.name for file in (tmp_path / "model").iterdir()} == {
-        "model.json", "weights.safetensors", "timings.json", "explanation.json"
+        "model.json", "weights.safetensors", "explanation.json"
     }  # fmt: skip
     other = shoal.load(tmp_path / "model")
     np.testing.assert_array_equal(other.predict_proba(X), iris_model.predict_proba(X))
     assert other.score(X, y) == iris_model.score(X, y)
-    assert other.board_.columns == iris_model.board_.columns
+    assert list(other.board_.columns) == list(iris_model.board_.columns)
+    for name, column in iris_model.board_.columns.items():
+        assert other.board_.columns[name] == column or name == "seconds"
+    assert np.isnan(other.leaderboard_["seconds"]).all(), "equal models are equal files"
     assert other.best_member_ == iris_model.best_member_
     assert other.honest_score_ == iris_model.honest_score_
     assert other.cv_results_.keys() == iris_model.cv_results_.keys()
     for name, column in iris_model.cv_results_.items():
         if isinstance(column, np.ndarray):
-            np.testing.assert_array_equal(other.cv_results_[name], column)
+            if name != "mean_fit_time":
+                np.testing.assert_array_equal(other.cv_results_[name], column)
             assert other.cv_results_[name].dtype == column.dtype, name
-    (tmp_path / "model" / "timings.json").unlink()
-    bare = shoal.load(tmp_path / "model")
-    np.testing.assert_array_equal(bare.predict_proba(X), iris_model.predict_proba(X))
-    assert np.isnan(bare.leaderboard_["seconds"]).all()
 
 
 def test_tables_with_categories_dates_and_texts(tmp_path):
@@ -205,7 +205,9 @@ ALTERED = [
     (("results", "best_index_"), 99),
     (("leaderboard", "score"), [1.0]),
     (("honest_score", "low"), [0]),
-    (("cv_results", "mean_test_score"), ["high"] * 9),
+    (("fold_scores", 0), ["high"] * 9),
+    (("fold_scores", 0), [1.0]),
+    (("params",), []),
     (("parameters", "n_jobs"), "all"),
     (("parameters", "verbosity"), 1),
     (("kind",), "oracle"),
@@ -290,13 +292,10 @@ def test_json_nested_without_end_is_refused_in_a_sentence(iris_model, tmp_path, 
     folder = tmp_path / "model"
     shoal.save(iris_model, folder)
     text = (folder / "model.json").read_text()
-    for name in ("model.json", "timings.json"):
-        (folder / name).write_text("[" * depth + "]" * depth)
-        with pytest.raises(ValueError, match=rf"{name}.*(nested too deeply|does not describe|must hold)") as caught:
-            shoal.load(folder)
-        assert "\n" not in str(caught.value)
-        (folder / "model.json").write_text(text)
-    (folder / "timings.json").unlink()
+    (folder / "model.json").write_text("[" * depth + "]" * depth)
+    with pytest.raises(ValueError, match=r"model\.json.*(nested too deeply|does not describe)") as caught:
+        shoal.load(folder)
+    assert "\n" not in str(caught.value)
     deep = json.loads("[" * min(depth, 900) + "]" * min(depth, 900))
     whole = json.loads(text)
     reseal(folder, {**whole, "body": {**whole["body"], "temperature": deep}})

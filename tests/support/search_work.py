@@ -31,7 +31,7 @@ ERRORS: dict[str, Callable[[], Exception]] = {
 def files_of_model(fitted: Any, folder: Path) -> dict[str, bytes]:
     """What must be the same wherever a model was trained."""
     shoal.save(fitted, folder)
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "timings.json"}
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def poisoned(setting: Setting, payload: bytes, threads: int) -> bytes:

@@ -294,7 +294,7 @@ def _compare(again: Again | None, path: Path) -> str:
         return ""
     name = first_difference(again.model, path / MODEL)
     if name is None:
-        return f"the same: every byte of {again.model} (its timings are not compared)"
+        return f"the same: every byte of {again.model} (explanations are not compared)"
     return f"different: {name} of the repetition is not that of {again.model}"
 
 

@@ -49,9 +49,6 @@ def check_parameters(given: Any, known: Iterable[str]) -> dict[str, Any]:
     unknown = set(instance("parameters", given, dict)) - set(known)
     if unknown:
         raise UserError(f"parameters must be those of an estimator; got {shown(min(unknown))}")
-    jobs = given.get("n_jobs")
-    if jobs is not None:
-        whole("parameters.n_jobs", jobs, -LARGEST, LARGEST)
     return dict(given)
 
 
@@ -86,8 +83,8 @@ def _check_classes(body: Mapping[str, Any]) -> None:
         raise UserError(f"classes.values must be numbers or strings; got {shown(values)}")
 
 
-def check_search(body: Mapping[str, Any]) -> None:
-    """Refuse results that no search gives."""
+def check_search(body: Mapping[str, Any]) -> int:
+    """Refuse results that no search gives; the number of recipes."""
     instance("results", body["results"], dict)
     board = instance("leaderboard", body["leaderboard"], dict)
     known = {name: column for name, column in board.items() if column is not None}
@@ -97,14 +94,14 @@ def check_search(body: Mapping[str, Any]) -> None:
     rows = lengths.pop()
     whole("results.best_index_", body["results"].get("best_index_"), 0, rows - 1)
     whole("results.n_networks_", body["results"].get("n_networks_"), 1, LARGEST)
-    params = instance("cv_results.params", instance("cv_results", body["cv_results"], dict).get("params"), list)
-    for name, column in [("params", params), *body["cv_results"].items()]:
-        if column is not None and len(instance(f"cv_results.{name}", column, list)) != rows:
-            raise UserError(f"cv_results.{name} must have {rows} rows, as leaderboard; got {len(column)}")
+    for column in (body["params"], *instance("fold_scores", body["fold_scores"], list)):
+        if len(instance("params and fold_scores", column, list)) != rows:
+            raise UserError(f"params and fold_scores must have {rows} rows, as leaderboard; got {len(column)}")
     for name, value in instance("honest_score", body["honest_score"], dict).items():
         if name not in ("metric", "problem") and WORDS.get(str(value)) is None:
             number(f"honest_score.{name}", value)
     instance("best_member", body["best_member"], dict)
+    return rows
 
 
 def check_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, folds: int) -> None:

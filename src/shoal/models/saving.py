@@ -1,7 +1,7 @@
 """A model on disk: a folder with `model.json` and `weights.safetensors`. No pickle, no code.
 
 Both files are checked when they are read: the JSON holds a checksum of itself and one of the weights. Equal models are
-equal files; what differs from run to run, such as seconds, is in `timings.json`, which need not be there.
+equal files.
 
 Every model has a `kind`, which says what made it. What prediction needs is the same for all kinds; the module of a kind
 (`KINDS`) adds what else its estimators know. A new kind is one module with `describe` and `restore`, and one line here.
@@ -47,8 +47,8 @@ KINDS = {  # kind of a model -> module with `describe(fitted)` and `restore(body
     "forest": "shoal.tools.saving",
     "grown": "shoal.tools.saving",
 }
-FORMAT, VERSION = "shoal-model", 5
-DESCRIPTION, WEIGHTS, TIMINGS = "model.json", "weights.safetensors", "timings.json"
+FORMAT, VERSION = "shoal-model", 6
+DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
 EXPLANATION = "explanation.json"  # which columns matter; not of the model itself, and need not be there
 REMEDY = "use an unchanged copy, or fit and save the model again"
 
@@ -164,7 +164,7 @@ def check_place(target: Path) -> None:
     """Replace models only, never somebody's folder of other things."""
     if target.is_file():
         raise UserError(f"{target} is a file; a model is saved as a folder: give another name")
-    own = {DESCRIPTION, WEIGHTS, TIMINGS, EXPLANATION}
+    own = {DESCRIPTION, WEIGHTS, EXPLANATION}
     others = sorted(file.name for file in target.iterdir() if file.name not in own) if target.is_dir() else []
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""

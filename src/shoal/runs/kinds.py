@@ -31,7 +31,7 @@ INTERRUPTED = "interrupted"
 # Files of the journal are known by what is in them.
 FOLDERS = {JOURNAL, MODEL, CHECKPOINTS, EVENTS, START}
 OWN_FILES = {
-    MODEL: re.compile(r"(model|timings|explanation)\.json|weights\.safetensors"),
+    MODEL: re.compile(r"(model|explanation)\.json|weights\.safetensors"),
     CHECKPOINTS: re.compile(r"checkpoint-\d+(/.+)?"),
     EVENTS: re.compile(r"events\.out\.[^/]+"),
 }

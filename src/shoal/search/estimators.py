@@ -227,7 +227,7 @@ class _ShoalEstimator(BaseEstimator):
         self.best_index_ = outcome.place
         self.best_score_ = outcome.board[outcome.place]["score"]
         self.honest_score_ = outcome.honest
-        self.cv_results_ = cv_results(outcome)
+        self.cv_results_ = cv_results(outcome.board, outcome.fold_scores, outcome.params)
         self.luck_ = variance_shares(outcome.groups)
         self.n_networks_ = len(result.candidates) * len(result.problem.folds)
         self.schema_ = outcome.model.schema

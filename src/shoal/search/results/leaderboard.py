@@ -6,16 +6,13 @@ import csv
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shoal.files import atomic
 from shoal.search.rounds.candidates import Candidate
 from shoal.search.space import Recipe
-
-if TYPE_CHECKING:
-    from shoal.search.results.result import Conclusion
 
 
 class Leaderboard:
@@ -147,35 +144,16 @@ def _mean(values: Sequence[float]) -> float:
 # ---- as scikit-learn's searches have it ----
 
 
-def cv_results(outcome: Conclusion) -> dict[str, Any]:
-    """In scikit-learn's form: one entry per recipe, in the order of the leaderboard."""
-    board = outcome.board
-    scores = np.array([np.mean([one.fold_scores for one in candidates], axis=0) for candidates in outcome.groups])
-    results: dict[str, Any] = {f"split{k}_test_score": scores[:, k] for k in range(scores.shape[1])}
+def cv_results(board: Leaderboard, fold_scores: np.ndarray, params: list[dict[str, Any]]) -> dict[str, Any]:
+    """In scikit-learn's form: one entry per recipe, in the order of the leaderboard. fold_scores (recipes, folds)."""
+    finite = np.isfinite(fold_scores).all(axis=1)
+    results: dict[str, Any] = {f"split{k}_test_score": scores for k, scores in enumerate(fold_scores.T.copy())}
     results["mean_test_score"] = board["score"]
-    finite = np.isfinite(scores).all(axis=1)
-    results["std_test_score"] = np.where(finite, np.where(finite[:, None], scores, 0.0).std(axis=1), np.nan)
+    results["std_test_score"] = np.where(finite, np.where(finite[:, None], fold_scores, 0.0).std(axis=1), np.nan)
     results["rank_test_score"] = board["rank"].astype(np.int32)
-    results["mean_fit_time"] = fit_times(board, results)
-    chosen = [
-        candidates[0] if place != outcome.place else outcome.best for place, candidates in enumerate(outcome.groups)
-    ]
-    results["params"] = [
-        candidate.recipe.member.as_dict() | {"encoding": candidate.recipe.encoding} for candidate in chosen
-    ]
-    return results | param_columns(results["params"])
-
-
-def fit_times(board: Leaderboard, results: dict[str, Any]) -> np.ndarray:
-    """Seconds of one network of each recipe: the mean over seeds and folds."""
-    folds = sum(name.startswith("split") for name in results)
-    return np.asarray(board["seconds"] / (board["seeds"] * folds))
-
-
-def param_columns(params: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """`param_hidden` and the like: a column of `cv_results_` for each field."""
-    columns = {}
+    results["mean_fit_time"] = board["seconds"] / (board["seeds"] * fold_scores.shape[1])  # of one network
+    results["params"] = params
     for name in params[0]:
-        columns[f"param_{name}"] = column = np.empty(len(params), dtype=object)
+        results[f"param_{name}"] = column = np.empty(len(params), dtype=object)
         column[:] = [recipe[name] for recipe in params]
-    return columns
+    return results

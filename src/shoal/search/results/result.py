@@ -51,6 +51,18 @@ class Conclusion:
     compact: Compact  # the fewest networks of the ensemble that are about as good
     refit: bool  # whether the model was trained again, on all rows
 
+    @property
+    def fold_scores(self) -> np.ndarray:
+        """(rows of the board, n_folds) means over seeds."""
+        return np.array([np.mean([one.fold_scores for one in candidates], axis=0) for candidates in self.groups])
+
+    @property
+    def params(self) -> list[dict[str, Any]]:
+        """The recipe of each row of the board."""
+        recipes = [candidates[0].recipe for candidates in self.groups]
+        recipes[self.place] = self.best.recipe
+        return [recipe.member.as_dict() | {"encoding": recipe.encoding} for recipe in recipes]
+
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:

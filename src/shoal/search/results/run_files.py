@@ -13,7 +13,7 @@ from typing import Any
 from shoal.errors import MissingFile, NotAFile, UserError
 from shoal.files import atomic
 from shoal.files.plain_files import read_text
-from shoal.models.saving import DESCRIPTION, EXPLANATION, TIMINGS, read_json, save
+from shoal.models.saving import DESCRIPTION, EXPLANATION, read_json, save
 from shoal.models.saving import VERSION as MODEL_VERSION
 from shoal.report import write_search_page
 from shoal.runs.kinds import BOARD, MODEL, REPORT, SEARCH_FORMAT, SETTINGS, SETTINGS_VERSION, check_of
@@ -106,8 +106,8 @@ def comparable_model(settings: Path) -> Path:
 
 
 def first_difference(one: Path, other: Path) -> str | None:
-    """The name of the first file that differs between two model folders. Files that depend on the clock are skipped."""
-    names = {file.name for folder in (one, other) for file in folder.iterdir()} - {TIMINGS, EXPLANATION}
+    """The name of the first file that differs between two model folders. One that depends on the clock is skipped."""
+    names = {file.name for folder in (one, other) for file in folder.iterdir()} - {EXPLANATION}
     for name in sorted(names):
         contents = [(folder / name).read_bytes() if (folder / name).is_file() else None for folder in (one, other)]
         if contents[0] != contents[1]:
