@@ -52,7 +52,7 @@ if [ ! -e "$top/.site" ]; then
         --python-version $version --implementation cp \
         --platform manylinux_2_28_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux_2_17_aarch64 --platform manylinux2014_aarch64 \
         "numpy>=2" scipy scikit-learn joblib threadpoolctl narwhals typer rich click shellingham annotated-doc markdown-it-py mdurl pygments \
-        safetensors psutil pytest pluggy iniconfig packaging hypothesis sortedcontainers attrs \
+        safetensors psutil pandas python-dateutil pytz tzdata six cloudpickle pytest pluggy iniconfig packaging hypothesis sortedcontainers attrs \
         "torch==2.7.*" filelock typing-extensions sympy mpmath networkx jinja2 markupsafe fsspec
     echo 'import os, sys; sys.executable = os.environ.get("SHOAL_PYTHON", sys.executable)' >"$top/site/sitecustomize.py"
     touch "$top/.site"
