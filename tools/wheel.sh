@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build a manylinux wheel for every Python given, and train with each in an empty environment where no compiler can be found.
 # Usage: tools/wheel.sh PYTHON [PYTHON ...]; the first one also runs auditwheel. Wheels land in dist/.
-# A Python of 3.12 or newer gives one wheel for all of them (abi3): it is built once, by the oldest, and tried on each.
+# A Python of 3.12 or newer gives one wheel for all of them (abi3): the first such Python builds it, and it is tried on each.
 set -eu
 first=$1
 rm -rf dist build/wheel-test build/wheel-raw
