@@ -40,7 +40,7 @@ def test_files_have_the_names_that_runs_on_disk_have():
         "seed", "explain_seconds",
     )  # fmt: skip
     assert set(PARAMETERS) == {"strategy", "recipes", "budget", "scoring", "seeds", "epochs", "model",
-                               "refit", "group_repeats", "n_jobs", "random_state", "class_weight"}  # fmt: skip
+                               "refit", "group_repeats", "random_state", "class_weight"}  # fmt: skip
 
 
 # ---- threads and seeds, as scikit-learn gives them ----
