@@ -151,17 +151,15 @@ def tables(data: dict[str, Any]) -> list[ResultTable]:
 
 def _on_workers(data: dict[str, Any]) -> ResultTable:
     header = [
-        "search", "at a time", "threads each", "shards", "with networks", "sent", "received", "ms per turn",
-        "bytes per second", "lost", "repeated",
+        "search", "at a time", "threads each", "shards", "sent", "received", "lost", "repeated",
     ]  # fmt: skip
     rows = []
     for name, found in data.items():
         one = min(found["runs"], key=lambda run: run["seconds"])["trained_on"]
         if one:
             rows.append([
-                name, f"{one['slots']}", f"{one['threads']}", f"{one['shards']:,}", f"{one['shards_with_networks']:,}",
-                size_text(one["bytes_sent"]), size_text(one["bytes_received"]), significant(1e3 * one["turn_seconds"]),
-                size_text(one["bytes_per_second"]), f"{one['lost']}", f"{one['repeated']}",
+                name, f"{one['slots']}", f"{one['threads']}", f"{one['shards']:,}",
+                size_text(one["bytes_sent"]), size_text(one["bytes_received"]), f"{one['lost']}", f"{one['repeated']}",
             ])  # fmt: skip
     return ResultTable("On workers, in the best repeat", header, rows)
 
@@ -186,7 +184,6 @@ def notes(recipes: int, rows: int, data: dict[str, Any]) -> list[str]:
         f"{recipes:,} recipes on {rows:,} rows; seconds are those of fit, in which worker processes "
         "are started too. The workers of Dask run before. CPU seconds are those of all processes together.",
         "Ratios: the best by the best of the search in one process; then the median of the ratios of each turn.",
-        "Shards with networks have sent them back; survivors of the others were trained again from the beginning.",
     ]
     left_out = [f"{name} ({missing(name)} is not installed)" for name in NAMES if missing(name)]
     if left_out:

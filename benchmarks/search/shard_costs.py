@@ -62,7 +62,7 @@ def measure(rows: int, seed: int = 0) -> tuple[Costs, int]:
     cost = float(np.mean([candidate_cost(setting.matrices, one) * (one.member.epochs or 1) for one in default]))
     state = state_bytes(setting.matrices, "plain", [Candidate(k, recipe) for k, recipe in enumerate(default)])
     costs = Costs(
-        recipe=cost * many.seconds / many.cost, folds=FOLDS, submit=alone["submit"] + fixed,
+        recipe=cost * many.seconds / many.cost, submit=alone["submit"] + fixed,
         collect=alone["collect"] + alone["note"] + alone["queue"], disk=alone["disk"],
         note=each["submit"] + each["collect"] + each["note"] + each["queue"], disk_each=each["disk"], watch=watch,
         sent=int(each["sent"]), received=int(each["received"]), received_end=int(each["received_end"]),
@@ -114,15 +114,14 @@ class _Shards:
         if not self.cost or seconds / shard.cost < self.seconds / self.cost:
             self.seconds, self.cost = seconds, shard.cost
         done = Done(RemoteTask("one", payload, shard.cost), content, seconds)
-        batch = self._time("collect", lambda: trainer._batch(shard, done, {}))
-        assert batch is not None
+        batch = self._time("collect", lambda: trainer._batch(shard, done))
         self._time("note", lambda: batch.hand_over(trainer.matrices, samples))
         self._time("queue", lambda: journaled._write_soon(batch))
         self._time("disk", lambda: journaled._settle(0), time.perf_counter)
         networks = arrays_under("networks.", tensors.unpack(content)[0])
         if ends:
             self._least("received_end", len(content))
-        else:  # its networks may have come along, or not: that is decided by the link
+        else:  # `Costs.state` has the bytes of its networks
             self._least("sent", len(payload))
             self._least("received", len(content) - sum(array.nbytes for array in networks.values()))
 

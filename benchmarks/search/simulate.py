@@ -3,8 +3,7 @@
 Time goes from event to event. The process of the search does one thing at a time: it packs and submits a shard, or it
 takes in a result and writes it to the journal. Its link carries one message at a time in each direction. A worker does
 one shard at a time. A rung begins when the one before it has ended, and so does a round. Shards are cut as
-`shoal.search.remote.shards` cuts them: a third of what each worker has left to do, the largest first; a recipe that is
-larger than that by its folds.
+`shoal.search.remote.shards` cuts them: a third of what each worker has left to do, the largest first.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from shoal.search.remote.journaled import PENDING
-from shoal.search.remote.on_workers import SURVIVING
-from shoal.search.remote.shards import LEAST_SECONDS, LEAST_TURNS, SHARE
+from shoal.search.remote.shards import LEAST_SECONDS, SHARE
 from shoal.search.strategies import HALVING, Rung
 
 AHEAD = 2  # shards that are submitted beyond the number of workers
@@ -31,7 +29,6 @@ class Costs:
     """Seconds and bytes, as measured on a real search."""
 
     recipe: float  # seconds of training a recipe to its end on one worker, all folds
-    folds: int
     submit: float = 0.0  # seconds of the search for each shard: pack and hand over
     collect: float = 0.0  # for each shard: check, unpack
     note: float = 0.0  # for each recipe of a shard
@@ -75,48 +72,38 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Shard:
-    recipes: float  # a part of one, where it was cut by folds
+    recipes: int
     seconds: float  # of training
     sent: float  # bytes
     received: float
 
 
-def cut(recipes: int, seconds: float, folds: int, workers: int, least: float) -> list[float]:
-    """Recipes in each shard; parts of one, where a recipe is cut by its folds. All recipes cost the same.
+def cut(recipes: int, seconds: float, workers: int, least: float) -> list[int]:
+    """Recipes in each shard. All recipes cost the same.
 
-    >>> cut(6, 1.0, folds=2, workers=1, least=1.0)
-    [2.0, 1.0, 1.0, 1.0, 1.0]
+    >>> cut(6, 1.0, workers=1, least=1.0)
+    [2, 1, 1, 1, 1]
     """
     left, sizes = recipes, []
     while left:
         goal = max(least, left * seconds / (SHARE * workers))
-        taken = min(left, max(1, int(goal / seconds)))
-        parts = 1
-        if taken == 1 and seconds > 1.5 * goal:
-            parts = min(folds, math.ceil(seconds / goal))
-        edges = [taken * (folds * k // parts) / folds for k in range(parts + 1)]
-        sizes += [end - start for start, end in itertools.pairwise(edges)]
-        left -= taken
+        sizes.append(min(left, max(1, int(goal / seconds))))
+        left -= sizes[-1]
     return sizes
 
 
 def simulate(costs: Costs, recipes: int, workers: int, round_of: int, rungs: Sequence[Rung] = HALVING) -> Outcome:
-    """A whole search: rounds of up to so many recipes, rung by rung.
-
-    After a rung networks travel if that is quicker than training them again, as `OnWorkers` decides it.
-    """
+    """A whole search: rounds of up to so many recipes, rung by rung. After each the networks travel."""
     run = _Run(costs, workers)
     left = recipes
     while left > 0:
         going, done = min(left, round_of), 0.0
         left -= going
         for share, kept in rungs:
-            again = SURVIVING * (share - done) * costs.recipe / workers
-            travels = share < 1 and (1 + SURVIVING) * costs.state / costs.link < again
             sent = costs.sent + (done > 0) * costs.state
-            received = costs.received_end if share >= 1 else costs.received + travels * costs.state
+            received = costs.received_end if share >= 1 else costs.received + costs.state
             run.rung(going, (share - done) * costs.recipe, sent, received)
-            going, done = max(1, round(kept * going)), share if travels else 0.0
+            going, done = max(1, round(kept * going)), share
     return run.outcome
 
 
@@ -167,8 +154,7 @@ class _Run:
 
     def _shards(self, recipes: int, seconds: float, sent: float, received: float) -> list[Shard]:
         costs = self.costs
-        least = max(LEAST_SECONDS, LEAST_TURNS * (costs.submit + costs.collect))
-        sizes = sorted(cut(recipes, seconds, costs.folds, self.workers, least), reverse=True)
+        sizes = sorted(cut(recipes, seconds, self.workers, LEAST_SECONDS), reverse=True)
         return [Shard(size, size * seconds, size * sent + costs.shard, size * received + costs.shard) for size in sizes]
 
     def _serve(self, place: str, now: float, seconds: float) -> float:

@@ -56,7 +56,6 @@ def test_a_search_on_worker_processes_listens_nowhere_and_says_where_it_was_trai
     assert (found["workers"], found["slots"], found["lost"]) == ("local:2", 2, 0)
     assert found["shards"] >= 2
     assert min(found["bytes_sent"], found["bytes_received"]) > 1000
-    assert min(found["turn_seconds"], found["bytes_per_second"]) > 0
     assert "local:2: 2 shards at a time" in (table / "out" / "report.html").read_text()
     assert "local:2" not in (table / "out" / "model" / "model.json").read_text()
 
@@ -99,11 +98,9 @@ def test_the_time_there_is_shorter_by_what_workers_take_over():
     assert "8 shards at a time, 2 threads each" in place.describe()
 
 
-def test_looking_at_workers_counts_them_and_measures_the_link():
+def test_looking_at_workers_counts_them():
     found = look(None)
     assert (found.workers, found.hosts, found.slots) == (1, 1, 1)
-    assert found.turn_seconds > 0
-    assert found.bytes_per_second > 0
 
 
 def test_processes_that_began_to_start_end_when_the_data_cannot_be_encoded():

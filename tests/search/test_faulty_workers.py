@@ -61,7 +61,6 @@ def work(monkeypatch):
 def test_the_weights_are_those_of_a_cluster_without_it(error, cluster, fault, work, alone, iris, tmp_path, monkeypatch):
     monkeypatch.setattr(on_workers, "FIRST_COST", 1e3)  # many small shards, so that both workers get some
     monkeypatch.setattr(on_workers, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(on_workers, "LEAST_TURNS", 0.0)
     monkeypatch.setattr(shards, "SHARE", 40)
     work("faulty")
     fault.write_text(error)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from support import search_work
-from support.callbacks import Crash, CrashAfter, EndAfter
+from support.callbacks import Crash, CrashAfter
 from support.executors import KINDS, dask, named
 
 from shoal.population.members import Member
@@ -39,11 +39,10 @@ def alone(tmp_path_factory):
 
 @pytest.fixture
 def tiny_shards(monkeypatch):
-    """As many shards as there can be: each candidate alone, the expensive ones fold by fold."""
+    """As many shards as there can be: each candidate alone."""
     for module in (on_workers, candidates):
         monkeypatch.setattr(module, "FIRST_COST", 1e3)
     monkeypatch.setattr(on_workers, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(on_workers, "LEAST_TURNS", 0.0)
     monkeypatch.setattr(shards, "SHARE", 40)
     monkeypatch.setattr(candidates, "SHARD_SECONDS", 1e-9)
 
@@ -55,37 +54,12 @@ def test_every_executor_gives_the_bytes_of_one_process(name, alone, iris, tmp_pa
     assert search_work.files_of_model(fitted, tmp_path / "model") == alone
 
 
-def test_shards_of_one_network_give_the_same_bytes(alone, iris, tmp_path, tiny_shards):
+def test_shards_of_one_candidate_give_the_same_bytes(alone, iris, tmp_path, tiny_shards):
     with EXECUTORS["local:2"].make() as workers:
         fitted = searching(executor=workers).fit(*iris)
     assert search_work.files_of_model(fitted, tmp_path / "model") == alone
-    status = fitted.result_.search.trainer.status
-    assert status.done > 3 * 14, "nothing was cut by folds"
-
-
-def test_survivors_trained_again_from_the_beginning_give_the_same_bytes(alone, iris, tmp_path, monkeypatch):
-    """As over a slow link, where that is quicker than to send their weights to and fro."""
-    monkeypatch.setattr(on_workers.OnWorkers, "_travels", lambda self, shard: all(one.final for one in shard.orders))
-    with EXECUTORS["threads"].make() as workers:
-        fitted = searching(executor=workers).fit(*iris)
-    assert search_work.files_of_model(fitted, tmp_path / "model") == alone
-
-
-@pytest.mark.parametrize("rungs", [1, 2])
-def test_a_search_that_ends_early_over_a_slow_link_has_a_model_and_repeats(rungs, iris, tmp_path, monkeypatch):
-    """Nothing is finished yet, and no networks came back: the best are trained again."""
-    monkeypatch.setattr(on_workers.OnWorkers, "_travels", lambda self, shard: all(one.whole for one in shard.orders))
-    with EXECUTORS["threads"].make() as workers:
-        ended = searching(executor=workers, callbacks=[EndAfter(rungs)]).fit(*iris)
-        there = searching(executor=workers).repeat(*iris, ended.result_)
-    here = searching().repeat(*iris, ended.result_)
-    assert ended.result_.search.ended == "interrupted"
-    assert not any(candidate.finished for candidate in ended.result_.search.candidates)
-    weights = [
-        search_work.files_of_model(one, tmp_path / name)
-        for one, name in ((ended, "ended"), (there, "there"), (here, "here"))
-    ]
-    assert [one["weights.safetensors"] == weights[0]["weights.safetensors"] for one in weights] == [True] * 3
+    rungs = [rung for entry in fitted.result_.log for rung in entry["rungs"]]
+    assert fitted.result_.trained_on["shards"] == sum(len(rung["trained"]) for rung in rungs)
 
 
 @pytest.mark.parametrize("executor", [None, "serial"])

@@ -75,10 +75,9 @@ class Matrices:
             return 1.0
         return TargetScaling.fit(self.task, self.y, self.valid_weight + 1e-300).scale
 
-    def rows(self, n_candidates: int, folds: Sequence[int] | None = None) -> Rows:
-        """Rows of a population with every candidate on these folds, or on all; folds vary fastest."""
-        chosen = np.arange(len(self.splits)) if folds is None else np.asarray(folds)
-        return Rows(self.splits, np.tile(chosen, n_candidates))
+    def rows(self, n_candidates: int) -> Rows:
+        """Rows of a population with every candidate on every fold; folds vary fastest."""
+        return Rows(self.splits, np.tile(np.arange(len(self.splits)), n_candidates))
 
     def valid_inputs(self, encoding: str, fold: int) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the rows that a fold is scored on, and their inputs."""

@@ -181,7 +181,7 @@ class Journaled(Trainer):
             return None
         try:
             members = [Member.from_dict(member) for member in entry.about["members"]]
-            return payloads.load_networks(self.setting.matrices, entry.about["encoding"], members, None, entry.arrays)
+            return payloads.load_networks(self.setting.matrices, entry.about["encoding"], members, entry.arrays)
         except (UserError, KeyError, TypeError) as error:
             self.journal.warn(f"{path} does not fit this search ({error}); its work is computed again")
             return None

@@ -23,12 +23,11 @@ from shoal.population.members import Member
 from shoal.population.population import Population
 from shoal.population.rows import Split
 from shoal.search.problem.problem import Fold, Matrices
-from shoal.search.rounds.training import Assessment, FoldResults, Workload, new_networks
+from shoal.search.rounds.training import Assessment, Workload, new_networks
 
 Arrays = dict[str, np.ndarray]
 FOLD, SCALING = ("train", "valid", "loss_weight"), ("centre", "scale", "low", "high")
 CURVES = ("train_curve", "valid_curve")
-RESULTS = ("epochs", "ended", "scores", "losses", "predictions", "train_curves", "valid_curves")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,18 +110,17 @@ def pack_work(work: Workload, more: Mapping[str, Any] | None = None) -> bytes:
     if work.networks is not None:
         arrays |= {f"networks.{name}": array for name, array in storage.state_arrays(work.networks).items()}
     members = [member.as_dict() for member in work.members]
-    about = {"encoding": work.encoding, "members": members, "folds": work.folds}
+    about = {"encoding": work.encoding, "members": members}
     return tensors.pack(arrays, about | dict(more or {}))
 
 
 def load_work(setting: Setting, content: bytes) -> Workload:
     arrays, about = tensors.unpack(content)
-    folds = None if about["folds"] is None else tuple(about["folds"])
     members = tuple(Member.from_dict(member) for member in about["members"])
     networks = arrays_under("networks.", arrays)
     return Workload(
         about["encoding"], members, arrays["until"], setting.seed,
-        load_networks(setting.matrices, about["encoding"], members, folds, networks) if networks else None, folds,
+        load_networks(setting.matrices, about["encoding"], members, networks) if networks else None,
     )  # fmt: skip
 
 
@@ -138,10 +136,9 @@ def pack_networks(networks: Population, moments: bool = True) -> Arrays:
 
 
 def load_networks(
-    matrices: Matrices, encoding: str, members: Sequence[Member], folds: Sequence[int] | None, arrays: Mapping[str, Any]
+    matrices: Matrices, encoding: str, members: Sequence[Member], arrays: Mapping[str, Any]
 ) -> Population:
-    count = len(matrices.folds) if folds is None else len(folds)
-    networks = new_networks(matrices, encoding, members, count, drawn=False)
+    networks = new_networks(matrices, encoding, members, drawn=False)
     known = dict(arrays)
     known.setdefault("slots", networks.state.slots)
     try:
@@ -217,29 +214,6 @@ def _curves(arrays: Mapping[str, np.ndarray], name: str, count: int) -> list[np.
     if (length < 0).any():
         raise UserError(f"{name}.length must not be negative")
     return np.split(_of(arrays, name, np.float64, (int(length.sum()),)), np.cumsum(length)[:-1])
-
-
-def pack_results(results: Sequence[FoldResults]) -> Arrays:
-    """Results of candidates on some of the folds."""
-    return {f"result.{j}.{name}": getattr(one, name) for j, one in enumerate(results) for name in RESULTS}
-
-
-def load_results(
-    matrices: Matrices, folds: Sequence[int], arrays: Mapping[str, np.ndarray], count: int
-) -> list[FoldResults]:
-    """From `pack_results`, checked."""
-    found = []
-    for j, k in enumerate(folds):
-        mine = arrays_under(f"result.{j}.", arrays)
-        epochs = _of(mine, "epochs", np.int64, (count,))
-        longest = int(epochs.max(initial=0))
-        found.append(FoldResults(
-            epochs, _of(mine, "ended", np.bool_, (count,)), _of(mine, "scores", np.float64, (count,)),
-            _of(mine, "losses", np.float64, (count,)),
-            _of(mine, "predictions", np.float32, (count, len(matrices.splits[k].valid), matrices.task.n_outputs)),
-            *(_of(mine, name, np.float64, (count, longest)) for name in ("train_curves", "valid_curves")),
-        ))  # fmt: skip
-    return found
 
 
 def _of(arrays: Mapping[str, np.ndarray], name: str, kind: Any, shape: tuple[int, ...]) -> np.ndarray:

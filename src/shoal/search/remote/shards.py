@@ -1,6 +1,6 @@
 """How a rung is cut into shards: pieces of work that never talk to each other.
 
-A shard is (candidates, folds, epochs to reach) and needs nothing but the setting and its arguments. The largest go
+A shard is (candidates, epochs to reach) and needs nothing but the setting and its arguments. The largest go
 first, there are several times more shards than workers, and the last ones are small: so the slowest worker is never
 far behind.
 """
@@ -17,18 +17,15 @@ from shoal.search.problem.problem import Matrices
 from shoal.search.rounds.candidates import Candidate, Order
 
 SHARE = 3  # a shard is this part of what each worker has left to do
-LARGEST_STATE = 64 << 20  # bytes of weights and moments of one shard, unless it is a single network
+LARGEST_STATE = 64 << 20  # bytes of weights and moments of one shard, unless it is a single candidate
 LEAST_SECONDS = 0.25  # that a shard takes, if there is enough to do
-LEAST_TURNS = 20.0  # times the seconds that it takes to hand over a shard
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Candidates with one encoding; on all folds, or a single one on some of them."""
+    """Candidates with one encoding, on all folds."""
 
     orders: tuple[Order, ...]
-    folds: tuple[int, ...] | None = None
-    share: float = 1.0  # of the cost of its orders
 
     @property
     def encoding(self) -> str:
@@ -36,21 +33,12 @@ class Shard:
 
     @property
     def cost(self) -> float:
-        return self.share * sum(order.cost for order in self.orders)
+        return sum(order.cost for order in self.orders)
 
-    def halves(self, folds: int) -> list[Shard]:
+    def halves(self) -> list[Shard]:
         """Two shards that are the same work; none where it cannot be cut."""
-        if len(self.orders) > 1:
-            middle = len(self.orders) // 2
-            return [Shard(self.orders[:middle]), Shard(self.orders[middle:])]
-        mine = tuple(range(folds)) if self.folds is None else self.folds
-        if len(mine) < 2:
-            return []
-        middle = len(mine) // 2
-        return [self.on(mine[:middle], folds), self.on(mine[middle:], folds)]
-
-    def on(self, some: tuple[int, ...], folds: int) -> Shard:
-        return Shard(self.orders, some, len(some) / folds)
+        middle = len(self.orders) // 2
+        return [Shard(self.orders[:middle]), Shard(self.orders[middle:])] if middle else []
 
 
 def state_bytes(matrices: Matrices, encoding: str, candidates: Sequence[Candidate]) -> np.ndarray:
@@ -74,7 +62,7 @@ def cut(matrices: Matrices, orders: Sequence[Order], workers: int, least: float)
             goal = max(least, left / (SHARE * workers))
             taken = _take(pairs, goal)
             left -= sum(order.cost for order in taken)
-            shards += _by_folds(Shard(tuple(taken)), len(matrices.folds), goal)
+            shards.append(Shard(tuple(taken)))
             del pairs[: len(taken)]
     return shards
 
@@ -89,11 +77,3 @@ def _take(pairs: Sequence[tuple[Order, int]], goal: float) -> list[Order]:
         taken.append(order)
         cost, size = cost + order.cost, size + mine
     return taken
-
-
-def _by_folds(shard: Shard, folds: int, goal: float) -> list[Shard]:
-    """A single candidate that costs more than a shard should, cut by its folds."""
-    if len(shard.orders) > 1 or shard.cost <= 1.5 * goal or folds < 2:
-        return [shard]
-    parts = min(folds, int(np.ceil(shard.cost / goal)))
-    return [shard.on(tuple(some.tolist()), folds) for some in np.array_split(np.arange(folds), parts)]

@@ -27,7 +27,6 @@ class Workload:
 
     until     (n_candidates, n_folds) epochs that each network is to have done; 0: leave the candidate alone
     networks  as an earlier call gave them back: member c * n_folds + k is candidate c on fold k; None: new ones
-    folds     numbers of the folds, where these are not all; then n_folds is how many they are
     """
 
     encoding: str
@@ -35,7 +34,6 @@ class Workload:
     until: np.ndarray
     seed: int
     networks: Population | None = None
-    folds: tuple[int, ...] | None = None
 
 
 def _never() -> bool:
@@ -71,29 +69,11 @@ class Assessment:
 
 
 @dataclass(frozen=True, eq=False)
-class FoldResults:
-    """How candidates did on the rows that one fold held out. Those of all folds together make `Assessment`s."""
-
-    epochs: np.ndarray  # (c,) done
-    ended: np.ndarray  # (c,) whether there is nothing left to train
-    scores: np.ndarray  # (c,)
-    losses: np.ndarray  # (c,)
-    predictions: np.ndarray  # (c, rows, n_outputs) float32, times the fold's share in the prediction of each row
-    train_curves: np.ndarray  # (c, epochs) losses
-    valid_curves: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class Trained:
-    """The networks after training, and an assessment of each candidate that was trained as far as asked.
-
-    Where only some folds were trained there are no assessments, but `results` of these folds for `assessed` candidates.
-    """
+    """The networks after training, and an assessment of each candidate that was trained as far as asked."""
 
     networks: Population
     assessments: dict[int, Assessment]
-    assessed: tuple[int, ...] = ()
-    results: tuple[FoldResults, ...] = ()
 
 
 def train(
@@ -103,21 +83,17 @@ def train(
 
     Without a metric nobody is assessed.
     """
-    control, count = control or Control(), work.until.shape[1]
-    networks = work.networks or new_networks(problem, work.encoding, work.members, count)
+    control, count = control or Control(), len(problem.folds)
+    networks = work.networks or new_networks(problem, work.encoding, work.members)
     before = epochs_done(networks, count)
     networks.fit(
         problem.inputs[work.encoding], problem.targets, until=np.maximum(work.until, before).ravel(),
-        rows=problem.rows(len(work.members), work.folds), threads=threads, seed=work.seed,
+        rows=problem.rows(len(work.members)), threads=threads, seed=work.seed,
         callbacks=[StopWhen(control.stop)],
     )  # fmt: skip
     over = np.isin(networks.status, ("stopped early", "diverged")).reshape(work.until.shape)
     ended = (work.until > 0).any(axis=1) & ((epochs_done(networks, count) >= work.until) | over).all(axis=1)
     places = [] if metric is None else np.flatnonzero(ended).tolist()
-    if work.folds is not None:
-        assert metric is not None
-        results = assess_folds(problem, metric, work.encoding, networks, places, threads, work.folds)
-        return Trained(networks, {}, tuple(places), tuple(results))
     assessments: dict[int, Assessment] = {}
     step = max(1, ASSESSED_CELLS // (problem.n * problem.task.n_outputs))  # predictions take memory, and time
     for start in range(0, len(places), step):
@@ -129,14 +105,11 @@ def train(
     return Trained(networks, assessments)
 
 
-def new_networks(
-    problem: Matrices, encoding: str, members: Sequence[Member], folds: int | None = None, drawn: bool = True
-) -> Population:
+def new_networks(problem: Matrices, encoding: str, members: Sequence[Member], drawn: bool = True) -> Population:
     """One network for each candidate and fold, not trained yet; folds vary fastest. Not `drawn`: without weights."""
     width, task = problem.inputs[encoding].shape[1], problem.task
-    each = len(problem.folds) if folds is None else folds
     make = Population if drawn else Population.blank
-    return make([member for member in members for _ in range(each)], width, task.n_outputs, task.loss)
+    return make([member for member in members for _ in problem.folds], width, task.n_outputs, task.loss)
 
 
 def epochs_done(networks: Population, folds: int) -> np.ndarray:
@@ -148,62 +121,38 @@ def assess(
     problem: Matrices, metric: Metric, encoding: str, networks: Population, places: Sequence[int], threads: int | None
 ) -> list[Assessment]:
     """Predict the rows that each fold left out, and score them: the same bits whoever is assessed in the same call."""
-    folds = range(len(problem.folds))
-    return combine(problem, assess_folds(problem, metric, encoding, networks, places, threads, folds))
-
-
-def assess_folds(
-    problem: Matrices,
-    metric: Metric,
-    encoding: str,
-    networks: Population,
-    places: Sequence[int],
-    threads: int | None,
-    folds: Sequence[int],
-) -> list[FoldResults]:
-    """The results of candidates on some folds; `networks` has one for each candidate and each of these folds."""
-    task, count = problem.task, len(folds)
-    found = []
-    for j, k in enumerate(folds):
-        fold, mine = problem.folds[k], np.array(places, dtype=np.int64) * count + j
+    task, folds = problem.task, len(problem.folds)
+    members = np.array(places, dtype=np.int64)[:, None] * folds + np.arange(folds)  # (candidates, folds)
+    total = np.zeros((len(members), problem.n, task.n_outputs), dtype=np.float32)
+    scores, losses = np.empty(members.shape), np.empty(members.shape)
+    for k, fold in enumerate(problem.folds):
         rows, inputs = problem.valid_inputs(encoding, k)
-        prediction = fold.target.back(task, networks.predict(inputs, mine, threads=threads))
+        prediction = fold.target.back(task, networks.predict(inputs, members[:, k], threads=threads))
         y, weight = problem.y[rows], fold.valid[rows]
-        epochs, ended = networks.epochs[mine], np.isin(networks.status, ("finished", "stopped early"))[mine]
-        longest = int(epochs.max(initial=0))
-        found.append(FoldResults(
-            epochs, ended, metric.score(task, prediction, y, weight),
-            weighted_mean(task.losses(prediction, y, problem.loss_scale), fold.loss_weight[rows]),
-            (prediction * (weight / problem.valid_weight[rows])[:, None]).astype(np.float32),
-            networks.history.loss[mine, :longest], networks.history.valid_loss[mine, :longest],
-        ))  # fmt: skip
-    return found
+        scores[:, k] = metric.score(task, prediction, y, weight)
+        losses[:, k] = weighted_mean(task.losses(prediction, y, problem.loss_scale), fold.loss_weight[rows])
+        total[:, rows] += (prediction * (weight / problem.valid_weight[rows])[:, None]).astype(np.float32)
+    ended = np.isin(networks.status, ("finished", "stopped early"))[members].all(axis=1).tolist()
+    return [_assessment(problem, networks, *each) for each in zip(members, scores, losses, total, ended, strict=True)]
 
 
-def combine(problem: Matrices, results: Sequence[FoldResults]) -> list[Assessment]:
-    """Assessments of candidates from their results on each fold, in order."""
-    count = len(results[0].scores)
-    total = np.zeros((count, problem.n, problem.task.n_outputs), dtype=np.float32)
-    for k, result in enumerate(results):
-        total[:, problem.splits[k].valid - k * problem.n] += result.predictions
-    return [_assessment(problem, results, c, total[c]) for c in range(count)]
-
-
-def _assessment(problem: Matrices, results: Sequence[FoldResults], c: int, prediction: np.ndarray) -> Assessment:
-    """Of candidate `c` among those of the results."""
-    done = np.array([result.epochs[c] for result in results])
-    scores, losses = np.array([result.scores[c] for result in results]), np.array([one.losses[c] for one in results])
+def _assessment(
+    problem: Matrices,
+    networks: Population,
+    members: np.ndarray,
+    scores: np.ndarray,
+    losses: np.ndarray,
+    prediction: np.ndarray,
+    ended: bool,
+) -> Assessment:
+    """Of one candidate: its members, and their scores and losses, fold by fold."""
+    done = networks.epochs[members]
     if not np.isfinite(prediction).all() or not np.isfinite(losses).all():
-        return Assessment(done, np.full(len(results), -np.inf), np.full(len(results), np.inf))
+        return Assessment(done, np.full(len(members), -np.inf), np.full(len(members), np.inf))
     weight = problem.loss_weight
     scored = weight > 0  # zeros would change nothing but the order of the sum, and so its last bits
     row_losses = problem.task.losses(prediction[scored], problem.y[scored], problem.loss_scale)
-    epochs = int(done.min())
-    curves = (
-        np.array([result.train_curves[c, :epochs] for result in results]),
-        np.array([result.valid_curves[c, :epochs] for result in results]),
-    )
     loss = float(weighted_mean(row_losses, weight[scored]))
-    train, valid = (curve.mean(axis=0) for curve in curves)
-    ended = all(bool(result.ended[c]) for result in results)
+    history = networks.history
+    train, valid = (curve[members, : done.min()].mean(axis=0) for curve in (history.loss, history.valid_loss))
     return Assessment(done, scores, losses, float(scores.mean()), loss, prediction, train, valid, ended)
