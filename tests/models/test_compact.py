@@ -8,10 +8,8 @@ import pytest
 
 import shoal
 from benchmarks.harness.models import untrained_model
-from shoal.encoders.states import describe, restore
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION, Task
-from shoal.models.checks import check_compact
 from shoal.models.compact import Compact, compact_model, reduced
 from shoal.models.export.writing import export_model
 from shoal.tables.table import Table
@@ -68,28 +66,6 @@ def test_models_that_do_not_know_say_so():
     old = untrained_model(Table.of(small_table()[0]), Task(CLASSIFICATION, 2), 2, 2)
     with pytest.raises(UserError, match=r"has no compact form.*use a model from .shoal search."):
         compact_model(old)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("parts", [], "compact.parts"),
-        ("parts", [99], "compact.parts"),
-        ("folds", 0, "compact.folds"),
-        ("temperature", 0, "compact.temperature"),
-        ("loss", "low", "compact.loss"),
-    ],
-)
-def test_fields_of_a_file_are_checked(field, value, message):
-    def loaded(state):
-        found = restore(Compact, "compact", state, {})
-        check_compact(found, 2, 2)
-        return found
-
-    good = describe(Compact((0, 1), 2, 1.0, 0.5, 0.5, 0.1, 8), "compact", {})
-    assert loaded(good).networks == 4
-    with pytest.raises((UserError, TypeError), match=message):
-        loaded(good | {field: value})
 
 
 def test_export_of_the_compact_form(searched, tmp_path):

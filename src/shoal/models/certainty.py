@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,6 @@ from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
 from shoal.tables.table import Table
 
-PER_OUTPUT = ("output_centre", "output_scale", "low", "high")  # fields of a spread
 CELLS_AT_ONCE = 1 << 22  # predictions of folds, and inputs of the spread, in memory at a time
 
 if TYPE_CHECKING:
@@ -30,38 +28,6 @@ class Certainty:
     calibration: Calibration | None  # None: of several labels at once
     spread: Spread | None  # of numbers
     strangeness: Strangeness
-
-
-def check_certainty(found: Certainty, model: Model) -> None:
-    """Refuse what does not fit the model, for files that were altered."""
-    task, encoder, folds = model.task, model.folds[0].encoder, len(model.folds)
-    numbers, shapes = len(encoder.number_names), {"strangeness.mass": found.strangeness.scores.shape}
-    positive, calibration, spread = [found.strangeness.mass], found.calibration, found.spread
-    needed = (task.kind in (CLASSIFICATION, REGRESSION), task.kind == REGRESSION)
-    if (calibration is not None, spread is not None) != needed:
-        raise UserError(f"certainty must have calibration and spread as {task.kind} needs them")
-    if calibration is not None:
-        outputs = task.n_outputs if task.kind == REGRESSION else 1
-        shapes |= {"calibration.scores": (len(calibration.weight), outputs), "calibration.counts": (folds,)}
-        positive += [calibration.weight.sum(), np.array([calibration.rows, calibration.effective])]
-        if (calibration.counts < 0).any() or calibration.counts.sum() != len(calibration.weight):
-            raise UserError(f"calibration.counts must sum to {len(calibration.weight)}; got {calibration.counts.sum()}")
-    if spread is not None:
-        width = encoder.width("plain") if spread.needs_inputs else 0
-        shapes |= dict.fromkeys(("spread.input_centre", "spread.input_scale"), (width,))
-        shapes |= dict.fromkeys([f"spread.{name}" for name in PER_OUTPUT], (task.n_outputs,))
-        shapes["spread.coefficients"] = (folds, task.n_outputs, width + 3)
-        positive += [spread.input_scale, spread.output_scale]
-    if found.strangeness.combination is not None:
-        shapes["strangeness.combination.inverse"] = (numbers, numbers)
-    for name, shape in shapes.items():
-        if (got := attrgetter(name)(found).shape) != shape:
-            raise UserError(f"{name} must have the shape {shape}; got {got}")
-    positive += [np.array([tails.scale for tails in found.strangeness.numbers.values()])]
-    if not all((np.asarray(values) > 0).all() for values in positive):
-        raise UserError("weights, rows and scales of certainty must be above zero")
-    if {*found.strangeness.numbers, *found.strangeness.values} != {column.name for column in model.schema.used}:
-        raise UserError("strangeness must know the columns of the schema; it knows others")
 
 
 def predict_interval(model: Model, table: Table, coverage: float, threads: int | None = None) -> np.ndarray:

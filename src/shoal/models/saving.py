@@ -39,7 +39,7 @@ from shoal.population.population import Population
 from shoal.runs.kinds import RUN
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
-from shoal.validate import instance
+from shoal.validate import instance, number
 
 KINDS = {  # kind of a model -> module with `describe(fitted)` and `restore(body, arrays, folder)`
     "search": "shoal.search.results.saving",
@@ -116,7 +116,7 @@ def write_folder(target: Path, body: dict[str, Any], arrays: dict[str, np.ndarra
 
 
 def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `write_folder` wrote; the fields that prediction needs are checked."""
+    """What `write_folder` wrote, by its checksums."""
     from safetensors.numpy import load as from_bytes
 
     body = _read_description(folder)
@@ -128,11 +128,11 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise UserError(f"{folder / WEIGHTS} does not fit into memory; {REMEDY}") from None
     if hashlib.sha256(weights).hexdigest() != body.get("weights_sha256"):
         raise UserError(f"{folder / WEIGHTS} is truncated or was altered: its checksum is not that of {DESCRIPTION}")
-    with naming(folder / DESCRIPTION):
-        checks.check_body(body, KINDS)
     with naming(folder / WEIGHTS):
         arrays = from_bytes(weights)
-        checks.check_arrays(arrays, body["task"]["n_outputs"], len(body["folds"]))
+        for name, array in arrays.items():
+            if array.dtype.kind == "f" and not name.startswith("results.") and not np.isfinite(array).all():
+                raise UserError(f"{name} must be finite")
     return body, arrays
 
 
@@ -282,7 +282,6 @@ def _describe_predictor(fitted: Any) -> dict[str, Any]:
 
 def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     task, schema = Task(**body["task"]), restore(Schema, "schema", body["schema"], {})
-    checks.check_schema(schema)
     folds = []
     for k, described in enumerate(body["folds"]):
         encoder = Encoder.from_state(schema, described, arrays_under(f"folds.{k}.encoder.", arrays))
@@ -293,9 +292,10 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
         members = [part.member for part in parts if part.encoding == encoding]
         networks[encoding] = _restore_networks(f"networks.{encoding}", described, arrays, task, members, len(folds))
     compact = restore(Compact | None, "compact", body["compact"], {})
+    temperature = number("temperature", body["temperature"], *checks.TEMPERATURES)
     certainty = restore(Certainty | None, "certainty", body["certainty"], arrays)
-    model = Model(task, schema, tuple(folds), parts, networks, float(body["temperature"]), certainty, compact)
-    checks.check_model(model)
+    model = Model(task, schema, tuple(folds), parts, networks, temperature, certainty, compact)
+    checks.check_model(model, body["classes"] and body["classes"]["values"])
     return model
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from shoal.encoders.encoder import arrays_under
 from shoal.files.json_values import plain
 from shoal.metrics.tasks import REGRESSION
-from shoal.models import checks
 from shoal.models.saving import EXPLANATION, Described, restore_predictor
 from shoal.population.members import Member
 from shoal.search.results import row_explanations
@@ -54,8 +53,7 @@ def _member(value: Any) -> Any:
 
 def restore(body: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path, network: Any = None) -> Any:
     kind = ESTIMATORS[body["kind"]][body["task"]["kind"] == REGRESSION]
-    parameters = checks.check_parameters(body.get("parameters"), kind().get_params())
-    recipes = RECIPES[body["kind"]]
+    parameters, recipes = body["parameters"], RECIPES[body["kind"]]
     estimator = kind(**parameters | {recipes: _member(parameters.get(recipes))})
     restore_predictor(estimator, body, arrays)
     row_explanations.restore(estimator, folder)

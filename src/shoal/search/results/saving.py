@@ -50,14 +50,12 @@ def plain_parameters(estimator: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 def restore(body: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path, network: Any = None) -> Any:
-    parameters = checks.check_parameters(body.get("parameters"), PARAMETERS)
-    rows = checks.check_search(body)
-    estimator = (ShoalRegressor if body["task"]["kind"] == REGRESSION else ShoalClassifier)(**parameters)
+    estimator = (ShoalRegressor if body["task"]["kind"] == REGRESSION else ShoalClassifier)(**body["parameters"])
     restore_predictor(estimator, body, arrays)
     board = {name: [_number(cell) if name in NUMBERS else cell for cell in column or ()]
              for name, column in body["leaderboard"].items()}  # fmt: skip
-    estimator.board_ = Leaderboard(board | {SECONDS: [np.nan] * rows})
-    fold_scores = np.array([checks.numbers("fold_scores", column) for column in body["fold_scores"]]).T
+    estimator.board_ = Leaderboard(board | {SECONDS: [np.nan] * len(body["params"])})
+    fold_scores = np.array([[_number(score) for score in column] for column in body["fold_scores"]], dtype=float).T
     params = [  # JSON has lists where members have tuples
         {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
         for fields in body["params"]
