@@ -3,26 +3,23 @@
 import numpy as np
 
 from shoal import Member
-from shoal.search.space import Recipe, Space, tidy
+from shoal.search.space import Recipe, Space, tidy, values_tried
 
 
-def test_the_space_in_words_has_what_was_tried_beside_it():
-    from scipy import stats
-
-    space = Space({
-        "hidden": [(), (16,), (8, 8)], "batch_size": [128, 256], "learning_rate": stats.loguniform(1e-3, 3e-2),
-        "dropout": stats.uniform(0, 0.5), "weight_decay": [0.0, 3.0], "warmup": stats.norm(), "activation": ["relu"],
-    })  # fmt: skip
-    anchor = Recipe(Member(hidden=(16,), batch_size=32, learning_rate=0.1, dropout=0.1, activation="mish"))
-    assert space.describe([anchor]) == {
-        "hidden": "linear, 16, 8x8",
-        "batch_size": "32, 128, 256",
-        "learning_rate": "0.001 to 0.03, drawn evenly on a logarithmic scale, 0.1",
-        "dropout": "0 to 0.5, drawn evenly",
-        "weight_decay": "0, 3",
-        "warmup": "drawn from the distribution norm",
-        "activation": "relu, mish",
-    }
+def test_values_tried_in_words():
+    kinds = [((8, 8), "relu", None), ((), "mish", 1.0), ((16,), "relu", 0.5)]
+    members = [
+        Member(hidden=hidden, batch_size=32 * k, learning_rate=k / 1000, activation=name, seed=k, clip=clip)
+        for k, (hidden, name, clip) in enumerate(
+            [((8, 8), "relu", None), ((), "mish", 1.0), ((16,), "relu", 0.5)] * 4, 1
+        )
+    ]
+    recipes = [Recipe(member, ("plain", "piecewise")[k % 2]) for k, member in enumerate(members)]
+    assert values_tried(recipes) == {
+        "hidden": "linear, 16, 8x8", "activation": "mish, relu", "learning_rate": "0.001 to 0.012",
+        "batch_size": "32 to 384", "clip": "None, 0.5, 1", "encoding": "piecewise, plain",
+    }  # fmt: skip
+    assert values_tried(recipes[:1]) == {}
 
 
 def test_linear_recipes_are_not_told_apart_by_what_they_do_not_use():

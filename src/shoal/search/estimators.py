@@ -242,10 +242,9 @@ class _ShoalEstimator(BaseEstimator):
         if board is None:
             raise AttributeError(f"this {type(self).__name__} has no leaderboard_ yet: call fit first")
         try:
-            from shoal.search.results.leaderboard_frame import leaderboard_frame
+            return board.to_pandas()
         except ModuleNotFoundError:
             return board
-        return leaderboard_frame(board)
 
     @property
     def importance_(self) -> Importances:

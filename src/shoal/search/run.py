@@ -45,7 +45,7 @@ from shoal.search.results.explaining import Subject, Time, background_rows, expl
 from shoal.search.results.result import Conclusion, Earlier, SearchResult
 from shoal.search.rounds.candidates import Trainer
 from shoal.search.rounds.loop import Search
-from shoal.search.space import Recipe, Space, check_space, default_space, encodings_of, first_recipes
+from shoal.search.space import check_space, default_space, encodings_of, first_recipes, values_tried
 from shoal.search.strategies import HALVING, find_strategy
 
 
@@ -146,8 +146,7 @@ def run_search(
         for rung in _warm_up(search, design, options):
             if callbacks.notify("step_ended", rung):
                 search.end()
-        rungs, space = _rungs(search, design, options)
-        for rung in rungs:
+        for rung in _rungs(search, design, options):
             if callbacks.notify("step_ended", rung):
                 search.end()
         trained = clock.elapsed()
@@ -158,14 +157,13 @@ def run_search(
             outcome = conclude(search, options.model, ending, design.data, whole, group)
             concluded = clock.elapsed()
             explanation = _explain(search, outcome, design, group)
-    tried = [candidate.recipe for candidate in search.candidates]
-    words = space.describe(tried) if isinstance(space, Space) else {"members": f"{len(space)} given"}
+    tried = values_tried([candidate.recipe for candidate in search.candidates])
     phases = {
         "encoding": encoded - begun, "search": trained - encoded, "ensemble and honest score": concluded - trained,
         "which columns matter": clock.elapsed() - concluded,
     }  # fmt: skip
     result = SearchResult(
-        search, outcome, options, data, design.data, design.cv, words, phases, design.repeats, ending.effort,
+        search, outcome, options, data, design.data, design.cv, tried, phases, design.repeats, ending.effort,
         trainer.describe(), explanation, background_rows(design.data.table, design.data.weight, options.seed),
     )  # fmt: skip
     callbacks.notify("finished", result)
@@ -206,8 +204,10 @@ def _warm_up(search: Search, design: Design, options: SearchOptions) -> Iterable
     return search.warm_up(first_recipes(problem.n_rows, list(problem.inputs), epochs))
 
 
-def _rungs(search: Search, design: Design, options: SearchOptions) -> tuple[Iterable[RungEnded], Space | list[Recipe]]:
-    """What there is to train, a rung at a time; and where recipes come from."""
+def _rungs(search: Search, design: Design, options: SearchOptions) -> Iterable[RungEnded]:
+    """What there is to train, a rung at a time."""
+    if design.earlier is not None:
+        return search.repeat(design.earlier.log)
     problem, epochs = search.problem, search.limits.default_epochs
     encodings, space, first = list(problem.inputs), None, []
     if options.space is not None:
@@ -216,9 +216,7 @@ def _rungs(search: Search, design: Design, options: SearchOptions) -> tuple[Iter
         epochs = search.fitting_epochs(epochs, HALVING) if design.time.timed else epochs
         space = default_space(problem.n_rows, problem.task.kind == CLASSIFICATION, encodings, epochs)
         first = first_recipes(problem.n_rows, encodings, epochs)
-    if design.earlier is not None:
-        return search.repeat(design.earlier.log), space
-    return search.run(find_strategy(options.strategy, space, options.seed, first, problem.n_rows)), space
+    return search.run(find_strategy(options.strategy, space, options.seed, first, problem.n_rows))
 
 
 # ---- explaining ----

@@ -15,6 +15,7 @@ from shoal.validate import nearest, one_of
 
 ENCODING = "encoding"  # a choice beside the fields of a member: which encoding of the numbers the network sees
 ENCODINGS = ("plain", "piecewise")
+MOST_LISTED = 10  # numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +63,11 @@ class Space:
         return self.make(values, seed=int(generator.integers(1 << 31)))
 
     def grid(self) -> list[Recipe]:
-
         for name, value in self.choices.items():
             if hasattr(value, "rvs"):
                 raise UserError(f"strategy 'grid' needs lists of values, but {name} is a distribution; use 'random'")
         options = [alternatives(name, value) for name, value in self.choices.items()]
         return [self.make(dict(zip(self.choices, values, strict=True))) for values in itertools.product(*options)]
-
-    def describe(self, tried: Sequence[Recipe] = ()) -> dict[str, str]:
-        """Each choice in words, with values of recipes that were tried though no draw could have given them."""
-        return {name: _text(name, value, [_value(name, recipe) for recipe in tried])
-                for name, value in self.choices.items()}  # fmt: skip
-
-
-def _value(name: str, recipe: Recipe) -> Any:
-    """A recipe's value of a choice; a single hidden layer is its width."""
-    value = recipe.encoding if name == ENCODING else getattr(recipe.member, name)
-    return value[0] if name == "hidden" and len(value) == 1 else value
 
 
 def tidy(member: Member) -> Member:
@@ -180,22 +169,23 @@ def first_recipes(n_rows: int, encodings: Sequence[str], epochs: int) -> list[Re
     return [Recipe(member, encoding) for member in members for encoding in encodings]
 
 
-def _text(name: str, value: Any, tried: Sequence[Any] = ()) -> str:
-    """Alternatives, or the range of a distribution, in words; and what was tried beside them."""
-    if hasattr(value, "rvs"):
-        low, high = value.support() if hasattr(value, "support") else (-np.inf, np.inf)
-        kind = str(getattr(getattr(value, "dist", None), "name", "a distribution"))
-        how = {"uniform": "evenly", "randint": "evenly", "loguniform": "evenly on a logarithmic scale"}.get(kind)
-        how = how or f"from the distribution {kind}"
-        drawn = f"{low:g} to {high:g}, drawn {how}" if np.isfinite([low, high]).all() else f"drawn {how}"
-        other = dict.fromkeys(_word(one) for one in tried if not low <= one <= high)
-        return ", ".join([drawn, *other])
-    options = list(dict.fromkeys(tuple(one) if isinstance(one, list) else one for one in alternatives(name, value)))
-    options += [one for one in dict.fromkeys(tried) if one not in options and (one,) not in options]
-    if not all(isinstance(one, (int, float)) for one in options):
-        options = [one[0] if isinstance(one, tuple) and len(one) == 1 else one for one in options]
-        return ", ".join(dict.fromkeys(map(_word, options)))
-    return ", ".join(map(_word, sorted(options)))
+def values_tried(recipes: Sequence[Recipe]) -> dict[str, str]:
+    """The values of each setting in which recipes differ, in words; of many numbers their range."""
+    found = {}
+    for name in (*FIELDS, ENCODING):
+        values = {one.encoding if name == ENCODING else getattr(one.member, name) for one in recipes}
+        if name == "seed" or len(values) < 2:
+            continue
+        ordered = sorted(values, key=_order)
+        words = [_word(value) for value in ordered]
+        is_range = len(words) > MOST_LISTED and all(isinstance(value, (int, float)) for value in values)
+        found[name] = f"{words[0]} to {words[-1]}" if is_range else ", ".join(words)
+    return found
+
+
+def _order(value: Any) -> tuple[Any, ...]:
+    """None, then numbers by size, words by the alphabet, and tuples by length."""
+    return () if value is None else (len(value), value) if isinstance(value, tuple) else (value,)
 
 
 def _word(value: Any) -> str:
@@ -203,6 +193,6 @@ def _word(value: Any) -> str:
     >>> [_word(value) for value in ((), (8, 8), 0.0, 3.0, "relu")]
     ['linear', '8x8', '0', '3', 'relu']
     """
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, tuple):
         return "x".join(map(str, value)) if value else "linear"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -74,7 +74,7 @@ class SearchResult:
     data: TrainingData  # as given
     searched: TrainingData  # the rows that were searched on
     cv: str  # the folds, in words
-    space: dict[str, str]  # what was drawn from, in words
+    space: dict[str, str]  # values tried of each setting, in words
     phases: dict[str, float]  # seconds of each
     repeats: int  # how often rows were dealt into folds
     effort: Effort  # what was reduced to save time
