@@ -199,7 +199,7 @@ def _arrays_in(header: Mapping[str, Any], data: np.ndarray) -> dict[str, np.ndar
 
 
 def _shaped(array: np.ndarray, shape: list[int]) -> np.ndarray:
-    """NumPy has limits that a right size does not imply: an empty array may claim any length, or too many dimensions."""
+    """NumPy has limits that a right size does not imply: an empty array may claim any length or many dimensions."""
     try:
         return array.reshape(shape)
     except (ValueError, OverflowError):
