@@ -63,17 +63,6 @@ def test_folds_have_different_inputs():
     assert not np.allclose(found[0], found[1])
 
 
-def test_rows_of_each_fold_and_none_for_some():
-    model = untrained_model(Table.of(columns(0)), TASKS[0], 4, 3)
-    table = new_rows(30, 3)
-    rows = [np.array([5, 3, 29]), np.empty(0, np.int64), np.arange(30), np.array([7])]
-    every = model.predict_folds(table)
-    found = model.predict_own_rows(table, rows)
-    assert [part.shape for part in found] == [(3, 2), (0, 2), (30, 2), (1, 2)]
-    for k, mine in enumerate(rows):
-        assert np.array_equal(found[k], every[k, mine])
-
-
 def test_it_does_not_matter_how_many_rows_are_predicted_at_a_time(monkeypatch):
     model = untrained_model(Table.of(columns(0)), TASKS[0], 3, 4)
     table = new_rows(50, 1)

@@ -14,6 +14,7 @@ MOST_VALUES = 50  # with an input each
 MOST_COUNTED = 10_000  # values whose frequency is kept
 RARE = 3.0  # values of less weight than this, or than RARE_SHARE of all weight, are pooled
 RARE_SHARE = 0.01
+UNSEEN = "\0unseen"  # stands for any string that no fold has seen
 
 
 @dataclass(frozen=True)

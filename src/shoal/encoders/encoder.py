@@ -81,13 +81,8 @@ class Encoder:
         """Columns of one encoding."""
         return self.scaling.width(encoding) + self.inputs
 
-    def write(
-        self, table: Table, out: Mapping[str, np.ndarray], write_inputs: Callable[[np.ndarray], None] | None = None
-    ) -> None:
-        """Fill matrices (n, at least width) of zeros, one for each encoding; more columns stay zero.
-
-        `write_inputs` fills in the inputs, where that is quicker than column by column.
-        """
+    def write(self, table: Table, out: Mapping[str, np.ndarray]) -> None:
+        """Fill matrices (n, at least width) of zeros, one for each encoding; more columns stay zero."""
         table = self.schema.check(table)
         numbers = numbers_of(self.columns, table)
         first: np.ndarray | None = None  # inputs are the same in every encoding
@@ -95,13 +90,11 @@ class Encoder:
             at = self.scaling.width(encoding)
             self.scaling.write(encoding, numbers, matrix[:, :at])
             inputs = matrix[:, at : at + self.inputs]
-            if first is not None:
-                inputs[:] = first
-            elif write_inputs is None:
+            if first is None:
                 self._write_inputs(table, inputs)
+                first = inputs
             else:
-                write_inputs(inputs)
-            first = inputs
+                inputs[:] = first
 
     def numbers(self, table: Table) -> np.ndarray:
         """(n, number of names) float64: the numbers of all columns, scaled as in "plain"."""
@@ -146,14 +139,9 @@ class Encoder:
             if part.width:
                 block = matrix[:, at : at + part.width]
                 part.write_inputs(table.cells(name), block)
-                check_own_inputs(self.schema, name, part, block)
+                if name in self.schema.own_encoders and not np.isfinite(block).all():
+                    raise UserError(f"inputs must be finite; {type(part).__name__} of column {name!r} gave others")
                 at += part.width
-
-
-def check_own_inputs(schema: Schema, name: str, part: ColumnEncoder, inputs: np.ndarray) -> None:
-    """Refuse infinities and NaN from an encoder of the user's own."""
-    if name in schema.own_encoders and not np.isfinite(inputs).all():
-        raise UserError(f"inputs must be finite; {type(part).__name__} of column {name!r} gave others")
 
 
 def _in_order(schema: Schema) -> list[Column]:

@@ -53,12 +53,11 @@ class FoldNetworks:
         return {name: owners(encoder, name, networks.n_features) for name, networks in self.model.networks.items()}
 
     def encode(self, table: Table) -> dict[str, np.ndarray]:
-        encoders = self.model.folding.encoders
         made = {
             name: np.zeros((len(table), networks.n_features), dtype=np.float32)
             for name, networks in self.model.networks.items()
         }
-        encoders.write(self.fold, encoders.read(table), made)
+        self.model.folds[self.fold].encoder.write(table, made)
         return made
 
     def each(self, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from shoal.encoders.encoder import Encoder
-from shoal.encoders.folds import FoldEncoders, ReadTable
 from shoal.encoders.target import TargetScaling
 from shoal.machine import thread_count
 from shoal.metrics.tasks import CLASSIFICATION, Task
@@ -73,7 +72,7 @@ class Model:
     def predict(self, table: Table, threads: int | None = None) -> np.ndarray:
         """(n, n_outputs): probabilities, or values in the units of the target."""
         total = np.zeros((len(table), self.task.n_outputs))
-        for _, rows, part in self.folding.walk(table, None, threads):
+        for _, rows, part in self.folding.walk(table, threads):
             total[rows] += part
         total /= len(self.folds)
         if self.task.kind == CLASSIFICATION:  # float32 probabilities sum to one only nearly
@@ -86,20 +85,8 @@ class Model:
         Not tempered: `predict` tempers the mean over folds.
         """
         total = np.zeros((len(self.folds), len(table), self.task.n_outputs))
-        for k, rows, part in self.folding.walk(table, None, threads):
+        for k, rows, part in self.folding.walk(table, threads):
             total[k, rows] += part
-        return total
-
-    def predict_own_rows(
-        self, table: Table, rows: Sequence[np.ndarray], threads: int | None = None
-    ) -> list[np.ndarray]:
-        """Like `predict_folds`, but each fold has rows of its own: (len(rows[k]), n_outputs) for fold k.
-
-        A fold without rows costs nothing.
-        """
-        total = [np.zeros((len(mine), self.task.n_outputs)) for mine in rows]
-        for k, places, part in self.folding.walk(table, rows, threads):
-            total[k][places] += part
         return total
 
     @cached_property
@@ -116,7 +103,6 @@ class Folding:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.encoders = FoldEncoders([fold.encoder for fold in model.folds])
         self.weights = {
             encoding: np.array([part.weight for part in model.parts if part.encoding == encoding])
             for encoding in model.networks
@@ -125,49 +111,36 @@ class Folding:
         per_row = len(model.folds) * widths + len(model) * model.task.n_outputs
         self.most_rows = max(1, min(MOST_ROWS, CELLS_AT_ONCE // per_row))
 
-    def walk(
-        self, table: Table, rows: Sequence[np.ndarray] | None, threads: int | None
-    ) -> Iterator[tuple[int, slice, np.ndarray]]:
-        """Fold, places among its rows, and what one encoding of it adds there, some rows at a time.
-
-        rows  of the table, for each fold; None: all rows for each
-        """
-        read, folds = self.encoders.read(table), range(len(self.encoders.encoders))
-        counts = [len(table)] * len(folds) if rows is None else [len(mine) for mine in rows]
-        for start in range(0, max(counts), self.most_rows):
-            places = [slice(start, min(start + self.most_rows, count)) for count in counts]
-            if rows is None:
-                chosen = [read.take(places[0])] * len(folds)
-            else:
-                chosen = [read.take(mine[place]) for mine, place in zip(rows, places, strict=True)]
-            raw = self._raw(chosen, thread_count(threads))
-            for k in folds:
+    def walk(self, table: Table, threads: int | None) -> Iterator[tuple[int, slice, np.ndarray]]:
+        """Fold, rows, and what one encoding of it adds there, some rows at a time."""
+        table, threads = self.model.schema.check(table), thread_count(threads)
+        for start in range(0, len(table), self.most_rows):
+            rows = slice(start, min(start + self.most_rows, len(table)))
+            raw = self._raw(table if len(table) <= self.most_rows else table.take(rows), threads)
+            for k, fold in enumerate(self.model.folds):
                 for encoding, weights in self.weights.items():
-                    if len(chosen[k]):
-                        prediction = self.model.folds[k].target.back(self.model.task, raw[encoding][k])
-                        yield k, places[k], np.tensordot(weights, prediction, axes=1)
+                    prediction = fold.target.back(self.model.task, raw[encoding][k])
+                    yield k, rows, np.tensordot(weights, prediction, axes=1)
 
-    def _raw(self, chosen: Sequence[ReadTable], threads: int) -> dict[str, list[np.ndarray]]:
+    def _raw(self, table: Table, threads: int) -> dict[str, list[np.ndarray]]:
         """Raw outputs (parts, n, n_outputs) of each fold, by encoding."""
-        count = np.array([len(rows) for rows in chosen], dtype=np.int64)
-        first = np.cumsum(count) - count
-        networks = self.model.networks
+        networks, folds = self.model.networks, np.arange(len(self.model.folds))
+        count = np.full(len(folds), len(table), dtype=np.int64)
+        first = folds * len(table)
         inputs = {
             encoding: np.zeros((int(count.sum()), population.n_features), dtype=np.float32)
             for encoding, population in networks.items()
         }
-        for k, rows in enumerate(chosen):
-            if len(rows):
-                mine = {name: matrix[first[k] : first[k] + count[k]] for name, matrix in inputs.items()}
-                self.encoders.write(k, rows, mine)
+        for start, fold in zip(first.tolist(), self.model.folds, strict=True):
+            mine = {name: matrix[start : start + len(table)] for name, matrix in inputs.items()}
+            fold.encoder.write(table, mine)
         made = {}
         for encoding, population in networks.items():
             if not isinstance(population, Population):
                 made[encoding] = [population.predict(inputs[encoding], threads=threads)]
                 continue
             parts = len(self.weights[encoding])
-            folds = np.arange(len(count))
-            which = (folds[:, None] + np.arange(parts) * len(count)).ravel()  # fold by fold: they share inputs
+            which = (folds[:, None] + np.arange(parts) * len(folds)).ravel()  # fold by fold: they share inputs
             selection = Selection(population.program, population.state, which, Resources(threads))
             raw = predict_own_rows(selection, inputs[encoding], np.repeat(first, parts), np.repeat(count, parts))
             pieces = np.split(raw, np.cumsum(parts * count)[:-1])

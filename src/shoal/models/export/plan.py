@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.encoders.categories import CategoryEncoder
+from shoal.encoders.categories import UNSEEN, CategoryEncoder
 from shoal.encoders.encoder import Encoder
-from shoal.encoders.folds import UNSEEN
 from shoal.encoders.numbers import NumberEncoder
 from shoal.errors import UserError
 from shoal.metrics.tasks import Task
