@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from shoal.callbacks import Callbacks
@@ -20,7 +19,7 @@ from shoal.errors import UserError, WrongType
 from shoal.explain.results import Importances
 from shoal.explain.rows import RowExplanations
 from shoal.files.plain_files import PRIVATE
-from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
 from shoal.models.certainty import predict_interval, predict_set, strange
 from shoal.report import write_search_page
 from shoal.runs.journal import Journal
@@ -35,6 +34,7 @@ from shoal.search.results.result import Earlier, SearchResult
 from shoal.search.results.row_explanations import background_of, explain_estimator, importance_of
 from shoal.search.run import design_search, run_search
 from shoal.search.screen import SearchScreen
+from shoal.search.table_estimators import TableClassifier, TableEstimator, TableRegressor
 from shoal.tables.inputs import new_table, training_table
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
@@ -42,7 +42,7 @@ from shoal.validate import shown
 
 
 @dataclass(eq=False, repr=False)
-class _ShoalEstimator(BaseEstimator):
+class _ShoalEstimator(TableEstimator):
     """What both estimators share. Constructors only store; `fit` checks.
 
     Parameters
@@ -217,10 +217,7 @@ class _ShoalEstimator(BaseEstimator):
     def _publish(self, result: SearchResult) -> None:
         outcome = result.outcome
         self.result_ = result
-        if result.data.classes is None:
-            self.one_column_ = result.data.one_column
-        else:
-            self.classes_ = result.data.classes
+        self._publish_target(result.data.classes, result.data.one_column)
         self.model_ = outcome.model
         self.board_ = outcome.board
         self.best_member_ = outcome.best.recipe.member
@@ -309,16 +306,6 @@ class _ShoalEstimator(BaseEstimator):
         check_is_fitted(self)
         return strange(self.model_, new_table(self, X), share)
 
-    def _raw(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return self.model_.predict(new_table(self, X), threads=threads_of(self.n_jobs))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = False
-        return tags
-
 
 @contextmanager
 def _journal(
@@ -340,7 +327,7 @@ def _journal(
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
+class ShoalClassifier(TableClassifier, _ShoalEstimator):
     """Search for networks that predict classes, and combine the best of them.
 
     >>> from sklearn.datasets import load_iris
@@ -370,25 +357,9 @@ class ShoalClassifier(ClassifierMixin, _ShoalEstimator):
         """
         return self._fit(X, y, {"sample_weight": sample_weight, "groups": groups, "time": time})
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
-        return self._raw(X)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of each row, (n,); for several labels at once 0 and 1, (n, n_labels)."""
-        probability = self._raw(X)
-        if self.model_.task.kind == MULTILABEL:
-            return (probability > 0.5).astype(int)
-        return np.asarray(self.classes_[probability.argmax(axis=1)])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags
-
 
 @dataclass(eq=False, repr=False)
-class ShoalRegressor(RegressorMixin, _ShoalEstimator):
+class ShoalRegressor(TableRegressor, _ShoalEstimator):
     """Search for networks that predict numbers, one or several at once, and combine the best of them."""
 
     __doc__ += "\n" + _ShoalEstimator.__doc__.partition("\n")[2]  # type: ignore[union-attr]
@@ -407,16 +378,6 @@ class ShoalRegressor(RegressorMixin, _ShoalEstimator):
             How much rows count; which rows stay in one fold; when rows were measured.
         """
         return self._fit(X, y, {"sample_weight": sample_weight, "groups": groups, "time": time})
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The predicted number of each row, (n,) or (n, n_outputs)."""
-        values = self._raw(X)
-        return values[:, 0] if self.one_column_ else values
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
 
 def fitted_estimator(result: SearchResult, reading: Reading) -> ShoalClassifier | ShoalRegressor:

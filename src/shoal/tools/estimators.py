@@ -1,83 +1,36 @@
-"""What the estimators among the tools share: from a fitted `Model` to the answers that scikit-learn expects."""
+"""What the estimators among the tools share."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from typing import Any
 
-import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
-
-from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
+from shoal.metrics.tasks import CLASSIFICATION, REGRESSION
 from shoal.models.model import Model
-from shoal.search.options import threads_of
-from shoal.tables.inputs import new_table
+from shoal.search.table_estimators import TableClassifier, TableEstimator, TableRegressor
 from shoal.tools.prepared import ToolData
 
 
-class ToolEstimator(BaseEstimator):
+class ToolEstimator(TableEstimator):
     """An estimator whose `fit` ends with `_publish_model`."""
-
-    n_jobs: int | None
-    model_: Model
-    classes_: np.ndarray
-    one_column_: bool
 
     @abstractmethod
     def _fit(self, X: Any, y: Any, sample_weight: Any, kind: str) -> Any: ...
 
     def _publish_model(self, data: ToolData, model: Model) -> None:
         self.model_, self.schema_, self.background_ = model, data.schema, data.background
-        if data.classes is not None:
-            self.classes_ = data.classes
-        else:
-            self.one_column_ = data.one_column
-
-    def _raw(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        return self.model_.predict(new_table(self, X), threads=threads_of(self.n_jobs))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = False
-        return tags
+        self._publish_target(data.classes, data.one_column)
 
 
-class ToolClassifier(ClassifierMixin, ToolEstimator):
+class ToolClassifier(TableClassifier, ToolEstimator):
     """Of classes, or of several labels at once."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         return self._fit(X, y, sample_weight, CLASSIFICATION)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
-        return self._raw(X)
 
-    def predict(self, X: Any) -> np.ndarray:
-        probability = self._raw(X)
-        if self.model_.task.kind == MULTILABEL:
-            return (probability > 0.5).astype(int)
-        return np.asarray(self.classes_[probability.argmax(axis=1)])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags
-
-
-class ToolRegressor(RegressorMixin, ToolEstimator):
+class ToolRegressor(TableRegressor, ToolEstimator):
     """Of one number, or of several at once."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         return self._fit(X, y, sample_weight, REGRESSION)
-
-    def predict(self, X: Any) -> np.ndarray:
-        values = self._raw(X)
-        return values[:, 0] if self.one_column_ else values
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags

@@ -1,0 +1,73 @@
+"""What all estimators for tables share: from a fitted `Model` to the answers that scikit-learn expects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from shoal.metrics.tasks import MULTILABEL
+from shoal.models.model import Model
+from shoal.search.options import threads_of
+from shoal.tables.inputs import new_table
+
+
+class TableEstimator(BaseEstimator):
+    """Fitted, it has a model, and its classes or whether y had one column."""
+
+    n_jobs: int | None
+    model_: Model
+    classes_: np.ndarray
+    one_column_: bool
+
+    def _publish_target(self, classes: np.ndarray | None, one_column: bool) -> None:
+        if classes is None:
+            self.one_column_ = one_column
+        else:
+            self.classes_ = classes
+
+    def _raw(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return self.model_.predict(new_table(self, X), threads=threads_of(self.n_jobs))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = False
+        return tags
+
+
+class TableClassifier(ClassifierMixin, TableEstimator):
+    """Of classes, or of several labels at once."""
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
+        return self._raw(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each row, (n,); for several labels at once 0 and 1, (n, n_labels)."""
+        probability = self._raw(X)
+        if self.model_.task.kind == MULTILABEL:
+            return (probability > 0.5).astype(int)
+        return np.asarray(self.classes_[probability.argmax(axis=1)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+class TableRegressor(RegressorMixin, TableEstimator):
+    """Of one number, or of several at once."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The predicted number of each row, (n,) or (n, n_outputs)."""
+        values = self._raw(X)
+        return values[:, 0] if self.one_column_ else values
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
