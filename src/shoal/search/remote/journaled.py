@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -35,12 +34,11 @@ from shoal.search.problem.problem import Problem
 from shoal.search.remote import payloads
 from shoal.search.remote.on_workers import OnWorkers
 from shoal.search.remote.payloads import Setting
-from shoal.search.rounds.candidates import SHARD_SECONDS, Batch, Candidate, InProcess, Order, Pool, Trainer
+from shoal.search.rounds.candidates import SHARD_SECONDS, Batch, Candidate, InProcess, Order, Trainer
 from shoal.search.rounds.training import Assessment, Control
 
 SHARD, NETWORKS = "shard", "networks"  # kinds of files
 PENDING = 2  # shards that wait to be written while the next ones are trained
-MOSTLY_DEAD = 0.5  # of the networks in a file: then the others are written to a new one
 
 
 class Journaled(Trainer):
@@ -55,7 +53,6 @@ class Journaled(Trainer):
         self._writer = ThreadPoolExecutor(1, "shoal-journal")  # the disk is waited for while training goes on
         self._pending: list[Future[None]] = []
         self._homes: dict[int, Path] = {}  # the file that holds a candidate's networks
-        self._keys: dict[int, str] = {}  # of a candidate's networks
         self._files: set[Path] = set()  # with networks; those of an earlier rung may be nobody's home any more
         self.recalled = 0  # assessments that were found
 
@@ -79,24 +76,13 @@ class Journaled(Trainer):
         self._settle(0)
 
     def keep(self, candidates: Sequence[Candidate]) -> None:
-        """Remove networks that nobody needs any more."""
+        """Remove files of networks that nobody needs any more."""
         self._settle(0)
-        alive = {candidate.number: candidate for candidate in candidates if candidate.number in self._homes}
-        files: dict[Path, list[Candidate]] = {path: [] for path in sorted(self._files)}
-        for number, candidate in alive.items():
-            files[self._homes[number]].append(candidate)
-        total = Counter(self._homes.values())
-        for path, mine in files.items():
-            if mine and len(mine) > MOSTLY_DEAD * total[path]:
-                continue
-            if any(candidate.pool is None for candidate in mine):
-                continue
-            if mine:
-                self._write_again(mine)
+        alive = {candidate.number for candidate in candidates}
+        self._homes = {number: path for number, path in self._homes.items() if number in alive}
+        for path in self._files - set(self._homes.values()):
             self._files.discard(path)
             self.journal.remove(path)
-        self._homes = {number: path for number, path in self._homes.items() if number in alive}
-        self._keys = {number: key for number, key in self._keys.items() if number in alive}
         self.inner.keep(candidates)
 
     def close_journal(self) -> None:
@@ -172,7 +158,7 @@ class Journaled(Trainer):
                 assert networks is not None
                 number = order.candidate.number
                 located[number] = [(networks, place * folds + k) for k in range(folds)]
-                self._homes[number], self._keys[number] = path, self._key(order)
+                self._homes[number] = path
         return located
 
     def _load_networks(self, path: Path) -> Population | None:
@@ -218,23 +204,13 @@ class Journaled(Trainer):
 
     def _write_networks(
         self, encoding: str, orders: Sequence[Order], keys: Sequence[str], networks: Population
-    ) -> Path:
+    ) -> None:
         moments = not all(order.final for order in orders)
         members = [order.candidate.recipe.member.as_dict() for order in orders]
         arrays = payloads.pack_networks(networks, moments)
         path = self.journal.write(NETWORKS, keys, arrays, {"encoding": encoding, "members": members})
         self._files.add(path)
-        for order, key in zip(orders, keys, strict=True):
-            self._homes[order.candidate.number], self._keys[order.candidate.number] = path, key
-        return path
-
-    def _write_again(self, candidates: Sequence[Candidate]) -> None:
-        """Networks of a few, from a file with many that are not needed any more."""
-        unique = {self._keys[candidate.number]: candidate for candidate in candidates}  # recipes may be there twice
-        sources = [one for candidate in unique.values() for one in _pool(candidate).members_of(candidate)]
-        orders = [Order(candidate, tuple(candidate.fold_epochs.tolist()), 0.0) for candidate in unique.values()]
-        path = self._write_networks(candidates[0].recipe.encoding, orders, list(unique), Population.gather(sources))
-        self._homes |= {candidate.number: path for candidate in candidates}
+        self._homes |= {order.candidate.number: path for order in orders}
 
     def _settle(self, pending: int) -> None:
         """Wait until so many files at most are still to be written; raises what went wrong with one."""
@@ -244,11 +220,6 @@ class Journaled(Trainer):
     def _key(self, order: Order) -> str:
         recipe = order.candidate.recipe
         return _hash([self._setting_key, recipe.encoding, recipe.member.as_dict(), list(order.until)])
-
-
-def _pool(candidate: Candidate) -> Pool:
-    assert candidate.pool is not None
-    return candidate.pool
 
 
 def _hash(content: object) -> str:
