@@ -28,7 +28,7 @@ from shoal.search.problem.problem import default_epochs
 from shoal.search.remote.journaled import Journaled
 from shoal.search.remote.on_workers import OnWorkers, work
 from shoal.search.remote.payloads import Setting
-from shoal.search.remote.shards import Shard, state_bytes
+from shoal.search.remote.shards import state_bytes
 from shoal.search.rounds.candidates import Candidate, Order, candidate_cost
 from shoal.search.scoring.evidence import Samples
 from shoal.search.space import Recipe, default_space
@@ -102,19 +102,20 @@ class _Shards:
         samples = Samples(setting.sample_rows, setting.matrices.task.n_outputs)
         candidates = [Candidate(k, recipe) for k, recipe in enumerate(self.recipes)]
         for until in (1, 2):
-            orders = tuple(Order.of(setting.matrices, one, [until] * FOLDS) for one in candidates)
-            self._once(Shard(orders), samples, ends=until == 2)
+            orders = [Order.of(setting.matrices, one, [until] * FOLDS) for one in candidates]
+            self._once(orders, samples, ends=until == 2)
 
-    def _once(self, shard: Shard, samples: Samples, ends: bool) -> None:
+    def _once(self, shard: list[Order], samples: Samples, ends: bool) -> None:
         trainer, journaled = self.trainer, self.journaled
         payload = self._time("submit", lambda: trainer._payload(shard))
         begun = time.process_time()  # the kernel has threads of its own
         content = work(trainer.setting, payload, 1)
         seconds = time.process_time() - begun
-        if not self.cost or seconds / shard.cost < self.seconds / self.cost:
-            self.seconds, self.cost = seconds, shard.cost
-        done = Done(RemoteTask("one", payload, shard.cost), content, seconds)
-        batch = self._time("collect", lambda: trainer._batch(shard, done))
+        cost = sum(order.cost for order in shard)
+        if not self.cost or seconds / cost < self.seconds / self.cost:
+            self.seconds, self.cost = seconds, cost
+        done = Done(RemoteTask("one", payload, cost, about=shard), content, seconds)
+        batch = self._time("collect", lambda: trainer._batch(done))
         self._time("note", lambda: batch.hand_over(trainer.matrices, samples))
         self._time("queue", lambda: journaled._write_soon(batch))
         self._time("disk", lambda: journaled._settle(0), time.perf_counter)

@@ -91,7 +91,7 @@ class Forgetful(InProcess):
     def train(self, orders, control, anew=False):
         for batch in super().train(orders, control, anew):
             if not all(order.whole for order in batch.orders):
-                batch = Batch(batch.encoding, batch.orders, None, batch.assessments, batch.seconds)
+                batch = Batch(batch.orders, None, batch.assessments, batch.seconds)
             yield batch
 
 

@@ -138,7 +138,7 @@ class Journaled(Trainer):
                 if self.status is not None:
                     self.status.found += len(some)
                 yield Batch(
-                    some[0][0].candidate.recipe.encoding, [order for order, _ in some], population,
+                    [order for order, _ in some], population,
                     {k: assessments[place] for k, (_, place) in enumerate(some)},
                     float(sum(seconds[place] for _, place in some)), found=True,
                 )  # fmt: skip

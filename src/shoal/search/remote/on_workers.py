@@ -19,7 +19,7 @@ from shoal.runs.journal import writing
 from shoal.search.budget.costs import SAMPLE_CELLS
 from shoal.search.remote import payloads
 from shoal.search.remote.payloads import Setting
-from shoal.search.remote.shards import LEAST_SECONDS, Shard, cut, state_bytes
+from shoal.search.remote.shards import LEAST_SECONDS, cut, state_bytes
 from shoal.search.remote.workplace import Workplace
 from shoal.search.rounds.candidates import FIRST_COST, Batch, Measured, Order, Trainer, networks_of
 from shoal.search.rounds.training import Control, Workload, train
@@ -89,45 +89,49 @@ class OnWorkers(Trainer):
         least = LEAST_SECONDS / self.measured.rate if self.measured.rate else FIRST_COST * LEAST_SECONDS
         tasks = [self._task(shard) for shard in cut(self.matrices, orders, self.slots(), least)]
         for outcome in self.dispatcher.run(tasks, control.stop, self._halves):
-            shard: Shard = outcome.task.about
             if isinstance(outcome, Skipped):
-                yield Batch(shard.encoding, shard.orders, None, {}, 0.0, skip_reason=outcome.reason)
+                yield Batch(outcome.task.about, None, {}, 0.0, skip_reason=outcome.reason)
             else:
-                yield self._batch(shard, outcome)
+                yield self._batch(outcome)
 
     # ---- out ----
 
-    def _task(self, shard: Shard) -> RemoteTask:
-        candidates = [order.candidate for order in shard.orders]
+    def _task(self, shard: list[Order]) -> RemoteTask:
+        candidates = [order.candidate for order in shard]
+        encoding = candidates[0].recipe.encoding
         name = f"{next(self._numbers)}-recipes-{candidates[0].number}-{candidates[-1].number}"
-        size = int(state_bytes(self.matrices, shard.encoding, candidates).sum())
-        inputs = self.matrices.inputs[shard.encoding].nbytes
-        return RemoteTask(name, lambda: self._payload(shard), shard.cost, int(3 * size + DATA_COPIES * inputs), shard)
+        size = 3 * state_bytes(self.matrices, encoding, candidates).sum()
+        size += DATA_COPIES * self.matrices.inputs[encoding].nbytes
+        return RemoteTask(name, lambda: self._payload(shard), sum(order.cost for order in shard), int(size), shard)
 
-    def _payload(self, shard: Shard) -> bytes:
+    def _payload(self, shard: list[Order]) -> bytes:
         """Made when the shard goes out, not before: the driver holds few of them at a time."""
-        candidates = [order.candidate for order in shard.orders]
-        networks = networks_of(self.matrices, shard.encoding, candidates)
-        until = np.array([order.until for order in shard.orders], dtype=np.int64)
+        candidates = [order.candidate for order in shard]
+        encoding = candidates[0].recipe.encoding
+        networks = networks_of(self.matrices, encoding, candidates)
+        until = np.array([order.until for order in shard], dtype=np.int64)
         members = tuple(candidate.recipe.member for candidate in candidates)
-        task = Workload(shard.encoding, members, until, self.setting.seed, networks)
-        final, whole = ([getattr(order, name) for order in shard.orders] for name in ("final", "whole"))
+        task = Workload(encoding, members, until, self.setting.seed, networks)
+        final, whole = ([getattr(order, name) for order in shard] for name in ("final", "whole"))
         packed = payloads.pack_work(task, {"final": final, "whole": whole})
         self.bytes_sent += len(packed)
         return packed
 
     def _halves(self, task: RemoteTask) -> list[RemoteTask]:
-        return [self._task(half) for half in task.about.halves()]
+        """Two that are the same work; none where it cannot be cut."""
+        middle = len(task.about) // 2
+        return [self._task(half) for half in (task.about[:middle], task.about[middle:])] if middle else []
 
     # ---- back ----
 
-    def _batch(self, shard: Shard, done: Done) -> Batch:
+    def _batch(self, done: Done) -> Batch:
         arrays, _ = tensors.unpack(done.content)
+        shard: list[Order] = done.task.about
         self.bytes_received += len(done.content)
-        self.measured.saw(shard.cost, done.seconds)
+        self.measured.saw(done.task.cost, done.seconds)
         self.shards += 1
-        members = [order.candidate.recipe.member for order in shard.orders]
+        members = [order.candidate.recipe.member for order in shard]
         packed = arrays_under("networks.", arrays)
-        networks = payloads.load_networks(self.matrices, shard.encoding, members, packed)
+        networks = payloads.load_networks(self.matrices, shard[0].candidate.recipe.encoding, members, packed)
         found = payloads.load_assessments(self.matrices, self.setting.sample_rows, arrays, len(members))
-        return Batch(shard.encoding, shard.orders, networks, dict(enumerate(found)), done.seconds)
+        return Batch(shard, networks, dict(enumerate(found)), done.seconds)

@@ -8,7 +8,6 @@ far behind.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,26 +20,6 @@ LARGEST_STATE = 64 << 20  # bytes of weights and moments of one shard, unless it
 LEAST_SECONDS = 0.25  # that a shard takes, if there is enough to do
 
 
-@dataclass(frozen=True, eq=False)
-class Shard:
-    """Candidates with one encoding, on all folds."""
-
-    orders: tuple[Order, ...]
-
-    @property
-    def encoding(self) -> str:
-        return self.orders[0].candidate.recipe.encoding
-
-    @property
-    def cost(self) -> float:
-        return sum(order.cost for order in self.orders)
-
-    def halves(self) -> list[Shard]:
-        """Two shards that are the same work; none where it cannot be cut."""
-        middle = len(self.orders) // 2
-        return [Shard(self.orders[:middle]), Shard(self.orders[middle:])] if middle else []
-
-
 def state_bytes(matrices: Matrices, encoding: str, candidates: Sequence[Candidate]) -> np.ndarray:
     """(n_candidates,) bytes of the weights and moments of each on all folds, roughly."""
     width, outputs = matrices.inputs[encoding].shape[1], matrices.task.n_outputs
@@ -48,10 +27,10 @@ def state_bytes(matrices: Matrices, encoding: str, candidates: Sequence[Candidat
     return np.asarray(counts) * 12 * len(matrices.folds)
 
 
-def cut(matrices: Matrices, orders: Sequence[Order], workers: int, least: float) -> list[Shard]:
+def cut(matrices: Matrices, orders: Sequence[Order], workers: int, least: float) -> list[list[Order]]:
     """Shards for so many workers, each of at least this cost where there is enough to do."""
     left = sum(order.cost for order in orders)
-    shards: list[Shard] = []
+    shards: list[list[Order]] = []
     for encoding in matrices.inputs:
         mine = [order for order in orders if order.candidate.recipe.encoding == encoding]
         if not mine:
@@ -62,7 +41,7 @@ def cut(matrices: Matrices, orders: Sequence[Order], workers: int, least: float)
             goal = max(least, left / (SHARE * workers))
             taken = _take(pairs, goal)
             left -= sum(order.cost for order in taken)
-            shards.append(Shard(tuple(taken)))
+            shards.append(taken)
             del pairs[: len(taken)]
     return shards
 

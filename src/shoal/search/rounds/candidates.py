@@ -245,15 +245,18 @@ SHARD_SECONDS = 2.0  # of training between two entries in the journal
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Candidates that were trained together."""
+    """Candidates with one encoding that were trained together."""
 
-    encoding: str
     orders: Sequence[Order]
     networks: Population | None  # None: not here; who needs them trains them again
     assessments: dict[int, Assessment]  # by place among the orders; those trained as far as asked
     seconds: float  # of training
     found: bool = False  # in the journal: nothing was trained
     skip_reason: str = ""  # why nobody could train them
+
+    @property
+    def encoding(self) -> str:
+        return self.orders[0].candidate.recipe.encoding
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -351,7 +354,7 @@ class InProcess(Trainer):
                 seconds = self.now() - begun
                 if len(trained.assessments) == len(mine):
                     self.measured.saw(sum(order.cost for order in mine), seconds)
-                yield Batch(encoding, mine, trained.networks, trained.assessments, seconds)
+                yield Batch(mine, trained.networks, trained.assessments, seconds)
 
     def _next(self, left: Sequence[Order]) -> list[Order]:
         """All, or as many as take about so long; a few, while it is not known."""

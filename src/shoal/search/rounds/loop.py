@@ -40,7 +40,6 @@ from shoal.search.rounds.proposals import (
     REPEATING,
     SEARCHING,
     Round,
-    Standing,
     best_of,
     rounds_of,
 )
@@ -78,7 +77,6 @@ class Search:
         self.after_round = after_round
         self.candidates: list[Candidate] = []
         self._kept: list[Candidate] = []  # those that may still be in the model: few, however many were tried
-        self._standing = Standing()
         self.log: list[dict[str, Any]] = []
         self.costs = Costs(problem, limits)
         self.ended = ""  # why it ended early
@@ -193,7 +191,6 @@ class Search:
             candidates.append(Candidate(len(self.candidates) + len(candidates), recipe))
         self.candidates.extend(candidates)
         self._kept.extend(candidates)
-        self._standing.begin(candidates)
         return candidates
 
     def _train(
@@ -350,7 +347,8 @@ class Search:
         return best_of(finished, len(finished))
 
     def _progress(self, stage: str) -> Progress:
-        known, best = self._standing.now()
+        known = len(self.candidates) - sum(not candidate.epochs for candidate in self._kept)
+        best = max(best_of(self._kept, len(self._kept)), key=lambda one: (one.finished, one.score), default=None)
         budget = self.clock.budget
         share = self.costs.share_done() if budget is None else self.clock.elapsed() / budget
         return Progress(stage, share, known, best, self.trainer.status)
