@@ -82,20 +82,25 @@ class NumberScaling:
             fill(values[start : start + ROWS_AT_A_TIME], out[start : start + ROWS_AT_A_TIME])
 
     def plain(self, values: np.ndarray) -> np.ndarray:
-        """(n, d) float32 of "plain"."""
-        out = np.empty((len(values), self.width("plain")), dtype=np.float32)
-        self.write("plain", values, out)
+        """(n, d) float32: (x - median) / (interquartile range), bent smoothly so that outliers stay near 3."""
+        return self._made("plain", values)
+
+    def piecewise(self, values: np.ndarray) -> np.ndarray:
+        """(n, columns) float32: for each bin between two quantiles, the part of it below x (0 to 1), less its mean."""
+        return self._made("piecewise", values)
+
+    def _made(self, encoding: str, values: np.ndarray) -> np.ndarray:
+        out = np.empty((len(values), self.width(encoding)), dtype=np.float32)
+        self.write(encoding, values, out)
         return out
 
     def _write_plain(self, values: np.ndarray, out: np.ndarray) -> None:
-        """(x - median) / (interquartile range), bent smoothly so that outliers stay near 3."""
         scaled = (values - self.centre) * self._inverse
         scaled[np.isnan(values)] = 0.0
         np.clip(scaled, -LARGEST_SCALED, LARGEST_SCALED, out=scaled)
         out[:] = scaled / np.sqrt(1.0 + (scaled / SMOOTH_LIMIT) ** 2)
 
     def _write_piecewise(self, values: np.ndarray, out: np.ndarray) -> None:
-        """For each bin between two quantiles, the part of it below x (0 to 1), less its mean."""
         bins = self._bins
         chosen = values[:, bins.column]
         part = np.clip((chosen - bins.low) * bins.inverse, 0.0, 1.0) - bins.offset
