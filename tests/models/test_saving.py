@@ -257,6 +257,36 @@ def test_certainty_comes_back(diabetes_model, tmp_path):
     np.testing.assert_array_equal(loaded.strange(X).p_values, diabetes_model.strange(X).p_values)
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("certainty.spread.coefficients", lambda values: values[:, :, :-1]),
+        ("certainty.strangeness.combination.inverse", lambda values: values[:3, :3]),
+    ],
+)
+def test_certainty_that_does_not_fit_is_refused(diabetes_model, tmp_path, name, change):
+    from safetensors.numpy import load_file, save_file
+
+    folder = tmp_path / "model"
+    shoal.save(diabetes_model, folder)
+    arrays = load_file(folder / "weights.safetensors")
+    arrays[name] = np.ascontiguousarray(change(arrays[name]))
+    save_file(arrays, folder / "weights.safetensors")
+    alter(folder, ("weights_sha256",), hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest())
+    with pytest.raises(ValueError, match=r"cannot be read as a model: .*must fit each other"):
+        shoal.load(folder)
+
+
+@pytest.mark.parametrize("compact", [{"parts": [99]}, {"folds": 0}])
+def test_a_compact_form_that_does_not_fit_is_refused(iris_model, tmp_path, compact):
+    folder = tmp_path / "model"
+    shoal.save(iris_model, folder)
+    known = json.loads((folder / "model.json").read_text())["body"]["compact"]
+    alter(folder, ("compact",), known | compact | {"whole_networks": 10_000})
+    with pytest.raises(ValueError, match="cannot be read as a model"):
+        shoal.load(folder)
+
+
 @pytest.mark.parametrize("depth", [200_000, 900])
 def test_json_nested_without_end_is_refused_in_a_sentence(iris_model, tmp_path, depth):
     """200,000 brackets are too many to be read; 900 are read, and are too many for whoever walks through them."""
