@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from shoal.errors import UserError, WrongType
 from shoal.population.activations import TABLE
-from shoal.validate import nearest, number, one_of, whole
+from shoal.validate import nearest, number, one_of, shown, whole
 
 ACTIVATIONS = tuple(TABLE)
 OWN_ACTIVATION = "; compiled code trains members. For a custom activation use shoal.torch.ParallelMLPs"
@@ -314,3 +314,22 @@ def _columns(value: Any) -> tuple[int, ...]:
     if len(set(columns)) != len(columns):
         raise UserError(f"features must name each column once; got {value!r}")
     return columns
+
+
+def check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:
+    """A list of members that fit the data."""
+    if isinstance(members, Member):
+        raise WrongType(f"members must be a list of shoal.Member; put the single one into a list: [{members!r}]")
+    if not isinstance(members, Iterable):
+        raise WrongType(f"members must be a list of shoal.Member; got {shown(members)}")
+    members = list(members)
+    if not members:
+        raise UserError("give at least one member; got none")
+    whole("n_features", n_features, 1, (1 << 31) - 1)
+    whole("n_outputs", n_outputs, 1, (1 << 31) - 1)
+    for k, member in enumerate(members):
+        if not isinstance(member, Member):
+            raise WrongType(f"members must be shoal.Member; number {k} is {member!r}")
+        if member.features and max(member.features) >= n_features:
+            raise UserError(f"member {k} sees column {max(member.features)}, but columns are 0 to {n_features - 1}")
+    return members
