@@ -43,11 +43,33 @@ class TableClassifier(ClassifierMixin, TableEstimator):
     """Of classes, or of several labels at once."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
+        """The probability of each class.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_columns)
+            New rows.
+
+        Returns
+        -------
+        array of shape (n_rows, n_classes)
+            For several labels at once (n_rows, n_labels).
+        """
         return self._raw(X)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The likeliest class of each row, (n,); for several labels at once 0 and 1, (n, n_labels)."""
+        """The likeliest class of each row.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_columns)
+            New rows.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+            For several labels at once 0 and 1, (n_rows, n_labels).
+        """
         probability = self._raw(X)
         if self.model_.task.kind == MULTILABEL:
             return (probability > 0.5).astype(int)
@@ -63,7 +85,17 @@ class TableRegressor(RegressorMixin, TableEstimator):
     """Of one number, or of several at once."""
 
     def predict(self, X: Any) -> np.ndarray:
-        """The predicted number of each row, (n,) or (n, n_outputs)."""
+        """The predicted number of each row.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_columns)
+            New rows.
+
+        Returns
+        -------
+        array of shape (n_rows,) or (n_rows, n_outputs)
+        """
         values = self._raw(X)
         return values[:, 0] if self.one_column_ else values
 

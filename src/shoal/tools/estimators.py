@@ -26,6 +26,21 @@ class ToolClassifier(TableClassifier, ToolEstimator):
     """Of classes, or of several labels at once."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Train the networks.
+
+        Parameters
+        ----------
+        X : array, frame, dict of columns, or list of rows
+            The inputs, (n_rows, n_columns).
+        y : array of shape (n_rows,) or (n_rows, n_labels)
+            Classes, or 0 and 1 for several labels at once.
+        sample_weight : array of shape (n_rows,), optional
+            How much rows count.
+
+        Returns
+        -------
+        self
+        """
         return self._fit(X, y, sample_weight, CLASSIFICATION)
 
 
@@ -33,4 +48,19 @@ class ToolRegressor(TableRegressor, ToolEstimator):
     """Of one number, or of several at once."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Train the networks.
+
+        Parameters
+        ----------
+        X : array, frame, dict of columns, or list of rows
+            The inputs, (n_rows, n_columns).
+        y : array of shape (n_rows,) or (n_rows, n_outputs)
+            Numbers to predict.
+        sample_weight : array of shape (n_rows,), optional
+            How much rows count.
+
+        Returns
+        -------
+        self
+        """
         return self._fit(X, y, sample_weight, REGRESSION)
