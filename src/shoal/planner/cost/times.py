@@ -133,12 +133,6 @@ class CostModel:
     def messages(self, ranks: int) -> Collectives:
         return Collectives(self.calibration.messages, self.cluster, self.turns(ranks), self.job.backend)
 
-    def scattering(self, nodes: int) -> float:
-        """Over MPI the first rank sends each its rows, epoch by epoch."""
-        if self.job.backend != "mpi" or nodes == 1:
-            return 0.0
-        return self.messages(nodes).scatter(self.rows * self.facts.row, nodes)
-
     # ---- rows ----
 
     def without_fold(self, rows: int) -> int:

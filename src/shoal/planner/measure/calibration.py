@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from shoal.allocator import memory_kept
 from shoal.machine import peak_memory, thread_count
-from shoal.parallel.cost import MachineTimes, Variant
+from shoal.parallel.cost import Facts, Variant
 from shoal.parallel.data.loader import Loader
 from shoal.parallel.events import silent
 from shoal.parallel.exact.randomness import torch_as_it_was
@@ -44,9 +44,17 @@ SAMPLES, FEWER = 3, 2  # times that the sizes are measured in turns, each severa
 
 
 @dataclass(frozen=True, kw_only=True)
-class MachineCalibration(MachineTimes):
-    """The same with steps and messages of many sizes."""
+class MachineCalibration:
+    """Seconds on this machine, for one network, its optimiser and its loss."""
 
+    facts: Facts
+    cores: int
+    apply: float  # a step of the optimiser along a flat vector
+    copy: float  # weights into a vector, or back
+    add: float  # one vector to another
+    load: float  # a row of the data into a batch
+    base: int  # bytes of memory of a process before it has data or a network
+    jitter: tuple[float, ...] = ()  # single steps, relative to their mean
     plain: dict[int, Curve]  # a step of the plain loop against rows; by number of BLAS threads
     vector: dict[int, Curve]  # a step over flat vectors, as strategies with whole models take them
     peak_flops: float  # floating-point operations a second of a matrix product on all cores
@@ -195,7 +203,7 @@ def probed(
         pooled = _in_pool(job, model, data, variants, workers)
     small = {name.split()[1]: (int(name.split()[2]), value) for name, value in (measured | pooled).items()
              if name.startswith("step ")}  # fmt: skip
-    names = ("all_reduce", "exchange", "all_gather", "message", "scatter")
+    names = ("all_reduce", "exchange", "all_gather", "message")
     return replace(
         calibration, backend=job.backend, workers=workers, contention=_contention(measured),
         messages={name: _message_curve(measured, name, workers) for name in names
@@ -242,9 +250,9 @@ def between_two(curve: Curve, workers: int) -> Curve:
 
 
 def _message_curve(measured: dict[str, float], name: str, workers: int) -> Curve:
-    """Messages were measured there and back; a scatter is one; all others are those of all workers."""
-    if name in ("message", "scatter"):
-        return _curve(measured, name, 0.5 if name == "message" else 1.0)
+    """Messages were measured there and back between two; all others between all workers."""
+    if name == "message":
+        return _curve(measured, name, 0.5)
     return between_two(_curve(measured, name), workers)
 
 
