@@ -6,7 +6,7 @@ SOURCES := $(shell find src CMakeLists.txt pyproject.toml constraints.txt -type 
 KERNEL := $(shell find src/shoal/population/native -type f -name '*.?pp')
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
-.PHONY: demo check test suite lint docs bench bench-quick sanitize wheel clean
+.PHONY: demo check test suite lint docs bench bench-quick sanitize wheel test-aarch64 clean
 
 demo: $(VENV)/.demo
 	$(BIN)/shoal search --demo
@@ -42,9 +42,16 @@ bench-quick: $(VENV)/.test
 sanitize: $(VENV)/.test
 	sh tools/sanitize.sh $(BIN)/python
 
-# A wheel for this system, and a smoke test of it in a clean environment that has no compiler on its path.
+# Manylinux wheels, and a smoke test of each in a clean environment that has no compiler on its path.
+# For several Pythons: make wheel PYTHONS="python3.10 python3.11 python3.12 python3.13"
+PYTHONS ?= $(BIN)/python
 wheel: $(VENV)/.test
-	sh tools/wheel.sh $(BIN)/python
+	sh tools/wheel.sh $(PYTHONS)
+
+# The kernel's tests on 64-bit ARM, emulated: seven minutes. tools/aarch64.sh says what it needs.
+test-aarch64: $(VENV)/.test
+	$(PIP) nanobind
+	sh tools/aarch64.sh $(BIN)/python
 
 clean:
 	rm -rf build dist $(VENV) shoal-runs

@@ -32,3 +32,17 @@ def test_headings_come_in_their_order(call, tmp_path):
         said.index(f"\n{heading}:") for heading in ("Arguments", "Data", "Search", "Output", "Execution", "Other")
     ]
     assert places == sorted(places)
+
+
+def _every_command(command, path=()):
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _every_command(inner, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(_every_command(typer.main.get_command(app))), ids=" ".join)
+def test_every_help_ends_with_examples(path, call, tmp_path):
+    said = call(tmp_path, *path, "--help").stdout
+    examples = said.split("Examples:\n")[-1].strip().splitlines()
+    assert "Examples:\n" in said
+    assert all("shoal " in line for line in examples)

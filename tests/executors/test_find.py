@@ -10,7 +10,7 @@ import pytest
 from shoal.errors import MissingPackage, UserError
 from shoal.executors.find import SerialWorkers, find_workers
 
-KINDS = "a cluster is one of local:N, dask://host:port, tls://host:port, mpi, ray://host:port"
+KINDS = "a cluster is one of local:N, dask://host:port, tls://host:port, mpi"
 COUNT = "local:N needs a whole number of processes from 1 to 1024, such as local:4"
 
 
@@ -38,7 +38,6 @@ COUNT = "local:N needs a whole number of processes from 1 to 1024, such as local
         ("dask://user@host:8786", "dask://host:port needs a host and a port"),
         ("dask", "dask://host:port needs a host and a port"),
         ("tls://:8786", "tls://host:port needs a host and a port, such as tls://scheduler:8786; got 'tls://:8786'"),
-        ("ray://host", "ray://host:port needs a host and a port, such as ray://scheduler:10001; got 'ray://host'"),
         (
             "mpi",
             "--cluster mpi works on the ranks of mpiexec: start it as mpiexec -n 5 python -m mpi4py.futures -m shoal",

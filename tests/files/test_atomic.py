@@ -90,16 +90,6 @@ def test_a_link_stays_a_link_and_a_device_is_written_to(tmp_path: Path) -> None:
     assert not Path(os.devnull).is_file()
 
 
-def test_a_finished_run_is_never_written_over(tmp_path: Path) -> None:
-    for name in ("new", "taken"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").touch()
-    with pytest.raises(OSError, match="taken"):
-        atomic.rename(tmp_path / "new", tmp_path / "taken")
-    atomic.rename(tmp_path / "new", tmp_path / "free")
-    assert names(tmp_path) == ["free", "taken"]
-
-
 def test_what_a_killed_process_left_is_known_by_its_marker(tmp_path: Path) -> None:
     with atomic.new_folder(tmp_path / "model") as folder, atomic.new_file(tmp_path / "page.html") as file:
         file.touch()

@@ -55,12 +55,11 @@ def test_what_was_written_is_found_by_each_key_also_later(journal: Journal, warn
         assert later.find("rung", "aa") is None, "another kind"
         entry = later.read(path)
         assert entry is not None
-        assert (entry.kind, entry.keys, entry.about) == ("shard", ("aa", "0b"), about)
+        assert (entry.keys, entry.about) == (("aa", "0b"), about)
         assert same(entry.arrays, ARRAYS)
         assert later.files == 1
     assert not warned
     assert names(journal.folder) == {path.name}
-    assert journal.bytes_written == path.stat().st_size
 
 
 def test_the_safetensors_library_reads_the_files(journal: Journal) -> None:
@@ -139,7 +138,6 @@ def test_threads_may_write_at_the_same_time(journal: Journal, warned: list[str])
     assert len(later.events()) == 160
     assert journal.files == later.files == 4 * 26
     assert journal.count("shard") == later.count("shard") == 4 * 26 + 1, "the key that all have counts once"
-    assert journal.bytes_written > 0
     assert not warned
 
 

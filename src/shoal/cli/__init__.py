@@ -17,7 +17,7 @@ from shoal.cli.explain import EXPLAIN_EXAMPLES, explain
 from shoal.cli.export import EXPORT_EXAMPLES, export
 from shoal.cli.finetune import FINETUNE_EXAMPLES, finetune
 from shoal.cli.generate import GENERATE_EXAMPLES, generate
-from shoal.cli.info import info
+from shoal.cli.info import INFO_EXAMPLES, info
 from shoal.cli.parameters import GroupedCommand
 from shoal.cli.plan import PLAN_EXAMPLES, plan
 from shoal.cli.predict import PREDICT_EXAMPLES, predict
@@ -32,12 +32,18 @@ from shoal.errors import UserError
 from shoal.parallel.launch.environment import world
 from shoal.version import __version__
 
+EXAMPLES = """\b
+Examples:
+  shoal search --demo
+  shoal search houses.csv --target price --budget 60
+  shoal predict shoal-runs/houses-1 new.csv
+  shoal --install-completion    (bash, zsh or fish completes commands and options from the next shell on)"""
 WRONG, BUG, INTERRUPTED = 2, 70, 130  # exit codes
 
 app = typer.Typer(
     help="Train thousands of neural networks as one.",
+    epilog=EXAMPLES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": 120},
     rich_markup_mode=None,
@@ -50,7 +56,7 @@ app.command(cls=GroupedCommand, epilog=TRAIN_EXAMPLES)(train)
 app.command(cls=GroupedCommand, epilog=PLAN_EXAMPLES)(plan)
 app.command(cls=GroupedCommand, epilog=FINETUNE_EXAMPLES)(finetune)
 app.command(cls=GroupedCommand, epilog=GENERATE_EXAMPLES)(generate)
-app.command(cls=GroupedCommand)(info)
+app.command(cls=GroupedCommand, epilog=INFO_EXAMPLES)(info)
 app.add_typer(runs_app, name="runs", help="List runs and their progress; delete files needed only for resuming.")
 
 
@@ -93,6 +99,8 @@ def main() -> None:
     except SystemExit as error:
         if error.code:
             _leave(error.code if isinstance(error.code, int) else 1)
+        if bugs.raised_by(error, "typer", "click"):  # it has answered a shell's request for completions
+            sys.exit(0)
         _explain(error)  # Shoal never calls sys.exit(0): the user's code did, and that must not look like success
     except BaseException as error:  # the user's code may raise one that is no Exception
         _explain(error)

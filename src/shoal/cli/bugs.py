@@ -14,6 +14,7 @@ import shoal
 from shoal.console.terminal import visible_lines
 
 VARIABLE = "SHOAL_TRACEBACK"
+WHERE = "the place where you got Shoal from, as a new issue (its template asks for what is needed)"
 INSTALLED = {"site-packages", "dist-packages"}  # folders of libraries that are not Python's own
 
 
@@ -28,6 +29,12 @@ def own_code(error: BaseException) -> str | None:
 def _of_a_library(file: Path) -> bool:
     folders = (Path(shoal.__file__).parent, sysconfig.get_path("stdlib"))
     return bool(INSTALLED & set(file.parts)) or any(file.is_relative_to(folder) for folder in folders)
+
+
+def raised_by(error: BaseException, *packages: str) -> bool:
+    """Whether one of these packages raised the error itself."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and bool(set(packages) & set(Path(frames[-1].filename).parts))
 
 
 def describe(error: BaseException) -> str:
@@ -45,10 +52,10 @@ def report(error: BaseException) -> str:
         print(visible_lines(trace.rstrip()), file=sys.stderr)
     try:
         place = f"the traceback is in {_write(trace)}"
-        remedy = "please report it to the developers of Shoal with that file"
+        remedy = f"please report it with that file and the output of `shoal info` to {WHERE}"
     except OSError as failure:
         place = f"the traceback could not be written ({failure.strerror})"
-        remedy = f"please report it to the developers of Shoal with what {VARIABLE}=1 shows"
+        remedy = f"please report it with what {VARIABLE}=1 shows and the output of `shoal info` to {WHERE}"
     return f"this is a bug in Shoal, not a mistake of yours: {describe(error)}; {place}; {remedy}"
 
 

@@ -12,6 +12,11 @@ from shoal.machine import available_memory, instruction_set, processor, size_tex
 from shoal.population.engines import available_engines
 from shoal.version import __version__
 
+INFO_EXAMPLES = """\b
+Examples:
+  shoal info
+  SHOAL_ISA=baseline shoal info    (as on a machine without AVX2)"""
+
 
 def info() -> None:
     """Print the version, and what this machine has: engines, instruction set, threads, memory."""

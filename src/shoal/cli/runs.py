@@ -28,6 +28,14 @@ Examples:
   shoal runs my-folder --json
   shoal runs clean --dry-run
   shoal runs clean --unfinished"""
+LIST_EXAMPLES = """\b
+Examples:
+  shoal runs list
+  shoal runs list my-folder --json"""
+CLEAN_EXAMPLES = """\b
+Examples:
+  shoal runs clean --dry-run
+  shoal runs clean --unfinished"""
 
 Folders = Annotated[
     list[Path] | None, typer.Argument(help="Runs, or folders that hold some. (default: ./shoal-runs)", metavar="DIR")
@@ -38,6 +46,8 @@ class _ListsByDefault(TyperGroup):
     """`shoal runs DIR` is `shoal runs list DIR`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # a shell asks for completions: of the commands, too
+            return super().parse_args(ctx, args)
         known = {*self.commands, "--help"}
         return super().parse_args(ctx, args if args and args[0] in known else [LIST, *args])
 
@@ -45,7 +55,7 @@ class _ListsByDefault(TyperGroup):
 app = typer.Typer(cls=_ListsByDefault, add_completion=False, epilog=RUNS_EXAMPLES, rich_markup_mode=None)
 
 
-@app.command(name=LIST)
+@app.command(name=LIST, epilog=LIST_EXAMPLES)
 def list_them(
     folders: Folders = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -63,7 +73,7 @@ def list_them(
         _print_table(runs)
 
 
-@app.command()
+@app.command(epilog=CLEAN_EXAMPLES)
 def clean(
     folders: Folders = None,
     unfinished: Annotated[

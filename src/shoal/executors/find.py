@@ -16,14 +16,12 @@ KINDS = {
     "dask://host:port": "the workers of a Dask scheduler",
     "tls://host:port": "the same, encrypted",
     "mpi": "the ranks of mpiexec -n 5 python -m mpi4py.futures -m shoal ...",
-    "ray://host:port": "a Ray cluster",
 }
 CLASSES = {  # each is made from its name; loaded when it is used
     "local": "shoal.executors.local:LocalWorkers",
     "dask": "shoal.executors.dask.workers:DaskWorkers",
     "tls": "shoal.executors.dask.workers:DaskWorkers",
     "mpi": "shoal.executors.mpi:MpiWorkers",
-    "ray": "shoal.executors.ray:RayWorkers",
 }
 
 

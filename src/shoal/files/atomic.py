@@ -167,13 +167,6 @@ def write_text(target: Path, text: str) -> None:
     write_bytes(target, text.encode("utf-8", "backslashreplace"))
 
 
-def rename(source: Path, target: Path) -> None:
-    """Give a folder that is complete its name. Unlike `new_folder` this fails where `target` is there and not empty."""
-    sync_tree(source)
-    os.rename(source, target)
-    sync_folder(target.parent)
-
-
 def sync_tree(folder: Path) -> None:
     """Force all files and folders below to the disk."""
     for place, _, files in os.walk(folder):

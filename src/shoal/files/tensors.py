@@ -126,13 +126,11 @@ def read_sealed(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray], Any]
     return unseal(content)
 
 
-def write_sealed(path: Path, arrays: Mapping[str, np.ndarray], about: Any, labels: Mapping[str, str]) -> int:
-    """Write a file that is there whole or not at all; its size in bytes."""
-    pieces = seal(arrays, about, labels)
+def write_sealed(path: Path, arrays: Mapping[str, np.ndarray], about: Any, labels: Mapping[str, str]) -> None:
+    """Write a file that is there whole or not at all."""
     with atomic.new_file(path) as partial, open(partial, "xb", buffering=0) as file:
-        for piece in pieces:
+        for piece in seal(arrays, about, labels):
             write_all(file.fileno(), piece)
-    return sum(len(piece) for piece in pieces)
 
 
 def write_all(handle: int, content: bytes | memoryview) -> None:

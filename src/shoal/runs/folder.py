@@ -163,7 +163,9 @@ class RunFolder:
         if earlier is None:
             refuse_taken(out)
             return
-        self._refuse_other_kind(earlier)
+        if earlier.kind is not self.kind:
+            what = f"a run of shoal {earlier.kind.name}"
+            raise UserError(f"--out must be a new folder; {out} holds {what}: give another name")
         if self.fresh and not (earlier.finished and self.kind.keeps_finished):
             remove_files(out, self.kind.files)
             return
@@ -177,11 +179,6 @@ class RunFolder:
                 + ("" if self.kind is TRAIN else ", or --fresh to start over")
             )
         self._use(earlier)
-
-    def _refuse_other_kind(self, earlier: Run) -> None:
-        if earlier.kind is not self.kind:
-            what = f"a run of shoal {earlier.kind.name}"
-            raise UserError(f"--out must be a new folder; {earlier.path} holds {what}: give another name")
 
     def _numbered(self) -> None:
         """The latest run of this name with the same fingerprint that no living process has; else a new folder."""

@@ -70,7 +70,6 @@ class Head:
 class JournalEntry:
     """A file of the journal, checked. The arrays cannot be written to and share one piece of memory."""
 
-    kind: str
     keys: tuple[str, ...]
     arrays: dict[str, np.ndarray]
     about: Any
@@ -93,7 +92,7 @@ class Journal:
     ) -> None:
         check()
         self.folder, self.warn, self._prefix = folder, warn or _warn, f"{whose}: " if whose else ""
-        self.bytes_written, self._check = 0, check
+        self._check = check
         self._lock = threading.RLock()
         self._heads: dict[Path, Head] = {}
         self._places: dict[tuple[str, str], list[tuple[Path, int]]] = {}  # the latest file with a part is the last
@@ -129,9 +128,8 @@ class Journal:
         head = Head(kind, tuple(keys))
         path = self.folder / head.file_name
         with writing(self.folder, sum(array.nbytes for array in arrays.values())):
-            size = tensors.write_sealed(path, arrays, about, head.labels)
+            tensors.write_sealed(path, arrays, about, head.labels)
         with self._lock:
-            self.bytes_written += size
             self._forget(path)
             self._add(path, head)
         return path
@@ -150,8 +148,7 @@ class Journal:
         """What a file holds, every byte of it checked. None: it was damaged, and is moved to `damaged`."""
         try:
             labels, arrays, about = _undamaged(tensors.read_sealed, path)
-            head = Head.of(path, labels)
-            return JournalEntry(head.kind, head.keys, arrays, about)
+            return JournalEntry(Head.of(path, labels).keys, arrays, about)
         except FileNotFoundError:
             self._forget(path)
             self.warn(f"{path} has disappeared; {AGAIN}")
@@ -177,7 +174,6 @@ class Journal:
                 _append(self.folder / EVENTS, self._events_end, line)
             self._last_check = check
             self._events_end += len(line)
-            self.bytes_written += len(line)
 
     def events(self) -> list[tuple[str, Any]]:
         """All events that are whole, in order."""
