@@ -192,10 +192,18 @@ def _arrays_in(header: Mapping[str, Any], data: np.ndarray) -> dict[str, np.ndar
             begin, end = end, end + _size_of(described)
             if described["data_offsets"] != [begin, end] or end > len(data):
                 raise NotTensors("places of its arrays")
-            arrays[name] = data[begin:end].view(TYPES[described["dtype"]]).reshape(described["shape"])
+            arrays[name] = _shaped(data[begin:end].view(TYPES[described["dtype"]]), described["shape"])
     if end != len(data):
         raise NotTensors("its length")
     return arrays
+
+
+def _shaped(array: np.ndarray, shape: list[int]) -> np.ndarray:
+    """NumPy has limits that a right size does not imply: an empty array may claim any length or many dimensions."""
+    try:
+        return array.reshape(shape)
+    except (ValueError, OverflowError):
+        raise NotTensors("shapes of its arrays") from None
 
 
 def _size_of(described: Any) -> int:
