@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal.parallel.job import Job
     from shoal.parallel.strategies.base import Strategy
     from shoal.planner.cost.times import CostModel
 
@@ -244,9 +243,10 @@ def synchronous(costs: CostModel, variant: Variant, nodes: int) -> Estimate:
     whole, rest = divmod(costs.rows, batch)
     typical = variant.strategy.round_cost(costs, variant, min(batch, costs.rows), nodes).changed(more)
     last = variant.strategy.round_cost(costs, variant, rest, nodes).changed(more) if rest else TrainingRound(())
+    scattered = costs.scattering(nodes)
     seconds, communicating = typical.times(whole)
     return Estimate(
-        seconds + last.seconds, communicating + last.communicating,
+        seconds + last.seconds + scattered, communicating + last.communicating + scattered,
         (whole + (rest > 0)) * typical.sent, variant.strategy.memory(costs, variant, nodes), typical,
     )  # fmt: skip
 

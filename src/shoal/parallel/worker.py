@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.allocator import memory_kept
 from shoal.parallel import checkpoint
 from shoal.parallel.data.loader import Loader, Pair, RandomKey, align, epoch_order, find_device, key, prefetch, take_all
+from shoal.parallel.data.scatter import scattered
 from shoal.parallel.divergence import Diverged, Guard, all_finite
 from shoal.parallel.evaluation import chunks_of, flops_per_row, measures
 from shoal.parallel.events import EpochEnded, EpochProgress, Notify, silent
@@ -126,7 +127,12 @@ class Worker:
     def _rounds(self, epoch: int) -> Iterator[tuple[list[Pair | None], int]]:
         """This worker's data, round by round, from the present position in the epoch."""
         order = epoch_order(len(self.train), self.job.seed, epoch, self.job.shuffle)
-        for rows in self.updater.rounds(order, self.position):
+        rounds = self.updater.rounds(order, self.position)
+        if self.group.scatters_rows and self.train.tensors is not None:
+            items = scattered(self.group, self.train, [self.updater.parts(rows) for rows in rounds])
+            yield from zip(items, map(len, rounds), strict=True)
+            return
+        for rows in rounds:
             yield take_all(self.train, self.updater.parts(rows), epoch), len(rows)
 
     def _after_round(self) -> None:

@@ -89,6 +89,10 @@ class Group(ABC):
             self.send(vector, to)
         return got
 
+    def scatter(self, parts: Sequence[torch.Tensor] | None, like: torch.Tensor) -> torch.Tensor:
+        """Where `scatters_rows`: rank 0 sends part k to rank k. `like` has the size of this rank's part."""
+        raise NotImplementedError
+
     @abstractmethod
     def gather_objects(self, value: Any) -> list[Any]:
         """The objects of all workers; for small ones."""

@@ -14,6 +14,8 @@ from shoal.parallel.lazy import torch
 class Mpi(Group):
     """MPI itself waits in a busy loop, which slows down other ranks on the same cores; so requests are polled."""
 
+    scatters_rows = True
+
     def __init__(self, timeout: float) -> None:
         from mpi4py import MPI
 
@@ -55,6 +57,16 @@ class Mpi(Group):
         copy = vector.detach().cpu().contiguous()
         self._finish(self.comm.Ibcast(copy.numpy(), 0))
         vector.copy_(copy)
+
+    def scatter(self, parts: Sequence[torch.Tensor] | None, like: torch.Tensor) -> torch.Tensor:
+        got = torch.empty_like(like)
+        if self.rank == 0:
+            assert parts is not None
+            sent = torch.cat([part.reshape(-1) for part in parts]).numpy()
+            self._finish(self.comm.Iscatterv([sent, [part.numel() for part in parts]], got.numpy(), 0))
+        else:
+            self._finish(self.comm.Iscatterv(None, got.numpy(), 0))
+        return got
 
     def send(self, vector: torch.Tensor, to: int) -> None:
         self._finish(self.comm.Isend(vector.contiguous().cpu().numpy(), to))

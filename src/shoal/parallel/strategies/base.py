@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from shoal.parallel.data.loader import Loader
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
-    from shoal.planner.cost.times import CostModel
     from shoal.parallel.strategies.updater import Updater
     from shoal.parallel.worker import Result
+    from shoal.planner.cost.times import CostModel
 
 Runner = Callable[..., Any]  # (job, model, train, valid, notify) -> Result
 

@@ -169,11 +169,12 @@ class OwnRows(Strategy):
             count = rest or each
             full, short = (costs.vector(size, nodes, networks * count) for size in (batch, rest_rows))
             saved = (full - short) * make(count).kept(more)
+        scattered = costs.scattering(nodes)
         at_end = costs.facts.averaged if self.stays_apart(every) else 0.0
         seconds, communicating = typical.times(whole)
         return Estimate(
-            seconds + last.seconds - networks * saved,
-            communicating + last.communicating,
+            seconds + last.seconds - networks * saved + scattered,
+            communicating + last.communicating + scattered,
             (whole + (rest > 0)) * typical.sent, self.memory(costs, variant, nodes), typical,
             finish=costs.messages(nodes).all_reduce(at_end, nodes), sent_at_end=2 * (nodes - 1) / nodes * at_end,
         )  # fmt: skip

@@ -211,7 +211,7 @@ class ParameterServer(Strategy):
         factor = min(1.0, corrected / seconds) if 0 < seconds < math.inf else 1.0
         spans = [{**span, **{key: factor * span[key] for key in ("start", "seconds")}}  # type: ignore[operator]
                  for span in found.spans]  # fmt: skip
-        return Estimate(corrected, factor * waiting, max(steps) * width,
+        return Estimate(corrected + costs.scattering(nodes), factor * waiting, max(steps) * width,
                         self.memory(costs, variant, nodes), spans=spans,
                         note=f"gradients are {found.staleness:.1f} updates old on average")  # fmt: skip
 

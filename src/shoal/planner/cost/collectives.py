@@ -95,6 +95,10 @@ class Collectives:
         """From n nodes to one, whose link they share; or back."""
         return self._software("message", count) * nodes + self.cluster.wire(count * nodes)
 
+    def scatter(self, count: float, nodes: int) -> float:
+        """All rows of an epoch from the first node to the others."""
+        return self._software("scatter", count) + self.cluster.wire(count * (nodes - 1) / nodes)
+
     def neighbours(self, count: float, nodes: int) -> float:
         """On a ring, to the left and to the right at the same time; of two nodes, to the other one."""
         if nodes == 1:

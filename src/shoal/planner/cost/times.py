@@ -27,7 +27,7 @@ DRAWS = 400  # of the slowest of n steps, of which the mean is taken
 
 @dataclass(frozen=True)
 class CostModel:
-    """What the formulas of strategies ask for (`shoal.parallel.cost.NodeCosts`), and estimates from them."""
+    """What the cost formulas of strategies ask for, and estimates from them."""
 
     calibration: MachineCalibration
     cluster: Cluster
@@ -132,6 +132,12 @@ class CostModel:
 
     def messages(self, ranks: int) -> Collectives:
         return Collectives(self.calibration.messages, self.cluster, self.turns(ranks), self.job.backend)
+
+    def scattering(self, nodes: int) -> float:
+        """Over MPI the first rank sends each its rows, epoch by epoch."""
+        if self.job.backend != "mpi" or nodes == 1:
+            return 0.0
+        return self.messages(nodes).scatter(self.rows * self.facts.row, nodes)
 
     # ---- rows ----
 

@@ -203,7 +203,7 @@ def probed(
         pooled = _in_pool(job, model, data, variants, workers)
     small = {name.split()[1]: (int(name.split()[2]), value) for name, value in (measured | pooled).items()
              if name.startswith("step ")}  # fmt: skip
-    names = ("all_reduce", "exchange", "all_gather", "message")
+    names = ("all_reduce", "exchange", "all_gather", "message", "scatter")
     return replace(
         calibration, backend=job.backend, workers=workers, contention=_contention(measured),
         messages={name: _message_curve(measured, name, workers) for name in names
@@ -250,9 +250,9 @@ def between_two(curve: Curve, workers: int) -> Curve:
 
 
 def _message_curve(measured: dict[str, float], name: str, workers: int) -> Curve:
-    """Messages were measured there and back between two; all others between all workers."""
-    if name == "message":
-        return _curve(measured, name, 0.5)
+    """Messages were measured there and back; a scatter is one; all others are those of all workers."""
+    if name in ("message", "scatter"):
+        return _curve(measured, name, 0.5 if name == "message" else 1.0)
     return between_two(_curve(measured, name), workers)
 
 

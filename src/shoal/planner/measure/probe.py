@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, TensorDataset
 
 from shoal.parallel.data.loader import Loader
+from shoal.parallel.data.scatter import scattered
 from shoal.parallel.strategies import Strategy
 from shoal.parallel.strategies.updater import Items, Updater, given
 from shoal.planner.measure.steps import alone, as_data, step_seconds
@@ -78,6 +79,9 @@ class ProbeUpdater(Updater):
                 found[f"{name} {size}"] = self._timed(operation)
         for count, steps in self.probe.rows.items():
             found[f"alone {count}"], found[f"together {count}"] = self._steps_of_all(data, count, steps)
+        if self.group.scatters_rows and isinstance(data, TensorDataset):
+            size = sum(tensor.nbytes for tensor in data.tensors)
+            found[f"scatter {size}"] = self._timed(lambda: self._scatter(data))
         for small in self.probe.jobs * VISITS:
             self._barrier()
             try:
@@ -112,6 +116,12 @@ class ProbeUpdater(Updater):
     def _gathered(self, found: dict[str, float]) -> dict[str, list[float]]:
         parts = self.group.gather_objects(found)
         return {name: [part[name] for part in parts] for name in found if all(name in part for part in parts)}
+
+    def _scatter(self, data: TensorDataset) -> None:
+        """All rows from the first worker to all, in equal shares and, as in an epoch, in a random order."""
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))
+        rows = order.tensor_split(self.group.size)[self.group.rank]
+        list(scattered(self.group, Loader(data, torch.device("cpu")), [[rows]]))
 
     def _barrier(self) -> None:
         self.group.all_reduce(torch.zeros(1))
