@@ -99,8 +99,8 @@ class AllReduce(Strategy):
         job, shards = costs.job, min(costs.job.shards, rows)
         threads = 1 if job.backend == "threads" else costs.threads(nodes)
         turns = -(-min(-(-job.shards // nodes), shards) // threads)
-        workers = min(nodes * threads, costs.calibration.cores) if not costs.own_machines else threads
-        one = costs.on_one_machine().gradient(rows / shards, max(1, workers)) * costs.slowest(nodes)
+        workers = min(nodes * threads, costs.calibration.cores) if not costs.cluster.own_machines else threads
+        one = costs.on_one_machine().gradient(rows / shards, max(1, workers)) * costs.cluster.slowest(nodes)
         work = turns * (one * costs.turns(nodes) + costs.calibration.add)
         sent = 0.0
         if job.backend != "threads":

@@ -79,13 +79,13 @@ class KFold(Strategy):
     def estimate(self, costs: CostModel, variant: Variant, nodes: int) -> Estimate:
         """Each node trains whole folds, one on each core."""
         folds, cores = costs.job.folds, costs.calibration.cores
-        at_once = nodes * cores if costs.own_machines else nodes
+        at_once = nodes * cores if costs.cluster.own_machines else nodes
         running = min(folds, at_once)
-        busy = min(running, cores) if costs.own_machines else running
+        busy = min(running, cores) if costs.cluster.own_machines else running
         rows = costs.rows - costs.rows // folds
         batch, inside = min(costs.job.batch_size, rows), costs.on_one_machine()
         step = costs.one_thread(batch) * inside.contention(batch, busy) * inside.turns(max(busy, 1))
-        seconds = -(-folds // at_once) * rows / batch * step * costs.slowest(nodes)
+        seconds = -(-folds // at_once) * rows / batch * step * costs.cluster.slowest(nodes)
         return Estimate(seconds, 0.0, 0.0, memory_of(costs, nodes), TrainingRound((compute("a step of a fold", step),)))
 
 

@@ -201,10 +201,10 @@ class ParameterServer(Strategy):
         message, service = costs.messages(nodes).message(width), service_seconds(costs)
         steps = [-(-(end - start) // batch) for start, end in shares(costs.rows, nodes)]
         work = costs.gradient(batch, nodes, waits=False) + here.copy
-        each = [work / speed for speed in costs.speeds(nodes)]
+        each = [work / speed for speed in costs.cluster.speeds_of(nodes)]
         found = serve(steps, each, message, costs.messages(nodes).occupied(width), service, here.jitter or (1.0,))
         seconds = found.seconds
-        if not costs.own_machines:  # workers and server share the cores: none of their work is free
+        if not costs.cluster.own_machines:  # workers and server share the cores: none of their work is free
             seconds = max(seconds, sum(steps) * (work / costs.turns(nodes) + 2 * message + service) / here.cores)
         waiting = max(0.0, seconds - max(count * own for count, own in zip(steps, each, strict=True)))
         corrected = max(SHORTEST * seconds, seconds + max(steps) * costs.unexplained(variant))

@@ -185,10 +185,9 @@ def probed(
     data: Dataset[Any],
     sizes: Sequence[int],
     variants: Sequence[Variant] = (),
-    workers: int | None = None,
 ) -> MachineCalibration:
     """The same with what was measured between workers of the job's backend on this machine."""
-    workers = workers or max(2, calibration.cores)
+    workers = max(2, calibration.cores)
     largest = max(calibration.facts.averaged, MESSAGES[1])
     messages = [size for size in MESSAGES if size <= 2 * largest]
     expected = {size: calibration.vector[1](size) for size in sizes}
