@@ -59,8 +59,7 @@ class MachineCalibration:
     vector: dict[int, Curve]  # a step over flat vectors, as strategies with whole models take them
     peak_flops: float  # floating-point operations a second of a matrix product on all cores
     peak_bytes: float  # bytes a second of a copy in memory
-    backend: str = ""  # below: what was measured between workers on this machine; empty: nothing
-    workers: int = 0
+    workers: int = 0  # from here on: what was measured between so many workers on this machine; 0: nothing
     contention: tuple[tuple[float, float], ...] = ()  # rows, times that a step takes longer if all cores take one
     messages: dict[str, Curve] = field(default_factory=dict)  # by operation, against bytes
     small: dict[str, tuple[int, float]] = field(default_factory=dict)  # by variant: rows, seconds of a small step
@@ -204,7 +203,7 @@ def probed(
              if name.startswith("step ")}  # fmt: skip
     names = ("all_reduce", "exchange", "all_gather", "message", "scatter")
     return replace(
-        calibration, backend=job.backend, workers=workers, contention=_contention(measured),
+        calibration, workers=workers, contention=_contention(measured),
         messages={name: _message_curve(measured, name, workers) for name in names
                   if any(key.startswith(f"{name} ") for key in measured)},
         small=small, start=start,
