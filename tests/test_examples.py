@@ -36,6 +36,25 @@ def test_an_example_runs_and_says_what_it_promises(name, said, tmp_path):
     assert said in done.stdout
 
 
+NOTEBOOKS = [("table", "new patients lie in their 90% interval"), ("population", "of the held-out rows right")]
+
+
+@pytest.mark.parametrize(("name", "said"), NOTEBOOKS, ids=[name for name, _ in NOTEBOOKS])
+def test_a_notebook_runs_and_is_stored_with_its_results(name, said, tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+    assert said in printed(notebook)
+    for cell in notebook.cells:
+        cell.pop("outputs", None)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert said in printed(notebook)
+
+
+def printed(notebook):
+    return "".join(part.get("text", "") for cell in notebook.cells for part in cell.get("outputs", []))
+
+
 def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

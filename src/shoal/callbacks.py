@@ -13,11 +13,21 @@ EVENTS = ("started", "progress", "step_ended", "note", "finished")
 
 
 class Callback:
-    """Watches a run: `ShoalClassifier(callbacks=[MyCallback()])`. Override what you need.
+    """Watches a run, and may stop it. Override what you need.
 
     `progress` and `step_ended` may return True: the run then stops early and keeps the best so far. A step is a rung
     of a search, an epoch of a training, or a stage of a plan. `progress` is called in the thread that trains, several
     times a second, so it should be quick. Each kind of run documents the events that it passes.
+
+    Examples
+    --------
+    >>> from shoal import Member, Population
+    >>> class Watch(Callback):
+    ...     def step_ended(self, history):
+    ...         print("trained")
+    >>> population = Population([Member()], n_features=1, n_outputs=1, loss="mse")
+    >>> _ = population.fit(np.ones((4, 1)), np.ones(4), epochs=1, callbacks=[Watch()])
+    trained
     """
 
     def started(self, event: Any) -> None:
@@ -34,12 +44,24 @@ class Callback:
 
 
 class StopWhen:
-    """A callback that stops a run once a condition is true."""
+    """A callback that stops a run once a condition is true.
+
+    Parameters
+    ----------
+    condition : callable
+        Takes nothing and is called several times a second.
+
+    Examples
+    --------
+    >>> import time
+    >>> evening = StopWhen(lambda: time.localtime().tm_hour >= 18)
+    """
 
     def __init__(self, condition: Callable[[], bool]) -> None:
         self.condition = condition
 
     def progress(self, event: Any) -> bool:
+        """Whether to stop."""
         return bool(self.condition())
 
 

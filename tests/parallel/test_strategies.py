@@ -95,7 +95,7 @@ def test_a_custom_strategy_is_checked_like_any_other():
 def test_the_example_of_contributing_trains_and_has_a_cost():
     """It equals the plain loop; with a perfect link it costs what its workers compute, on a slow link more."""
     found: dict = {}
-    exec(re.search(r"## A parallel strategy.*?```python\n(.*?)```", CONTRIBUTING, re.S)[1], found)  # type: ignore[index]
+    exec(re.search(r"### A parallel strategy.*?```python\n(.*?)```", CONTRIBUTING, re.S)[1], found)  # type: ignore[index]
     strategy = found["PlainSum"]()
     many = parallel.fit(network(), data(), strategy=strategy, workers=2, backend="threads", **SETTINGS)
     assert far(many.model, parallel.fit(network(), data(), strategy="serial", **SETTINGS).model) < 1e-6

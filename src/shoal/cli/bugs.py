@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import sys
@@ -34,7 +35,8 @@ def _of_a_library(file: Path) -> bool:
 def raised_by(error: BaseException, *packages: str) -> bool:
     """Whether one of these packages raised the error itself."""
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and bool(set(packages) & set(Path(frames[-1].filename).parts))
+    places = [spec.origin for name in packages if (spec := importlib.util.find_spec(name)) and spec.origin]
+    return bool(frames) and any(Path(frames[-1].filename).is_relative_to(Path(place).parent) for place in places)
 
 
 def describe(error: BaseException) -> str:

@@ -91,14 +91,24 @@ class Bar:
 
 
 class ProgressBar:
-    """A callback that shows the memory and the progress of `Population.fit`: `fit(..., callbacks=[ProgressBar()])`."""
+    """A callback that shows the memory and the progress of `Population.fit` in the terminal.
+
+    Examples
+    --------
+    >>> from shoal import Member, Population
+    >>> population = Population([Member()], n_features=1, n_outputs=1, loss="mse")
+    >>> _ = population.fit([[1.0], [2.0]], [1.0, 2.0], epochs=1, callbacks=[ProgressBar()])  # doctest: +ELLIPSIS
+    estimated peak memory ...
+    """
 
     _bar: Bar | None = None
 
     def started(self, memory: object) -> None:
+        """Show the estimated memory."""
         terminal.say(str(memory))
 
     def progress(self, event: Any) -> None:
+        """Move the bar."""
         if self._bar is None:
             self._bar = Bar(event.total, title="training", amount="count", words="network-epochs", clock="left")
             self._bar.start()
@@ -106,6 +116,7 @@ class ProgressBar:
         self._total = event.total
 
     def finished(self, history: object) -> None:
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.update(self._total)  # members that stopped early will not use what was reserved for them
             self._bar.stop()

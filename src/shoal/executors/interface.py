@@ -223,6 +223,11 @@ def library(module: str, executor: str, extra: str) -> Any:
         raise MissingPackage(
             f"--cluster {executor} needs {package}: pip install 'shoal-ml[{extra}]'", name=package
         ) from None
+    except RuntimeError as error:  # mpi4py is there, and the library that it calls is not
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"--cluster {executor}: {reason}; pip install 'shoal-ml[{extra}]' installs what it needs"
+        ) from None
 
 
 class LostWorker(Exception):

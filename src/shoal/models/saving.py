@@ -63,9 +63,25 @@ class Described:
 
 
 def save(fitted: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model into the folder `path`: whole, or not at all. An earlier model there is replaced.
+    """Write a fitted model into a folder: whole, or not at all. An earlier model there is replaced.
 
-    Takes every estimator of Shoal's that predicts, and what `shoal.load` gives.
+    Parameters
+    ----------
+    fitted : estimator
+        Any of Shoal's estimators that predicts, or what `shoal.load` gives.
+    path : path
+        The folder.
+
+    Examples
+    --------
+    >>> import shoal, tempfile
+    >>> X = np.arange(30.0).reshape(-1, 1)
+    >>> model = shoal.ShoalForestRegressor(10, epochs=1).fit(X, X[:, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     shoal.save(model, folder + "/model")
+    ...     again = shoal.load(folder + "/model")
+    >>> bool(np.all(again.predict(X) == model.predict(X)))
+    True
     """
     kind = getattr(fitted, "model_kind", None)
     if kind not in KINDS:
@@ -87,9 +103,23 @@ def save(fitted: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], network: Any = None) -> Any:
-    """What `save` or a run has written, given the model folder or the run folder: a fitted estimator, or a `Predictor`.
+    """What `save` or a run has written. Runs no code from the files.
 
-    Runs no code from the files. A network of the user's own code must be given, as `network`, an nn.Module.
+    Parameters
+    ----------
+    path : path
+        The folder of the model, or of the run.
+    network : nn.Module, optional
+        Needed for a network of your own code that `shoal train` has trained: a new one, whose weights are replaced.
+
+    Returns
+    -------
+    estimator or Predictor
+        Fitted, with `predict`.
+
+    Examples
+    --------
+    See `shoal.save`.
     """
     folder = model_folder(path)
     body, arrays = read_folder(folder)

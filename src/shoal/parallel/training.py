@@ -42,28 +42,50 @@ def fit(
 
     Parameters
     ----------
-    callbacks
+    model : nn.Module
+        The network.
+    train_set : Dataset
+        Pairs of (inputs, target), as `torch.utils.data.DataLoader` takes them.
+    valid_set : Dataset, optional
+        Scored after each epoch.
+    callbacks : list of Callback, optional
         Watch the training and may stop it early; see `shoal.callbacks`. `started` receives a `TrainingStarted`,
         `progress` a `EpochProgress`, `step_ended` an `EpochEnded` (strategy "kfold": a `FoldEnded`) of
         `shoal.parallel.events`, `finished` the result.
-    options
+    **options : any
         The options of `shoal train`: fields of `shoal.parallel.job.Job`. The most used are listed below, together with
         epochs, batch_size, learning_rate, schedule, exact, checkpoint, device and seed.
 
     Other Parameters
     ----------------
-    loss
-        "cross_entropy", "mse", "bce", or a function of (output, target) that is a mean over rows; cross entropy
-        ignores rows with the target -100, in each part of a batch by itself.
-    optimizer
-        "sgd", "adam", "adamw", or a function of the parameters; learning_rate, momentum, weight_decay.
-    strategy
+    loss : {"cross_entropy", "mse", "bce"} or callable
+        A function of (output, target) must be a mean over rows. Cross entropy ignores rows with the target -100, in
+        each part of a batch by itself.
+    optimizer : {"sgd", "adam", "adamw"} or callable
+        A function takes the parameters. The names use learning_rate, momentum and weight_decay.
+    strategy : str or Strategy, default "auto"
         A name, see `shoal.parallel`, or a custom object, see `shoal.parallel.strategies.base`; "auto" measures a few
         steps and takes the fastest.
-    backend
-        "threads", "processes" or "mpi"; ignored under torchrun and mpiexec, which are detected.
-    workers
-        How many; None: as many as there are cores, or as the launcher has started.
+    backend : {"threads", "processes", "mpi"}
+        Ignored under torchrun and mpiexec, which are detected.
+    workers : int, optional
+        As many as there are cores by default, or as the launcher has started.
+
+    Returns
+    -------
+    Result
+        The network, its history and its metrics.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch.utils.data import TensorDataset
+    >>> x = torch.randn(64, 3)
+    >>> data = TensorDataset(x, x.sum(1, keepdim=True))
+    >>> options = {"loss": "mse", "epochs": 2, "workers": 2, "backend": "threads", "strategy": "allreduce"}
+    >>> result = fit(nn.Linear(3, 1), data, **options)
+    >>> [record["epoch"] for record in result.history]
+    [0, 1]
     """
     callbacks = Callbacks(callbacks)
     job = make_job(**options)

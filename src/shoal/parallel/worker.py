@@ -32,7 +32,24 @@ if TYPE_CHECKING:
 
 @dataclass
 class Result:
-    """What `fit` returns."""
+    """What `fit` returns.
+
+    Attributes
+    ----------
+    model : nn.Module
+        The trained network: the one that was given.
+    history : list of dict
+        A record for each epoch: its loss, seconds and, with a `valid_set`, scores.
+    metrics : dict
+        Of the whole run: seconds, rows per second, bytes that were sent, and more.
+    folds : list of Result
+        Of each fold; strategy "kfold" only.
+
+    Examples
+    --------
+    >>> Result(model=None, history=[{"epoch": 1, "loss": 0.5}], metrics={}).history[-1]["loss"]
+    0.5
+    """
 
     model: nn.Module
     history: list[dict[str, Any]]

@@ -75,7 +75,31 @@ class Row:
 
 @dataclass
 class Plan:
-    """What `plan` found: rows, the verdict, and what it was found from."""
+    """What `plan` found.
+
+    Attributes
+    ----------
+    rows : list of Row
+        Each strategy on each number of nodes: seconds, speed-up, accuracy.
+    verdict : Verdict
+        Whether workers pay, and which row is the best.
+    options : PlanOptions
+        What was asked.
+    machine : dict
+        Where it was measured.
+    model : CostModel
+        The measured costs that the rows follow from.
+    scores : dict
+        Simulated scores, by strategy and nodes.
+    notes : list of str
+        What was left out, and why.
+    interrupted : bool
+        After Ctrl-C.
+
+    Examples
+    --------
+    See `plan`. `parallel.fit(model, train_set, **vars(found.training()))` runs the best row.
+    """
 
     what: str
     options: PlanOptions
@@ -207,20 +231,36 @@ def plan(
     callbacks: Any = None,
     **settings: Any,
 ) -> Plan:
-    """Plan the training of `model` on `train` over several nodes; accuracy is that on `test`.
+    """Predict how long the training of a network takes on several nodes, and how good it gets.
 
     Parameters
     ----------
-    redraw
+    model : nn.Module
+        The network.
+    train, test : Dataset
+        Pairs of (inputs, target). Accuracy is that on `test`.
+    what : str, optional
+        What the plan calls the training.
+    redraw : callable, optional
         Makes the network with the weights of a seed; if not given, a copy of the model with new weights.
-    callbacks
+    callbacks : list of Callback, optional
         Watch the plan and may end it early (see `shoal.callbacks`, and `shoal.planner.events` for the events).
-    settings
+    **settings : any
         Fields of `shoal.planner.options.PlanOptions`: all options of `parallel.fit`, and nodes, link, goal, ...
 
-    Notes
-    -----
-    After Ctrl-C the plan has what is known so far, and `interrupted` is true.
+    Returns
+    -------
+    Plan
+        After Ctrl-C it has what is known so far, and `interrupted` is true.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch.utils.data import TensorDataset
+    >>> data = TensorDataset(torch.randn(256, 3), torch.randint(2, (256,)))
+    >>> found = plan(nn.Linear(3, 2), data, data, nodes=[1, 2], epochs=1, accuracy=False)
+    >>> sorted({row.nodes for row in found.rows})
+    [1, 2]
     """
     for name in settings:
         if name not in PlanOptions.__dataclass_fields__:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from shoal.errors import UserError, WrongType
 from shoal.population.activations import TABLE
-from shoal.validate import nearest, number, one_of, whole
+from shoal.validate import nearest, number, one_of, shown, whole
 
 ACTIVATIONS = tuple(TABLE)
 OWN_ACTIVATION = "; compiled code trains members. For a custom activation use shoal.torch.ParallelMLPs"
@@ -28,31 +28,51 @@ LARGEST_WIDTH = 1 << 20  # a wider layer is a typing error: a square matrix of t
 class Member:
     """One network and how to train it. Frozen and hashable; two equal members give equal networks.
 
-    >>> Member(hidden=50, activation="tanh").hidden
-    (50,)
-    >>> Member(hidden=(), optimizer="sgd", learning_rate=0.1)
-    Member(linear, sgd lr=0.1)
-
     Most users need only the first ten fields.
 
     Parameters
     ----------
-    momentum
+    hidden : int or tuple of int, default (64,)
+        Neurons of each hidden layer; () is a linear model.
+    activation : str, default "relu"
+        One of `shoal.ACTIVATIONS`.
+    optimizer : {"adam", "sgd", "adamw"}
+        As in PyTorch.
+    learning_rate : float, default 0.001
+        Its largest value, if there is a schedule.
+    weight_decay : float, default 0
+        As in PyTorch's optimisers.
+    momentum : float, default 0
         Momentum of sgd; the other optimisers do not use it.
-    schedule
-        "constant", or "cosine": the learning rate falls along half a cosine to zero.
-    warmup
+    dropout : float, default 0
+        Share of the neurons of each hidden layer that are dropped.
+    batch_size : int, default 32
+        Rows of a step.
+    init : {"torch", "glorot"}
+        How weights are drawn; "torch" gives the numbers of `nn.Linear`.
+    seed : int, default 0
+        Of weights and dropout.
+    schedule : {"constant", "cosine"}
+        With "cosine" the learning rate falls along half a cosine to zero.
+    warmup : float, default 0
         Epochs (may be a fraction) over which the learning rate first rises from zero.
-    clip
+    clip : float, default 0
         Largest norm of the whole gradient; 0 leaves it alone.
-    label_smoothing
+    label_smoothing : float, default 0
         Share of the target spread evenly over all classes (cross-entropy only).
-    features
+    features : tuple of int, optional
         The columns this network sees; None means all of them.
-    epochs
+    epochs : int, optional
         Stop after this many epochs in total, over all calls of `fit`; also the length of the schedule.
-    patience
+    patience : int, default 0
         Stop after this many epochs without a better validation loss and keep the best weights; 0: never.
+
+    Examples
+    --------
+    >>> Member(hidden=50, activation="tanh").hidden
+    (50,)
+    >>> Member(hidden=(), optimizer="sgd", learning_rate=0.1)
+    Member(linear, sgd lr=0.1)
     """
 
     hidden: tuple[int, ...] = (64,)
@@ -113,6 +133,17 @@ class Member:
     def replace(self, **changes: Any) -> Member:
         """The same recipe with some fields changed.
 
+        Parameters
+        ----------
+        **changes : any
+            New values by the names of fields.
+
+        Returns
+        -------
+        Member
+
+        Examples
+        --------
         >>> Member(seed=3).replace(activation="elu").seed
         3
         """
@@ -120,12 +151,27 @@ class Member:
         return dataclasses.replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, in the order of the fields, ready for JSON."""
+        """Plain values, in the order of the fields, ready for JSON.
+
+        Returns
+        -------
+        dict
+        """
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @staticmethod
     def from_dict(fields: dict[str, Any]) -> Member:
-        """The member from `as_dict`, also after a round trip through JSON, which turns tuples into lists."""
+        """The member from `as_dict`, also after a round trip through JSON, which turns tuples into lists.
+
+        Parameters
+        ----------
+        fields : dict
+            What `as_dict` gave.
+
+        Returns
+        -------
+        Member
+        """
         plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
         return Member(**plain)
 
@@ -135,11 +181,23 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Member))
 
 
 def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
-    """Every combination of the given values. A list, tuple, set, range, array or Series holds alternatives.
+    """Every combination of the given values.
 
-    For `hidden` and `features` only, a tuple is one value: (32, 32) is a network of two layers. The last keyword
-    varies fastest; with `repeats`, each recipe is repeated with that many consecutive seeds.
+    Parameters
+    ----------
+    repeats : int, default 1
+        Repeat each recipe with this many consecutive seeds.
+    **choices : any
+        Fields of `Member`. A list, tuple, set, range, array or Series holds alternatives. For `hidden` and `features`
+        only, a tuple is one value: (32, 32) is a network of two layers.
 
+    Returns
+    -------
+    list of Member
+        The last keyword varies fastest.
+
+    Examples
+    --------
     >>> len(grid(hidden=[8, 16, (32, 32)], activation=["relu", "tanh"], repeats=10))
     60
     """
@@ -157,11 +215,24 @@ def grid(*, repeats: int = 1, **choices: Any) -> list[Member]:
 
 
 def sample(count: int, *, seed: int = 0, **space: Any) -> list[Member]:
-    """Draw recipes at random. Each value of the space holds alternatives, as in `grid`, or is a scipy distribution.
+    """Draw recipes at random.
 
-    Every member gets its own seed, drawn from `seed`. A float drawn for a field of integers is rounded, so that
-    `scipy.stats.loguniform(16, 256)` works for `batch_size` or `hidden`.
+    Parameters
+    ----------
+    count : int
+        How many.
+    seed : int, default 0
+        Of the draw. Every member gets its own seed, drawn from this one.
+    **space : any
+        Fields of `Member`: alternatives, as in `grid`, or a scipy distribution. A float drawn for a field of integers
+        is rounded, so that `scipy.stats.loguniform(16, 256)` works for `batch_size` or `hidden`.
 
+    Returns
+    -------
+    list of Member
+
+    Examples
+    --------
     >>> len(sample(5, seed=1, hidden=[8, 16], learning_rate=0.01))
     5
     """
@@ -243,3 +314,22 @@ def _columns(value: Any) -> tuple[int, ...]:
     if len(set(columns)) != len(columns):
         raise UserError(f"features must name each column once; got {value!r}")
     return columns
+
+
+def check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:
+    """A list of members that fit the data."""
+    if isinstance(members, Member):
+        raise WrongType(f"members must be a list of shoal.Member; put the single one into a list: [{members!r}]")
+    if not isinstance(members, Iterable):
+        raise WrongType(f"members must be a list of shoal.Member; got {shown(members)}")
+    members = list(members)
+    if not members:
+        raise UserError("give at least one member; got none")
+    whole("n_features", n_features, 1, (1 << 31) - 1)
+    whole("n_outputs", n_outputs, 1, (1 << 31) - 1)
+    for k, member in enumerate(members):
+        if not isinstance(member, Member):
+            raise WrongType(f"members must be shoal.Member; number {k} is {member!r}")
+        if member.features and max(member.features) >= n_features:
+            raise UserError(f"member {k} sees column {max(member.features)}, but columns are 0 to {n_features - 1}")
+    return members

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,11 +29,11 @@ from shoal.population.engines.weights import Layers, read_layers, write_layers
 from shoal.population.fitting import FitOptions, Fitting
 from shoal.population.history import History
 from shoal.population.layout import Layout
-from shoal.population.members import Member
+from shoal.population.members import Member, check_members
 from shoal.population.memory import Memory, check_limit, check_out, new_state
 from shoal.population.rows import Rows, Split, as_rows
 from shoal.population.turns import Turns, needs_rest
-from shoal.validate import shown, whole
+from shoal.validate import whole
 
 if TYPE_CHECKING:
     import torch
@@ -50,15 +50,38 @@ class Evaluation(NamedTuple):
 
 
 class Population:
-    """Many independent networks on one data set.
+    """Many independent networks on one data set, which are trained together.
 
+    Parameters
+    ----------
+    members : list of Member
+        The recipe of each network. `init="torch"` draws exactly the weights that `torch.manual_seed(seed)` and
+        `nn.Linear` give.
+    n_features, n_outputs : int
+        Columns of X, and classes or numbers to predict.
+    loss : {"cross_entropy", "mse", "bce"}
+        Of all members.
+    class_weight : array of shape (n_outputs,), optional
+        How much rows of each class count.
+    memory_limit : int, optional
+        Bytes that training may use. Parameters beyond them are kept in a temporary file, with the same results.
+
+    Attributes
+    ----------
+    members : tuple of Member
+        The recipes.
+    history : History
+        Losses and scores of every member after every epoch.
+    epochs : array of shape (n_members,)
+        Epochs that each member has been trained for.
+    status : list of str
+        "active", "finished", "stopped" or "diverged", for each member.
+
+    Examples
+    --------
     >>> population = Population([Member(hidden=4), Member(hidden=())], n_features=2, n_outputs=3)
     >>> [W.shape for W, b in population.weights(0)]
     [(2, 4), (4, 3)]
-
-    Weights are drawn when the population is made: `init="torch"` gives each member exactly the numbers that
-    `torch.manual_seed(seed)` and `nn.Linear` give. `memory_limit` (bytes) limits the memory of training; parameters
-    beyond it are kept in a temporary file, with the same results.
     """
 
     def __init__(
@@ -100,7 +123,7 @@ class Population:
         class_weight: Any,
         memory_limit: int | None,
     ) -> None:
-        members = _check_members(members, n_features, n_outputs)
+        members = check_members(members, n_features, n_outputs)
         self.loss = check_loss(loss)
         weight = check_class_weight(class_weight, n_outputs, self.loss)
         for k, member in enumerate(members):
@@ -116,18 +139,22 @@ class Population:
 
     @property
     def members(self) -> tuple[Member, ...]:
+        """The recipe of each network."""
         return self.program.layout.members
 
     @property
     def layout(self) -> Layout:
+        """Where the parameters of each member lie."""
         return self.program.layout
 
     @property
     def n_features(self) -> int:
+        """Columns of X."""
         return self.program.n_features
 
     @property
     def n_outputs(self) -> int:
+        """Classes, or numbers to predict."""
         return self.program.n_outputs
 
     @property
@@ -298,7 +325,23 @@ class Population:
         device: str = "cpu",
         out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Raw outputs, shape (n_members, n_rows, n_outputs); written to `out` if given, e.g. a memmap."""
+        """What each member predicts, before softmax.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            The inputs.
+        members : list of int, optional
+            Which members; by default all.
+        engine, threads, device : as in `fit`
+            Where and how to compute.
+        out : array, optional
+            Where to write, such as a memmap.
+
+        Returns
+        -------
+        array of shape (n_members, n_rows, n_outputs)
+        """
         features = check_features(X, self.n_features)
         chosen = self._indices(members)
         shape = (len(chosen), len(features), self.n_outputs)
@@ -318,7 +361,22 @@ class Population:
         threads: int | None = None,
         device: str = "cpu",
     ) -> Evaluation:
-        """Loss and score of each member on these rows, without holding all predictions in memory."""
+        """Loss and score of each member on these rows, without holding all predictions in memory.
+
+        Parameters
+        ----------
+        X, y : arrays
+            As in `fit`.
+        members : list of int, optional
+            Which members; by default all.
+        engine, threads, device : as in `fit`
+            Where and how to compute.
+
+        Returns
+        -------
+        Evaluation
+            `loss` and `score` of shape (n_members,).
+        """
         data = check_data(X, y, self.n_features, self.n_outputs, self.loss)
         selection = Selection(self.program, self.state, self._indices(members), self._resources(threads, device))
         return Evaluation(*get_engine(engine, device).evaluate(selection, data))
@@ -382,21 +440,3 @@ class Population:
     def _most_epochs(self) -> int:
         """Of one run of an engine. Few runs are fastest, as members stay in cache; the size of the log limits them."""
         return max(1, LARGEST_LOG // (24 * len(self)))
-
-
-def _check_members(members: Sequence[Member], n_features: int, n_outputs: int) -> list[Member]:
-    if isinstance(members, Member):
-        raise WrongType(f"members must be a list of shoal.Member; put the single one into a list: [{members!r}]")
-    if not isinstance(members, Iterable):
-        raise WrongType(f"members must be a list of shoal.Member; got {shown(members)}")
-    members = list(members)
-    if not members:
-        raise UserError("give at least one member; got none")
-    whole("n_features", n_features, 1, (1 << 31) - 1)
-    whole("n_outputs", n_outputs, 1, (1 << 31) - 1)
-    for k, member in enumerate(members):
-        if not isinstance(member, Member):
-            raise WrongType(f"members must be shoal.Member; number {k} is {member!r}")
-        if member.features and max(member.features) >= n_features:
-            raise UserError(f"member {k} sees column {max(member.features)}, but columns are 0 to {n_features - 1}")
-    return members

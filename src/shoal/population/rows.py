@@ -16,8 +16,19 @@ from shoal.validate import number, shown, whole
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows to train on, their weights (None: all one), and rows to be scored on (may be empty).
+    """Rows to train on, and rows to be scored on.
 
+    Parameters
+    ----------
+    train : array of int of shape (n_train,), or bool mask
+        Row numbers.
+    valid : array of int of shape (n_valid,), or bool mask
+        Row numbers; may be empty.
+    weight : array of shape (n_train,), optional
+        How much the training rows count; by default all the same.
+
+    Examples
+    --------
     >>> Split(train=[0, 1, 2], valid=[3, 4])
     Split(train=3 rows, valid=2 rows)
     """
@@ -114,8 +125,24 @@ def as_rows(rows: Rows | Split | Sequence[Split] | float | None, n_members: int,
 
 
 def cross(members: Sequence[Member], splits: Sequence[Split]) -> tuple[list[Member], Rows]:
-    """Every member on every split: the population of a cross-validated search. Splits vary fastest.
+    """Every member on every split: the population of a cross-validated search.
 
+    Parameters
+    ----------
+    members : list of Member
+        The recipes.
+    splits : list of Split
+        As from `kfold`.
+
+    Returns
+    -------
+    members : list of Member
+        Each member once for each split. Splits vary fastest.
+    rows : Rows
+        For `Population.fit(..., rows=rows)`.
+
+    Examples
+    --------
     >>> members, rows = cross([Member(), Member(seed=1)], kfold(10, 5))
     >>> len(members), rows.member.tolist()
     (10, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4])
@@ -125,8 +152,23 @@ def cross(members: Sequence[Member], splits: Sequence[Split]) -> tuple[list[Memb
 
 
 def holdout(n_rows: Any, fraction: float = 0.2, seed: int = 0) -> Split:
-    """A random share of the rows held out for scoring. Here and below, `n_rows` may also be the table itself.
+    """A random share of the rows held out for scoring.
 
+    Parameters
+    ----------
+    n_rows : int, array or frame
+        The number of rows, or the table itself.
+    fraction : float, default 0.2
+        The share.
+    seed : int, default 0
+        Of the draw.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
     >>> holdout(10, 0.3)
     Split(train=7 rows, valid=3 rows)
     """
@@ -140,7 +182,26 @@ def holdout(n_rows: Any, fraction: float = 0.2, seed: int = 0) -> Split:
 
 
 def kfold(n_rows: Any, folds: int = 5, seed: int = 0) -> list[Split]:
-    """K-fold cross-validation: each row is held out in exactly one split."""
+    """K-fold cross-validation: each row is held out in exactly one split.
+
+    Parameters
+    ----------
+    n_rows : int, array or frame
+        The number of rows, or the table itself.
+    folds : int, default 5
+        How many splits.
+    seed : int, default 0
+        Of the draw.
+
+    Returns
+    -------
+    list of Split
+
+    Examples
+    --------
+    >>> kfold(10, 5)[0]
+    Split(train=8 rows, valid=2 rows)
+    """
     n_rows, folds = _row_count(n_rows), whole("folds", folds)
     if not 2 <= folds <= n_rows:
         raise UserError(f"folds must be from 2 to the number of rows, {n_rows}; got {folds}")

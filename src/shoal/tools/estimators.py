@@ -49,13 +49,51 @@ class ToolClassifier(ClassifierMixin, ToolEstimator):
     """Of classes, or of several labels at once."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Train the networks.
+
+        Parameters
+        ----------
+        X : array, frame, dict of columns, or list of rows
+            The inputs, (n_rows, n_columns).
+        y : array of shape (n_rows,) or (n_rows, n_labels)
+            Classes, or 0 and 1 for several labels at once.
+        sample_weight : array of shape (n_rows,), optional
+            How much rows count.
+
+        Returns
+        -------
+        self
+        """
         return self._fit(X, y, sample_weight, CLASSIFICATION)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, n_classes); for several labels at once (n, n_labels), the probability of each."""
+        """The probability of each class.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_columns)
+            New rows.
+
+        Returns
+        -------
+        array of shape (n_rows, n_classes)
+            For several labels at once (n_rows, n_labels).
+        """
         return self._raw(X)
 
     def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class of each row.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_columns)
+            New rows.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+            For several labels at once 0 and 1, (n_rows, n_labels).
+        """
         probability = self._raw(X)
         if self.model_.task.kind == MULTILABEL:
             return (probability > 0.5).astype(int)
@@ -71,9 +109,35 @@ class ToolRegressor(RegressorMixin, ToolEstimator):
     """Of one number, or of several at once."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Train the networks.
+
+        Parameters
+        ----------
+        X : array, frame, dict of columns, or list of rows
+            The inputs, (n_rows, n_columns).
+        y : array of shape (n_rows,) or (n_rows, n_outputs)
+            Numbers to predict.
+        sample_weight : array of shape (n_rows,), optional
+            How much rows count.
+
+        Returns
+        -------
+        self
+        """
         return self._fit(X, y, sample_weight, REGRESSION)
 
     def predict(self, X: Any) -> np.ndarray:
+        """The predicted number of each row.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_columns)
+            New rows.
+
+        Returns
+        -------
+        array of shape (n_rows,) or (n_rows, n_outputs)
+        """
         values = self._raw(X)
         return values[:, 0] if self.one_column_ else values
 

@@ -36,27 +36,27 @@ class _ShoalForest(ToolEstimator):
 
     Parameters
     ----------
-    n_estimators
+    n_estimators : int, default 1000
         Networks.
-    member
+    member : Member or list of Member, optional
         The recipe of each network, a `shoal.Member`, or a list of them that networks take in turn; None: a good
         default. Its seed and columns are drawn here.
-    max_features
+    max_features : int, float or str, default 0.8
         Columns of the table that a network sees: a number, a share (0.7), "sqrt", "log2", or None for all.
-    max_samples
+    max_samples : int or float, optional
         Rows drawn for each bootstrap sample: a number, a share, or None for as many as there are; equal rows count as
         one here.
-    bootstrap
+    bootstrap : bool, default True
         Rows are drawn with replacement; False: each network sees all.
-    oob_score
+    oob_score : bool, optional
         Score each row by the networks that did not see it; None: wherever there are bootstrap samples.
-    epochs
+    epochs : int, optional
         Of each network whose recipe does not say it; None: by the number of rows.
-    n_jobs
+    n_jobs : int, optional
         Threads; None: all cores. The bits do not depend on it.
-    random_state
+    random_state : int or RandomState, default 0
         The same number gives the same bits.
-    kinds
+    kinds : dict of str, optional
         What columns are, where that should not be guessed: {"zip": "category"}.
 
     Attributes
@@ -65,7 +65,7 @@ class _ShoalForest(ToolEstimator):
         Accuracy or R2 on rows outside the bootstrap samples.
     estimators_features_ : list of arrays
         Columns of the table that each network sees.
-    n_networks_, schema_, model_
+    n_networks_, schema_, model_ : int, Schema, Model
         Number of networks; what each column is; the model.
 
     Notes
@@ -277,15 +277,17 @@ def _share(name: str, value: Any, total: int, words: Sequence[str] = ()) -> int:
 class ShoalForestClassifier(ToolClassifier, _ShoalForest):
     """A random forest of networks for classification: the mean of their probabilities.
 
+    `oob_decision_function_` has the out-of-bag probabilities of the training rows.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
     >>> forest = ShoalForestClassifier(50).fit(*load_iris(return_X_y=True))
     >>> forest.oob_score_ > 0.9
     True
-
-    `oob_decision_function_` has the out-of-bag probabilities of the training rows.
     """
 
-    __doc__ += _ShoalForest.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+    __doc__ += "\n" + _ShoalForest.__doc__.partition("\n")[2]  # type: ignore[union-attr]
     oob_name = "oob_decision_function_"
 
 
@@ -293,6 +295,13 @@ class ShoalForestRegressor(ToolRegressor, _ShoalForest):
     """A random forest of networks that predicts numbers, one or several at once: the mean of theirs.
 
     `oob_prediction_` has the out-of-bag predictions of the training rows.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> forest = ShoalForestRegressor(50).fit(X, X.sum(axis=1))
+    >>> forest.predict(X).shape, forest.oob_prediction_.shape
+    ((100,), (100,))
     """
 
     __doc__ += "\n" + _ShoalForest.__doc__.partition("\n")[2]  # type: ignore[union-attr]

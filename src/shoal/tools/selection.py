@@ -42,32 +42,27 @@ class FeatureSelector(SelectorMixin, BaseEstimator):
     not those that do not; its interval says how far that could be an accident of these rows. A column is selected
     where the whole interval is above zero.
 
-    >>> X = np.random.default_rng(0).normal(size=(300, 5))
-    >>> selector = FeatureSelector().fit(X, X[:, 1] - X[:, 3])
-    >>> selector.get_support().tolist()
-    [False, True, False, True, False]
-
     Parameters
     ----------
-    level
+    level : float, default 0.05
         How often a column of noise may be selected; intervals are of 1 - level.
-    max_masks
+    max_masks : int, optional
         Different masks, each on every fold; None: by the number of columns. Fewer are drawn where more would not
         narrow the intervals.
-    member
+    member : Member or list of Member, optional
         The recipe of each network, a `shoal.Member`, or a list of them that masks take in turn.
-    cv
+    cv : int, splitter or iterable of pairs, optional
         Folds: a number, any scikit-learn splitter, or pairs of row numbers; None: 5, fewer if the largest class has
         fewer rows. A number must not be larger than that; rows that repeat count once.
-    task
+    task : str, optional
         "classification" or "regression"; None: as y looks.
-    epochs
+    epochs : int, optional
         Of each network whose recipe does not say it; None: by the number of rows.
-    n_jobs
+    n_jobs : int, optional
         Threads; None: all cores. The bits do not depend on it.
-    random_state
+    random_state : int or RandomState, default 0
         The same number gives the same bits.
-    kinds
+    kinds : dict of str, optional
         What columns are, where that should not be guessed: {"zip": "category"}.
 
     Attributes
@@ -84,6 +79,13 @@ class FeatureSelector(SelectorMixin, BaseEstimator):
         How many there were.
     stopped_ : str
         Why no more masks were drawn.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(300, 5))
+    >>> selector = FeatureSelector().fit(X, X[:, 1] - X[:, 3])
+    >>> selector.get_support().tolist()
+    [False, True, False, True, False]
     """
 
     def __init__(
@@ -110,6 +112,21 @@ class FeatureSelector(SelectorMixin, BaseEstimator):
         self.kinds = kinds
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FeatureSelector:
+        """Find out which columns matter.
+
+        Parameters
+        ----------
+        X : array, frame, dict of columns, or list of rows
+            The inputs, (n_rows, n_columns).
+        y : array of shape (n_rows,)
+            Classes or numbers.
+        sample_weight : array of shape (n_rows,), optional
+            How much rows count.
+
+        Returns
+        -------
+        self
+        """
         level = number("level", self.level, above=0, below=1)
         data = prepare(self, X, y, sample_weight, kind=check_task(self.task), kinds=self.kinds)
         study = _Study.of(self, data)
@@ -156,7 +173,18 @@ class FeatureSelector(SelectorMixin, BaseEstimator):
         return self.support_
 
     def transform(self, X: Any) -> Any:
-        """The selected columns: of a frame as a frame, of all else as an array."""
+        """The selected columns.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_columns)
+            New rows.
+
+        Returns
+        -------
+        array or frame of shape (n_rows, n_selected)
+            Of a frame a frame, of all else an array.
+        """
         X = named_columns(X)
         if has_names(X) and hasattr(X, "columns"):
             check_is_fitted(self)

@@ -23,18 +23,31 @@ from shoal.validate import shown
 class Heads(Numbered):
     """A backbone and one head for each member.
 
+    `heads.losses(heads(x), y).sum().backward()` gives each head the gradient of its own loss, as if it were alone, and
+    the backbone the mean of what the heads send it: with one head, it is plain training. `parameter_groups` hands the
+    members' learning rates to any optimiser of torch.
+
+    Parameters
+    ----------
+    backbone : nn.Module
+        Gives [rows, n_features].
+    members : list of Member
+        The heads. `hidden`, `activation`, `init`, `seed`, `dropout`, `features` (columns of what the backbone gives)
+        and `label_smoothing` are used, and by `parameter_groups` `learning_rate`, `weight_decay` and `momentum`; all
+        else belongs to the training loop, which is yours.
+    n_features, n_outputs : int
+        Inputs and outputs of each head.
+    loss : {"cross_entropy", "mse", "bce"}
+        Of `losses`.
+
+    Examples
+    --------
     >>> from shoal import grid
     >>> backbone = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten())
     >>> heads = Heads(backbone, grid(hidden=[(), 8, (16, 8)], activation=["relu", "tanh"]), 144, 10)
     >>> outputs = heads(torch.zeros(5, 1, 8, 8))  # [heads, rows, outputs]
     >>> outputs.shape, heads.losses(outputs, torch.zeros(5, dtype=torch.long)).shape
     (torch.Size([6, 5, 10]), torch.Size([6]))
-
-    `heads.losses(heads(x), y).sum().backward()` gives each head the gradient of its own loss, as if it were alone, and
-    the backbone the mean of what the heads send it: with one head, it is plain training. `parameter_groups` hands the
-    members' learning rates to any optimiser of torch. Of a member, `hidden`, `activation`, `init`, `seed`, `dropout`,
-    `features` (columns of what the backbone gives) and `label_smoothing` are used, and by `parameter_groups`
-    `learning_rate`, `weight_decay` and `momentum`; all else belongs to the training loop, which is yours.
     """
 
     def __init__(

@@ -46,12 +46,34 @@ class MLP(nn.Module):
 
 
 class ParallelMLPs(ScatterNetwork):
-    """The paper's class: each width from `min_neurons` to `max_neurons` by `step`, for each activation, repeated.
+    """The class of the ParallelMLPs paper: networks of many widths and activations as one module.
 
+    There is a network for each width from `min_neurons` to `max_neurons` by `step`, for each activation, repeated.
     Networks are ordered by activation, then repetition, then width. Those that differ in repetition alone have the same
-    architecture id. With `hidden_layers` above 1, each network has that many layers of its width, and what the
-    paper's code says of hidden neurons (`total_hidden_neurons`, `hidden_neuron__model_id`) holds for each layer.
+    architecture id.
 
+    Parameters
+    ----------
+    in_features, out_features : int
+        Of each network.
+    min_neurons, max_neurons, step : int
+        Widths of the hidden layer.
+    repetitions : int
+        Networks of each width and activation.
+    activations : list of nn.Module or str
+        One after the other.
+    bias : bool, default True
+        Whether layers have one.
+    device : str or torch.device, optional
+        By default a GPU if there is one.
+    logger : logging.Logger, optional
+        Where to say how many networks there are.
+    hidden_layers : int, default 1
+        Each network has that many layers of its width. What the paper's code says of hidden neurons
+        (`total_hidden_neurons`, `hidden_neuron__model_id`) then holds for each layer.
+
+    Examples
+    --------
     >>> networks = ParallelMLPs(4, 2, 1, 3, 1, repetitions=5, activations=[nn.Tanh(), nn.ReLU()], device="cpu")
     >>> networks(torch.zeros(7, 4)).shape  # [batch, models, out_features]
     torch.Size([7, 30, 2])
@@ -108,6 +130,7 @@ class ParallelMLPs(ScatterNetwork):
 
     @property
     def device(self) -> torch.device:
+        """Where the parameters are."""
         return self.weight.device
 
     def calculate_loss(self, loss_func: Callable[[Tensor, Tensor], Tensor], preds: Tensor, target: Tensor) -> Tensor:
@@ -151,6 +174,7 @@ class ParallelMLPs(ScatterNetwork):
         return extracted
 
     def get_model_ids_from_architecture_id(self, architecture_id: int) -> list[int]:
+        """The repetitions of one width and activation."""
         architectures = self.get_buffer("output__architecture_id")
         found = (architectures == architecture_id).nonzero().squeeze(1).tolist()
         if not found:
@@ -158,13 +182,16 @@ class ParallelMLPs(ScatterNetwork):
         return found
 
     def get_num_hidden_neurons_from_architecture_id(self, architecture_id: int) -> Tensor:
+        """The width of an architecture."""
         return self.get_num_hidden_neurons_from_model_id(self.get_model_ids_from_architecture_id(architecture_id)[0])
 
     def get_num_hidden_neurons_from_model_id(self, model_id: int) -> Tensor:
+        """The width of one model."""
         (model_id,) = self._checked_ids(model_id)
         return self.get_buffer("model_id__num_hidden_neurons")[model_id]
 
     def get_architecture_ids_from_model_ids(self, model_ids: Iterable[int]) -> list[int]:
+        """The width and activation of each model, as a number."""
         return self.get_buffer("output__architecture_id")[self._checked_ids(model_ids)].tolist()
 
     def get_activation_from_model_id(self, model_ids: int | Iterable[int]) -> Any:
@@ -173,6 +200,7 @@ class ParallelMLPs(ScatterNetwork):
         return found[0] if len(found) == 1 else found
 
     def get_activation_name_from_model_id(self, model_id: int) -> str:
+        """The name of one model's activation."""
         kind = type(self.get_activation_from_model_id(model_id))
         return next((name for name, known in ACTIVATIONS.items() if known is kind), kind.__name__)
 

@@ -27,22 +27,49 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 def stack(modules: Iterable[nn.Module], seeds: Sequence[int] | None = None) -> Stack:
     """Modules of one architecture as one module, which trains them where they are.
 
+    Each module ends as it would have alone, in plain PyTorch.
+
+    Parameters
+    ----------
+    modules : iterable of nn.Module
+        As from `seeded`.
+    seeds : list of int, optional
+        Of dropout, one for each module (0, 1, ... by default): on a CPU a module drops what it would have dropped alone
+        after `torch.manual_seed(seed)`.
+
+    Returns
+    -------
+    Stack
+        An nn.Module with `losses` and `parameter_groups`; its outputs are [modules, rows, outputs].
+
+    Examples
+    --------
     >>> networks = seeded(lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), seeds=range(5))
     >>> stacked = stack(networks)
     >>> optimizer = torch.optim.SGD(stacked.parameter_groups(lr=[0.1, 0.2, 0.3, 0.4, 0.5]))
-    >>> outputs = stacked(torch.zeros(7, 3))  # [modules, rows, outputs]
+    >>> outputs = stacked(torch.zeros(7, 3))
     >>> stacked.losses(outputs, torch.zeros(7, dtype=torch.long)).sum().backward()
     >>> optimizer.step()
-
-    Each module ends as it would have alone, in plain PyTorch. `seeds` are those of dropout, one for each module (0, 1,
-    ... if not given): on a CPU a module drops what it would have dropped alone after `torch.manual_seed(seed)`.
     """
     return Stack(modules, seeds)
 
 
 def seeded(make: Callable[[], nn.Module], seeds: Iterable[int]) -> list[nn.Module]:
-    """A module for each seed: `make()` after `torch.manual_seed(seed)`. The generator of the caller stays as it is.
+    """A module for each seed. The random generator of the caller stays as it is.
 
+    Parameters
+    ----------
+    make : callable
+        Makes a module; called after `torch.manual_seed(seed)`.
+    seeds : iterable of int
+        One for each module.
+
+    Returns
+    -------
+    list of nn.Module
+
+    Examples
+    --------
     >>> first, again, other = seeded(lambda: nn.Linear(2, 1), [3, 3, 4])
     >>> torch.equal(first.weight, again.weight), torch.equal(first.weight, other.weight)
     (True, False)

@@ -17,7 +17,15 @@ USER_ERRORS = (UserError, OSError, ModuleNotFoundError, MemoryError)  # shown wi
 
 
 class WorkerError(RuntimeError):
-    """A worker failed with an error of its own; `kind` is the name of its type, `reason` its message."""
+    """A worker failed with an error of its own.
+
+    Attributes
+    ----------
+    rank : int
+        The worker.
+    kind, reason, trace : str
+        The name of the error's type, its message, and where it was raised.
+    """
 
     def __init__(self, rank: int, size: int, report: dict[str, Any]) -> None:
         kind, reason, trace = report["type"], report["message"], report["traceback"]
@@ -27,7 +35,7 @@ class WorkerError(RuntimeError):
 
 
 class WorkerLost(RuntimeError):
-    """A worker is gone, and so are the restarts."""
+    """A worker is gone, and there are no restarts left."""
 
 
 def is_peer_lost(error: BaseException) -> bool:

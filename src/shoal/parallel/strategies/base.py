@@ -33,7 +33,20 @@ Runner = Callable[..., Any]  # (job, model, train, valid, notify) -> Result
 
 
 class Strategy:
-    """How one network is trained over several workers. Attributes say what a strategy needs."""
+    """How one network is trained over several workers.
+
+    Class attributes say what a strategy needs. A subclass needs a `name` and an `updater_class`.
+
+    Examples
+    --------
+    >>> class Mine(Strategy):
+    ...     name = "mine"
+    ...     one_worker = True
+    >>> Mine().one_worker
+    True
+
+    `CONTRIBUTING.md` and `examples/strategy.py` have whole ones.
+    """
 
     name = ""
     plan_label = ""  # what a plan calls it

@@ -21,11 +21,26 @@ Items = Sequence[Pair | None]
 
 
 class Updater(ABC):
-    """Trains on the rows of a round.
+    """One worker's part of a strategy: trains on the rows of a round.
 
     After a round all workers agree on the weights, unless `evaluated` and `finish` say otherwise. A round is one batch
     for most strategies, and more for some. Rounds follow the row order of an epoch, so a run can be resumed after any
     round with any number of workers, unless the strategy's `can_lose_workers` says otherwise.
+
+    Parameters
+    ----------
+    job : Job
+        The checked options.
+    group : Group
+        This worker's rank, and its messages to the others.
+    model : nn.Module
+        This worker's copy of the network.
+    train : Loader
+        The training rows.
+
+    Examples
+    --------
+    `examples/strategy.py` has a whole one.
     """
 
     evaluates_together = False  # all workers must evaluate the same rows
