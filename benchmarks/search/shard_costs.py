@@ -151,7 +151,7 @@ def _seconds_per_task(flights: int) -> float:
     workers = _Instant(flights)
     content = b"nothing"
     job = RemoteJob.of(content, "builtins:bytes", "builtins:bytes")
-    with Dispatcher(workers, job, threads=1) as dispatcher:
+    with Dispatcher(workers, job) as dispatcher:
         tasks = [RemoteTask(str(k), b"", 1.0) for k in range(flights + TASKS)]
         times = []
         for _ in dispatcher.run(tasks, lambda: False, lambda task: []):

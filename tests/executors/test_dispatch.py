@@ -50,25 +50,24 @@ def test_no_more_is_submitted_than_workers_can_do_and_a_little(begin, bench):
     ],
 )
 def test_cores_and_memory_of_a_host_are_shared_by_the_tasks_that_it_does_at_a_time(infos, threads, on, memory):
-    team = share(infos, "baseline", None)
+    team = share(infos, "baseline")
     assert (team.threads, team.threads_on, team.memory) == (threads, on, memory)
-    assert share(infos, "baseline", 3).threads == 3
 
 
 def test_the_instruction_set_is_the_fastest_that_all_have(monkeypatch):
     monkeypatch.delenv("SHOAL_ISA", raising=False)
     mine = _native.instruction_sets()
-    assert choose_instruction_set([info()], None) == mine[0]
-    assert choose_instruction_set([info(), info(sets=("neon", mine[-1]))], None) == mine[-1]
-    assert choose_instruction_set([info()], "baseline") == "baseline"
+    assert choose_instruction_set([info()]) == mine[0]
+    assert choose_instruction_set([info(), info(sets=("neon", mine[-1]))]) == mine[-1]
     with pytest.raises(UserError, match="no instruction set in common with this machine: neon"):
-        choose_instruction_set([info(sets=("neon",))], None)
+        choose_instruction_set([info(sets=("neon",))])
     monkeypatch.setenv("SHOAL_ISA", "baseline")
-    assert choose_instruction_set([info()], None) == "baseline"
+    assert choose_instruction_set([info()]) == "baseline"
 
 
-def test_a_worker_without_the_instruction_set_asked_for_gets_no_tasks(bench):
+def test_a_worker_without_the_instruction_set_asked_for_gets_no_tasks(bench, monkeypatch):
     """Where an executor can leave out a worker, the others do the work."""
+    monkeypatch.setenv("SHOAL_ISA", "baseline")
     refused = []
 
     class Choosy(SerialWorkers):
@@ -79,7 +78,7 @@ def test_a_worker_without_the_instruction_set_asked_for_gets_no_tasks(bench):
             refused.append(worker.host)
             return True
 
-    with Dispatcher(Choosy(), bench.job, instruction_set="baseline") as dispatcher:
+    with Dispatcher(Choosy(), bench.job) as dispatcher:
         assert gained(run(dispatcher, tasks_of(2))) == bench.expected(tasks_of(2))
     assert set(refused) == {"old"}
     (note,) = dispatcher.status.notes

@@ -48,7 +48,7 @@ def machine(
                 ("all_reduce", "exchange", "all_gather", "message")}  # fmt: skip
     made = MachineCalibration(
         facts=facts, cores=cores, plain=curves, vector=curves, apply=fixed / 2, copy=0.0, add=0.0,
-        load=0.0, peak_flops=1e11, peak_bytes=1e10, base=0, jitter=tuple(jitter), backend="processes",
+        load=0.0, peak_flops=1e11, peak_bytes=1e10, base=0, jitter=tuple(jitter),
         workers=2, messages=messages,
     )  # fmt: skip
     return replace(made, **changes)

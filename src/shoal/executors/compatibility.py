@@ -23,11 +23,10 @@ class TaskSettings:
     memory: int = 0  # bytes for each task; 0: unknown
 
 
-def choose_instruction_set(infos: Sequence[WorkerInfo], wanted: str | None) -> str:
-    """The one that was asked for, else the fastest that all workers and this process have."""
-
-    if wanted or os.environ.get("SHOAL_ISA"):
-        return wanted or machine.instruction_set()
+def choose_instruction_set(infos: Sequence[WorkerInfo]) -> str:
+    """SHOAL_ISA, else the fastest that all workers and this process have."""
+    if os.environ.get("SHOAL_ISA"):
+        return machine.instruction_set()
     mine = worker.hello()["instruction_sets"]
     common = [name for name in mine if all(name in info.instruction_sets for info in infos)]
     if not common:
@@ -65,7 +64,7 @@ def who(info: WorkerInfo | None) -> str:
     return f"worker {info.name or info.pid} on {info.host}"
 
 
-def share(infos: Sequence[WorkerInfo], instruction_set: str, threads: int | None) -> TaskSettings:
+def share(infos: Sequence[WorkerInfo], instruction_set: str) -> TaskSettings:
     """Cores and memory of each host, shared out among the tasks that run there at the same time."""
     tasks: dict[str, int] = defaultdict(int)
     cores: dict[str, int] = defaultdict(int)
@@ -76,8 +75,8 @@ def share(infos: Sequence[WorkerInfo], instruction_set: str, threads: int | None
         if info.memory > 0:
             memory[info.host] = min(memory.get(info.host, info.memory), info.memory)
     each = min((memory[host] // tasks[host] for host in memory), default=0)
-    if threads is not None or not tasks:
-        return TaskSettings(instruction_set, machine.thread_count(threads), {}, each)
+    if not tasks:
+        return TaskSettings(instruction_set, machine.thread_count(), {}, each)
     on = {host: max(1, cores[host] // tasks[host]) for host in tasks}
     usual = Counter(on.values()).most_common(1)[0][0]
     return TaskSettings(instruction_set, usual, {host: count for host, count in on.items() if count != usual}, each)

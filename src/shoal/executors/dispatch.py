@@ -57,26 +57,22 @@ class TaskPace:
 class Dispatcher:
     """Does tasks of one job on workers.
 
-    threads          for each task; None: the cores of each host, shared out among the tasks that it does at a time
-    instruction_set  that all must use; None: SHOAL_ISA, else the fastest that all have
-    seconds_per_cost what tasks take, roughly, where that is known: then even the first one cannot hang for ever
+    seconds_per_cost  what tasks take, roughly, where that is known: then even the first one cannot hang for ever
     """
 
     def __init__(
         self,
         workers: Workers,
         job: RemoteJob,
-        threads: int | None = None,
-        instruction_set: str | None = None,
         seconds_per_cost: float = 0.0,
         limits: RetryLimits = LIMITS,
     ) -> None:
         self.workers, self.job, self.status = workers, job, Status()
         self.limits, self.pace = limits, TaskPace(seconds_per_cost, limits)
-        self.settings = TaskSettings(instruction_set or "", 1)
+        self.settings = TaskSettings("", 1)
         self.failures = FailureLog(workers, self.note, limits)
         self.left: list[Future[Reply]] = []  # of earlier rounds, which could not be cancelled
-        self._threads, self._wanted, self._token = threads, instruction_set, secrets.token_hex(32)
+        self._token = secrets.token_hex(32)
         self._file = str(job.file) if job.file else None
         self._own_file: Path | None = None
 
@@ -93,9 +89,9 @@ class Dispatcher:
     def start(self) -> None:
         """Find out who is there; UserError in words if the search cannot run there."""
         infos = self.workers.start(self.job)
-        chosen = choose_instruction_set(accept(infos, self.workers, self._wanted, self.note), self._wanted)
+        chosen = choose_instruction_set(accept(infos, self.workers, None, self.note))
         self.failures.accepted = accept(infos, self.workers, chosen, self.note)
-        self.settings = share(self.accepted, chosen, self._threads)
+        self.settings = share(self.accepted, chosen)
         self.status.workers = self.workers.slots()
         here = worker.hello()["host"]
         if self._file is None and any(info.pid != os.getpid() and info.host == here for info in infos):
@@ -159,7 +155,7 @@ class Dispatcher:
         infos = self.workers.present()
         if infos:
             self.failures.accepted = accept(infos, self.workers, self.settings.instruction_set, self.note)
-            self.settings = share(self.accepted, self.settings.instruction_set, self._threads)
+            self.settings = share(self.accepted, self.settings.instruction_set)
         self.left = [future for future in self.left if not future.done()]
 
     def _write_file(self) -> None:

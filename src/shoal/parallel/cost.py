@@ -1,7 +1,7 @@
 """The vocabulary of a strategy's cost formulas: phases, rounds and estimates, and what a formula may ask for.
 
-A strategy says what a round of training costs on n nodes (`Strategy.round_cost`). It asks `NodeCosts` for seconds of
-steps and messages, which the planner measures on this machine. Nothing here loads PyTorch.
+A strategy says what a round of training costs on n nodes (`Strategy.round_cost`). It asks for seconds of steps and
+messages, which the planner measures on this machine (`shoal.planner.cost.times.CostModel`). Nothing here loads PyTorch.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal.parallel.job import Job
     from shoal.parallel.strategies.base import Strategy
+    from shoal.planner.cost.times import CostModel
 
 FORWARD = 1 / 3  # of the time of a gradient; the backward pass has two products for each one of the forward pass
 FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20  # bytes; those of torch's DistributedDataParallel
@@ -237,69 +237,7 @@ class Variant:
         return self.measured_as or self.name
 
 
-@dataclass(frozen=True, kw_only=True)
-class MachineTimes:
-    """Seconds on this machine, for one network, its optimiser and its loss."""
-
-    facts: Facts
-    cores: int
-    apply: float  # a step of the optimiser along a flat vector
-    copy: float  # weights into a vector, or back
-    add: float  # one vector to another
-    load: float  # a row of the data into a batch
-    base: int  # bytes of memory of a process before it has data or a network
-    jitter: tuple[float, ...] = ()  # single steps, relative to their mean
-
-
-class Messages(Protocol):
-    """Seconds of moving bytes between nodes; see `shoal.planner.cost.collectives`."""
-
-    def all_reduce(self, count: float, nodes: int) -> float: ...
-    def tree_sum(self, count: float, nodes: int, shards: int) -> float: ...
-    def tree_sum_bytes(self, count: float, nodes: int, shards: int) -> float: ...
-    def all_gather(self, chunk: float, nodes: int) -> float: ...
-    def reduce_scatter(self, count: float, nodes: int) -> float: ...
-    def message(self, count: float) -> float: ...
-    def occupied(self, count: float) -> float: ...
-    def to_one(self, count: float, nodes: int) -> float: ...
-    def neighbours(self, count: float, nodes: int) -> float: ...
-
-
-class NodeCosts(Protocol):
-    """What a formula may ask for. `ranks`: how many nodes compute at the same time; see `shoal.planner.cost.times`."""
-
-    @property
-    def job(self) -> Job: ...  # has the batch size
-    @property
-    def rows(self) -> int: ...  # of an epoch
-    @property
-    def node_folds(self) -> int: ...  # networks of each node
-    @property
-    def facts(self) -> Facts: ...
-    @property
-    def calibration(self) -> MachineTimes: ...
-    @property
-    def own_machines(self) -> bool: ...
-
-    def plain(self, rows: float, ranks: int = 1) -> float: ...
-    def one_thread(self, rows: float) -> float: ...
-    def vector(self, rows: float, ranks: int = 1, steps: int = 1) -> float: ...
-    def gradient(self, rows: float, ranks: int, waits: bool = True) -> float: ...
-    def apply(self, ranks: int = 1) -> float: ...
-    def threads(self, ranks: int) -> int: ...
-    def turns(self, ranks: int) -> float: ...
-    def contention(self, rows: float, ranks: int) -> float: ...
-    def slowest(self, nodes: int) -> float: ...
-    def speeds(self, nodes: int) -> list[float]: ...
-    def on_one_machine(self) -> NodeCosts: ...
-    def messages(self, ranks: int) -> Messages: ...
-    def scattering(self, nodes: int) -> float: ...
-    def unexplained(self, variant: Variant) -> float: ...
-    def most_rows(self, nodes: int) -> int: ...
-    def without_fold(self, rows: int) -> int: ...
-
-
-def synchronous(costs: NodeCosts, variant: Variant, nodes: int) -> Estimate:
+def synchronous(costs: CostModel, variant: Variant, nodes: int) -> Estimate:
     """An epoch of a strategy whose rounds are batches."""
     more, batch = costs.unexplained(variant), costs.job.batch_size
     whole, rest = divmod(costs.rows, batch)
@@ -314,7 +252,7 @@ def synchronous(costs: NodeCosts, variant: Variant, nodes: int) -> Estimate:
 
 
 def memory_of(
-    costs: NodeCosts, nodes: int, *, vectors: float = 0, replicas: int = 1, split: int = 1, split_rows: int = 1
+    costs: CostModel, nodes: int, *, vectors: float = 0, replicas: int = 1, split: int = 1, split_rows: int = 1
 ) -> float:
     """Bytes of a node: the process itself, the data, weights, gradients, the optimiser, activations.
 

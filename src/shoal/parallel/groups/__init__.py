@@ -9,12 +9,12 @@ from shoal.parallel.data.loader import find_device
 from shoal.parallel.groups.base import Alone, Group, Lost
 from shoal.parallel.groups.distributed import Distributed
 from shoal.parallel.groups.mpi import Mpi
-from shoal.parallel.groups.threads import Rendezvous, Threads
+from shoal.parallel.groups.threads import InProcess, Rendezvous, Threads
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
 
-__all__ = ["Alone", "Distributed", "Group", "Lost", "Mpi", "Rendezvous", "Threads", "connect"]
+__all__ = ["Alone", "Distributed", "Group", "InProcess", "Lost", "Mpi", "Rendezvous", "Threads", "connect"]
 
 
 def connect(job: Job, rank: int, size: int, local_rank: int, by_mpi: bool, store: Callable[[], Any]) -> Group:

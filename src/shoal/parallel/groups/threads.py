@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shoal.parallel.groups.base import Group, Lost
@@ -28,7 +28,31 @@ class Rendezvous:
             return self.boxes.setdefault((source, to), queue.Queue())
 
 
-class Threads(Group):
+class InProcess(Group):
+    """Workers in one process. All collective operations are made of one: to meet, and exchange objects."""
+
+    def meet(self, value: Any, combine: Callable[[list[Any]], Any] = list) -> Any:
+        """What `combine` makes of the values of all workers, once all are here."""
+        raise NotImplementedError
+
+    def exchange(self, parts: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
+        return [given[self.rank] for given in self.meet([part.clone() for part in parts])]
+
+    def all_gather(self, chunk: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.meet(chunk.clone(), torch.cat)
+        return found
+
+    def all_reduce(self, vector: torch.Tensor) -> None:
+        vector.copy_(self.meet(vector.clone(), lambda vectors: torch.stack(vectors).sum(0)))
+
+    def broadcast(self, vector: torch.Tensor) -> None:
+        vector.copy_(self.meet(vector.clone() if self.rank == 0 else None)[0])
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        return list(self.meet(value))
+
+
+class Threads(InProcess):
     """Workers that are threads of this process."""
 
     def __init__(self, rendezvous: Rendezvous, rank: int) -> None:
@@ -40,26 +64,14 @@ class Threads(Group):
         except threading.BrokenBarrierError:
             raise Lost("another worker has failed or has not answered in time") from None
 
-    def _exchange_objects(self, value: Any) -> list[Any]:
-        """Exchange objects: returns those of all. Nobody may change his before all have read it."""
+    def meet(self, value: Any, combine: Callable[[list[Any]], Any] = list) -> Any:
+        """Nobody may change his value before all have read it."""
         with self.communication():
             self.rendezvous.slots[self.rank] = value
             self._wait()
             seen = list(self.rendezvous.slots)
             self._wait()
-            return seen
-
-    def exchange(self, parts: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
-        return [given[self.rank] for given in self._exchange_objects([part.clone() for part in parts])]
-
-    def all_gather(self, chunk: torch.Tensor) -> torch.Tensor:
-        return torch.cat(self._exchange_objects(chunk.clone()))
-
-    def all_reduce(self, vector: torch.Tensor) -> None:
-        vector.copy_(torch.stack(self._exchange_objects(vector.clone())).sum(0))
-
-    def broadcast(self, vector: torch.Tensor) -> None:
-        vector.copy_(self._exchange_objects(vector.clone())[0])
+        return combine(seen)
 
     def send(self, vector: torch.Tensor, to: int) -> None:
         self.rendezvous.box(self.rank, to).put(vector.clone())
@@ -78,9 +90,6 @@ class Threads(Group):
                 except queue.Empty:
                     continue
             raise Lost("another worker has failed or has not answered in time")
-
-    def gather_objects(self, value: Any) -> list[Any]:
-        return self._exchange_objects(value)
 
     def close(self) -> None:
         """After an error: workers that wait for this one stop waiting."""

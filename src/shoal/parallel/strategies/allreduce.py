@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.parallel.cost import (
     FORWARD,
-    NodeCosts,
     TrainingRound,
     Variant,
     compute,
@@ -32,6 +31,7 @@ from shoal.parallel.strategies.updater import BackwardUpdater, Items, Updater, W
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
+    from shoal.planner.cost.times import CostModel
 
 
 class AllReduce(Strategy):
@@ -72,11 +72,11 @@ class AllReduce(Strategy):
         return [Variant("allreduce", "all-reduce", self, {"exact": False}, by_default=True),
                 Variant("allreduce-exact", "all-reduce, exact", self, {"exact": True}, by_default=True)]  # fmt: skip
 
-    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
+    def memory(self, costs: CostModel, variant: Variant, nodes: int) -> float:
         shards = -(-costs.job.shards // nodes) if variant.options["exact"] else 0
         return memory_of(costs, nodes, vectors=1 + shards, replicas=nodes)
 
-    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+    def round_cost(self, costs: CostModel, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """Gradients summed by a ring while the backward pass goes on (processes), or after it."""
         if variant.options["exact"]:
             return self._exact_cost(costs, rows, nodes)
@@ -94,13 +94,13 @@ class AllReduce(Strategy):
         return TrainingRound((*phases, link("all-reduce", _tree_seconds(costs, nodes, nodes)),
                       compute("update", costs.apply(nodes))), moved if costs.job.backend == "mpi" else 0.0)  # fmt: skip
 
-    def _exact_cost(self, costs: NodeCosts, rows: int, nodes: int) -> TrainingRound:
+    def _exact_cost(self, costs: CostModel, rows: int, nodes: int) -> TrainingRound:
         """Shards of a batch, computed one after the other by each of a node's threads, summed along a fixed tree."""
         job, shards = costs.job, min(costs.job.shards, rows)
         threads = 1 if job.backend == "threads" else costs.threads(nodes)
         turns = -(-min(-(-job.shards // nodes), shards) // threads)
-        workers = min(nodes * threads, costs.calibration.cores) if not costs.own_machines else threads
-        one = costs.on_one_machine().gradient(rows / shards, max(1, workers)) * costs.slowest(nodes)
+        workers = min(nodes * threads, costs.calibration.cores) if not costs.cluster.own_machines else threads
+        one = costs.on_one_machine().gradient(rows / shards, max(1, workers)) * costs.cluster.slowest(nodes)
         work = turns * (one * costs.turns(nodes) + costs.calibration.add)
         sent = 0.0
         if job.backend != "threads":
@@ -110,7 +110,7 @@ class AllReduce(Strategy):
                       compute("update", costs.apply(nodes))), sent)  # fmt: skip
 
 
-def _tree_seconds(costs: NodeCosts, nodes: int, shards: int) -> float:
+def _tree_seconds(costs: CostModel, nodes: int, shards: int) -> float:
     """The sum over shards: in memory between threads, else by all-to-all and gather."""
     if costs.job.backend == "threads":
         return costs.calibration.add * (nodes - 1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from shoal.parallel.cost import Estimate, NodeCosts, TrainingRound, Variant, memory_of, synchronous
+from shoal.parallel.cost import Estimate, TrainingRound, Variant, memory_of, synchronous
 from shoal.parallel.events import Notify
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from shoal.parallel.job import Job
     from shoal.parallel.strategies.updater import Updater
     from shoal.parallel.worker import Result
+    from shoal.planner.cost.times import CostModel
 
 Runner = Callable[..., Any]  # (job, model, train, valid, notify) -> Result
 
@@ -152,18 +153,18 @@ class Strategy:
         """What `--strategy NAME:SUFFIX` of a plan means; None: nothing."""
         return None
 
-    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+    def round_cost(self, costs: CostModel, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """A round of `rows` rows on n nodes: usually a batch."""
         raise NotImplementedError(f"strategy {self.name!r} has no cost formula")
 
-    def estimate(self, costs: NodeCosts, variant: Variant, nodes: int) -> Estimate:
+    def estimate(self, costs: CostModel, variant: Variant, nodes: int) -> Estimate:
         """An epoch on n nodes."""
         return synchronous(costs, variant, nodes)
 
-    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
+    def memory(self, costs: CostModel, variant: Variant, nodes: int) -> float:
         """Bytes of each of n nodes."""
         return memory_of(costs, nodes, replicas=nodes)
 
-    def unexplained(self, costs: NodeCosts, variant: Variant, rows: int, workers: int, measured: float) -> float:
+    def unexplained(self, costs: CostModel, variant: Variant, rows: int, workers: int, measured: float) -> float:
         """Seconds of a round beyond the formula, from those of a small step of `rows` rows that was measured."""
         return measured - self.round_cost(costs, variant, rows, workers).seconds

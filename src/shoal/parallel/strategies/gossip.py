@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal.errors import UserError
-from shoal.parallel.cost import NodeCosts, Phase, Variant, link
+from shoal.parallel.cost import Phase, Variant, link
 from shoal.parallel.lazy import torch
 from shoal.parallel.strategies.own_rows import OwnRows, OwnRowsUpdater
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
+    from shoal.planner.cost.times import CostModel
 
 
 class GossipUpdater(OwnRowsUpdater):
@@ -63,7 +64,7 @@ class Gossip(OwnRows):
         return Variant(f"gossip:{suffix}", f"gossip, {suffix} steps", self, {"average_every": int(suffix)},
                        own_algorithm=True, measured_as=self.name)  # fmt: skip
 
-    def mixing_cost(self, costs: NodeCosts, nodes: int) -> tuple[Phase, float]:
+    def mixing_cost(self, costs: CostModel, nodes: int) -> tuple[Phase, float]:
         """To the left and to the right at the same time."""
         averaged = costs.facts.averaged
         seconds = costs.messages(nodes).neighbours(averaged, nodes) + 2 * costs.calibration.copy

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.options import Options, option
-from shoal.parallel.cost import Estimate, NodeCosts, TrainingRound, Variant, compute, memory_of
+from shoal.parallel.cost import Estimate, TrainingRound, Variant, compute, memory_of
 from shoal.parallel.data.loader import RandomKey, epoch_order
 from shoal.parallel.events import FoldEnded, Notify, silent
 from shoal.parallel.exact.randomness import torch_as_it_was
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset
 
     from shoal.parallel.job import Job
+    from shoal.planner.cost.times import CostModel
 
 LONGEST = 7 * 86_400.0  # seconds that ranks wait for the last fold; lost ranks are found by the monitor
 
@@ -75,16 +76,16 @@ class KFold(Strategy):
     def variants(self) -> list[Variant]:
         return [Variant("kfold", "folds over nodes", self, own_algorithm=True)]
 
-    def estimate(self, costs: NodeCosts, variant: Variant, nodes: int) -> Estimate:
+    def estimate(self, costs: CostModel, variant: Variant, nodes: int) -> Estimate:
         """Each node trains whole folds, one on each core."""
         folds, cores = costs.job.folds, costs.calibration.cores
-        at_once = nodes * cores if costs.own_machines else nodes
+        at_once = nodes * cores if costs.cluster.own_machines else nodes
         running = min(folds, at_once)
-        busy = min(running, cores) if costs.own_machines else running
+        busy = min(running, cores) if costs.cluster.own_machines else running
         rows = costs.rows - costs.rows // folds
         batch, inside = min(costs.job.batch_size, rows), costs.on_one_machine()
         step = costs.one_thread(batch) * inside.contention(batch, busy) * inside.turns(max(busy, 1))
-        seconds = -(-folds // at_once) * rows / batch * step * costs.slowest(nodes)
+        seconds = -(-folds // at_once) * rows / batch * step * costs.cluster.slowest(nodes)
         return Estimate(seconds, 0.0, 0.0, memory_of(costs, nodes), TrainingRound((compute("a step of a fold", step),)))
 
 

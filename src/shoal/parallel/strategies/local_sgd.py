@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shoal.parallel.cost import NodeCosts, Phase, Variant, link
+from shoal.parallel.cost import Phase, Variant, link
 from shoal.parallel.strategies.own_rows import OwnRows, OwnRowsUpdater
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
+    from shoal.planner.cost.times import CostModel
 
 # One worker by itself: the loop over flat vectors of strategies in which each worker holds the whole model.
 ALONE: dict[str, Any] = {"strategy": "local_sgd", "average_every": "end", "workers": 1}
@@ -62,7 +63,7 @@ class LocalSgd(OwnRows):
             own_algorithm=True, by_default=True, can_fold=isinstance(every, str), measured_as=self.name,
         )  # fmt: skip
 
-    def mixing_cost(self, costs: NodeCosts, nodes: int) -> tuple[Phase, float]:
+    def mixing_cost(self, costs: CostModel, nodes: int) -> tuple[Phase, float]:
         averaged = costs.facts.averaged
         seconds = costs.messages(nodes).all_reduce(averaged, nodes) + 2 * costs.calibration.copy
         return link("average", seconds), 2 * (nodes - 1) / nodes * averaged

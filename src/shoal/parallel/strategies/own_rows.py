@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError, WrongType
 from shoal.options import Options, option
-from shoal.parallel.cost import Estimate, NodeCosts, Phase, TrainingRound, Variant, compute, memory_of
+from shoal.parallel.cost import Estimate, Phase, TrainingRound, Variant, compute, memory_of
 from shoal.parallel.data.loader import Loader, key, rows_in
 from shoal.parallel.data.ownership import (
     BY_CLASS,
@@ -30,6 +30,7 @@ from shoal.validate import number, one_of, shown, whole
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
+    from shoal.planner.cost.times import CostModel
 
 SPLITS = ("random", "order", "class:ALPHA")
 STARTS = ("same", "own")
@@ -129,18 +130,18 @@ class OwnRows(Strategy):
 
     # ---- what it costs ----
 
-    def mixing_cost(self, costs: NodeCosts, nodes: int) -> tuple[Phase, float]:
+    def mixing_cost(self, costs: CostModel, nodes: int) -> tuple[Phase, float]:
         """What follows the steps of a round, and the bytes that a node sends in it."""
         raise NotImplementedError
 
-    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
+    def memory(self, costs: CostModel, variant: Variant, nodes: int) -> float:
         return memory_of(costs, nodes, vectors=self.vectors)
 
-    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+    def round_cost(self, costs: CostModel, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """One step of each node."""
         return self._steps_cost(costs, 1, nodes)
 
-    def _steps_cost(self, costs: NodeCosts, steps: int, nodes: int, mixes: bool = True) -> TrainingRound:
+    def _steps_cost(self, costs: CostModel, steps: int, nodes: int, mixes: bool = True) -> TrainingRound:
         """Steps of each node by itself."""
         done = compute(f"{steps} steps", steps * costs.vector(costs.job.batch_size, nodes, steps))
         if not mixes or nodes == 1:
@@ -148,7 +149,7 @@ class OwnRows(Strategy):
         mixing, sent = self.mixing_cost(costs, nodes)
         return TrainingRound((done, mixing), sent)
 
-    def estimate(self, costs: NodeCosts, variant: Variant, nodes: int) -> Estimate:
+    def estimate(self, costs: CostModel, variant: Variant, nodes: int) -> Estimate:
         """Steps of each node by itself; the slowest one has the most rows."""
         every, networks, batch = variant.options["average_every"], costs.node_folds, costs.job.batch_size
         mine = costs.without_fold(costs.most_rows(nodes))

@@ -19,7 +19,6 @@ from shoal.options import Options, option
 from shoal.parallel.cost import (
     SHORTEST,
     Estimate,
-    NodeCosts,
     TrainingRound,
     Variant,
     compute,
@@ -37,6 +36,7 @@ from shoal.parallel.strategies.updater import Items, WholeModelUpdater, given
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
+    from shoal.planner.cost.times import CostModel
 
 SERVER = 0
 HEADER = 2  # numbers before a gradient: the version of the weights it was computed with, and how many rows
@@ -180,10 +180,10 @@ class ParameterServer(Strategy):
                 Variant("parameter_server-async", "server, asynchronous", self, {"asynchronous": True},
                         own_algorithm=True)]  # fmt: skip
 
-    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
+    def memory(self, costs: CostModel, variant: Variant, nodes: int) -> float:
         return memory_of(costs, nodes, vectors=3, replicas=1 if variant.options.get("asynchronous") else nodes)
 
-    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+    def round_cost(self, costs: CostModel, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """Gradients to one rank more, which takes the step and sends the weights back."""
         here = costs.calibration
         back = costs.messages(nodes).to_one(costs.facts.width, nodes)
@@ -194,17 +194,17 @@ class ParameterServer(Strategy):
         taking = compute("take weights", here.copy)
         return TrainingRound((*gradient_phases(work, 0.0), *phases, taking), costs.facts.width)
 
-    def estimate(self, costs: NodeCosts, variant: Variant, nodes: int) -> Estimate:
+    def estimate(self, costs: CostModel, variant: Variant, nodes: int) -> Estimate:
         if not variant.options.get("asynchronous"):
             return super().estimate(costs, variant, nodes)
         here, width, batch = costs.calibration, costs.facts.width, costs.job.batch_size
         message, service = costs.messages(nodes).message(width), service_seconds(costs)
         steps = [-(-(end - start) // batch) for start, end in shares(costs.rows, nodes)]
         work = costs.gradient(batch, nodes, waits=False) + here.copy
-        each = [work / speed for speed in costs.speeds(nodes)]
+        each = [work / speed for speed in costs.cluster.speeds_of(nodes)]
         found = serve(steps, each, message, costs.messages(nodes).occupied(width), service, here.jitter or (1.0,))
         seconds = found.seconds
-        if not costs.own_machines:  # workers and server share the cores: none of their work is free
+        if not costs.cluster.own_machines:  # workers and server share the cores: none of their work is free
             seconds = max(seconds, sum(steps) * (work / costs.turns(nodes) + 2 * message + service) / here.cores)
         waiting = max(0.0, seconds - max(count * own for count, own in zip(steps, each, strict=True)))
         corrected = max(SHORTEST * seconds, seconds + max(steps) * costs.unexplained(variant))
@@ -215,14 +215,14 @@ class ParameterServer(Strategy):
                         self.memory(costs, variant, nodes), spans=spans,
                         note=f"gradients are {found.staleness:.1f} updates old on average")  # fmt: skip
 
-    def unexplained(self, costs: NodeCosts, variant: Variant, rows: int, workers: int, measured: float) -> float:
+    def unexplained(self, costs: CostModel, variant: Variant, rows: int, workers: int, measured: float) -> float:
         if not variant.options.get("asynchronous"):
             return super().unexplained(costs, variant, rows, workers, measured)
         # A step of any worker was measured; they take theirs side by side.
         return measured * workers - self.estimate(costs, variant, workers).seconds
 
 
-def service_seconds(costs: NodeCosts) -> float:
+def service_seconds(costs: CostModel) -> float:
     """What the asynchronous server needs for a gradient."""
     return costs.calibration.apply + 2 * costs.calibration.copy
 

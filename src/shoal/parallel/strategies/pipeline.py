@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError
-from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, compute, gradient_phases, link
+from shoal.parallel.cost import TrainingRound, Variant, compute, gradient_phases, link
 from shoal.parallel.data.loader import Loader, Pair, key, rows_in
 from shoal.parallel.events import Notify
 from shoal.parallel.exact.randomness import draws_random_numbers
@@ -18,6 +18,7 @@ from shoal.parallel.strategies.updater import Updater
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
+    from shoal.planner.cost.times import CostModel
 
 
 class PipelineUpdater(SplitModelUpdater):
@@ -154,7 +155,7 @@ class Pipeline(SplitModel):
         """On one worker as well: the same micro-batches give the same bits."""
         return PipelineUpdater(job, group, model, train)
 
-    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+    def round_cost(self, costs: CostModel, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """GPipe: m micro-batches, one after the other, through the slowest stage; the first one, and the last, also
         through all others: with p equal stages that is a bubble of (p - 1) / (m + p - 1)."""
         layers, stages = costs.facts.layers, nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, compute, gradient_phases, link, memory_of
+from shoal.parallel.cost import TrainingRound, Variant, compute, gradient_phases, link, memory_of
 from shoal.parallel.data.loader import Loader, Pair, key
 from shoal.parallel.lazy import nn
 from shoal.parallel.strategies.split_model import SplitModel, SplitModelUpdater
@@ -12,6 +12,7 @@ from shoal.parallel.strategies.split_model import SplitModel, SplitModelUpdater
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
+    from shoal.planner.cost.times import CostModel
 
 
 class ShardedUpdater(SplitModelUpdater):
@@ -47,10 +48,10 @@ class Sharded(SplitModel):
     updater_class = ShardedUpdater
     repeats_layers = True
 
-    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
+    def memory(self, costs: CostModel, variant: Variant, nodes: int) -> float:
         return memory_of(costs, nodes, replicas=nodes, split=nodes)
 
-    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+    def round_cost(self, costs: CostModel, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """Parameters gathered for the forward and the backward pass, gradients summed and scattered."""
         width, messages = sum(costs.facts.tensors), costs.messages(nodes)
         gathered = 2 * messages.all_gather(width / nodes, nodes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError
 from shoal.options import Options, option
-from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, link, memory_of
+from shoal.parallel.cost import TrainingRound, Variant, link, memory_of
 from shoal.parallel.data.loader import Loader, Pair
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.strategies.base import Strategy
@@ -17,6 +17,7 @@ from shoal.validate import whole
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group
     from shoal.parallel.job import Job
+    from shoal.planner.cost.times import CostModel
 
 
 def _mesh(name: str, value: Any) -> tuple[int, int]:
@@ -64,7 +65,7 @@ class SplitModel(Strategy):
             return BackwardUpdater(job, group, model, train)
         return super().updater(job, group, model, train)
 
-    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
+    def memory(self, costs: CostModel, variant: Variant, nodes: int) -> float:
         return memory_of(costs, nodes, split=nodes, split_rows=nodes)
 
 
@@ -88,10 +89,10 @@ class DataAndModel(SplitModel):
     def parts_of_batch(self, job: Job) -> int:
         return job.workers
 
-    def memory(self, costs: NodeCosts, variant: Variant, nodes: int) -> float:
+    def memory(self, costs: CostModel, variant: Variant, nodes: int) -> float:
         return memory_of(costs, nodes, replicas=nodes // 2, split=2)
 
-    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+    def round_cost(self, costs: CostModel, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """Models split over two nodes each; batches over the pairs, whose gradients are summed tensor by tensor."""
         pairs, facts, messages = nodes // 2, costs.facts, costs.messages(nodes)
         within = super().round_cost(costs, variant, -(-rows // pairs), 2)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError
-from shoal.parallel.cost import NodeCosts, TrainingRound, Variant, compute, gradient_phases, link
+from shoal.parallel.cost import TrainingRound, Variant, compute, gradient_phases, link
 from shoal.parallel.lazy import nn
 from shoal.parallel.strategies.split_model import DataAndModel, SplitModel, SplitModelUpdater
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
+    from shoal.planner.cost.times import CostModel
 
 
 class TensorUpdater(SplitModelUpdater):
@@ -46,7 +47,7 @@ class TensorParallel(SplitModel):
         if job.mesh_shape[1] > 1 and not any(isinstance(module, nn.Linear) for module in model.modules()):
             raise UserError("strategy 'tensor' splits nn.Linear layers, and the model has none; use 'allreduce'")
 
-    def round_cost(self, costs: NodeCosts, variant: Variant, rows: int, nodes: int) -> TrainingRound:
+    def round_cost(self, costs: CostModel, variant: Variant, rows: int, nodes: int) -> TrainingRound:
         """Matrices split; sums of activations for each pair of linear layers, forward and backward."""
         facts = costs.facts
         whole, update = costs.plain(rows, nodes), costs.apply(nodes) / nodes

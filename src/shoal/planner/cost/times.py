@@ -27,7 +27,7 @@ DRAWS = 400  # of the slowest of n steps, of which the mean is taken
 
 @dataclass(frozen=True)
 class CostModel:
-    """What the formulas of strategies ask for (`shoal.parallel.cost.NodeCosts`), and estimates from them."""
+    """What the cost formulas of strategies ask for, and estimates from them."""
 
     calibration: MachineCalibration
     cluster: Cluster
@@ -43,16 +43,6 @@ class CostModel:
     @property
     def facts(self) -> Facts:
         return self.calibration.facts
-
-    @property
-    def own_machines(self) -> bool:
-        return self.cluster.own_machines
-
-    def slowest(self, nodes: int) -> float:
-        return self.cluster.slowest(nodes)
-
-    def speeds(self, nodes: int) -> list[float]:
-        return self.cluster.speeds_of(nodes)
 
     def on_one_machine(self) -> CostModel:
         """The same for threads of one node."""
@@ -70,11 +60,15 @@ class CostModel:
 
     def threads(self, ranks: int) -> int:
         """BLAS threads of each node."""
-        return self.calibration.cores if self.own_machines or ranks == 1 else max(1, self.calibration.cores // ranks)
+        return (
+            self.calibration.cores
+            if self.cluster.own_machines or ranks == 1
+            else max(1, self.calibration.cores // ranks)
+        )
 
     def turns(self, ranks: int) -> float:
         """How many nodes take turns on a core."""
-        return 1.0 if self.own_machines or ranks == 1 else max(1.0, ranks / self.calibration.cores)
+        return 1.0 if self.cluster.own_machines or ranks == 1 else max(1.0, ranks / self.calibration.cores)
 
     def contention(self, rows: float, ranks: int) -> float:
         """How much longer a step takes because others take theirs at the same time, on cores of their own."""
@@ -98,7 +92,11 @@ class CostModel:
         seconds = seconds * self.turns(ranks) * self.contention(rows, ranks)
         if not waits:
             return seconds
-        return seconds * self.slowest(ranks) * (1 + (slowest_of(ranks, self.calibration.jitter) - 1) / math.sqrt(steps))
+        return (
+            seconds
+            * self.cluster.slowest(ranks)
+            * (1 + (slowest_of(ranks, self.calibration.jitter) - 1) / math.sqrt(steps))
+        )
 
     def _scaled(self, curve: Curve, rows: float) -> float:
         """On the hardware asked for: the fixed part follows its memory, the part of each row its products."""
@@ -169,7 +167,7 @@ class CostModel:
             return strategy.estimate(self, variant, 1) if strategy.holds_out_rows else self._alone()
         here, ranks = self.calibration, nodes + strategy.servers
         # Workers that share this machine also share its cores while they start.
-        start = here.start * (1.0 if self.own_machines else max(1.0, ranks / max(1, here.workers)))
+        start = here.start * (1.0 if self.cluster.own_machines else max(1.0, ranks / max(1, here.workers)))
         return replace(strategy.estimate(self, variant, nodes), start=start)
 
     def _alone(self) -> Estimate:
@@ -214,7 +212,7 @@ def between(one: float, all_cores: float, threads: int, cores: int) -> float:
     return one - shared * (1 - 1 / threads) if all_cores <= one else all_cores
 
 
-def slowest_of(nodes: int, samples: Sequence[float], seed: int = 0) -> float:
+def slowest_of(nodes: int, samples: Sequence[float]) -> float:
     """How much longer than one node's step the slowest of n steps takes, on average.
 
     `samples` are measured steps; they are drawn at random for each node.
@@ -224,6 +222,6 @@ def slowest_of(nodes: int, samples: Sequence[float], seed: int = 0) -> float:
     """
     if nodes == 1 or len(samples) < 2:
         return 1.0
-    chance = random.Random(seed)
+    chance = random.Random(0)
     largest = [max(chance.choices(samples, k=nodes)) for _ in range(DRAWS)]
     return max(1.0, statistics.fmean(largest) / statistics.fmean(samples))

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from shoal.allocator import memory_kept
 from shoal.machine import peak_memory, thread_count
-from shoal.parallel.cost import MachineTimes, Variant
+from shoal.parallel.cost import Facts, Variant
 from shoal.parallel.data.loader import Loader
 from shoal.parallel.events import silent
 from shoal.parallel.exact.randomness import torch_as_it_was
@@ -44,15 +44,22 @@ SAMPLES, FEWER = 3, 2  # times that the sizes are measured in turns, each severa
 
 
 @dataclass(frozen=True, kw_only=True)
-class MachineCalibration(MachineTimes):
-    """The same with steps and messages of many sizes."""
+class MachineCalibration:
+    """Seconds on this machine, for one network, its optimiser and its loss."""
 
+    facts: Facts
+    cores: int
+    apply: float  # a step of the optimiser along a flat vector
+    copy: float  # weights into a vector, or back
+    add: float  # one vector to another
+    load: float  # a row of the data into a batch
+    base: int  # bytes of memory of a process before it has data or a network
+    jitter: tuple[float, ...] = ()  # single steps, relative to their mean
     plain: dict[int, Curve]  # a step of the plain loop against rows; by number of BLAS threads
     vector: dict[int, Curve]  # a step over flat vectors, as strategies with whole models take them
     peak_flops: float  # floating-point operations a second of a matrix product on all cores
     peak_bytes: float  # bytes a second of a copy in memory
-    backend: str = ""  # below: what was measured between workers on this machine; empty: nothing
-    workers: int = 0
+    workers: int = 0  # from here on: what was measured between so many workers on this machine; 0: nothing
     contention: tuple[tuple[float, float], ...] = ()  # rows, times that a step takes longer if all cores take one
     messages: dict[str, Curve] = field(default_factory=dict)  # by operation, against bytes
     small: dict[str, tuple[int, float]] = field(default_factory=dict)  # by variant: rows, seconds of a small step
@@ -177,10 +184,9 @@ def probed(
     data: Dataset[Any],
     sizes: Sequence[int],
     variants: Sequence[Variant] = (),
-    workers: int | None = None,
 ) -> MachineCalibration:
     """The same with what was measured between workers of the job's backend on this machine."""
-    workers = workers or max(2, calibration.cores)
+    workers = max(2, calibration.cores)
     largest = max(calibration.facts.averaged, MESSAGES[1])
     messages = [size for size in MESSAGES if size <= 2 * largest]
     expected = {size: calibration.vector[1](size) for size in sizes}
@@ -197,7 +203,7 @@ def probed(
              if name.startswith("step ")}  # fmt: skip
     names = ("all_reduce", "exchange", "all_gather", "message", "scatter")
     return replace(
-        calibration, backend=job.backend, workers=workers, contention=_contention(measured),
+        calibration, workers=workers, contention=_contention(measured),
         messages={name: _message_curve(measured, name, workers) for name in names
                   if any(key.startswith(f"{name} ") for key in measured)},
         small=small, start=start,

@@ -76,7 +76,7 @@ def recalled(
     messages = {name: Curve(tuple((float(x), float(y)) for x, y in points))
                 for name, points in found["messages"].items()}  # fmt: skip
     overhead = {name: _overhead(found["overhead"][name], network) for name in needed}
-    again = replace(calibration, backend=job.backend, workers=found["workers"], messages=messages,
+    again = replace(calibration, workers=found["workers"], messages=messages,
                     overhead=overhead, start=found["start"], contention=contention)  # fmt: skip
     return again, found["date"]
 

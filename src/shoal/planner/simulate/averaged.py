@@ -35,7 +35,6 @@ from shoal.population.members import SCHEDULES
 from shoal.population.population import Population
 from shoal.validate import whole
 
-FOLDS = -2  # the key of the random numbers that deal rows into folds, as in the strategy kfold
 BETA1, BETA2 = 0.9, 0.999  # of Adam
 CLOSE = 1e-6  # learning rates that differ by less than this share are taken for equal
 
@@ -193,7 +192,7 @@ def _make_teams(train: TensorDataset, jobs: Sequence[Job], folds: int) -> list[N
 
 def _deal(owner: np.ndarray, each: np.ndarray, folds: int, job: Job) -> np.ndarray:
     """The fold of each row: the rows of a node, in an order of their own, cut into nearly equal parts."""
-    order = epoch_order(len(owner), job.seed, FOLDS, job.shuffle).numpy()
+    order = epoch_order(len(owner), job.seed, RandomKey.FOLDS, job.shuffle).numpy()
     mine = order[np.argsort(owner[order], kind="stable")]
     position = np.arange(len(mine)) - np.repeat(np.cumsum(each) - each, each)
     small, larger = each[owner[mine]] // folds, each[owner[mine]] % folds

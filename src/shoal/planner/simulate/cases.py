@@ -98,8 +98,8 @@ def _timing(job: Job, costs: CostModel) -> Timing | None:
     if not job.asynchronous:
         return None
     workers = job.workers
-    work = costs.gradient(job.batch_size, workers) / costs.slowest(workers)
-    speeds, service = costs.speeds(workers), service_seconds(costs)
+    work = costs.gradient(job.batch_size, workers) / costs.cluster.slowest(workers)
+    speeds, service = costs.cluster.speeds_of(workers), service_seconds(costs)
 
     def step(rank: int) -> float:
         return service if rank == 0 else work / speeds[rank - 1]

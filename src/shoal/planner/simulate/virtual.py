@@ -12,7 +12,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import torch
 
 from shoal.parallel.events import Notify, silent
 from shoal.parallel.exact.randomness import torch_as_it_was
-from shoal.parallel.groups import Group, Lost
+from shoal.parallel.groups import InProcess, Lost
 
 if TYPE_CHECKING:
     from torch import nn
@@ -153,25 +153,17 @@ class World:
         return None
 
 
-class Virtual(Group):
+class Virtual(InProcess):
     """One node's view of the world: the contract of a group, as strategies use it. Sums are those of threads."""
 
     def __init__(self, world: World, rank: int) -> None:
         self.world, self.rank, self.size = world, rank, world.size
 
-    def exchange(self, parts: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
-        own = [part.clone() for part in parts]
-        return [given[self.rank] for given in self.world.meet(self.rank, own)]
+    def meet(self, value: Any, combine: Callable[[list[Any]], Any] = list) -> Any:
+        return self.world.meet(self.rank, value, combine)
 
     def all_gather(self, chunk: torch.Tensor) -> torch.Tensor:
-        return self.world.meet(self.rank, chunk.clone(), torch.cat).clone()
-
-    def all_reduce(self, vector: torch.Tensor) -> None:
-        vector.copy_(self.world.meet(self.rank, vector.clone(), lambda all_: torch.stack(all_).sum(0)))
-
-    def broadcast(self, vector: torch.Tensor) -> None:
-        own = vector.clone() if self.rank == 0 else None
-        vector.copy_(self.world.meet(self.rank, own, lambda given: given[0]))
+        return super().all_gather(chunk).clone()  # what was combined is one tensor for all nodes
 
     def send(self, vector: torch.Tensor, to: int) -> None:
         self.world.send(self.rank, vector, to)
@@ -180,9 +172,6 @@ class Virtual(Group):
         message = self.world.receive(self.rank, source)
         vector.copy_(message.vector)
         return message.source
-
-    def gather_objects(self, value: Any) -> list[Any]:
-        return list(self.world.meet(self.rank, value))
 
 
 def run_nodes(
