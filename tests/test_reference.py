@@ -27,8 +27,7 @@ def public_names() -> list[tuple[str, Any]]:
     return found
 
 
-LEAVING = ("shoal.grow", "shoal.lottery")  # on their way out of the package
-NAMES = [(name, value) for name, value in public_names() if name not in LEAVING]
+NAMES = public_names()
 
 
 def parsed(value: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import nn
 
@@ -9,15 +11,22 @@ from benchmarks.harness.problems import Problem
 from benchmarks.peers import Weights
 from benchmarks.peers.sequential import optimizer
 from benchmarks.peers.torch_threads import row_order, torch_threads
-from shoal.population.engines.reference import PackedNetwork
 from shoal.torch import ACTIVATIONS as MODULES
+from shoal.torch import ScatterNetwork
+
+
+class PackedNetwork(ScatterNetwork):
+    """A `ScatterNetwork` whose parameters are loaded, never drawn."""
+
+    def reset_parameters(self, layer_ids: Iterable[int] | None = None) -> None:
+        """Draws nothing: the weights come from the population, and torch's random generator is not changed."""
 
 
 class ReferencePeer:
     """The module behind `shoal.torch.ParallelMLPs`, autograd and torch.optim, as the paper's code trains it.
 
-    The module is built and filled outside of the timing. `fit(engine="reference")` does so each time it is called,
-    which for a few updates would take most of the time and make native look better than it is.
+    The module is built and filled outside of the timing, since for a few updates that would take most of the time and
+    make native look better than it is.
     """
 
     def __init__(self, problem: Problem, threads: int) -> None:

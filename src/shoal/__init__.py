@@ -16,7 +16,7 @@ from shoal.version import __version__  # noqa: E402, F401
 
 __all__ = [
     "ACTIVATIONS", "FeatureSelector", "Member", "Population", "ProgressBar", "ShoalClassifier", "ShoalForestClassifier",
-    "ShoalForestRegressor", "ShoalRegressor", "grid", "grow", "load", "lottery", "sample", "save",
+    "ShoalForestRegressor", "ShoalRegressor", "grid", "load", "sample", "save",
 ]  # fmt: skip
 
 # Loaded when first asked for: they need PyTorch or scikit-learn. Modules are not in `__all__`: `from shoal import *`
@@ -29,9 +29,7 @@ _LAZY = {
     "ShoalForestClassifier": "shoal.tools.forest",
     "ShoalForestRegressor": "shoal.tools.forest",
     "ShoalRegressor": "shoal.search.estimators",
-    "grow": "shoal.tools.growing",
     "load": "shoal.models.saving",
-    "lottery": "shoal.tools.random_networks",
     "save": "shoal.models.saving",
 }
 

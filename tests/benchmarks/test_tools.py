@@ -11,7 +11,8 @@ from support.bench import bench
 
 from benchmarks.__main__ import find as find_benchmark
 from benchmarks.__main__ import main
-from benchmarks.engine.tools import forest, growing, lottery, selection, tables
+from benchmarks.engine.tools import forest, selection, tables
+from benchmarks.papers.parallel_mlps import growing, lottery
 from shoal.datasets import find
 
 TINY = {

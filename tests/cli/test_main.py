@@ -36,7 +36,7 @@ def test_info_tells_version_engines_instruction_set_and_threads():
     assert lines["shoal"].split()[-1] == importlib.metadata.version("shoal-ml")
     assert "baseline, set by SHOAL_ISA" in lines["instruction set"]
     assert lines["threads"].split()[-1] == "3"
-    for engine in ("native", "grouped", "reference"):
+    for engine in ("native", "grouped"):
         assert engine in lines["engines"]
 
 

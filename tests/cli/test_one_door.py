@@ -12,13 +12,11 @@ import pytest
 import torch
 
 import shoal
-from shoal import Member
 from shoal.models.predictor import Predictor
 from shoal.runs.folder import RunFolder
 from shoal.runs.kinds import TRAIN
 from shoal.tables.table import Table
 
-FEW = [Member(hidden=8, learning_rate=0.02), Member(hidden=4, activation="tanh", learning_rate=0.02)]
 CODE = """
 from torch import nn
 
@@ -44,13 +42,11 @@ def fitted():
     return {
         "forest classes": shoal.ShoalForestClassifier(20, epochs=8).fit(X, y["classes"]),
         "forest numbers": shoal.ShoalForestRegressor(20, epochs=8).fit(X, y["numbers"]),
-        "grown classes": shoal.grow(X, y["classes"], members=FEW, epochs=40),
-        "grown numbers": shoal.grow(X, y["numbers"], members=FEW, epochs=40),
         "search numbers": shoal.ShoalRegressor(recipes=3, epochs=3, seeds=1, cv=2).fit(X, y["numbers"]),
     }
 
 
-NAMES = ("forest classes", "forest numbers", "grown classes", "grown numbers", "search numbers")
+NAMES = ("forest classes", "forest numbers", "search numbers")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,17 +58,13 @@ def test_an_estimator_comes_back_as_it_was(fitted, name, tmp_path):
     np.testing.assert_array_equal(same.predict(new), model.predict(new))
     if name.endswith("classes"):
         np.testing.assert_array_equal(same.predict_proba(new), model.predict_proba(new))
-    for attribute in ("n_networks_", "n_stages_", "history_", "oob_score_", "n_features_in_"):
+    for attribute in ("n_networks_", "oob_score_", "n_features_in_"):
         assert getattr(same, attribute, None) == getattr(model, attribute, None), attribute
     for attribute in ("oob_prediction_", "oob_decision_function_", "feature_names_in_", "estimators_features_"):
         np.testing.assert_equal(getattr(same, attribute, None), getattr(model, attribute, None))
     shoal.save(same, tmp_path / "again")
     for file in ("model.json", "weights.safetensors"):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "model" / file).read_bytes()
-
-
-def test_grown_networks_have_more_than_one_stage(fitted):
-    assert max(fitted["grown classes"].n_stages_, fitted["grown numbers"].n_stages_) > 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -94,7 +86,7 @@ def test_the_commands_take_the_folder(fitted, name, tmp_path, call):
     assert "the largest difference to Shoal's own prediction" in said
 
 
-@pytest.mark.parametrize("name", ["forest classes", "grown classes", "grown numbers"])
+@pytest.mark.parametrize("name", ["forest classes", "forest numbers"])
 def test_export_to_onnx(fitted, name, tmp_path, call):
     pytest.importorskip("onnxruntime")
     shoal.save(fitted[name], tmp_path / "model")

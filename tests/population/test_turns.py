@@ -122,7 +122,7 @@ def test_two_threads_that_fit_never_lose_epochs():
             assert np.array_equal(population.predict(X), alone.predict(X))
 
 
-@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("engine", ["native", "grouped"])
 @pytest.mark.parametrize("where", ["another thread", "callback"])
 def test_stop_while_a_fit_runs_takes_effect_at_the_end_of_an_epoch(engine, where):
     population = small()

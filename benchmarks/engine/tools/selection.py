@@ -15,8 +15,8 @@ from benchmarks.harness.plots import COLORS, grid_of_axes
 from benchmarks.harness.report import Result
 from benchmarks.harness.tables import ResultTable, significant
 from benchmarks.harness.verdict import Target
+from benchmarks.papers.parallel_mlps.random_networks import correlation
 from shoal.tools.forest import ShoalForestClassifier, ShoalForestRegressor
-from shoal.tools.random_networks import correlation
 from shoal.tools.selection import FeatureSelector
 
 if TYPE_CHECKING:

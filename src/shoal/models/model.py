@@ -15,7 +15,7 @@ from shoal.machine import thread_count
 from shoal.metrics.tasks import CLASSIFICATION, Task
 from shoal.models.certainty import Certainty
 from shoal.models.compact import Compact
-from shoal.models.networks import Chain, TorchNetwork
+from shoal.models.networks import TorchNetwork
 from shoal.population.engines.native import predict_own_rows
 from shoal.population.engines.program import Resources, Selection
 from shoal.population.members import Member
@@ -54,7 +54,7 @@ class Model:
     schema: Schema
     folds: tuple[FoldTransforms, ...]
     parts: tuple[Part, ...]
-    networks: Mapping[str, Population | Chain | TorchNetwork]
+    networks: Mapping[str, Population | TorchNetwork]
     temperature: float = 1.0
     certainty: Certainty | None = None  # of single rows; only a search knows it
     compact: Compact | None = None  # how to make it smaller; None: not known
@@ -159,7 +159,7 @@ def empty_networks(task: Task, width: int, members: Sequence[Member], folds: int
 
 
 def single_model(
-    task: Task, schema: Schema, transforms: FoldTransforms, network: Population | Chain | TorchNetwork, label: str
+    task: Task, schema: Schema, transforms: FoldTransforms, network: Population | TorchNetwork, label: str
 ) -> Model:
     """A model of one network."""
     member = bare(network.members[0]) if isinstance(network, Population) else Member(hidden=())

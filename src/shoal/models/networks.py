@@ -1,13 +1,9 @@
-"""What a model may compute with, beside a population: a chain of networks, or a network of PyTorch.
-
-Both have `n_features` and `predict`, like a population, and belong to a model of one part and one fold.
-"""
+"""What a model may compute with beside a population: a network of PyTorch, in a model of one part and one fold."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,53 +14,6 @@ from shoal.population.population import Population
 
 if TYPE_CHECKING:
     from torch import nn
-
-
-@dataclass(frozen=True, eq=False)
-class Chain:
-    """Networks one after the other. Each sees the columns, and the last hidden layer and outputs of the one before."""
-
-    stages: tuple[Population, ...]  # of one member each
-
-    @property
-    def n_features(self) -> int:
-        return self.stages[0].n_features
-
-    @property
-    def parameters(self) -> int:
-        return sum(int(stage.layout.counts.sum()) for stage in self.stages)
-
-    @cached_property
-    def bodies(self) -> tuple[Population, ...]:
-        """All stages but the last, as `body_of` gives them."""
-        return tuple(map(body_of, self.stages[:-1]))
-
-    def predict(self, inputs: np.ndarray, which: Any = None, *, threads: int | None = None) -> np.ndarray:
-        """(1, n, n_outputs) raw outputs."""
-        seen = inputs
-        for stage, body in zip(self.stages[:-1], self.bodies, strict=True):
-            seen = next_inputs(inputs, seen, stage, body, threads)
-        return self.stages[-1].predict(seen, threads=threads)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"stages": self.stages}
-
-
-def next_inputs(
-    columns: np.ndarray, inputs: np.ndarray, stage: Population, body: Population, threads: int | None
-) -> np.ndarray:
-    """What the stage after this one sees: the columns, the hidden layer, the outputs."""
-    made = [each.predict(inputs, threads=threads)[0] for each in (body, stage)]
-    return np.concatenate([columns, *made], axis=1)
-
-
-def body_of(stage: Population) -> Population:
-    """A network with the identity for its last layer: it gives the last hidden layer."""
-    layers = stage.weights(0)
-    width = len(layers[-1][0])
-    body = Population.blank(stage.members, stage.n_features, width, "mse")
-    body.set_weights(0, [*layers[:-1], (np.eye(width), np.zeros(width))])
-    return body
 
 
 @dataclass(eq=False)

@@ -32,7 +32,7 @@ from shoal.models import checks
 from shoal.models.certainty import Certainty
 from shoal.models.compact import Compact
 from shoal.models.model import FoldTransforms, Model, Part, empty_networks
-from shoal.models.networks import Chain, TorchNetwork
+from shoal.models.networks import TorchNetwork
 from shoal.population.layout import Layout
 from shoal.population.members import Member
 from shoal.population.population import Population
@@ -45,7 +45,6 @@ KINDS = {  # kind of a model -> module with `describe(fitted)` and `restore(body
     "search": "shoal.search.results.saving",
     "network": "shoal.parallel.saving",
     "forest": "shoal.tools.saving",
-    "grown": "shoal.tools.saving",
 }
 FORMAT, VERSION = "shoal-model", 6
 DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
@@ -86,8 +85,7 @@ def save(fitted: Any, path: str | os.PathLike[str]) -> None:
     kind = getattr(fitted, "model_kind", None)
     if kind not in KINDS:
         raise WrongType(
-            f"save takes a fitted search, forest or grown network of Shoal's, or a loaded model; got "
-            f"{type(fitted).__name__}"
+            f"save takes a fitted search or forest of Shoal's, or a loaded model; got {type(fitted).__name__}"
         )
     if not hasattr(fitted, "model_"):
         from sklearn.exceptions import NotFittedError
@@ -273,14 +271,10 @@ def describe_model(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 def _describe_networks(
-    encoding: str, networks: Population | Chain | TorchNetwork, arrays: dict[str, np.ndarray]
+    encoding: str, networks: Population | TorchNetwork, arrays: dict[str, np.ndarray]
 ) -> dict[str, Any]:
     """What model.json says of the networks of an encoding; their weights go into `arrays`."""
     place = f"networks.{encoding}"
-    if isinstance(networks, Chain):
-        arrays |= {f"{place}.{k}": stage.state.parameters for k, stage in enumerate(networks.stages)}
-        stages = [_describe_member(stage.members[0]) for stage in networks.stages]
-        return {"width": networks.n_features, "stages": stages}
     if isinstance(networks, TorchNetwork):
         arrays |= {f"{place}.{name}": array for name, array in networks.arrays.items()}
         return {"width": networks.n_features, "net": networks.net}
@@ -331,28 +325,15 @@ def restore_model(body: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
 
 def _restore_networks(
     place: str, described: dict[str, Any], arrays: dict[str, np.ndarray], task: Task, members: list[Member], folds: int
-) -> Population | Chain | TorchNetwork:
+) -> Population | TorchNetwork:
     width = described["width"]
     if "net" in described:
         instance(f"{place}.net.net", described["net"]["net"], str)
         return TorchNetwork(described["net"], width, task.n_outputs, arrays_under(f"{place}.", arrays))
-    if "stages" in described:
-        stages: list[Population] = []
-        for k, member in enumerate(described["stages"]):
-            seen = width + (stages[-1].members[0].hidden[-1] + task.n_outputs if stages else 0)
-            stages.append(_filled([_member(member)], seen, task, 1, f"{place}.{k}", arrays))
-        return Chain(tuple(stages))
-    return _filled(members, width, task, folds, place, arrays)
-
-
-def _filled(
-    members: list[Member], width: int, task: Task, folds: int, name: str, arrays: dict[str, np.ndarray]
-) -> Population:
-    """A population with the weights of this name."""
-    stored = arrays[name]
+    stored = arrays[place]
     size = Layout([member for member in members for _ in range(folds)], width, task.n_outputs).total
     if stored.shape != (size,) or stored.dtype != np.float32:
-        raise UserError(f"the weights {name!r} have {stored.shape} where ({size},) fit")
+        raise UserError(f"the weights {place!r} have {stored.shape} where ({size},) fit")
     population = empty_networks(task, width, members, folds)
     population.state.parameters[:] = stored
     return population

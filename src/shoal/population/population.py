@@ -223,7 +223,7 @@ class Population:
             Class numbers, or numbers to predict.
         epochs : int, default 10
             How many more epochs to train.
-        engine : {"auto", "native", "grouped", "reference"}
+        engine : {"auto", "native", "grouped"}
             "auto" is native on a CPU and grouped on a GPU.
         threads : int, optional
             All cores by default. The result does not depend on it.
@@ -237,7 +237,7 @@ class Population:
         seed : int
             Seed of the order of rows.
         device : {"cpu", "cuda", "mps"}
-            Where the PyTorch engines train.
+            Where the engine grouped trains.
         callbacks : list of callbacks, optional
             Such as `shoal.ProgressBar()`. `started` gets the estimated memory, `progress` a `FitProgress`, `step_ended`
             and `finished` the history. Returning True stops at the end of an epoch.

@@ -29,7 +29,6 @@ from shoal.tables.table import Table
 from shoal.tables.target import ALWAYS_FEW, FEW_SHARE, FEW_VALUES, target_array, target_name
 from shoal.validate import instance, one_of, whole
 
-FEWEST_ROWS = 3
 TASKS = (CLASSIFICATION, REGRESSION)
 
 
@@ -157,20 +156,6 @@ def folds_of(data: ToolData, cv: Any, seed: int) -> list[Split]:
         rows = np.flatnonzero(weight)
         splits.append(Split(rows, scored, relative(weight[rows])))
     return splits
-
-
-def deal(data: ToolData, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows to train on (three of five), to choose on and to judge by (one of five each); each class in all of them."""
-    if data.n < FEWEST_ROWS:
-        raise UserError(
-            f"at least {FEWEST_ROWS} different rows are needed, to train, to choose and to judge on different ones; "
-            f"got n_samples={data.n}"
-        )
-    order = np.random.default_rng([seed, 5]).permutation(data.n)
-    if data.task.kind == CLASSIFICATION:
-        order = order[np.argsort(data.y[order], kind="stable")]
-    part = np.arange(data.n) % 5
-    return np.sort(order[part > 1]), np.sort(order[part == 1]), np.sort(order[part == 0])
 
 
 def input_columns(encoder: Encoder) -> tuple[tuple[int, ...], ...]:

@@ -1,4 +1,4 @@
-"""What forests and grown networks know beside their model: for its files, and back (see `shoal.models.saving`)."""
+"""What forests know beside their model: for its files, and back (see `shoal.models.saving`)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,8 @@ from shoal.population.members import Member
 from shoal.search.results import row_explanations
 from shoal.search.results.saving import plain_parameters
 from shoal.tools.forest import ShoalForestClassifier, ShoalForestRegressor
-from shoal.tools.growing import GrownClassifier, GrownRegressor
 from shoal.validate import instance
 
-ESTIMATORS = {
-    "forest": (ShoalForestClassifier, ShoalForestRegressor),
-    "grown": (GrownClassifier, GrownRegressor),
-}
-RECIPES = {"forest": "member", "grown": "members"}  # the parameter that holds recipes
 NOT_RESULTS = {  # fitted attributes that are restored with the model
     "model_", "schema_", "background_", "classes_", "one_column_", "n_features_in_", "feature_names_in_"
 }  # fmt: skip
@@ -32,17 +26,18 @@ def describe(estimator: Any) -> Described:
     results = {name: value for name, value in vars(estimator).items() if name.endswith("_") and name not in NOT_RESULTS}
     arrays = {f"results.{name}": value for name, value in results.items() if isinstance(value, np.ndarray)}
     others = {name: value for name, value in results.items() if not isinstance(value, np.ndarray)}
-    body = {"parameters": plain_parameters(estimator, estimator.get_params()) | _recipes(estimator), "results": others}
+    body = {
+        "parameters": plain_parameters(estimator, estimator.get_params()) | _recipes(estimator.member),
+        "results": others,
+    }
     return Described(body, arrays, {EXPLANATION: plain(row_explanations.described(estimator))})
 
 
-def _recipes(estimator: Any) -> dict[str, Any]:
+def _recipes(given: Any) -> dict[str, Any]:
     """The parameter that is a member, or a list of them, where it is given."""
-    name = RECIPES[estimator.model_kind]
-    value = getattr(estimator, name)
-    if isinstance(value, Member):
-        return {name: value.as_dict()}
-    return {} if value is None else {name: [member.as_dict() for member in value]}
+    if isinstance(given, Member):
+        return {"member": given.as_dict()}
+    return {} if given is None else {"member": [member.as_dict() for member in given]}
 
 
 def _member(value: Any) -> Any:
@@ -52,9 +47,8 @@ def _member(value: Any) -> Any:
 
 
 def restore(body: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path, network: Any = None) -> Any:
-    kind = ESTIMATORS[body["kind"]][body["task"]["kind"] == REGRESSION]
-    parameters, recipes = body["parameters"], RECIPES[body["kind"]]
-    estimator = kind(**parameters | {recipes: _member(parameters.get(recipes))})
+    kind = ShoalForestRegressor if body["task"]["kind"] == REGRESSION else ShoalForestClassifier
+    estimator = kind(**body["parameters"] | {"member": _member(body["parameters"].get("member"))})
     restore_predictor(estimator, body, arrays)
     row_explanations.restore(estimator, folder)
     del estimator.explanation_  # only a search has one

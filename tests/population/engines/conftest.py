@@ -4,7 +4,7 @@ import pytest
 
 from shoal import _native
 
-ENGINES = [*(f"native-{isa}" for isa in _native.instruction_sets()), "grouped", "reference"]
+ENGINES = [*(f"native-{isa}" for isa in _native.instruction_sets()), "grouped"]
 
 
 @pytest.fixture(params=ENGINES)

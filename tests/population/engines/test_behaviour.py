@@ -1,9 +1,4 @@
-"""What every engine promises besides right numbers: independence, reproducibility, stopping, going on, bounded memory.
-
-Guarantee 1, the same bits whatever the neighbours and threads, holds for the native and the grouped engine. The
-reference engine is the published method, whose products and sums run over all networks at once: there rounding depends
-on who else is there, and `exact=engine != "reference"` allows for that where a test changes the company or the threads.
-"""
+"""What every engine promises besides right numbers: independence, the same bits, stopping, resuming, bounded memory."""
 
 from __future__ import annotations
 
@@ -64,29 +59,24 @@ def fitted(
     return population
 
 
-def assert_same(a: Population, b: Population, exact: bool = True) -> None:
-    """The same members in the same state: bit for bit, or nearly so for the reference engine in other company."""
+def assert_same(a: Population, b: Population) -> None:
+    """The same members in the same state, bit for bit."""
     for name in STATE:
-        left, right = getattr(a.state, name), getattr(b.state, name)
-        if exact or left.dtype.kind in "iu":
-            np.testing.assert_array_equal(left, right, err_msg=name)
-        else:
-            np.testing.assert_allclose(left, right, rtol=1e-3, atol=2e-5, err_msg=name)
+        np.testing.assert_array_equal(getattr(a.state, name), getattr(b.state, name), err_msg=name)
     for name in ("loss", "valid_loss"):
-        left, right = getattr(a.history, name), getattr(b.history, name)
-        np.testing.assert_allclose(left, right, rtol=0 if exact else 1e-4, err_msg=name)
+        np.testing.assert_array_equal(getattr(a.history, name), getattr(b.history, name), err_msg=name)
 
 
 # ---- independence ----
 
 
 def test_a_member_alone_is_the_member_among_500_others(engine: str) -> None:
-    members = mixed(501 if engine != "reference" else 60)
+    members = mixed(501)
     together = fitted(members, engine, epochs=2)
     for i in range(0, len(members), 40):
-        assert_same(together.select([i]), fitted([members[i]], engine, epochs=2), exact=engine != "reference")
+        assert_same(together.select([i]), fitted([members[i]], engine, epochs=2))
     third = range(0, len(members), 3)  # and in other company
-    assert_same(together.select(third), fitted(members[::3], engine, epochs=2), exact=engine != "reference")
+    assert_same(together.select(third), fitted(members[::3], engine, epochs=2))
 
 
 @pytest.mark.parametrize("shuffle", [True, "each"])
@@ -96,7 +86,7 @@ def test_neighbours_with_other_rows_change_nothing(engine: str, shuffle: bool | 
     together = fitted(members, engine, rows=rows, shuffle=shuffle)
     for i in range(0, 30, 7):
         alone = fitted([members[i]], engine, rows=rows.splits[i % 5], shuffle=shuffle)
-        assert_same(together.select([i]), alone, exact=engine != "reference")
+        assert_same(together.select([i]), alone)
 
 
 def test_without_shuffling_rows_are_taken_in_the_order_of_the_split(engine: str) -> None:
@@ -114,8 +104,8 @@ def test_without_shuffling_rows_are_taken_in_the_order_of_the_split(engine: str)
 
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_the_number_of_threads_changes_nothing(engine: str, threads: int) -> None:
-    members = mixed(40 if engine != "reference" else 4)
-    assert_same(fitted(members, engine), fitted(members, engine, threads=threads), exact=engine != "reference")
+    members = mixed(40)
+    assert_same(fitted(members, engine), fitted(members, engine, threads=threads))
 
 
 def test_torch_keeps_its_number_of_threads(engine: str) -> None:
@@ -132,7 +122,7 @@ def test_torch_keeps_its_number_of_threads(engine: str) -> None:
 def test_little_memory_means_parts_not_other_results(engine: str) -> None:
     members = mixed(30)
     small, large = fitted(members, engine, memory=100_000), fitted(members, engine)
-    assert_same(small, large, exact=engine != "reference")
+    assert_same(small, large)
     np.testing.assert_allclose(
         small.predict(X, engine=engine, threads=1), large.predict(X, engine=engine, threads=1), atol=1e-4
     )
@@ -152,8 +142,7 @@ def test_two_epochs_and_three_are_five(engine: str, patience: int) -> None:
     members = mixed(24, patience=patience)
     whole, parts = fitted(members, engine, epochs=5), fitted(members, engine, epochs=2)
     parts.fit(X, Y, 3, engine=engine, threads=1, rows=SPLIT)
-    # After a member has stopped, the reference engine packs the others anew, at other moments in the two runs.
-    assert_same(whole, parts, exact=engine != "reference" or not patience)
+    assert_same(whole, parts)
 
 
 def test_selected_members_go_on_as_if_nobody_had_left(engine: str) -> None:
@@ -161,7 +150,7 @@ def test_selected_members_go_on_as_if_nobody_had_left(engine: str) -> None:
     chosen = [3, 23, 17, 4]
     whole, part = fitted(members, engine, epochs=4), fitted(members, engine, epochs=2).select(chosen)
     part.fit(X, Y, 2, engine=engine, threads=1, rows=SPLIT)
-    assert_same(whole.select(chosen), part, exact=engine != "reference")
+    assert_same(whole.select(chosen), part)
 
 
 def test_members_at_different_epochs_go_on_together(engine: str) -> None:
@@ -174,7 +163,7 @@ def test_members_at_different_epochs_go_on_together(engine: str) -> None:
     other = fitted(members, engine, epochs=4)
     np.testing.assert_array_equal(population.epochs, 4)
     for i in range(20):
-        assert_same(population.select([i]), other.select([i]), exact=engine != "reference")
+        assert_same(population.select([i]), other.select([i]))
 
 
 # ---- stopping ----
@@ -224,7 +213,7 @@ def test_a_diverging_member_harms_nobody(engine: str) -> None:
     assert (population.epochs[4:7] < 3).all()
     assert np.isfinite(population.history.loss[:4]).all()
     rest = population.select([0, 1, 2, 3, 7, 8, 9, 10])
-    assert_same(rest, fitted(calm, engine), exact=engine != "reference")
+    assert_same(rest, fitted(calm, engine))
 
 
 @pytest.mark.parametrize("loss", ["bce", "mse"])
@@ -273,7 +262,7 @@ def test_whatever_ends_training_every_member_is_at_the_end_of_an_epoch(
 
     members = mixed(8, epochs=None, schedule="constant", batch_size=8)
     population, whole = Population(members, 6, 3), Population(members, 6, 3)
-    options = {"engine": engine, "threads": 2 if engine != "reference" else 1, "rows": SPLIT}
+    options = {"engine": engine, "threads": 2, "rows": SPLIT}
     with pytest.raises(error):
         population.fit(X, Y, until=100_000, callbacks=[Ends()], **options)
     reached = int(population.epochs.max())
@@ -342,10 +331,10 @@ def loss_and_score(loss: str, outputs: torch.Tensor, y: torch.Tensor) -> tuple[f
 
 def test_prediction_does_not_depend_on_company(engine: str) -> None:
     population = fitted(mixed(32), engine, epochs=1)
-    together = population.predict(X, engine=engine, threads=2 if engine != "reference" else 1)
+    together = population.predict(X, engine=engine, threads=2)
     for i in (0, 7, 20, 31):
         alone = population.predict(X, [i], engine=engine, threads=1)[0]
-        np.testing.assert_allclose(together[i], alone, rtol=0, atol=0 if engine != "reference" else 1e-5)
+        np.testing.assert_array_equal(together[i], alone)
 
 
 def test_constant_targets_have_no_r2(engine: str) -> None:

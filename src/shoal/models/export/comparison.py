@@ -55,9 +55,7 @@ def compare(
     spread = plan.target["scale"].max(axis=0) if plan.task.kind == REGRESSION else 1.0
     relative = difference / spread
     beyond = int((~(relative <= TOLERANCE)).any(axis=1).sum())  # NaN is beyond as well
-    jumps = any(
-        TABLE[network.activation].jumps_at and len(network.layers) > 1 for network in (*plan.stages, *plan.networks)
-    )
+    jumps = any(TABLE[network.activation].jumps_at and len(network.layers) > 1 for network in plan.networks)
     if beyond > (MOST_JUMPS * len(table) if jumps else 0):
         raise UserError(
             f"the export must agree with Shoal's own prediction to {TOLERANCE:g}; it differs by {relative.max():.2g} "

@@ -127,13 +127,13 @@ def _inputs(graph: Graph, plan: ExportPlan) -> dict[str, str]:
 # ---- networks and the way back ----
 
 
-def _raw(graph: Graph, network: PartNetworks, value: str) -> tuple[str, str]:
-    """The last hidden layer, or the inputs where there is none, and the raw outputs."""
+def _raw(graph: Graph, network: PartNetworks, value: str) -> str:
+    """The raw outputs."""
     for k, (weight, bias) in enumerate(network.layers):
         hidden = value if k == 0 else TABLE[network.activation].onnx(graph, value)
         product = graph.add("MatMul", hidden, graph.constant(weight, np.float32))
         value = graph.add("Add", product, graph.constant(bias, np.float32))
-    return hidden, value
+    return value
 
 
 def _back(graph: Graph, plan: ExportPlan, raw: str) -> str:
@@ -168,12 +168,9 @@ def _temper(graph: Graph, plan: ExportPlan, prediction: str) -> str:
 def _predict(graph: Graph, plan: ExportPlan) -> list[Any]:
     """Add everything to the graph and describe its outputs."""
     inputs = _inputs(graph, plan)
-    columns = inputs.get("plain", "")
-    for stage in plan.stages:
-        inputs["plain"] = graph.add("Concat", columns, *_raw(graph, stage, inputs["plain"]), axis=2)
     parts = []
     for network in plan.networks:
-        prediction = _back(graph, plan, _raw(graph, network, inputs[network.encoding])[1])
+        prediction = _back(graph, plan, _raw(graph, network, inputs[network.encoding]))
         parts.append(graph.add("Mul", prediction, graph.constant(network.weight)))
     total = parts[0] if len(parts) == 1 else graph.add("Sum", *parts)
     mean = graph.add("ReduceMean", total, axes=[0], keepdims=0)
@@ -208,9 +205,7 @@ def build(plan: ExportPlan, metadata: Mapping[str, Any]) -> Any:
 
 
 def write(plan: ExportPlan, metadata: Mapping[str, Any], path: Path) -> None:
-    size = sum(
-        array.nbytes for network in (*plan.stages, *plan.networks) for layer in network.layers for array in layer
-    )
+    size = sum(array.nbytes for network in plan.networks for layer in network.layers for array in layer)
     if size > LARGEST_FILE:
         raise UserError(
             f"an ONNX file holds at most 2 GB; the weights of this model take {size / 2**30:.1f} GB: "

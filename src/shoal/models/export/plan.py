@@ -18,7 +18,7 @@ from shoal.encoders.numbers import NumberEncoder
 from shoal.errors import UserError
 from shoal.metrics.tasks import Task
 from shoal.models.model import Model
-from shoal.models.networks import Chain, TorchNetwork
+from shoal.models.networks import TorchNetwork
 from shoal.population.population import Population
 from shoal.tables.missing import MISSING_WORDS, named_numbers
 from shoal.tables.spelling import one_spelling, spellings
@@ -107,9 +107,6 @@ class ExportPlan:
     pieces: Pieces
     missing: np.ndarray  # (m,) positions among the numbers that have an indicator
     networks: tuple[PartNetworks, ...]
-    stages: tuple[
-        PartNetworks, ...
-    ]  # of a grown network, those before the last; each adds its hidden layer and outputs
     target: dict[str, np.ndarray]  # centre, scale, low, high: (folds, 1, n_outputs) float64
 
     @property
@@ -162,12 +159,9 @@ def make_plan(model: Model, marks: Sequence[str] = ()) -> ExportPlan:
             at += part.width
         return np.concatenate(blocks)
 
-    chain = model.networks.get("plain")
-    every = _stages(chain, spread) if isinstance(chain, Chain) else []
-    networks = tuple(every[-1:]) or _networks(model, spread)
     return ExportPlan(
         model.task, model.temperature, len(encoders), numbers, categories, _scaling(encoders, columns, width), pieces,
-        np.array(missing, dtype=np.int64), networks, tuple(every[:-1]), _target(model),
+        np.array(missing, dtype=np.int64), _networks(model, spread), _target(model),
     )  # fmt: skip
 
 
@@ -271,18 +265,6 @@ def _networks(model: Model, spread: Callable[[str, int, np.ndarray], np.ndarray]
         )
         networks.append(PartNetworks(part.encoding, part.member.activation, part.weight, layers))
     return tuple(networks)
-
-
-def _stages(chain: Chain, spread: Callable[[str, int, np.ndarray], np.ndarray]) -> list[PartNetworks]:
-    """The networks of a chain. Their first inputs are the columns, which are moved as in every network."""
-    found = []
-    for stage in chain.stages:
-        layers, own = stage.weights(0), chain.n_features
-        weight, bias = layers[0]
-        layers[0] = np.concatenate([spread("plain", 0, weight[:own]), weight[own:]]), bias
-        of_fold = tuple((weight[None], bias[None, None]) for weight, bias in layers)
-        found.append(PartNetworks("plain", stage.members[0].activation, 1.0, of_fold))
-    return found
 
 
 def _target(model: Model) -> dict[str, np.ndarray]:

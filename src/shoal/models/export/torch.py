@@ -65,17 +65,13 @@ class ExportedModel(nn.Module):
             self.register_buffer(f"value{j}", torch.tensor(value))
             if category.frequent:
                 self.register_buffer(f"logs{j}", torch.tensor(logs))
-        self.stages = nn.ModuleList([_Networks(network) for network in plan.stages])
         self.networks = nn.ModuleList([_Networks(network) for network in plan.networks])
         self.shares = [(network.encoding, network.weight) for network in plan.networks]
 
     def forward(self, numbers: Tensor, categories: Tensor | None = None) -> Tensor:
         inputs = {encoding: self._inputs(encoding, numbers, categories) for encoding in self.encodings}
-        columns = inputs.get("plain", numbers)
-        for stage in self.stages:
-            inputs["plain"] = torch.cat([columns, *stage(inputs["plain"])], dim=2)
         parts = [
-            weight * self._back(network(inputs[encoding])[1])
+            weight * self._back(network(inputs[encoding]))
             for network, (encoding, weight) in zip(self.networks, self.shares, strict=True)
         ]
         return self._temper(torch.stack(parts).sum(0).mean(0))
@@ -135,12 +131,12 @@ class _Networks(nn.Module):
             self.register_buffer(f"weight{k}", torch.tensor(weight))
             self.register_buffer(f"bias{k}", torch.tensor(bias))
 
-    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The last hidden layer, or the inputs where there is none, and the raw outputs."""
+    def forward(self, values: Tensor) -> Tensor:
+        """The raw outputs."""
         for k in range(self.depth):
             hidden = self.activation(values) if k else values
             values = hidden @ getattr(self, f"weight{k}") + getattr(self, f"bias{k}")
-        return hidden, values
+        return values
 
 
 def _code_tables(category: Category) -> tuple[np.ndarray, np.ndarray]:

@@ -42,8 +42,7 @@ class Engine(Protocol):
 DEVICES = ("cpu", "cuda", "mps")
 REGISTRY = {
     "native": ("shoal.population.engines.native", "NativeEngine"),
-    "grouped": ("shoal.population.engines.grouped", "GroupedEngine"),
-    "reference": ("shoal.population.engines.reference", "ReferenceEngine"),
+    "grouped": ("shoal.population.engines.torch_engine", "GroupedEngine"),
 }
 
 

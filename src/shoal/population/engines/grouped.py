@@ -14,7 +14,7 @@ would round differently: rows come in multiples of 16, neurons in multiples of 4
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -24,20 +24,23 @@ import torch
 from torch import Tensor
 
 from shoal.population.activations import TABLE, check_complete
-from shoal.population.engines.program import Program, Resources, Selection
-from shoal.population.engines.torch_common import Networks, TorchEngine
+from shoal.population.engines.program import Program, Selection, delivered
 from shoal.population.engines.torch_numbers import (
     DeviceData,
     Goal,
+    UpdateSettings,
+    clip_factors,
     dropout_kept,
+    dropout_keys,
+    dropout_thresholds,
     loss_slopes,
     loss_terms,
     round_up,
+    spread,
+    update,
 )
 from shoal.population.members import ACTIVATIONS
 
-CACHE = 8 << 20  # bytes of one part on a CPU. Measured: 6 to 12 MB are equally fast, smaller parts are slower
-DEVICE_MEMORY = 1 << 30  # bytes of one part on a GPU
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 aten = torch.ops.aten
@@ -78,14 +81,34 @@ def matrix_columns(fan_in: int, fan_out: int) -> int:
     return round_up(fan_in + 1, 16 // math.gcd(fan_out, 16))
 
 
-class GroupedNetworks(Networks):
-    """Members that share their padded widths, optimiser and everything else that determines the calls."""
+class GroupedNetworks:
+    """Members that share their padded widths, optimiser and everything else that determines the calls.
 
-    multiple = 16
+    A block is a list of tensors, one for each layer: the weights, then, in training, each of the slots.
+    """
+
+    settings: UpdateSettings
+    keys: Tensor  # of dropout
 
     def __init__(self, selection: Selection, device_data: DeviceData, members: np.ndarray, training: bool) -> None:
-        super().__init__(selection, device_data, members, training)
-        program = selection.program
+        self.program, self.state = selection.program, selection.state
+        self.device_data, self.members, self.training = device_data, members, training
+        self.records = self.program.records[members]
+        first = self.records[0]
+        self.n_moments = int(first["optimizer_slots"])
+        self.n_slots = self.n_moments + bool(first["patience"] > 0) if training else 0
+        smoothing = self.records["label_smoothing"]
+        self.smoothing = self.vector(smoothing) if smoothing.any() else None
+        self.clip = self.vector(self.records["clip"]) if first["clip"] > 0 else None
+        self.dropout = training and bool(first["dropout"] > 0)
+        if self.dropout:
+            self.threshold = torch.from_numpy(dropout_thresholds(self.records)).to(device_data.device)
+            self.scale = self.vector(1.0 / (1.0 - self.records["dropout"]))
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Widths, weights and what the forward pass needs."""
+        program, members = self.program, self.members
         (self.widths,) = padded_shapes(program, members[:1])
         self.n_layers = len(self.widths) - 1
         self.columns = [matrix_columns(fan_in, fan_out) for fan_in, fan_out in pairwise(self.widths)]
@@ -94,8 +117,7 @@ class GroupedNetworks(Networks):
             self.alike.setdefault(widths, []).append(place)
         self.blocks = [self._load(k) for k in range(1 + self.n_slots)]
         self.weights = self.blocks[0]
-        self.spreads = [_spread] * self.n_layers
-        self.gradients = [torch.empty_like(weight) for weight in self.weights] if training else []
+        self.gradients = [torch.empty_like(weight) for weight in self.weights] if self.training else []
         codes = self.records["activation"]
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(members)]
         self.runs = [(ACTIVATIONS[codes[a]], slice(a, b)) for a, b in pairwise(bounds)]
@@ -103,7 +125,19 @@ class GroupedNetworks(Networks):
         self._prepare_features()
         self._signals: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
+    def vector(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(self.device_data.device)
+
     # ---- loading and storing ----
+
+    def places(self, k: int) -> list[tuple[np.ndarray, int]]:
+        """Buffer and offset of block k of each member; without training, of the weights with which it predicts."""
+        if not self.training:
+            return [delivered(self.program, self.state, i) for i in self.members.tolist()]
+        if k == 0:
+            return [(self.state.parameters, start) for start in self.records["parameters"].tolist()]
+        starts = self.records["slots"] + (k - 1) * self.records["slot_size"]
+        return [(self.state.slots, start) for start in starts.tolist()]
 
     def _load(self, k: int) -> list[Tensor]:
         shapes = zip(self.widths[1:], self.columns, strict=True)
@@ -121,6 +155,7 @@ class GroupedNetworks(Networks):
         return [weight.to(self.device_data.device) for weight in block]
 
     def store(self) -> None:
+        """Write weights and slots back to the population's state."""
         for k, block in enumerate(self.blocks):
             places, arrays = self.places(k), [weight.cpu().numpy() for weight in block]
             for widths, alike in self.alike.items():
@@ -133,7 +168,8 @@ class GroupedNetworks(Networks):
                     buffer, start = places[member]
                     buffer[start : start + len(line)] = line
 
-    def member_sums(self, tensors: list[Tensor]) -> Tensor:
+    def _member_sums(self, tensors: list[Tensor]) -> Tensor:
+        """Sums over each member's part of tensors like those of a block, [members]."""
         # Not vector_norm for the gradients, which sums in another order when there is one member.
         return torch.stack([tensor.flatten(1).sum(1) for tensor in tensors], 1).cumsum(1)[:, -1]
 
@@ -151,7 +187,6 @@ class GroupedNetworks(Networks):
         starts = self.records["features_start"][:, None]
         counts = self.program.layout.dims[self.records["dims_start"]][:, None]
         place = np.arange(self.widths[0])
-        self.own_inputs = True
         features = self.program.features[starts + np.minimum(place, counts - 1)]
         self.features = torch.from_numpy(features).to(self.device_data.device)
         self.seen = self.vector(place < counts)[:, None, :]
@@ -159,7 +194,10 @@ class GroupedNetworks(Networks):
     # ---- forward ----
 
     def inputs(self, rows: Tensor) -> Tensor:
-        """[members, rows, columns], one in the last column. Members that share their rows share the memory."""
+        """[members, rows, columns], one in the last column, for row numbers [1 or members, rows].
+
+        Members that share their rows share the memory.
+        """
         if self.features is None:
             x = self.device_data.X[rows]
         else:
@@ -197,18 +235,53 @@ class GroupedNetworks(Networks):
         return torch.bmm(self.weights[-1], signal)
 
     def outputs(self, x: Tensor) -> Tensor:
+        """Raw outputs [members, outputs, rows] for some inputs, without dropout."""
         return self._forward(x, [])
 
     # ---- training ----
 
+    def begin_epoch(self, steps: np.ndarray, rates: np.ndarray) -> None:
+        """Prepare an epoch with these learning rates [updates, members], after `steps` earlier updates."""
+        self.settings = UpdateSettings(self.records, steps, rates, self.device_data.device)
+        if self.dropout:
+            keys = dropout_keys(self.records, steps, len(rates), int(self.records["n_layers"].max()) - 1)
+            self.keys = torch.from_numpy(keys).to(self.device_data.device)
+
     def step(self, k: int, x: Tensor, goal: Goal) -> Tensor:
+        """Do update k of the epoch on some inputs; returns the loss before it, [members]."""
         kept = self._kept(k, x.shape[1]) if self.dropout else []
         outputs = self._forward(x, kept)
-        losses = loss_terms(self.device_data.loss, outputs, goal, 1).flatten(1).sum(1)
-        self._backward(x, loss_slopes(self.device_data.loss, outputs, goal, 1), kept)
+        losses = loss_terms(self.device_data.loss, outputs, goal).flatten(1).sum(1)
+        self._backward(x, loss_slopes(self.device_data.loss, outputs, goal), kept)
         # Not baddbmm into the weights, which adds row after row, with ten times the rounding error.
-        self.update(k, self.gradients)
+        self._update(k)
         return losses
+
+    @torch.no_grad()
+    def _update(self, k: int) -> None:
+        """The optimiser's part of update k of the epoch."""
+        if self.clip is not None:
+            norms = self._member_sums([gradient.square() for gradient in self.gradients]).sqrt()
+            factors = spread(clip_factors(norms, self.clip))
+            for gradient in self.gradients:
+                gradient.mul_(factors)
+        rates = self.settings.at(k)
+        for layer, (weight, gradient) in enumerate(zip(self.weights, self.gradients, strict=True)):
+            update(weight, gradient, [block[layer] for block in self.blocks[1 : 1 + self.n_moments]], rates)
+
+    @torch.no_grad()
+    def finite(self) -> np.ndarray:
+        """A mask of the members whose weights are all finite."""
+        broken = self._member_sums([(~torch.isfinite(weight)).float() for weight in self.weights])
+        return (broken == 0).cpu().numpy()
+
+    @torch.no_grad()
+    def keep_best(self, better: np.ndarray) -> None:
+        """Copy the weights of these members (a mask) to their best slot."""
+        if better.any():
+            chosen = spread(torch.from_numpy(better).to(self.device_data.device))
+            for best, weight in zip(self.blocks[-1], self.weights, strict=True):
+                best.copy_(torch.where(chosen, weight, best))
 
     def _backward(self, x: Tensor, slope: Tensor, kept: list[Tensor]) -> None:
         """Gradients of all layers from the slope of the outputs."""
@@ -228,42 +301,10 @@ class GroupedNetworks(Networks):
         row = torch.arange(rows, device=device)
         factors = []
         for layer, width in enumerate(self.widths[1:-1]):
-            low, high = map(_spread, self.keys[:, k, layer])
+            low, high = map(spread, self.keys[:, k, layer])
             neuron = torch.arange(width, device=device)[:, None]
-            factors.append(dropout_kept(low, high, row, neuron, _spread(self.threshold)) * _spread(self.scale))
+            factors.append(dropout_kept(low, high, row, neuron, spread(self.threshold)) * spread(self.scale))
         return factors
-
-
-class GroupedEngine(TorchEngine):
-    """`bmm` over buckets of similar members. On a CPU each thread takes parts that fit into its cache."""
-
-    name = "grouped"
-    networks = GroupedNetworks
-
-    def shapes(self, program: Program, members: np.ndarray) -> Sequence[Hashable]:
-        masked = program.records["features_start"][members] >= 0
-        return list(zip(padded_shapes(program, members), masked.tolist(), strict=True))
-
-    def floats_each(self, program: Program, members: np.ndarray, training: bool) -> tuple[np.ndarray, np.ndarray]:
-        records = program.records[members]
-        shapes = padded_shapes(program, members)
-        parameters = np.array([sum(o * matrix_columns(i, o) for i, o in pairwise(s)) for s in shapes])
-        neurons = np.array([sum(s[1:]) for s in shapes])
-        inputs = np.array([s[0] + 1 for s in shapes]) * (records["features_start"] >= 0)
-        dropout = np.where(training & (records["dropout"] > 0), 8, 0)  # its integers have eight bytes
-        return parameters, neurons * (3 + dropout) + inputs
-
-    def limit(self, resources: Resources) -> int:
-        most = CACHE if resources.device == "cpu" else DEVICE_MEMORY
-        return max(1, min(most, resources.memory // self.threads(resources)[0]))
-
-    def threads(self, resources: Resources) -> tuple[int, int]:
-        return (resources.threads, 1) if resources.device == "cpu" else (1, resources.threads)
-
-
-def _spread(vector: Tensor) -> Tensor:
-    """A vector over members as what broadcasts against their matrices."""
-    return vector[:, None, None]
 
 
 def _size(widths: Widths) -> int:

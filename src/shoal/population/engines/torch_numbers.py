@@ -1,4 +1,4 @@
-"""The arithmetic that both PyTorch engines share: order of rows, losses, learning rates, optimisers, dropout.
+"""The arithmetic of the PyTorch engine: order of rows, losses, learning rates, optimisers, dropout.
 
 Everything is vectorised over members and independent of how networks are packed into tensors.
 """
@@ -20,6 +20,7 @@ from shoal.population.engines.program import Assignment, Data, Program
 from shoal.population.members import OPTIMIZERS, SCHEDULES
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+MULTIPLE = 16  # batches are padded to a multiple of so many rows
 
 # ---- rows and losses ----
 
@@ -91,20 +92,20 @@ class DeviceData:
         return np.array([((targets - targets.mean(0)) ** 2).sum() for targets in lines])
 
 
-def loss_terms(loss: str, outputs: Tensor, goal: Goal, dim: int) -> Tensor:
-    """The contribution of each output to its member's mean loss; `dim` is the dimension of outputs."""
+def loss_terms(loss: str, outputs: Tensor, goal: Goal) -> Tensor:
+    """The contribution of each output [members, outputs, rows] to its member's mean loss."""
     if loss == "cross_entropy":
-        return -goal.target * torch.log_softmax(outputs, dim)
+        return -goal.target * torch.log_softmax(outputs, 1)
     if loss == "bce":
         target = goal.target.expand_as(outputs)
         return goal.weight * functional.binary_cross_entropy_with_logits(outputs, target, reduction="none")
     return goal.weight * (outputs - goal.target).square()
 
 
-def loss_slopes(loss: str, outputs: Tensor, goal: Goal, dim: int) -> Tensor:
+def loss_slopes(loss: str, outputs: Tensor, goal: Goal) -> Tensor:
     """The derivative of the sum of `loss_terms` with respect to the outputs."""
     if loss == "cross_entropy":
-        return (torch.softmax(outputs, dim) * goal.weight).sub_(goal.target)
+        return (torch.softmax(outputs, 1) * goal.weight).sub_(goal.target)
     if loss == "bce":
         # Not torch.sigmoid, whose remainder loop rounds differently from its vector loop.
         return outputs.neg().exp_().add_(1).reciprocal_().sub_(goal.target).mul_(goal.weight)
@@ -114,23 +115,16 @@ def loss_slopes(loss: str, outputs: Tensor, goal: Goal, dim: int) -> Tensor:
 class Batches:
     """Rows divided into batches. `order` and `weight` are [1 or members, rows]: one line if all members share it.
 
-    Each batch has its own mean; with `whole` there is one mean over all of them. Batches are padded to a multiple of
-    `multiple` rows with rows of share zero.
+    Each batch has its own mean; with `whole` there is one mean over all of them. Batches are padded with rows of share
+    zero.
     """
 
     def __init__(
-        self,
-        device_data: DeviceData,
-        order: np.ndarray,
-        weight: np.ndarray,
-        size: int,
-        multiple: int,
-        whole: bool = False,
+        self, device_data: DeviceData, order: np.ndarray, weight: np.ndarray, size: int, whole: bool = False
     ) -> None:
         lines, n = order.shape
         self.order = order
         self.size = min(size, n)
-        self.multiple = multiple
         self.n_rows = n
         self.count = -(-n // self.size)
         mass = weight.astype(np.float64)
@@ -138,7 +132,7 @@ class Batches:
             mass = mass * device_data.class_weight[device_data.host.labels[order]]
         self.mass = self._cut(mass).sum(2)  # [lines, batches]: what each mean is divided by
         total = self.mass.sum(1, keepdims=True) if whole else self.mass
-        self.width = width = round_up(self.size, multiple)
+        self.width = width = round_up(self.size, MULTIPLE)
         rows = np.zeros((lines, self.count, width), np.int64)
         rows[..., : self.size] = self._cut(order)
         share = np.zeros((lines, self.count, width), np.float32)
@@ -156,7 +150,7 @@ class Batches:
 
     def chunks(self, most_rows: int) -> Iterator[Chunk]:
         """All batches in order, as chunks of at most `most_rows` rows, but at least one batch."""
-        last = (self.count - 1) * self.width + round_up(self.n_rows - (self.count - 1) * self.size, self.multiple)
+        last = (self.count - 1) * self.width + round_up(self.n_rows - (self.count - 1) * self.size, MULTIPLE)
         step = max(1, most_rows // self.width) * self.width
         for start in range(0, self.count * self.width, step):
             stop = min(start + step, last)
@@ -247,9 +241,9 @@ class UpdateSettings:
             numbers = {name: np.ascontiguousarray(values, np.float32) for name, values in vectors.items()}
         self._vectors = {name: torch.from_numpy(values).to(device) for name, values in numbers.items()}
 
-    def at(self, k: int, shape: Callable[[Tensor], Tensor]) -> Rates:
-        """The coefficients of update k; `shape` makes a vector over members broadcast against a parameter."""
-        given = {name: shape(values[k]) for name, values in self._vectors.items()}
+    def at(self, k: int) -> Rates:
+        """The coefficients of update k."""
+        given = {name: spread(values[k]) for name, values in self._vectors.items()}
         return Rates(*(given.get(name) for name in Rates._fields))  # type: ignore[arg-type]
 
 
@@ -319,6 +313,11 @@ def _mix(x: Tensor) -> Tensor:
 def dropout_thresholds(records: np.ndarray) -> np.ndarray:
     """A neuron is kept if the upper 24 bits of its random number reach this threshold."""
     return np.rint(records["dropout"] * (1 << 24)).astype(np.int64)
+
+
+def spread(vector: Tensor) -> Tensor:
+    """A vector over members as what broadcasts against their matrices."""
+    return vector[:, None, None]
 
 
 def round_up(number: int, multiple: int) -> int:

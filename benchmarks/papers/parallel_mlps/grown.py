@@ -10,26 +10,22 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from shoal.errors import MissingPackage, UserError
+from benchmarks.papers.parallel_mlps.dealing import deal
+from shoal.errors import UserError
 from shoal.metrics.tasks import REGRESSION, weighted_mean
 from shoal.models.model import FoldTransforms, bare, single_model
-from shoal.models.networks import Chain, body_of, next_inputs
 from shoal.population.members import Member, grid
 from shoal.population.population import Population
 from shoal.population.rows import Split
 from shoal.search.options import seed_of, threads_of
-from shoal.tables.inputs import new_table
 from shoal.tools.estimators import ToolClassifier, ToolEstimator, ToolRegressor
-from shoal.tools.prepared import ToolData, check_recipes, check_task, deal, epochs_of, kind_of, prepare, relative
+from shoal.tools.prepared import ToolData, check_recipes, check_task, epochs_of, kind_of, prepare, relative
 from shoal.validate import whole, yes_or_no
-
-if TYPE_CHECKING:
-    import torch
 
 FEEDS = ("columns", "columns and hidden", "columns and outputs", "columns, hidden and outputs")
 PATIENCE = 10  # epochs
@@ -54,6 +50,49 @@ def grow(X: Any, y: Any, *, task: str | None = None, sample_weight: Any = None, 
     kind = check_task(task) or kind_of(np.asarray(y))
     made = GrownRegressor(**options) if kind == REGRESSION else GrownClassifier(**options)
     return made.fit(X, y, sample_weight)
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Networks one after the other. Each sees the columns, and the last hidden layer and outputs of the one before."""
+
+    stages: tuple[Population, ...]  # of one member each
+
+    @property
+    def n_features(self) -> int:
+        return self.stages[0].n_features
+
+    @cached_property
+    def bodies(self) -> tuple[Population, ...]:
+        """All stages but the last, as `body_of` gives them."""
+        return tuple(map(body_of, self.stages[:-1]))
+
+    def predict(self, inputs: np.ndarray, which: Any = None, *, threads: int | None = None) -> np.ndarray:
+        """(1, n, n_outputs) raw outputs."""
+        seen = inputs
+        for stage, body in zip(self.stages[:-1], self.bodies, strict=True):
+            seen = next_inputs(inputs, seen, stage, body, threads)
+        return self.stages[-1].predict(seen, threads=threads)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"stages": self.stages}
+
+
+def next_inputs(
+    columns: np.ndarray, inputs: np.ndarray, stage: Population, body: Population, threads: int | None
+) -> np.ndarray:
+    """What the stage after this one sees: the columns, the hidden layer, the outputs."""
+    made = [each.predict(inputs, threads=threads)[0] for each in (body, stage)]
+    return np.concatenate([columns, *made], axis=1)
+
+
+def body_of(stage: Population) -> Population:
+    """A network with the identity for its last layer: it gives the last hidden layer."""
+    layers = stage.weights(0)
+    width = len(layers[-1][0])
+    body = Population.blank(stage.members, stage.n_features, width, "mse")
+    body.set_weights(0, [*layers[:-1], (np.eye(width), np.zeros(width))])
+    return body
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +130,8 @@ class _Grown(ToolEstimator):
     stop: when a stage lowers its loss there by less than the standard error of the difference.
 
     After fit: `history_` (a dict for each stage tried, the last of which may not be in the network), `n_stages_`,
-    `n_networks_`, `schema_`, `model_`, `network()`.
+    `n_networks_`, `schema_`, `model_`.
     """
-
-    model_kind = "grown"  # see `shoal.models.saving`
 
     def __init__(
         self,
@@ -126,41 +163,8 @@ class _Grown(ToolEstimator):
             stages = growth.again(stages)
         self.n_stages_ = len(stages)
         chain, transforms = Chain(tuple(stage.network for stage in stages)), FoldTransforms(data.encoder, data.scaling)
-        self._publish_model(data, single_model(data.task, data.schema, transforms, chain, "grown"))
+        self._publish_model(data, single_model(data.task, data.schema, transforms, chain, "grown"))  # type: ignore[arg-type]
         return self
-
-    @property
-    def _chain(self) -> Chain:
-        check_is_fitted(self)
-        found = self.model_.networks["plain"]
-        assert isinstance(found, Chain)
-        return found
-
-    def network(self) -> torch.nn.Sequential:
-        """The whole as one plain network over encoded columns (`encode`), in evaluation mode. Needs PyTorch."""
-        chain = self._chain
-        try:
-            from shoal.tools.grown_torch import as_sequential
-        except ModuleNotFoundError as missing:
-            if missing.name != "torch":
-                raise
-            raise MissingPackage("network() needs PyTorch: pip install 'shoal-ml[torch]'", name="torch") from None
-        return as_sequential([(one.members[0], one.weights(0)) for one in chain.stages], chain.n_features)
-
-    def encode(self, X: Any) -> np.ndarray:
-        """(n, inputs) float32: the columns as the network sees them."""
-        chain, encoder = self._chain, self.model_.folds[0].encoder
-        table = self.schema_.check(new_table(self, X))
-        inputs = np.zeros((len(table), chain.n_features), dtype=np.float32)
-        encoder.write(table, {"plain": inputs[:, : encoder.width("plain")]})
-        return inputs
-
-    @staticmethod
-    def restored(name: str, value: Any) -> Any:
-        """A fitted attribute as a file has it."""
-        if name != "history_":
-            return value
-        return [{**record, "hidden": tuple(record["hidden"])} for record in value]
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,12 +289,8 @@ def _seed(seed: int, stage: int, k: int) -> int:
 
 
 class GrownClassifier(ToolClassifier, _Grown):
-    """A network for classes, grown stage by stage; see `shoal.grow`."""
-
-    __doc__ += "\n" + _Grown.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+    """A network for classes, grown stage by stage; see `grow`."""
 
 
 class GrownRegressor(ToolRegressor, _Grown):
-    """A network for numbers, grown stage by stage; see `shoal.grow`."""
-
-    __doc__ += "\n" + _Grown.__doc__.partition("\n")[2]  # type: ignore[union-attr]
+    """A network for numbers, grown stage by stage; see `grow`."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from benchmarks.papers.parallel_mlps.dealing import deal
 from shoal.console.progress import Bar
 from shoal.errors import UserError
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION
@@ -19,7 +20,7 @@ from shoal.population.memory import refuse_too_many
 from shoal.population.population import Population
 from shoal.population.rows import Split
 from shoal.search.options import seed_of, threads_of
-from shoal.tools.prepared import ToolData, check_task, deal, epochs_of, prepare
+from shoal.tools.prepared import ToolData, check_task, epochs_of, prepare
 from shoal.validate import instance, whole, yes_or_no
 
 DEFAULT = Member(hidden=(16,), activation="tanh", learning_rate=0.01)

@@ -14,14 +14,14 @@ from benchmarks.harness.measure import progress_bar
 from benchmarks.harness.plots import COLORS, grid_of_axes
 from benchmarks.harness.report import Result
 from benchmarks.harness.tables import ResultTable, significant
+from benchmarks.papers.parallel_mlps.grown import grow
 from shoal.search.estimators import ShoalClassifier, ShoalRegressor
-from shoal.tools.growing import grow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAMES = ("grow", "one stage", "search")
-TITLES = {"grow": "shoal.grow", "one stage": "its first stage alone", "search": "search, same time"}
+TITLES = {"grow": "grown", "one stage": "its first stage alone", "search": "search, same time"}
 
 
 @benchmark(name="tools-growing", quick={"tables": ("penguins", "autompg"), "seeds": 1})

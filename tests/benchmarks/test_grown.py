@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import shoal
+from benchmarks.papers.parallel_mlps import grown as module
+from benchmarks.papers.parallel_mlps.grown import GrownClassifier, GrownRegressor, grow
 from shoal import Member
-from shoal.tools import growing as module
-from shoal.tools.growing import GrownClassifier, GrownRegressor
 
 FEW = [Member(hidden=8, learning_rate=0.02), Member(hidden=4, activation="tanh", learning_rate=0.02)]
 
@@ -34,13 +33,13 @@ def spirals(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def grown():
     X, y = spirals(600)
-    return shoal.grow(X, y, members=FEW, epochs=80)
+    return grow(X, y, members=FEW, epochs=80)
 
 
 def test_it_grows_where_one_layer_is_not_enough(grown):
     X, y = spirals(400, 1)
     assert grown.n_stages_ >= 2
-    one = shoal.grow(*spirals(600), members=FEW, epochs=80, max_stages=1)
+    one = grow(*spirals(600), members=FEW, epochs=80, max_stages=1)
     assert grown.score(X, y) > one.score(X, y) + 0.02
     assert all(record["kept"] for record in grown.history_[: grown.n_stages_])
     losses = [record["loss"] for record in grown.history_[: grown.n_stages_]]
@@ -52,7 +51,7 @@ def test_it_grows_where_one_layer_is_not_enough(grown):
 
 def test_it_stops_at_once_where_there_is_nothing_to_gain():
     X = np.random.default_rng(0).normal(size=(300, 4))
-    grown = shoal.grow(X, np.random.default_rng(1).normal(size=300), members=FEW)
+    grown = grow(X, np.random.default_rng(1).normal(size=300), members=FEW)
     assert grown.n_stages_ == 1
     assert [record["kept"] for record in grown.history_] == [True, False]
 
@@ -94,22 +93,11 @@ def test_a_schedule_is_as_long_when_a_stage_is_trained_again():
         np.testing.assert_allclose(own, W, atol=1e-6)
 
 
-def test_the_plain_network_gives_the_same(grown):
-    torch = pytest.importorskip("torch")
-    X, _ = spirals(50, 2)
-    network = grown.network()
-    assert type(network) is torch.nn.Sequential
-    with torch.no_grad():
-        raw = network(torch.from_numpy(grown.encode(X))).numpy()
-    probability = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(probability, grown.predict_proba(X), atol=2e-5)
-
-
 def test_tables_with_words_and_missing_cells_and_pickles():
     random = np.random.default_rng(0)
     frame = pd.DataFrame({"word": random.choice(["a", "b"], 120), "size": random.normal(size=120)})
     frame.loc[::9, "size"] = np.nan
-    grown = shoal.grow(frame, np.where(frame["word"] == "a", "yes", "no"), members=FEW, epochs=20)
+    grown = grow(frame, np.where(frame["word"] == "a", "yes", "no"), members=FEW, epochs=20)
     assert grown.score(frame, np.where(frame["word"] == "a", "yes", "no")) > 0.95
     same = pickle.loads(pickle.dumps(grown))
     np.testing.assert_array_equal(same.predict_proba(frame), grown.predict_proba(frame))
@@ -120,7 +108,7 @@ def test_tables_with_words_and_missing_cells_and_pickles():
 def test_threads_change_no_bit(rows, columns, threads, seed):
     X = np.random.default_rng(seed).normal(size=(rows, columns))
     made = {"members": FEW, "epochs": 4, "random_state": seed, "task": "regression"}
-    one, other = (shoal.grow(X, X[:, 0], n_jobs=n, **made).predict(X) for n in (1, threads))
+    one, other = (grow(X, X[:, 0], n_jobs=n, **made).predict(X) for n in (1, threads))
     np.testing.assert_array_equal(one, other)
 
 
@@ -136,11 +124,11 @@ def test_threads_change_no_bit(rows, columns, threads, seed):
 )
 def test_what_a_user_can_mend_is_said(made, message):
     with pytest.raises(ValueError, match=message):
-        shoal.grow(*spirals(40), **{"epochs": 2} | made)
+        grow(*spirals(40), **{"epochs": 2} | made)
 
 
 def test_too_few_rows_and_one_class_are_refused():
     with pytest.raises(ValueError, match="at least 3 different rows"):
-        shoal.grow([[0.0], [1.0]], [0, 1])
+        grow([[0.0], [1.0]], [0, 1])
     with pytest.raises(ValueError, match="the target has 1 class"):
-        shoal.grow(np.arange(20.0)[:, None], ["a"] * 20)
+        grow(np.arange(20.0)[:, None], ["a"] * 20)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
 
-import shoal
+from benchmarks.papers.parallel_mlps import random_networks as module
+from benchmarks.papers.parallel_mlps.random_networks import lottery
 from shoal import Member
-from shoal.tools import random_networks as module
 
 
 def data(rows: int = 150, columns: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -20,7 +20,7 @@ def data(rows: int = 150, columns: int = 4, seed: int = 0) -> tuple[np.ndarray, 
 @pytest.mark.parametrize("solve", [False, True])
 def test_the_best_is_far_from_the_median_and_good_on_new_rows_too(solve):
     X, y = data(400)
-    found = shoal.lottery(X, y, count=3000, solve=solve, trained=50, keep=20, epochs=5)
+    found = lottery(X, y, count=3000, solve=solve, trained=50, keep=20, epochs=5)
     assert found.scores.shape == (3000,)
     assert found.best == found.scores.max() > found.median + 0.02
     assert found.best_on_new_rows > 0.75
@@ -37,7 +37,7 @@ def test_the_best_is_far_from_the_median_and_good_on_new_rows_too(solve):
 def test_the_winners_are_given_back_as_they_were_scored(solve, task):
     X, _ = data(200)
     y = X[:, 0] > 0 if task == "classification" else X[:, 0]
-    found = shoal.lottery(X, y, count=200, solve=solve, trained=10, keep=5, epochs=2, task=task)
+    found = lottery(X, y, count=200, solve=solve, trained=10, keep=5, epochs=2, task=task)
     draw = module._Draw.of(
         module.prepare(module._Holder(), X, y, kind=task), module.DEFAULT, solve, 0, 1000, 1
     )  # fmt: skip
@@ -51,7 +51,7 @@ def test_winners_for_several_targets_are_given_back_as_they_were_scored(target):
     X, _ = data(200)
     y = np.column_stack([X[:, 0], X[:, 1] * X[:, 2] + 3])
     y = (y > 1).astype(int) if target == "labels" else y
-    found = shoal.lottery(X, y, count=100, solve=True, trained=0, keep=5)
+    found = lottery(X, y, count=100, solve=True, trained=0, keep=5)
     draw = module._Draw.of(module.prepare(module._Holder(), X, y), module.DEFAULT, True, 0, 1000, 1)
     there = found.networks.evaluate(draw.inputs[draw.new], draw.data.target[draw.new]).score
     np.testing.assert_allclose(there, found.new_scores, atol=1e-5)
@@ -77,10 +77,10 @@ def test_the_solved_layer_is_that_of_ridge_regression():
 def test_neither_threads_nor_parts_change_a_bit(rows, columns, threads, at_once, solve):
     X = np.random.default_rng(rows).normal(size=(rows, columns))
     made = {"count": 90, "trained": 5, "keep": 5, "epochs": 1, "solve": solve, "task": "regression"}
-    one = shoal.lottery(X, X[:, 0], n_jobs=1, **made)
+    one = lottery(X, X[:, 0], n_jobs=1, **made)
     before, module.NETWORKS_AT_ONCE = module.NETWORKS_AT_ONCE, at_once
     try:
-        other = shoal.lottery(X, X[:, 0], n_jobs=threads, **made)
+        other = lottery(X, X[:, 0], n_jobs=threads, **made)
     finally:
         module.NETWORKS_AT_ONCE = before
     np.testing.assert_array_equal(one.scores, other.scores)
@@ -90,7 +90,7 @@ def test_neither_threads_nor_parts_change_a_bit(rows, columns, threads, at_once,
 
 def test_a_network_is_known_by_its_seed():
     X, y = data()
-    found = shoal.lottery(X, y, count=50, trained=0, keep=1)
+    found = lottery(X, y, count=50, trained=0, keep=1)
     member = found.networks.members[0]
     assert member.seed == found.first_seed + found.winners[0]
     assert np.isnan(found.correlation)
@@ -100,7 +100,7 @@ def test_random_labels_have_winners_only_on_the_rows_they_won_on():
     """The negative control: the best of many is far above chance where it was chosen, and not on new rows."""
     random = np.random.default_rng(0)
     X, y = random.normal(size=(300, 6)), random.integers(2, size=300)
-    found = shoal.lottery(X, y, count=5000, trained=0, keep=50)
+    found = lottery(X, y, count=5000, trained=0, keep=50)
     assert found.best > 0.6
     assert abs(np.mean(found.new_scores[:50]) - 0.5) < 0.08
 
@@ -131,16 +131,16 @@ def test_intervals_of_a_rank_correlation_hold_in_95_of_100_cases():
 )
 def test_what_a_user_can_mend_is_said(made, message):
     with pytest.raises(ValueError, match=message):
-        shoal.lottery(*data(), **{"count": 20, "trained": 0} | made)
+        lottery(*data(), **{"count": 20, "trained": 0} | made)
 
 
 def test_too_few_rows_and_one_class_are_refused_and_missing_cells_are_not():
     with pytest.raises(ValueError, match="at least 3 different rows"):
-        shoal.lottery([[0.0], [1.0]], [0, 1], count=5)
+        lottery([[0.0], [1.0]], [0, 1], count=5)
     with pytest.raises(ValueError, match="the target has 1 class"):
-        shoal.lottery(np.arange(20.0)[:, None], ["a"] * 20, count=5)
+        lottery(np.arange(20.0)[:, None], ["a"] * 20, count=5)
     X, y = data()
     with pytest.raises(ValueError, match="lottery requires y to be passed"):
-        shoal.lottery(X, None)
+        lottery(X, None)
     X[::5, 1] = np.nan
-    assert shoal.lottery(X, y, count=30, trained=0).best > 0.5
+    assert lottery(X, y, count=30, trained=0).best > 0.5

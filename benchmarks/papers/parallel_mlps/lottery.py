@@ -14,8 +14,8 @@ from benchmarks.harness.plots import COLORS, grid_of_axes
 from benchmarks.harness.report import Result
 from benchmarks.harness.tables import ResultTable, significant
 from benchmarks.harness.verdict import Target
+from benchmarks.papers.parallel_mlps.random_networks import DEFAULT, Lottery, lottery
 from shoal.machine import peak_memory
-from shoal.tools.random_networks import DEFAULT, Lottery, lottery
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
