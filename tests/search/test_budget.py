@@ -27,7 +27,7 @@ from support.waiting import wait_until
 from shoal import ShoalClassifier
 from shoal.cli import search_run
 from shoal.runs.kinds import check_of
-from shoal.search import estimators
+from shoal.search import estimator
 from shoal.search import run as search_module
 from shoal.search.budget import model as time_model
 from shoal.search.budget.clock import MOST_BUSY, Clock
@@ -43,7 +43,7 @@ from shoal.tables.table import Table
 def test_what_is_left_out_is_a_warning_in_python_and_a_sentence_of_the_report(
     tmp_path: Path, machine_of_speed: Callable[[float], Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(estimators, "Clock", machine_of_speed(1e9).clock)
+    monkeypatch.setattr(estimator, "Clock", machine_of_speed(1e9).clock)
     model = ShoalClassifier(budget=1)
     with pytest.warns(UserWarning, match=r"short of time: 2 folds, .*[\d,]+ of the 10,000 rows \(a budget") as warned:
         model.fit(*small_table(10_000, 20))
