@@ -99,6 +99,21 @@ def test_parameters_that_share_memory_without_being_tied_are_refused():
     parallel.fit(model, ONE, strategy="serial", **JOB)
 
 
+class Extra(nn.Linear):
+    """Keeps a number where no worker, checkpoint or saved model would get it."""
+
+    def get_extra_state(self):
+        return {"scale": 2.0}
+
+    def set_extra_state(self, state):
+        pass
+
+
+def test_a_state_that_is_no_tensor_is_refused_before_training():
+    with pytest.raises(UserError, match=r"state_dict has '_extra_state', a dict, but only tensors .* in a buffer"):
+        parallel.fit(Extra(4, 2), TensorDataset(torch.randn(40, 4), torch.arange(40) % 2), strategy="serial")
+
+
 class Words(nn.Module):
     def __init__(self, sparse):
         super().__init__()

@@ -193,7 +193,7 @@ def described(value: Any, seen: set[int] | None = None) -> str:
         return _code_text(value, seen)
     if isinstance(value, nn.Module):
         return "" if id(value) in seen else _short(_network_lines(value, seen))
-    return "" if isinstance(value, GENERATORS) else _object(value, seen)
+    return "" if isinstance(value, (*GENERATORS, torch.Generator)) else _object(value, seen)
 
 
 def _object(value: Any, seen: set[int]) -> str:
