@@ -509,7 +509,7 @@ def without_gradient(self, found):
     (of_an_object, "modules 0 and 1 differ: 'change'"),
     (lambda: shrinks, "forward\\(\\) changes the parameter 'layer.weight'"),
     (lambda: keeps, "keeps a tensor in 'kept', .* make it a buffer with register_buffer"),
-    (lambda: lambda self, found: found * np.random.rand(), "random numbers of Python or NumPy"),  # noqa: NPY002
+    (lambda: lambda self, found: found * np.random.rand(), "random numbers of Python or NumPy"),
     (lambda: lambda self, found: found if random.random() < 0.5 else 2 * found, "random numbers of Python or NumPy"),
     (lambda: leaves, r"calls sys.exit\(0\)"),
     (lambda: lambda self, found: None, "must return tensors"),
@@ -517,10 +517,14 @@ def without_gradient(self, found):
 def test_what_goes_wrong_in_training_only_is_refused_in_the_first_call_of_training(make, message):
     modules = seeded(lambda: Scaled(make()), range(3))
     before, numbers = copy.deepcopy([module.state_dict() for module in modules]), random.getstate()
-    with pytest.raises(UserError, match=message):
+
+    def run():
         stacked = stack(modules)
         stacked.eval()(torch.randn(5, 4))
         stacked.train()(torch.randn(5, 4))
+
+    with pytest.raises(UserError, match=message):
+        run()
     assert random.getstate() == numbers
     for module, state in zip(modules, before, strict=True):
         assert all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
