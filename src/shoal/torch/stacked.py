@@ -389,7 +389,7 @@ def _settings(module: nn.Module, of_tensor: Callable[[Any], Any] = Tensor.tolist
     """What the module keeps beside parameters and parts: a stride, an activation that is a function, hooks."""
     kept = {name: value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE}
     kept |= {name: list(hooks.values()) for name in _HOOKS if (hooks := vars(module)[name])}
-    return {name: _comparable(value, of_tensor) for name, value in kept.items()}
+    return {name: one if type(one) in _QUICK else _comparable(one, of_tensor) for name, one in kept.items()}
 
 
 def _changeable(network: nn.Module) -> list[Any]:
@@ -406,7 +406,7 @@ def _version(tensor: Any) -> Any:
 
 def _comparable(value: Any, of_tensor: Callable[[Any], Any] = Tensor.tolist, seen: tuple[int, ...] = ()) -> Any:
     """Something that is equal where values are: an object is its class and its attributes."""
-    if value is None or type(value) in _PLAIN:
+    if type(value) in _QUICK:
         return value
     if id(value) in seen:
         return type(value)
@@ -435,6 +435,7 @@ def _comparable(value: Any, of_tensor: Callable[[Any], Any] = Tensor.tolist, see
 
 
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, range, set, frozenset, Number)
+_QUICK = frozenset({*_PLAIN, type(None)})
 _HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks") and "state_dict" not in name]
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 
