@@ -153,7 +153,7 @@ class Stack(Numbered):
 
         state = {f"module.{name}": value for name, value in (parameters | buffers).items()}
         try:
-            return vmap(one, in_dims=(0, 0, *([0 if each else None] * len(inputs))))(state, places, *inputs)  # type: ignore[no-any-return]
+            return vmap(one, in_dims=(0, 0, *([0 if each else None] * len(inputs))))(state, places, *inputs)
         except (RuntimeError, ValueError) as error:
             raise _explained(error) from error
         except SystemExit as error:
