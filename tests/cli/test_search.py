@@ -115,6 +115,16 @@ def test_a_finished_run_is_found_and_not_computed_again(place, call):
     assert contents(place / "first") == before
 
 
+def test_a_finished_run_with_the_model_of_another_is_refused(place, call, tmp_path):
+    shutil.copytree(place / "first", tmp_path / "run")
+    other = tmp_path / "other"
+    call(tmp_path, "search", place / "iris.csv", "--target", "species", "--recipes", 2, "--epochs", 2, "--out", other)
+    shutil.rmtree(tmp_path / "run" / "model")
+    shutil.copytree(other / "model", tmp_path / "run" / "model")
+    same = ("search", place / "iris.csv", "--target", "species", "--recipes", 6, "--out", "run", "--seeds", 2)
+    assert "run/model is not the model of this run: its checksum" in call(tmp_path, *same, code=2).stderr
+
+
 def test_other_settings_or_data_in_a_finished_run_are_refused_with_what_changed(place, call, tmp_path):
     before = contents(place / "first")
     same = ("search", "iris.csv", "--target", "species", "--out", place / "first", "--seeds", 2)

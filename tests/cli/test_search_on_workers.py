@@ -58,6 +58,7 @@ def test_a_search_on_worker_processes_listens_nowhere_and_says_where_it_was_trai
     assert min(found["bytes_sent"], found["bytes_received"]) > 1000
     assert "local:2: 2 shards at a time" in (table / "out" / "report.html").read_text()
     assert "local:2" not in (table / "out" / "model" / "model.json").read_text()
+    assert not (table / "out" / "journal").exists(), "nor rows of the table"
 
 
 def test_workers_of_shoal_train_listen_on_loopback_only(tmp_path):

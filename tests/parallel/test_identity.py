@@ -6,14 +6,20 @@ import os
 import pickle
 import random
 import re
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.disks import small_disk
 from support.parallel_cases import CLASSES, FEATURES, data, network
 from torch import nn
+from torch.nn import functional
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from shoal import parallel
@@ -58,12 +64,41 @@ class Own(nn.Module):
         self.layer, self.function, self.factor = nn.Linear(FEATURES, CLASSES), function, factor
 
     def forward(self, x):
-        return self.factor * self.function(self.layer(x))
+        factor = self.factor if isinstance(self.factor, float) else 1.0  # other kinds need only be told apart
+        return factor * self.function(self.layer(x))
 
 
 class Other(Own):
     def forward(self, x):
         return self.factor - self.function(self.layer(x))
+
+
+@dataclass
+class Config:
+    scale: float = 1.0
+    parts: tuple = ()
+
+
+class Scaling:
+    def __init__(self, scale):
+        self.scale, self.itself = scale, self
+
+    def __call__(self, *values):
+        return self.scale * (values[0] if len(values) == 1 else functional.cross_entropy(*values))
+
+    def descent(self, parameters):
+        return torch.optim.SGD(parameters, 0.1 * self.scale)
+
+
+class Way(Enum):
+    one, other = 1.0, 2.0
+
+
+def with_hook(kind, scale):
+    model = network()
+    hook = (lambda part, rows: (rows[0] * scale,)) if "pre" in kind else lambda part, rows, outputs: outputs * scale
+    getattr(model, f"register_{kind}_hook")(hook)
+    return model
 
 
 def edited(row=130):
@@ -125,6 +160,17 @@ def test_a_network_that_was_trained_meanwhile_resumes_its_checkpoint(tmp_path):
     ({"model": Own()}, {"model": Other()}, "the network had 'Own .* and has 'Other"),
     ({"loss": lambda o, t: (o - 1).mean()}, {"loss": lambda o, t: (o - 2).mean()}, "loss was"),
     ({"optimizer": lambda p: torch.optim.SGD(p, 0.1)}, {"optimizer": lambda p: torch.optim.SGD(p, 0.2)}, "optimizer"),
+    *[({"model": Own(factor=one)}, {"model": Own(factor=other)}, "factor=") for one, other in (
+        (Config(1.0), Config(2.0)), (Config(parts=(Scaling(1),)), Config(parts=(Scaling(2),))), (Way.one, Way.other),
+        (SimpleNamespace(a=1), SimpleNamespace(a=2)), (Decimal(1), Decimal(2)), (range(2), range(3)),
+    )],
+    ({"model": Own(Scaling(1.0))}, {"model": Own(Scaling(2.0))}, "function="),
+    ({"model": Own(Scaling(1.0).__call__)}, {"model": Own(Scaling(2.0).__call__)}, "function="),
+    ({"loss": Scaling(1.0)}, {"loss": Scaling(2.0)}, "loss was"),
+    ({"optimizer": Scaling(1.0).descent}, {"optimizer": Scaling(2.0).descent}, "optimizer was"),
+    ({}, {"model": with_hook("forward", 2.0)}, "_forward_hooks"),
+    ({"model": with_hook("forward", 1.0)}, {"model": with_hook("forward", 2.0)}, "_forward_hooks"),
+    ({"model": with_hook("forward_pre", 1.0)}, {"model": with_hook("forward_pre", 2.0)}, "_forward_pre_hooks"),
     ({}, {"batch_size": 32}, "batch_size was 64 and is 32"),
     ({}, {"seed": 1}, "seed was 0 and is 1"),
 ])  # fmt: skip
@@ -306,6 +352,18 @@ def test_an_error_of_the_disk_names_the_whole_path(tmp_path):
     (folder / checkpoint.NAME).mkdir(parents=True)  # cannot be replaced by a file
     with pytest.raises(CannotWrite, match=rf"cannot be written to {folder}: .*{folder}"):
         checkpoint.save(folder, {"fingerprint": {}})
+
+
+def test_a_full_disk_is_named_with_what_is_kept(tmp_path):
+    content = {"fingerprint": {}, "state": torch.zeros(60_000)}
+    with small_disk(tmp_path / "disk", "size=600k") as disk:
+        for first, words in ((True, "there is no checkpoint in .* yet"), (False, "the last good checkpoint is .*pt")):
+            if not first:
+                checkpoint.save(disk, content)
+            (disk / "rest").write_bytes(bytes(400_000 if first else 300_000))
+            with pytest.raises(CannotWrite, match=rf"No space left on device; make room in .*{words}"):
+                checkpoint.save(disk, content | {"more": torch.zeros(40_000)})
+            (disk / "rest").unlink()
 
 
 @pytest.mark.parametrize("every", ["epoch", 1])

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import threading
 
 import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from support.parallel_cases import CLASSES, FEATURES, data, far, order_of
+from support.waiting import wait_until
 from torch import nn
 from torch.utils.data import TensorDataset
 
 from shoal import parallel
 from shoal.errors import UserError
+from shoal.parallel.networks import own_network
 from shoal.parallel.strategies import TABLE
 from shoal.parallel.training import make_job, run
 
@@ -97,6 +101,46 @@ def test_parameters_that_share_memory_without_being_tied_are_refused():
         parallel.fit(model, ONE, strategy="serial")
     model.decoder.weight = nn.Parameter(model.encoder.weight.data.clone())
     parallel.fit(model, ONE, strategy="serial", **JOB)
+
+
+class Extra(nn.Linear):
+    """Keeps a number where no worker, checkpoint or saved model would get it."""
+
+    def get_extra_state(self):
+        return {"scale": 2.0}
+
+    def set_extra_state(self, state):
+        pass
+
+
+def test_a_state_that_is_no_tensor_is_refused_before_training():
+    with pytest.raises(UserError, match=r"state_dict has '_extra_state', a dict, but only tensors .* in a buffer"):
+        parallel.fit(Extra(4, 2), TensorDataset(torch.randn(40, 4), torch.arange(40) % 2), strategy="serial")
+
+
+def test_a_network_of_a_file_that_changes_the_folder_leaves_it_as_it_was(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import os\nfrom torch import nn\nos.chdir('/')\ndef make(inputs, outputs):\n"
+        "    os.chdir('/tmp')\n    return nn.Linear(inputs, outputs)\n"
+    )
+    before = os.getcwd()
+    own_network(f"{tmp_path / 'own.py'}:make", 3, 2)
+    assert os.getcwd() == before
+
+
+class Fails(nn.Linear):
+    def forward(self, x):
+        if self.training and torch.is_grad_enabled() and threading.current_thread() is not threading.main_thread():
+            raise KeyError("fails")
+        return super().forward(x)
+
+
+def test_a_training_that_fails_leaves_no_threads_behind():
+    before = threading.active_count()
+    rows = TensorDataset(torch.randn(40, 4), torch.arange(40) % 2)
+    with pytest.raises(KeyError, match="fails"):
+        parallel.fit(Fails(4, 2), rows, strategy="allreduce", backend="threads", workers=2, exact=True)
+    wait_until(lambda: threading.active_count() <= before, 10)
 
 
 class Words(nn.Module):

@@ -188,6 +188,35 @@ def test_if_nothing_comes_of_a_run_what_it_made_goes_again(error: type[BaseExcep
     assert os.listdir("mine") == []
 
 
+@pytest.mark.parametrize("files", range(6))
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_removal_that_is_ended_at_any_file_is_no_obstacle(
+    files: int, fresh: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, unlink = [files], os.unlink
+
+    def ended(*given: Any, **named: Any) -> None:
+        if "lease" not in str(given[0]):
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+        unlink(*given, **named)
+
+    with opened(Path("mine")) as folder:
+        work(folder)
+        folder.progress(0.5)
+    with contextlib.suppress(KeyboardInterrupt), monkeypatch.context() as patched:
+        patched.setattr("shoal.files.plain_files.os.unlink", ended)
+        with opened(Path("mine"), fresh=True):
+            pass
+    for lease in Path("mine").glob("lease-*.json"):  # its process lives on, which it would not
+        lease.unlink()
+    with opened(Path("mine"), fresh=fresh) as folder:
+        work(folder)
+        end(folder)
+    assert not (Path("mine") / "journal").exists()
+
+
 def test_folders_of_other_things_are_refused() -> None:
     Path("file").touch()
     Path("full").mkdir()

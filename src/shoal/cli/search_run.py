@@ -17,10 +17,10 @@ from shoal.console.terminal import quoted, say
 from shoal.errors import MissingFile, NothingTrained, UserError
 from shoal.executors.find import find_workers
 from shoal.machine import available_memory, size_text, thread_count
-from shoal.models.saving import check_place
+from shoal.models.saving import DESCRIPTION, check_place
 from shoal.runs.folder import RunFolder, refuse_taken
 from shoal.runs.journal import writing
-from shoal.runs.kinds import BOARD, MODEL, REPORT, SEARCH, SETTINGS, Run, read_json, read_run
+from shoal.runs.kinds import BOARD, MODEL, REPORT, SEARCH, SETTINGS, Run, read_run
 from shoal.runs.versions import different_versions, file_hash
 from shoal.search.budget.clock import Clock, seconds_before
 from shoal.search.budget.model import Forecast
@@ -328,8 +328,13 @@ def _conclude(place: Path, result: SearchResult, page: dict[str, Any], ended_by:
 
 def show_finished(run: Run, source: Source) -> int:
     """Print a run that need not be computed again: its best recipes, its honest score, and where everything is."""
-    estimator = shoal.load(run.path / MODEL)
-    score, skipped = estimator.honest_score_, read_json(run.path / SETTINGS).get("result", {}).get("skipped") or []
+    estimator, result = shoal.load(run.path / MODEL), read_settings(run.path)["result"]
+    if result.get("model_sha256") != file_hash(run.path / MODEL / DESCRIPTION):
+        raise UserError(
+            f"{run.path / MODEL} is not the model of this run: its checksum is not that in {run.path / SETTINGS}. "
+            "Restore it from a copy, or give --fresh to search again"
+        )
+    score, skipped = estimator.honest_score_, result["skipped"]
     say()
     say(f"This search is already finished; it began {run.begun} (--fresh repeats it)")
     say()

@@ -36,6 +36,7 @@ REMEDIES = {
     errno.ENAMETOOLONG: "give a shorter name",
 }
 OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}  # writing fails without a file's name
+ROOM = 2**20  # bytes that a disk has which is not full
 _numbers = itertools.count(1)  # two threads may write the same file
 
 
@@ -49,7 +50,7 @@ def new_file(target: Path) -> Iterator[Path]:
         yield target
         return
     asked, target = target, Path(os.path.realpath(target))
-    partial = _beside(target, target.suffix)
+    partial = beside(target)
     with _named(asked, target, partial):
         try:
             yield partial
@@ -57,11 +58,17 @@ def new_file(target: Path) -> Iterator[Path]:
             os.replace(partial, target)
             sync_folder(target.parent)
         except Exception:
-            partial.touch()  # some libraries raise errors of their own where nothing can be written: ask the system
+            _ask_system(partial)
             raise
         finally:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
+
+
+def _ask_system(partial: Path) -> None:
+    """Some libraries raise errors of their own where nothing can be written: raise that of the system."""
+    with open(partial, "ab") as file:
+        file.write(bytes(ROOM))
 
 
 @contextmanager
@@ -69,7 +76,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     """A folder to write into, which becomes `target` at the end, in place of an older one. Replaces no link."""
     if target.is_symlink():
         raise NotAFile(f"{target} is a symbolic link, which is not replaced by a folder: give the folder itself")
-    partial, old = _beside(target, ""), _beside(target, ".old")
+    partial, old = beside(target, ""), beside(target, ".old")
     with _named(target, target, partial):
         yield from _replaced(target, partial, old)
 
@@ -132,7 +139,7 @@ def check_target(target: Path) -> None:
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        trial = _beside(Path(os.path.realpath(target)), target.suffix)
+        trial = beside(Path(os.path.realpath(target)))
         trial.touch()
         trial.unlink()
     except OSError as error:
@@ -175,7 +182,9 @@ def sync_tree(folder: Path) -> None:
         sync_folder(Path(place))
 
 
-def _beside(target: Path, ending: str) -> Path:
+def beside(target: Path, ending: str | None = None) -> Path:
+    """A hidden name that is known as left over when this process is killed: what has it is removed by the next one."""
+    ending = target.suffix if ending is None else ending
     stem = target.name.removesuffix(ending)
     return target.with_name(f".{stem}.shoal-{os.getpid()}-{next(_numbers)}.part{ending}")
 

@@ -34,8 +34,8 @@ def save(folder: str | os.PathLike[str], content: dict[str, Any]) -> None:
             torch.save({"version": VERSION, **content}, file)
             file.flush()
             _add_checksum(partial)
-    except (OSError, RuntimeError) as error:  # torch raises RuntimeError for a full disk
-        raise CannotWrite(f"the checkpoint cannot be written to {place}: {_first_line(error)}") from None
+    except (OSError, RuntimeError) as error:
+        raise CannotWrite(f"the checkpoint cannot be written to {place}: {_first_line(error)}; {kept(place)}") from None
 
 
 def peek(folder: str | os.PathLike[str]) -> dict[str, Any]:

@@ -67,6 +67,12 @@ def _check_parameters(model: nn.Module) -> None:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise UserError("the model has no parameter that can be trained")
     _refuse_shared_memory(model)
+    for name, value in model.state_dict().items():
+        if not isinstance(value, torch.Tensor):
+            raise UserError(
+                f"the model's state_dict has {name!r}, a {type(value).__name__}, but only tensors reach workers, "
+                "checkpoints and saved models: keep numbers in a buffer instead, and remove get_extra_state"
+            )
 
 
 def _refuse_shared_memory(model: nn.Module) -> None:

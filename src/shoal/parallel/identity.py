@@ -27,6 +27,8 @@ BYTES_HASHED_AT_ONCE = 1 << 24
 LONGEST_CONTAINER = 100_000  # of a longer list or dict only the length counts
 LOADS_OF_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 LOADS_OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)  # of random numbers; their states change
 FOLDERS_OF_PACKAGES = ("site-packages", "dist-packages")
 
 
@@ -123,6 +125,7 @@ def _network_lines(model: nn.Module, seen: set[int]) -> list[str]:
     of_every_module = vars(nn.Module())
     for name, module in model.named_modules(remove_duplicate=False):
         own = {key: value for key, value in vars(module).items() if key not in of_every_module}
+        own |= {key: list(hooks.values()) for key in HOOKS if (hooks := vars(module)[key])}
         plain = {key: described(value, set(seen)) for key, value in own.items()}
         settings = ", ".join(f"{key}={value}" for key, value in plain.items() if value)
         kind = type(module)
@@ -165,7 +168,7 @@ def _class_code(kind: type, seen: set[int]) -> str:
 
 
 def described(value: Any, seen: set[int] | None = None) -> str:
-    """A setting as text that is the same in every process; empty for objects that have none.
+    """A setting as text that is the same in every process.
 
     seen  the functions, classes and networks that are described already, by their ids; of these only the name counts
     """
@@ -183,14 +186,27 @@ def described(value: Any, seen: set[int] | None = None) -> str:
     if isinstance(value, partial):
         return f"{described(value.func, seen)} of {described(value.args, seen)}, {described(value.keywords, seen)}"
     if ismethod(value):
-        return described(value.__func__, seen)
+        return f"{described(value.__func__, seen)} of {described(value.__self__, seen)}"
     if isinstance(value, _lru_cache_wrapper):
         return described(value.__wrapped__, seen)
     if isinstance(value, (type, ModuleType)) or isfunction(value) or isbuiltin(value):
         return _code_text(value, seen)
-    if isinstance(value, nn.Module) and id(value) not in seen:
-        return _short(_network_lines(value, seen))
-    return ""
+    if isinstance(value, nn.Module):
+        return "" if id(value) in seen else _short(_network_lines(value, seen))
+    return "" if isinstance(value, (*GENERATORS, torch.Generator)) else _object(value, seen)
+
+
+def _object(value: Any, seen: set[int]) -> str:
+    """Any other object: its class, and what it is made of, as a copy of it would be."""
+    if id(value) in seen:
+        return type(value).__name__
+    try:
+        parts = value.__reduce_ex__(2)
+    except Exception:  # a lock, a file: there are no copies of it
+        return type(value).__name__
+    inner = seen | {id(value)}
+    made = [] if isinstance(parts, str) else [described(one, inner) for one in parts[1:3]]
+    return f"{described(type(value), inner)} {parts if isinstance(parts, str) else _short(made)}"
 
 
 def _container(value: Any, seen: set[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import itertools
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,12 +80,13 @@ def _folder_importable(file: Path) -> Iterator[None]:
     """Modules beside the user's file can be imported, as in a script; they are sent to workers by value."""
     import cloudpickle
 
-    folder, before = file.absolute().parent, set(sys.modules)
+    folder, before, here = file.absolute().parent, set(sys.modules), os.getcwd()
     sys.path.insert(0, str(folder))
     try:
         yield
     finally:
         sys.path.remove(str(folder))
+        os.chdir(here)  # other paths are relative to it
     for name in set(sys.modules) - before:
         if "." not in name and _lies_in(sys.modules[name], folder):
             cloudpickle.register_pickle_by_value(sys.modules[name])

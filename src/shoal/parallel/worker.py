@@ -6,6 +6,7 @@ import copy
 import statistics
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -97,16 +98,16 @@ class Worker:
         """Train all epochs, from the last checkpoint if there is one."""
         self._resume()
         begun, communicated = time.perf_counter(), self.group.seconds
-        with memory_kept():
-            for epoch in range(self.epoch, self.job.epochs):
-                if self.finished or self.stopped:
-                    break
-                self._epoch(epoch)
-            self.updater.finish()
-        seconds = time.perf_counter() - begun
-        if self.job.method.splits_model:
-            self.whole.load_state_dict(self.updater.state()["model"])
-        self.updater.close()
+        with closing(self.updater):
+            with memory_kept():
+                for epoch in range(self.epoch, self.job.epochs):
+                    if self.finished or self.stopped:
+                        break
+                    self._epoch(epoch)
+                self.updater.finish()
+            seconds = time.perf_counter() - begun
+            if self.job.method.splits_model:
+                self.whole.load_state_dict(self.updater.state()["model"])
         return Result(self.whole, self.history, self._metrics(seconds, self.group.seconds - communicated))
 
     # ---- training ----

@@ -109,7 +109,7 @@ class RunFolder:
         if isinstance(error, Exception) and not isinstance(error, LostFolder):
             if self.kind.has_work(self.path):  # as seen now: nothing else says what is kept
                 error.add_note(f"What was finished is kept in {self.path}; run the same command again to continue.")
-            elif isinstance(error, OSError):
+            elif isinstance(error, OSError) and self.kind is not TRAIN:  # its work is in the folder of checkpoints
                 error.add_note("Nothing was finished before that.")
 
     # ---- while a run works ----
@@ -263,9 +263,12 @@ def now() -> str:
 
 
 def remove_files(path: Path, names: tuple[str, ...], act: bool = True) -> Removal:
-    """Remove what a run has written, and nothing else; without `act` only find out what that would be."""
+    """Remove what a run has written, and nothing else; without `act` only find out what that would be.
+
+    Last goes run.json, which says whose files these are: whatever ends the removal, the next start continues.
+    """
     found = Removal()
-    for name in names:
+    for name in sorted(names, key=RUN.__eq__):
         if os.path.lexists(path / name):
             remove(path / name, ours=partial(_is_of_a_run, path / name), act=act, into=found)
     return found

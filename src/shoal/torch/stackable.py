@@ -1,10 +1,14 @@
-"""What a stack can run: layers that it refuses at once, and a comparison of its first call with the modules alone."""
+"""What a stack can run: layers that it refuses at once, and a comparison of its calls with the modules alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
@@ -13,6 +17,7 @@ from shoal.errors import UserError
 
 ALONE = "train the modules one after the other"
 APART = 0.1  # relative distance of gradients: rounding may turn a rectifier on or off, a wrong weight does more
+ROUNDING = 1e-4  # of the largest gradient of a module
 
 
 def refuse_unstackable(part: nn.Module) -> None:
@@ -31,44 +36,132 @@ def refuse_unstackable(part: nn.Module) -> None:
         )
 
 
-def compare(networks: list[nn.Module], stacked: Callable[[], Any], inputs: Sequence[Any], each: bool) -> None:
-    """Refuse modules that do not compute in a stack what they compute alone, first and last of them, in evaluation.
+@dataclass(frozen=True)
+class Alone:
+    """A module of a stack and its inputs, to be run without the stack."""
 
-    Outputs are compared, and the gradients of their sum: a wrong result must never be handed out. Buffers and random
-    numbers are as before afterwards, and torch's fast path of attention, which has no gradients, is off meanwhile.
+    number: int
+    network: nn.Module
+    inputs: Sequence[Any]
+
+
+def compare(
+    base: nn.Module, networks: list[nn.Module], draws: list[torch.Generator], stacked: Callable[[], Any],
+    alone: Sequence[Alone],
+) -> None:  # fmt: skip
+    """Refuse modules that do not compute in a stack what they compute alone, in the mode that they are in.
+
+    Outputs are compared, and the gradients of their sum: a wrong result must never be handed out. Everything is as
+    before afterwards, and torch's fast path of attention, which has no gradients, is off meanwhile.
+
+    base  the code that runs for all of them
     """
-    modes = [[part.training for part in network.modules()] for network in networks]
-    buffers = [(part, name, buffer, buffer.clone()) for k in {0, len(networks) - 1} for part in networks[k].modules()
-               for name, buffer in part._buffers.items() if buffer is not None]  # fmt: skip
-    state, fast = torch.get_rng_state(), torch.backends.mha.get_fastpath_enabled()
+    parts = [part for one in alone for part in one.network.modules()]
+    if _drops_elsewhere(alone[0].network):
+        return
+    states, others = [own.get_state() for own in draws], _other_random_numbers()
+    with _as_they_were(parts, list(base.modules()), draws), torch.enable_grad():
+        together = stacked()
+        if _other_random_numbers() != others:
+            raise UserError(
+                f"a module of the stack draws random numbers of Python or NumPy; use nn.Dropout, or {ALONE}"
+            )
+        _refuse_kept(base)
+        for one in alone:
+            before = _versions(one.network)
+            torch.set_rng_state(states[one.number])
+            try:
+                own = one.network(*one.inputs)
+            except SystemExit as error:
+                raise exits(error) from error
+            changed = [name for name, version in _versions(one.network).items() if before.get(name) != version]
+            if changed:
+                raise UserError(f"forward() changes the parameter {changed[0]!r}, which a stack cannot keep; {ALONE}")
+            _compare_one(one.number, one.network, _tensors(together, one.number), _tensors(own))
+
+
+def exits(error: SystemExit) -> UserError:
+    code = "" if error.code is None else repr(error.code)
+    return UserError(f"a module of the stack calls sys.exit({code}); let it raise an error instead")
+
+
+def _drops_elsewhere(network: nn.Module) -> bool:
+    """Whether dropout, which is on, draws other numbers alone than in a stack: on a CPU the same."""
+    on = any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in network.modules())
+    return on and any(parameter.device.type != "cpu" for parameter in network.parameters())
+
+
+def _versions(network: nn.Module) -> dict[str, int]:
+    """How often each parameter was changed in place."""
+    return {name: parameter._version for name, parameter in network.named_parameters()}
+
+
+def _refuse_kept(base: nn.Module) -> None:
+    """A tensor of all modules that forward() leaves in an attribute would be lost: no module gets its part."""
+    for part in base.modules():
+        for name, value in vars(part).items():
+            if isinstance(value, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value):
+                raise UserError(
+                    f"forward() of an {type(part).__name__} keeps a tensor in {name!r}, which a stack cannot; "
+                    f"make it a buffer with register_buffer, or {ALONE}"
+                )
+
+
+def _other_random_numbers() -> str:
+    """The states of generators that a stack knows nothing of."""
+    state = np.random.get_state(legacy=False)["state"]
+    return repr((random.getstate(), state["key"].tolist(), state["pos"]))
+
+
+@contextmanager
+def _as_they_were(parts: list[nn.Module], code: list[nn.Module], draws: list[torch.Generator]) -> Iterator[None]:
+    """Undo what calls inside do to these parts, to attributes of those without numbers, and to random numbers."""
+    attributes = [(vars(part), dict(vars(part)), part._buffers, dict(part._buffers)) for part in (*parts, *code)]
+    parameters = [(one, one._version, one.detach().clone()) for part in parts
+                  for one in part._parameters.values() if one is not None]  # fmt: skip
+    values = [(one, one.clone()) for part in parts for one in part._buffers.values() if one is not None]
+    states, state, fast = [own.get_state() for own in draws], torch.get_rng_state(), _fast_path()
+    numbers = random.getstate(), np.random.get_state()
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
-        torch.backends.mha.set_fastpath_enabled(False)
-        for network in networks:
-            network.eval()
-        with torch.enable_grad():
-            together = stacked()
-            for k in {0, len(networks) - 1}:
-                own = networks[k](*[x[k] for x in inputs] if each else inputs)
-                _compare_one(k, networks[k], _tensors(together, k), _tensors(own))
+        yield
     finally:
-        torch.set_rng_state(state)
         torch.backends.mha.set_fastpath_enabled(fast)
+        torch.set_rng_state(state)
+        random.setstate(numbers[0])
+        np.random.set_state(numbers[1])
+        for own, its in zip(draws, states, strict=True):
+            own.set_state(its)
+        for place, before, buffers, their in attributes:
+            place.clear()
+            place.update(before)
+            buffers.clear()
+            buffers.update(their)
         with torch.no_grad():
-            for part, name, buffer, before in buffers:
-                part._buffers[name] = buffer.copy_(before)
-        for network, mode in zip(networks, modes, strict=True):
-            for part, training in zip(network.modules(), mode, strict=True):
-                part.training = training
+            for parameter, version, its_values in parameters:
+                if parameter._version != version:  # writing to it would end the gradients of earlier calls
+                    parameter.copy_(its_values)
+            for buffer, its_values in values:
+                buffer.copy_(its_values)
+
+
+def _fast_path() -> bool:
+    return bool(torch.backends.mha.get_fastpath_enabled())
 
 
 def _compare_one(k: int, network: nn.Module, together: list[Tensor], own: list[Tensor]) -> None:
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     same = len(together) == len(own) and all(map(_close, together, own))
     if same and trained and any(one.requires_grad for one in own):
-        grads = [torch.autograd.grad(_total(outputs), trained, retain_graph=True, allow_unused=True)
-                 if any(one.requires_grad for one in outputs) else [None] * len(trained)
-                 for outputs in (together, own)]  # fmt: skip
-        same = all(map(_near, *grads))
+        try:
+            grads = [torch.autograd.grad(_total(outputs), trained, retain_graph=True, allow_unused=True)
+                     if any(one.requires_grad for one in outputs) else [None] * len(trained)
+                     for outputs in (together, own)]  # fmt: skip
+        except RuntimeError as error:  # such as of torch.utils.checkpoint, which calls forward() again
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"module {k} cannot be trained in a stack ({reason}); {ALONE}") from error
+        largest = max((float(one.norm()) for one in grads[1] if one is not None), default=0.0)
+        same = all(_near(one, other, largest) for one, other in zip(*grads, strict=True))
     if not same:
         raise UserError(f"module {k} does not compute in a stack what it computes alone; {ALONE}")
 
@@ -97,9 +190,10 @@ def _close(one: Tensor, other: Tensor) -> bool:
     return torch.allclose(one, other, rtol=allowed, atol=allowed * size, equal_nan=True)
 
 
-def _near(one: Tensor | None, other: Tensor | None) -> bool:
+def _near(one: Tensor | None, other: Tensor | None, largest: float) -> bool:
+    """Gradients that are zero, such as of a bias before a normalisation, are rounding errors of the `largest`."""
     if one is None or other is None:
-        return all(grad is None or not grad.any() for grad in (one, other))
+        return all(grad is None or float(grad.norm()) <= ROUNDING * largest for grad in (one, other))
     if not bool(other.isfinite().all()):
         return True
-    return float((one - other).norm()) <= APART * float(other.norm()) + 1e-6
+    return float((one - other).norm()) <= APART * float(other.norm()) + ROUNDING * largest + 1e-6

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from functools import partial
 from inspect import isbuiltin, isfunction, ismethod, isroutine
 from itertools import chain
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from shoal.errors import UserError, WrongType
 from shoal.torch.numbered import Numbered, keep_factors
-from shoal.torch.stackable import compare, refuse_unstackable
+from shoal.torch.stackable import ALONE, Alone, compare, exits, refuse_unstackable
 from shoal.validate import shown, whole
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -96,9 +98,12 @@ class Stack(Numbered):
             raise UserError(f"give one seed for each of {len(found)} modules; got {len(numbers)}")
         super().__init__(found, [whole("a seed", seed, 0, (1 << 63) - 1) for seed in numbers])
         self._turn = _Turn()
-        # In a tuple, so that it is no submodule: it has the code, and no numbers of its own.
-        self._base = (_with_own_dropout(_without_numbers(found[0]), self._turn),)
-        self._compared = False  # with what the modules give alone
+        self._settings: dict[str, Any] = {}  # of each module, when they were compared last
+        self._compared: set[tuple[bool, ...]] = set()  # modes in which a call was compared with the modules alone
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies, which compare anew: settings may hold code, which cannot be pickled."""
+        return super().__getstate__() | {"_settings": {}}
 
     def forward(self, *inputs: Any, each: bool = False) -> Any:
         """All modules on the same inputs, or, with `each`, on a part for each: [modules, rows, ...].
@@ -111,32 +116,48 @@ class Stack(Numbered):
         modes = [[part.training for part in network.modules()] for network in networks]
         if any(mode != modes[0] for mode in modes):
             raise UserError("some modules are in training mode and others are not: call train() or eval() of the stack")
-        if not self._compared:
-            compare(networks, lambda: self._call(inputs, each, [False] * len(modes[0]))[0], inputs, each)
-            self._compared = True
-        outputs, buffers = self._call(inputs, each, modes[0])
+        self._follow()
+        mode = modes[0]
+        if tuple(mode) not in self._compared:
+            compare(self._base[0], networks, list(self.draws.values()), lambda: self._call(inputs, each, mode)[0],
+                    [Alone(k, networks[k], [x[k] for x in inputs] if each else inputs)
+                     for k in sorted({0, len(networks) - 1})])  # fmt: skip
+            self._compared.add(tuple(mode))
+        outputs, buffers = self._call(inputs, each, mode)
         self._keep_buffers(networks, buffers)
         return outputs
+
+    def _follow(self) -> None:
+        """Run the modules as they are now: settings, layers and ties may have been changed since the last call."""
+        settings = {number: _changeable(network) for number, network in self.networks.items()}
+        if any(settings[number] != self._settings.get(number) for number in settings):
+            networks = _checked_modules(self.networks.values())
+            # In a tuple, so that it is no submodule: it has the code, and no numbers of its own.
+            self._base = (_WithBuffers(_with_own_dropout(_without_numbers(networks[0]), self._turn)),)
+            self._compared = set()
+        self._settings = settings
 
     def _call(self, inputs: Sequence[Any], each: bool, mode: list[bool]) -> tuple[Any, dict[str, Tensor]]:
         """Outputs of all modules, and their buffers afterwards."""
         base, networks = self._base[0], list(self.networks.values())
-        for part, training in zip(base.modules(), mode, strict=True):
+        for part, training in zip(base.module.modules(), mode, strict=True):
             part.training = training
         parameters = _stacked([dict(network.named_parameters()) for network in networks])
         buffers = _stacked([dict(network.named_buffers()) for network in networks])
         places = torch.arange(len(networks))
         self._turn.draws = list(self.draws.values())
 
-        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], place: Tensor, *inputs: Any) -> Any:
+        def one(state: dict[str, Tensor], place: Tensor, *inputs: Any) -> Any:
             self._turn.place = place
-            return functional_call(base, (parameters, buffers), inputs)
+            return functional_call(base, state, inputs)
 
-        in_dims = (0, 0, 0, *([0 if each else None] * len(inputs)))
+        state = {f"module.{name}": value for name, value in (parameters | buffers).items()}
         try:
-            return vmap(one, in_dims=in_dims)(parameters, buffers, places, *inputs), buffers
-        except RuntimeError as error:
+            return vmap(one, in_dims=(0, 0, *([0 if each else None] * len(inputs))))(state, places, *inputs)
+        except (RuntimeError, ValueError) as error:
             raise _explained(error) from error
+        except SystemExit as error:
+            raise exits(error) from error
         finally:
             self._turn.place = None
 
@@ -189,6 +210,18 @@ class _Turn:
 
     place: Tensor | None = None
     draws: list[torch.Generator] = []  # noqa: RUF012
+
+
+class _WithBuffers(nn.Module):
+    """A module whose buffers are outputs too, as they are after the call: changed in place, or replaced."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *inputs: Any) -> tuple[Any, dict[str, Tensor]]:
+        outputs = self.module(*inputs)
+        return outputs, dict(self.module.named_buffers())
 
 
 class _OwnDropout(nn.Module):
@@ -260,9 +293,11 @@ def _check_parts(inputs: Sequence[Any], count: int) -> None:
             raise UserError(f"with each=True an input is a tensor with a part for each of {count} modules; got {got}")
 
 
-def _explained(error: RuntimeError) -> Exception:
+def _explained(error: RuntimeError | ValueError) -> Exception:
     """An error of vmap in words; any other as it is, such as one of shapes that do not fit."""
     text = str(error)
+    if "must only return Tensors" in text:
+        return UserError(f"the modules of a stack must return tensors: {text.splitlines()[0]}")
     if "random" in text and "vmap" in text:
         return UserError(
             "a stack knows the random numbers of nn.Dropout only, and this module draws others; "
@@ -270,8 +305,7 @@ def _explained(error: RuntimeError) -> Exception:
         )
     if "vmap" in text or "functorch" in text or "Batching rule" in text:
         return UserError(
-            f"this module cannot run in a stack, since torch.func.vmap refuses it: {text.splitlines()[0]}; "
-            "train the modules one after the other"
+            f"this module cannot run in a stack, since torch.func.vmap refuses it: {text.splitlines()[0]}; {ALONE}"
         )
     return error
 
@@ -351,33 +385,58 @@ def _described(tensor: Tensor) -> str:
     return f"{list(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"
 
 
-def _settings(module: nn.Module) -> dict[str, Any]:
-    """What the module keeps beside parameters and parts, such as a stride or an activation that is a function."""
-    return {name: _comparable(value) for name, value in vars(module).items() if name not in _OF_EVERY_MODULE}
+def _settings(module: nn.Module, of_tensor: Callable[[Any], Any] = Tensor.tolist) -> dict[str, Any]:
+    """What the module keeps beside parameters and parts: a stride, an activation that is a function, hooks."""
+    kept = {name: value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE}
+    kept |= {name: list(hooks.values()) for name in _HOOKS if (hooks := vars(module)[name])}
+    return {name: one if type(one) in _QUICK else _comparable(one, of_tensor) for name, one in kept.items()}
 
 
-def _comparable(value: Any) -> Any:
-    """Something that is equal where values are; of objects of unknown types, only these are compared."""
-    if isinstance(value, nn.Parameter):  # also in a list of the module's own
+def _changeable(network: nn.Module) -> list[Any]:
+    """Equal as long as a module has the same code, settings and ties; values of parameters and buffers do not count."""
+    return [
+        (type(part), _settings(part, _version), [*map(id, part._parameters.values())]) for part in network.modules()
+    ]
+
+
+def _version(tensor: Any) -> Any:
+    """Which tensor, and how often it was changed in place: quicker than its values."""
+    return (id(tensor), tensor._version) if isinstance(tensor, Tensor) else tensor.tolist()
+
+
+def _comparable(value: Any, of_tensor: Callable[[Any], Any] = Tensor.tolist, seen: tuple[int, ...] = ()) -> Any:
+    """Something that is equal where values are: an object is its class and its attributes."""
+    if type(value) in _QUICK:
+        return value
+    if id(value) in seen:
         return type(value)
-    if isinstance(value, (Tensor, np.ndarray, np.generic)):
+    inner = partial(_comparable, of_tensor=of_tensor, seen=(*seen, id(value)))
+    if isinstance(value, (nn.Parameter, nn.Module)):  # also in a list of the module's own
+        return type(value)
+    if isinstance(value, Tensor):
+        return of_tensor(value)
+    if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, dict):
-        return {key: _comparable(one) for key, one in value.items()}
+        return {key: inner(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_comparable(one) for one in value]
+        return [inner(one) for one in value]
     if isinstance(value, partial):
-        return [_comparable(one) for one in (value.func, value.args, value.keywords)]
+        return [inner(one) for one in (value.func, value.args, value.keywords)]
     if isfunction(value):  # of two modules that make a function each, one with the same code and settings
         kept = [cell.cell_contents for cell in value.__closure__ or ()]
         kept += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-        return value.__code__, [one.__code__ if isfunction(one) else _comparable(one) for one in kept]
+        return value.__code__, [inner(one) for one in kept]
     if ismethod(value):
         return value.__func__
-    plain = (bool, int, float, str, bytes, type(None), torch.dtype, type, set, frozenset)
-    return value if isinstance(value, plain) or isbuiltin(value) else type(value)
+    if isinstance(value, (*_PLAIN, type, Enum)) or isbuiltin(value):
+        return value
+    return type(value), inner(vars(value)) if hasattr(value, "__dict__") else None
 
 
+_PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, range, set, frozenset, Number)
+_QUICK = frozenset({*_PLAIN, type(None)})
+_HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks") and "state_dict" not in name]
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 
 

@@ -21,6 +21,7 @@ from shoal import _native
 from shoal.errors import UserError
 from shoal.executors.find import find_workers
 from shoal.executors.interface import Workers
+from shoal.files import atomic
 from shoal.machine import instruction_set, using_instruction_set
 from shoal.metrics.metric import Metric
 from shoal.population.members import Member
@@ -233,7 +234,7 @@ def results_in(journal: Journal) -> int:
 
 # ---- which trainer a search has ----
 
-DATA = "data.bin"  # what all shards share, beside the journal
+DATA = "data.bin"  # what all shards share, beside the journal, as long as this process lives
 ISA = "instruction set"  # event of the journal
 
 
@@ -284,7 +285,7 @@ def _trainer(
     if workers is None:
         seconds = None if journal is None else SHARD_SECONDS
         return InProcess(setting.matrices, setting.metric, setting.seed, options.threads, seconds, clock.now)
-    return OnWorkers(setting, workers, None if journal is None else journal.folder / DATA)
+    return OnWorkers(setting, workers, None if journal is None else atomic.beside(journal.folder / DATA))
 
 
 def _noted(journal: Journal | None) -> str | None:

@@ -57,7 +57,7 @@ class OnWorkers(Trainer):
 
     def __init__(self, setting: Setting, workers: Workers, file: Path | None = None) -> None:
         """`file`: where to put what all shards share, for workers that see the same disk."""
-        self.setting, self.matrices = setting, setting.matrices
+        self.setting, self.matrices, self._file = setting, setting.matrices, file
         content = payloads.pack_setting(setting)
         if file is not None:
             with writing(file.parent, len(content)):
@@ -76,6 +76,8 @@ class OnWorkers(Trainer):
 
     def close(self) -> None:
         self.dispatcher.close()
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
 
     def describe(self) -> dict[str, Any]:
         team, status = self.dispatcher.settings, self.dispatcher.status

@@ -17,7 +17,7 @@ from shoal.models.saving import DESCRIPTION, EXPLANATION, read_json, save
 from shoal.models.saving import VERSION as MODEL_VERSION
 from shoal.report import write_search_page
 from shoal.runs.kinds import BOARD, MODEL, REPORT, SEARCH_FORMAT, SETTINGS, SETTINGS_VERSION, check_of
-from shoal.runs.versions import versions
+from shoal.runs.versions import file_hash, versions
 from shoal.search.estimators import fitted_estimator
 from shoal.search.options import SearchOptions
 from shoal.search.problem.source import Source
@@ -41,6 +41,7 @@ def write_results(folder: Path, result: SearchResult, source: Source, context: C
         "search": source.described_search() | search,
         "result": {
             "ended": result.ended, "score": score, "phases": context.before | result.phases,
+            "model_sha256": file_hash(folder / MODEL / DESCRIPTION),
             "trained_on": result.trained_on, "skipped": data["search"]["skipped"],
         },
         "log": result.log,
