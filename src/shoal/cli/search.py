@@ -33,7 +33,7 @@ Examples:
 HEADINGS = {
     "Data": "target task drop kinds missing groups time weight group_repeats sep header demo",
     "Search": "budget recipes scoring strategy folds seeds epochs model seed",
-    "Output": "out fresh repeat check dry_run explain_seconds live live_address live_port",
+    "Output": "out fresh repeat check dry_run explain_seconds live address port",
     "Execution": "executor threads",
 }
 

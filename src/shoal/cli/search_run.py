@@ -53,6 +53,7 @@ NOTES_SHOWN = 20
 DIFFERENT, SKIPPED, INTERRUPTED = 1, 3, 130  # exit codes
 PAGE = "the live page"  # asked to stop, as Ctrl-C may
 MAY_DIFFER = {"repeat", "check", "out", "threads", "executor", "file", "dry_run", "fresh"}  # go with --repeat
+MAY_DIFFER |= {"live", "address", "port"}
 
 
 @dataclass(frozen=True, eq=False)

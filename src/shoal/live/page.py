@@ -17,7 +17,8 @@ from shoal.report.shell.shell import policy, resource, script_json, scripts
 from shoal.runs.kinds import LIVE, Run
 from shoal.version import __version__
 
-SCRIPTS = ("elements.js", "live/state.js", "live/dots.js", "live/panels.js", "live/lines.js", "live/kinds.js", "live/page.js")
+PARTS = ("state", "dots", "panels", "lines", "kinds", "page")
+SCRIPTS = ("elements.js", *(f"live/{name}.js" for name in PARTS))
 STYLES = ("page.css", "finetune.css", "live/live.css")
 REPORT_SCRIPTS = {"search": SEARCH_SCRIPTS, "finetune": FINETUNE_SCRIPTS}
 

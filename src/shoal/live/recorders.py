@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import time
@@ -12,18 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shoal.files.plain_files import read_text
 from shoal.live.recording import Recording
 from shoal.live.so_far import RangeSoFar
 from shoal.parallel.events import EpochEnded, EpochProgress, FoldEnded, TrainingStarted
+from shoal.runs.kinds import SAMPLES
 
 if TYPE_CHECKING:
-    from shoal.finetune.events import Evaluated, FinetuneProgress, FinetuneResult, FinetuneStarted
+    from shoal.finetune.events import FinetuneProgress, FinetuneResult, FinetuneStarted
     from shoal.search.events import Progress, RungEnded, Started
     from shoal.search.results.result import SearchResult
     from shoal.search.rounds.candidates import Candidate
 
 DIGITS = 5  # of a score or a loss
 DOTS_AT_A_TIME = 500  # in one event
+SAMPLES_SHOWN = 4  # texts of a fine-tuned model
 
 
 class Recorder:
@@ -94,7 +98,7 @@ class SearchRecorder(Recorder):
         self.recording.write(
             "end", last=True, score=outcome.honest.as_dict(), ended=result.ended,
             ensemble=[[number, _rounded(share)] for number, share in shares.items()], best=outcome.best.number,
-            recipes=len({one.key for one in result.candidates}), networks=len(result.candidates) * len(result.problem.folds),
+            recipes=len(result.candidates), folds=len(result.problem.folds),
         )  # fmt: skip
 
     def _record(self, stage: str, trained: list[Candidate]) -> None:
@@ -134,7 +138,8 @@ class TrainingRecorder(Recorder):
         if isinstance(event, FoldEnded):
             self.recording.write("fold", fold=event.fold, folds=event.folds, metrics=_numbers(event.metrics.items()))
         else:
-            self.recording.write("epoch", epochs=event.epochs, **_numbers(event.record.items()))
+            losses = [_rounded(loss) for loss in event.worker_losses]
+            self.recording.write("epoch", epochs=event.epochs, losses=losses, **_numbers(event.record.items()))
 
     def finished(self, result: Any) -> None:
         self.recording.write("end", last=True, metrics=_numbers(result.metrics.items()))
@@ -145,22 +150,41 @@ class FinetuneRecorder(Recorder):
 
     kind = "finetune"
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._sampled: set[str] = set()
+
     def started(self, event: FinetuneStarted) -> None:
         self.recording.write("started", **vars(event))
 
     def progress(self, event: FinetuneProgress) -> bool:
+        for record in event.records:
+            self.recording.write("logged", **_numbers(record.items()))
         if self.recording.is_due():
+            self._record_samples()
             self.recording.write("now", share=_rounded(event.share), loss=_rounded(event.loss))
         return self.recording.stop_requested()
 
-    def step_ended(self, event: Evaluated) -> None:
-        self.recording.write("tested", step=event.step, epoch=_rounded(event.epoch), loss=_rounded(event.loss))
-
     def finished(self, result: FinetuneResult) -> None:
+        self._record_samples()
         self.recording.write(
             "end", last=True, finished=result.finished, step=result.step, before=result.loss_before,
             after=result.loss_after,
         )  # fmt: skip
+
+    def _record_samples(self) -> None:
+        """What the model writes, before and after."""
+        try:
+            samples = json.loads(read_text(self.recording.folder / SAMPLES))
+        except (OSError, ValueError):
+            return
+        for when in ("before", "after"):
+            known = [sample for sample in samples if when in sample]
+            if known and when not in self._sampled:
+                self._sampled.add(when)
+                for sample in known[:SAMPLES_SHOWN]:
+                    text = sample[when] if isinstance(sample[when], str) else json.dumps(sample[when])
+                    self.recording.write("sample", when=when, prompt=sample["prompt"][:2000], text=text[:2000])
 
 
 def _rounded(value: float | None) -> float | None:

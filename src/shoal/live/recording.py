@@ -22,7 +22,7 @@ from shoal.runs.kinds import LIVE, STOP
 MOST_BYTES = 32 * 2**20  # of a recording; what comes later is not recorded
 KEPT_BYTES = 2**16  # of these, for how the run ends
 TAIL_BYTES = 2**16  # that are searched for the time of the last event
-SHORTEST_SECONDS = 0.5  # between two events of progress
+SHORTEST_SECONDS = 1.0  # between two events of progress
 EVENTS_OF_PROGRESS = 2_000  # in each doubling of the time, or nearly so
 STOP_SECONDS = 0.3  # between two looks whether a page asks to stop
 
@@ -70,7 +70,7 @@ class Recording:
         self._size += len(text)
 
     def is_due(self) -> bool:
-        """Whether progress is worth an event now: twice a second, and less often the longer the run takes."""
+        """Whether progress is worth an event now: once a second, and less often the longer the run takes."""
         now = self.seconds()
         if self.off or now < self._next_progress:
             return False

@@ -64,7 +64,7 @@ class LiveServer(ThreadingHTTPServer):
     def host(self) -> str:
         name, port = self.server_address[:2]
         shown = str(name)
-        shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(shown, shown)  # noqa: S104, only named
+        shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(shown, shown)
         return f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
 
     def is_host(self, given: str | None) -> bool:

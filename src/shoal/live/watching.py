@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shoal.console.terminal import say
 from shoal.errors import UserError
-from shoal.live.options import LOOPBACK, LiveOptions
+from shoal.live.options import LOOPBACK, LiveOptions, PageOptions
 from shoal.live.server import LiveServer
 
 LINGER_SECONDS = 5.0  # that an ended command waits for its page
@@ -37,17 +37,17 @@ def live_server(folder: Path, options: LiveOptions) -> Iterator[LiveServer | Non
         server.close()
 
 
-def open_server(folder: Path, options: LiveOptions) -> LiveServer:
+def open_server(folder: Path, options: PageOptions) -> LiveServer:
     """A server, whose address is printed."""
     try:
-        server = LiveServer(folder, options.live_address, options.live_port)
+        server = LiveServer(folder, options.address, options.port or 0)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UserError(
-            f"the page cannot be served on {options.live_address}, port {options.live_port} ({why}); "
-            "give another --live-port, or none"
+            f"the page cannot be served on {options.address}, port {options.port or 'any'} ({why}); "
+            "give another --port, or none"
         ) from None
-    if options.live_address not in (LOOPBACK, "localhost", "::1"):
+    if options.address not in (LOOPBACK, "localhost", "::1"):
         say(
             "warning: the page is visible to other machines. It is not encrypted, and whoever has its address can "
             "read it and stop the run", error=True,
@@ -59,6 +59,8 @@ def open_server(folder: Path, options: LiveOptions) -> LiveServer:
 
 def _open_browser(url: str) -> None:
     """Only for somebody who sits at a terminal with a screen."""
-    screen = os.name == "nt" or sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    screen = (
+        os.name == "nt" or sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
     if screen and sys.stdout.isatty():
         webbrowser.open(url)

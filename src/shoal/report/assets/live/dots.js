@@ -13,15 +13,18 @@ class Dots {
   constructor(place, shown) {
     Object.assign(this, { shown, run: new Run(), painted: 0, changed: -1, scale: null, from: null, moved: 0, chosen: -1, radius: 0, width: 0 });
     this.axes = draw("svg", { "aria-hidden": "true", class: "axes" });
-    this.canvas = make("canvas", { role: "img", "aria-label": "Score of each network against time", "aria-describedby": "live-summary" });
+    this.canvas = make("canvas", { role: "img", "aria-label": "Score of each recipe against time", "aria-describedby": "live-summary" });
     this.marks = draw("svg", { "aria-hidden": "true", class: "marks" });
     this.best = draw("path", { class: "best-line" });
     this.trails = draw("g", { class: "trails" });
     this.rings = draw("g", { class: "rings" });
     this.focus = draw("circle", { class: "focus", r: 8, visibility: "hidden" });
+    this.range = draw("rect", { class: "range", visibility: "hidden" });
+    this.rangeName = draw("text", { class: "tick", "text-anchor": "end", visibility: "hidden" }, "to expect on new rows");
+    this.under = draw("svg", { "aria-hidden": "true" }, this.range, this.rangeName);
     this.marks.append(this.best, this.trails, this.rings, this.focus);
     this.tip = make("div", { class: "tip" });
-    this.plot = make("div", { class: "plot live-plot" }, this.axes, this.canvas, this.marks, this.tip);
+    this.plot = make("div", { class: "plot live-plot" }, this.under, this.axes, this.canvas, this.marks, this.tip);
     place.append(this.plot);
     this.plot.addEventListener("pointermove", (event) => this.choose(this.nearest(event)));
     this.plot.addEventListener("pointerleave", () => this.choose(-1));
@@ -44,7 +47,7 @@ class Dots {
     this.ratio = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(this.width * this.ratio);
     this.canvas.height = Math.round(this.height * this.ratio);
-    for (const image of [this.axes, this.marks]) image.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    for (const image of [this.under, this.axes, this.marks]) image.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.changed = -1;
     this.drawnAxes = "";
   }
@@ -52,13 +55,13 @@ class Dots {
   // ---- scales ----
 
   wanted(clock) {
-    const { about, sample, best, time } = this.run;
+    const { about, sample, highest, time } = this.run;
     let end = Math.max(about.budget || 0, time, 10);
     const step = niceStep(end, 6);
     end = about.budget && time <= about.budget ? about.budget : Math.ceil(end / step) * step;
     if (!sample.length) return { end, low: 0, high: 1, step: 0.2 };
     const sorted = Float64Array.from(sample).sort();
-    const top = best.score;
+    const top = highest;
     const middle = sorted[sorted.length >> 1];
     let low = Math.max(sorted[Math.floor(sorted.length * 0.05)], middle - 3 * (top - middle));
     if (!(top > low)) low = top - Math.max(Math.abs(top) * 0.05, 0.01);
@@ -117,7 +120,7 @@ class Dots {
       this.paintAll(clock);
       this.drawAxes();
     } else this.paintNew(clock);
-    if (everything || this.bestLength !== this.run.steady.length || now - (this.bestDrawn || 0) > 1000) this.drawBest(clock, now);
+    if (everything || this.bestLength !== this.run.highs.length || now - (this.bestDrawn || 0) > 1000) this.drawBest(clock, now);
     if (everything || this.lit !== this.run.end) this.lightUp();
   }
 
@@ -125,12 +128,12 @@ class Dots {
     const style = getComputedStyle(this.plot);
     const size = (rung) => this.radius + 0.45 * Math.min(3, rung) * (this.radius > 1.3 ? 1 : 0.4);
     const ratio = this.ratio;
-    return ["--accent", "--faint", "--accent", "--middle"].map((name, status) => Array.from({ length: 8 }, (_, rung) => {
+    return ["--accent", "--soft", "--accent", "--middle"].map((name, status) => Array.from({ length: 8 }, (_, rung) => {
       const radius = size(rung);
       const side = Math.ceil(2 * radius * ratio) + 2;
       const disc = make("canvas", { width: side, height: side });
       const pen = disc.getContext("2d");
-      pen.globalAlpha = [0.62, 0.75, 0.9, 1][status];
+      pen.globalAlpha = [0.6, 0.3, 0.95, 1][status];
       pen.fillStyle = style.getPropertyValue(name);
       pen.beginPath();
       pen.arc(side / 2, side / 2, radius * ratio, 0, 2 * Math.PI);
@@ -220,13 +223,25 @@ class Dots {
   }
 
   drawBest(clock, now) {
-    const { steady } = this.run;
-    this.bestLength = steady.length;
+    const { highs } = this.run;
+    this.bestLength = highs.length;
     this.bestDrawn = now;
-    const seen = steady.filter(([time]) => time <= clock);
+    const seen = highs.filter(([time]) => time <= clock);
     const steps = seen.map(([time, score], place) => (place ? `H${this.x(time).toFixed(1)}V${this.y(score).toFixed(1)}` : `M${this.x(time).toFixed(1)} ${this.y(score).toFixed(1)}`));
     if (seen.length) steps.push(`H${this.x(Math.max(Math.min(clock, this.now.end), seen.at(-1)[0])).toFixed(1)}`);
     this.best.setAttribute("d", steps.join(""));
+    this.drawRange();
+  }
+
+  // What to expect on new rows: roughly while networks train, exactly at the end.
+  drawRange() {
+    const { end, latest } = this.run;
+    const known = end && end.score && !end.score.problem ? [end.score.low, 0, end.score.high] : latest.range;
+    const [low, high] = known ? [this.y(known[0]), this.y(known[2])] : [0, 0];
+    const right = this.width - BOX.right;
+    for (const part of [this.range, this.rangeName]) part.setAttribute("visibility", known ? "visible" : "hidden");
+    fill(this.range, { x: BOX.left, width: Math.max(0, right - BOX.left), y: high, height: Math.max(1, low - high) }, []);
+    fill(this.rangeName, { x: right - 6, y: low + 14 }, []);
   }
 
   // The networks of the final model, each with the way that it has taken.
@@ -277,7 +292,7 @@ class Dots {
     this.focus.setAttribute("cx", x);
     this.focus.setAttribute("cy", y);
     this.tip.replaceChildren(
-      make("strong", {}, `${this.shown.score(dots.y.at(place))}, recipe ${recipe.number}`),
+      make("strong", {}, `Recipe ${recipe.number}: ${this.shown.score(dots.y.at(place))}`),
       make("span", {}, `${recipeWords(recipe)}; ${this.shown.fate(this.run.status.at(recipe.number))}`),
     );
     this.tip.style.left = `${Math.max(0, Math.min(this.width - this.tip.offsetWidth, x - this.tip.offsetWidth / 2))}px`;

@@ -60,7 +60,9 @@ function finetuneView() {
       const samples = steps.filter((step) => step.e === "sample");
       if (samples.length !== written) {
         written = samples.length;
-        at("tables").replaceChildren(...samples.slice(-12).reverse().map((one) => make("figure", {}, make("figcaption", {}, one.title), make("pre", { tabindex: "0" }, one.text))));
+        const prompts = [...new Set(samples.map(({ prompt }) => prompt))];
+        at("tables").replaceChildren(...prompts.map((prompt) => make("figure", { class: "sample" }, make("figcaption", {}, prompt),
+          ...samples.filter((one) => one.prompt === prompt).map(({ when, text }) => make("div", {}, make("h3", {}, when === "before" ? "Before training" : "After training"), make("pre", { tabindex: "0", dir: "auto" }, text))))));
       }
       facts.update([
         ["texts", started ? started.texts.toLocaleString("en-US") : null],

@@ -23,10 +23,11 @@ function clockOf(now) {
 }
 
 function search() {
+  at("population").hidden = at("tried").hidden = false;
   const dots = new Dots(at("dots"), shown);
   const summary = make("p", { id: "live-summary", class: "unseen" });
-  const keys = ["trained", "dropped", "trained to its end", "in the final model"].map((name, place) => make("span", { class: `key fate${place}` }, name));
-  at("dots").append(make("p", { class: "small keys" }, ...keys, make("span", { class: "key bestline" }, "best so far")), player(), summary);
+  const keys = ["in the race", "dropped", "trained to its end", "in the final model"].map((name, place) => make("span", { class: `key fate${place}` }, name));
+  at("dots").append(make("p", { class: "small keys" }, make("span", {}, "A dot is a recipe, trained on every fold:"), ...keys, make("span", { class: "key bestline" }, "highest so far")), player(), summary);
   const [tallies, tables] = [new Tallies(at("tallies"), shown), new SearchTables(at("tables"), shown)];
   let told = 0;
   return {
@@ -36,13 +37,12 @@ function search() {
       dots.paint(behind ? clock - behind : Infinity, now);
     },
     panels(run, now) {
-      at("population").hidden = at("tried").hidden = !run.started;
       tallies.update(run);
       facts.update(searchFacts(run, page.state));
       if (now - told > 10000) {
         told = now;
         const rung = run.rungs.at(-1);
-        say(summary, `${counted(run.tried, "network")} tried.${rung ? ` At the last rung, ${rung.kept} of ${rung.trained} continued.` : ""} The section "As a table" has the best ones.`);
+        say(summary, `${counted(run.tried, "recipe")} tried.${rung ? ` At the last rung, ${rung.kept} of ${rung.trained} continued.` : ""} The section "As a table" has the best ones.`);
       }
     },
     tables: (run) => tables.update(run),

@@ -43,7 +43,7 @@ class Shown {
       return `${(value * 100).toFixed(decimals)}%`;
     }
     if (step !== null) return value.toFixed(Math.max(0, Math.min(6, -Math.floor(Math.log10(step + 1e-12)))));
-    return significant(value);
+    return Math.abs(value) < 1e4 && (!value || Math.abs(value) >= 1e-3) ? value.toPrecision(4) : significant(value);
   }
 
   fate(status) {
@@ -87,11 +87,11 @@ function headline(run, shown) {
   if (end && end.score) {
     const { corrected, low, high, problem, raw } = end.score;
     if (problem) return [shown.score(raw), `${metric} of the final model on the rows it did not train on; ${problem}.`];
-    return [shown.score(corrected), `${metric} to expect on new rows; the 95% interval is ${shown.score(low)} to ${shown.score(high)}. Corrected for choosing among ${counted(tried, "network")}.`];
+    return [shown.score(corrected), `${metric} to expect on new rows; the 95% interval is ${shown.score(low)} to ${shown.score(high)}. Corrected for choosing among ${counted(tried, "recipe")}.`];
   }
   if (!latest.best || latest.best[1] === null) return [NONE, "Nothing has been measured yet."];
   const range = latest.range ? ` Choosing the best flatters it: expect about ${shown.score(latest.range[0])} to ${shown.score(latest.range[2])} on new rows.` : "";
-  return [shown.score(latest.best[1]), `${metric} of the best of ${counted(tried, "network")} so far.${range}`];
+  return [shown.score(latest.best[1]), `${metric} of the best of ${counted(tried, "recipe")} so far.${range}`];
 }
 
 // ---- what was tried ----
@@ -108,7 +108,7 @@ class Tallies {
       if (!table) {
         const body = make("tbody");
         const head = make("tr", {}, make("th", { scope: "col" }, tally.label), make("td", { class: "bars" }), make("th", { scope: "col", class: "number" }, "tried"), make("th", { scope: "col", class: "number" }, "best"));
-        this.place.append(make("table", { class: "tally" }, make("caption", { class: "unseen" }, `Networks tried by ${tally.label.toLowerCase()}`), make("thead", {}, head), body));
+        this.place.append(make("table", { class: "tally" }, make("caption", { class: "unseen" }, `Recipes tried by ${tally.label.toLowerCase()}`), make("thead", {}, head), body));
         table = { body, rows: new Map() };
         this.tables.set(tally.label, table);
       }
@@ -144,7 +144,8 @@ function searchFacts(run, state) {
   const { about, latest, started } = run;
   const found = [
     ["rows and folds", started ? `${counted(started.rows, "row")}, ${about.folds || counted(started.folds, "fold")}` : null],
-    ["networks tried", run.tried ? run.tried.toLocaleString("en-US") : null],
+    ["recipes tried", run.tried ? run.tried.toLocaleString("en-US") : null],
+    ["networks tried", run.tried && started ? (run.tried * started.folds).toLocaleString("en-US") : null],
     ["diverged", run.diverged ? run.diverged.toLocaleString("en-US") : null],
     ["trains on", started && started.workers ? started.workers : about.threads ? counted(about.threads, "thread") : null],
     ["process", about.host ? `${about.pid} on ${about.host}` : null],
@@ -213,8 +214,10 @@ class Table {
 class SearchTables {
   constructor(place, shown) {
     this.shown = shown;
-    this.best = new Table(place, "The ten best networks so far", [["score", "number"], ["recipe", "number"], ["network", ""], ["epochs", "number"], ["state", ""]]);
-    this.rungs = new Table(place, "Rungs: how many networks were trained and how many continued", [["time", "number"], ["stage", ""], ["trained", "number"], ["continued", "number"]]);
+    this.best = new Table(place, "The ten best recipes so far", [["score", "number"], ["recipe", "number"], ["network", ""], ["epochs", "number"], ["state", ""]]);
+    const more = make("details", {}, make("summary", {}, "Every rung"));
+    place.append(more);
+    this.rungs = new Table(more, "Rungs: how many recipes were trained, and how many continued", [["time", "number"], ["stage", ""], ["trained", "number"], ["continued", "number"]]);
   }
 
   update(run) {
@@ -226,6 +229,6 @@ class SearchTables {
       top.length = Math.min(top.length, 10);
     }
     this.best.update(top.map((one) => [this.shown.score(one.score), String(one.number), recipeWords(one), String(one.epochs), this.shown.fate(run.status.at(one.number))]));
-    this.rungs.update(run.rungs.slice(-50).map(({ t, stage, trained, kept }) => [duration(t), stage, trained.toLocaleString("en-US"), kept.toLocaleString("en-US")]));
+    this.rungs.update(run.rungs.slice(-200).reverse().map(({ t, stage, trained, kept }) => [duration(t), stage, trained.toLocaleString("en-US"), kept.toLocaleString("en-US")]));
   }
 }

@@ -59,7 +59,7 @@ function rateName({ rate }) {
 class Run {
   constructor() {
     Object.assign(this, {
-      time: 0, about: {}, started: null, latest: {}, notes: [], rungs: [], end: null, best: null, steps: [],
+      time: 0, about: {}, started: null, latest: {}, notes: [], rungs: [], end: null, steps: [],
       tried: 0, diverged: 0, changed: 0, // `changed` counts what needs all dots painted again
     });
     this.dots = { x: new Column(Float32Array), y: new Column(Float32Array), who: new Column(Int32Array), before: new Column(Int32Array), rung: new Column(Uint8Array), count: 0 };
@@ -69,7 +69,8 @@ class Run {
     this.sinceRung = [];
     this.dotsUntil = 0;
     this.chosen = [];
-    this.steady = []; // the best score so far, when it changed: [seconds, score]
+    this.highest = -Infinity;
+    this.highs = []; // when a dot was higher than all before: [seconds, score]
     this.sample = []; // scores, for the scale
     this.tallies = [
       new Tally("Activation", ({ activation }) => [0, activation]),
@@ -91,7 +92,6 @@ class Run {
       epoch: () => { this.steps.push(event); },
       fold: () => { this.steps.push(event); },
       logged: () => { this.steps.push(event); },
-      tested: () => { this.steps.push(event); },
       sample: () => { this.steps.push(event); },
       end: () => this.finish(event),
     };
@@ -128,9 +128,9 @@ class Run {
     dots.count += 1;
     this.last.set(number, dots.count);
     this.status.set(number, GOING);
-    if (this.best === null || score > this.best.score) {
-      this.best = this.recipes[number];
-      this.steady.push([x, score]);
+    if (score > this.highest) {
+      this.highest = score;
+      this.highs.push([x, score]);
     }
     if (this.sample.length < 2000) this.sample.push(score);
     else if (dots.count % Math.ceil(dots.count / 2000) === 0) this.sample[(dots.count * 7919) % 2000] = score;
@@ -154,6 +154,7 @@ class Run {
   finish(event) {
     this.end = event;
     this.chosen = (event.ensemble || []).map(([number]) => number);
+    for (const { number } of this.recipes.filter(Boolean)) if (this.status.at(number) === GOING) this.status.set(number, DROPPED);
     for (const number of this.chosen) this.status.set(number, CHOSEN);
     this.changed += 1;
   }
