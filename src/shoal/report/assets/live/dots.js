@@ -1,6 +1,9 @@
 // The population: each assessment of a network is a dot on a canvas; axes, the best so far and the final ensemble are SVG.
 const BOX = { left: 58, right: 14, top: 26, bottom: 40 };
 const [MOST_TRAILS, MOST_ANIMATED] = [12000, 4000];
+const REST = 60; // times that painting all dots takes, until they are all painted again
+const COLOURS = ["--accent", "--soft", "--accent", "--middle"]; // by what became of a candidate
+const OPACITY = [0.6, 0.3, 0.95, 1];
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 function niceStep(span, parts) {
@@ -9,9 +12,13 @@ function niceStep(span, parts) {
   return power * [1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999);
 }
 
+function timeStep(least) {
+  return [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200].find((step) => step >= least) || Math.ceil(least / 86400) * 86400;
+}
+
 class Dots {
   constructor(place, shown) {
-    Object.assign(this, { shown, run: new Run(), painted: 0, changed: -1, scale: null, from: null, moved: 0, chosen: -1, radius: 0, width: 0 });
+    Object.assign(this, { shown, run: new Run(), painted: 0, changed: -1, scale: null, from: null, moved: 0, chosen: -1, radius: 0, width: 0, paintedAt: 0, cost: 0 });
     this.axes = draw("svg", { "aria-hidden": "true", class: "axes" });
     this.canvas = make("canvas", { role: "img", "aria-label": "Score of each recipe against time", "aria-describedby": "live-summary" });
     this.marks = draw("svg", { "aria-hidden": "true", class: "marks" });
@@ -20,9 +27,9 @@ class Dots {
     this.rings = draw("g", { class: "rings" });
     this.focus = draw("circle", { class: "focus", r: 8, visibility: "hidden" });
     this.range = draw("rect", { class: "range", visibility: "hidden" });
-    this.rangeName = draw("text", { class: "tick", "text-anchor": "end", visibility: "hidden" }, "to expect on new rows");
-    this.under = draw("svg", { "aria-hidden": "true" }, this.range, this.rangeName);
-    this.marks.append(this.best, this.trails, this.rings, this.focus);
+    this.rangeName = draw("text", { class: "tick over", "text-anchor": "end", visibility: "hidden" }, "to expect on new rows");
+    this.under = draw("svg", { "aria-hidden": "true" }, this.range);
+    this.marks.append(this.best, this.rangeName, this.trails, this.rings, this.focus);
     this.tip = make("div", { class: "tip" });
     this.plot = make("div", { class: "plot live-plot" }, this.under, this.axes, this.canvas, this.marks, this.tip);
     place.append(this.plot);
@@ -57,7 +64,7 @@ class Dots {
   wanted(clock) {
     const { about, sample, highest, time } = this.run;
     let end = Math.max(about.budget || 0, time, 10);
-    const step = niceStep(end, 6);
+    const step = timeStep(end / 6);
     end = about.budget && time <= about.budget ? about.budget : Math.ceil(end / step) * step;
     if (!sample.length) return { end, low: 0, high: 1, step: 0.2 };
     const sorted = Float64Array.from(sample).sort();
@@ -108,17 +115,23 @@ class Dots {
   // Called many times a second: paints what is new, and all of it where something has changed.
   paint(clock, now) {
     if (!this.width) return;
-    if (this.run.dots.count > this.painted || !this.scale || this.run.time > this.scale.end) this.rescale(clock, now);
+    if (!this.scale || now - this.rescaled > 1000) {
+      this.rescaled = now;
+      this.rescale(clock, now);
+    }
     const moving = this.from !== null;
     this.now = this.current(now);
     const { count } = this.run.dots;
-    const radius = count > 30000 ? 1.1 : count > 6000 ? 1.5 : count > 1200 ? 2.1 : 2.8;
-    const everything = moving || this.changed !== this.run.changed || radius !== this.radius;
+    const radius = count > 30000 ? 1 : count > 6000 ? 1.5 : count > 1200 ? 2.1 : 2.8;
+    const changed = this.changed !== this.run.changed && now - this.paintedAt > REST * this.cost;
+    const everything = moving || this.changed === -1 || changed || radius !== this.radius;
     if (everything) {
       this.radius = radius;
       this.changed = this.run.changed;
       this.paintAll(clock);
       this.drawAxes();
+      this.paintedAt = now;
+      this.cost = performance.now() - now;
     } else this.paintNew(clock);
     if (everything || this.bestLength !== this.run.highs.length || now - (this.bestDrawn || 0) > 1000) this.drawBest(clock, now);
     if (everything || this.lit !== this.run.end) this.lightUp();
@@ -128,17 +141,17 @@ class Dots {
     const style = getComputedStyle(this.plot);
     const size = (rung) => this.radius + 0.45 * Math.min(3, rung) * (this.radius > 1.3 ? 1 : 0.4);
     const ratio = this.ratio;
-    return ["--accent", "--soft", "--accent", "--middle"].map((name, status) => Array.from({ length: 8 }, (_, rung) => {
+    return COLOURS.map((name, status) => Array.from({ length: 8 }, (_, rung) => {
       const radius = size(rung);
       const side = Math.ceil(2 * radius * ratio) + 2;
       const disc = make("canvas", { width: side, height: side });
       const pen = disc.getContext("2d");
-      pen.globalAlpha = [0.6, 0.3, 0.95, 1][status];
+      pen.globalAlpha = OPACITY[status];
       pen.fillStyle = style.getPropertyValue(name);
       pen.beginPath();
       pen.arc(side / 2, side / 2, radius * ratio, 0, 2 * Math.PI);
       pen.fill();
-      return { disc, half: side / 2 };
+      return { disc, half: side / 2, side: 2 * radius * ratio };
     }));
   }
 
@@ -149,13 +162,19 @@ class Dots {
     const { dots, status } = this.run;
     this.paintTrails(pen, clock);
     this.painted = 0;
-    for (const wanted of [DROPPED, GOING, DONE, CHOSEN]) this.paintDots(pen, 0, clock, (who) => status.values[who] === wanted);
+    const style = getComputedStyle(this.plot);
+    for (const wanted of [DROPPED, GOING, DONE, CHOSEN]) {
+      pen.fillStyle = style.getPropertyValue(COLOURS[wanted]);
+      const small = dots.count > 6000;
+      pen.globalAlpha = small ? OPACITY[wanted] : 1; // discs have their own
+      this.paintDots(pen, 0, clock, (who) => status.values[who] === wanted, small);
+    }
+    pen.globalAlpha = 1;
     this.painted = this.countUntil(clock, dots);
   }
 
   paintNew(clock) {
-    const end = this.paintDots(this.canvas.getContext("2d"), this.painted, clock, () => true);
-    this.painted = end;
+    this.painted = this.paintDots(this.canvas.getContext("2d"), this.painted, clock, () => true);
   }
 
   countUntil(clock, { x, count }) {
@@ -164,7 +183,8 @@ class Dots {
     return end;
   }
 
-  paintDots(pen, start, clock, wanted) {
+  // `small`: squares of a pixel or two look the same as discs, and are painted sooner.
+  paintDots(pen, start, clock, wanted, small = false) {
     const { dots, status } = this.run;
     const [xs, ys, who, rung] = [dots.x.values, dots.y.values, dots.who.values, dots.rung.values];
     const { ratio, discs } = this;
@@ -175,9 +195,10 @@ class Dots {
     let place = start;
     for (; place < dots.count && xs[place] <= clock; place += 1) {
       if (!wanted(who[place])) continue;
-      const { disc, half } = discs[status.values[who[place]]][rung[place]];
+      const { disc, half, side } = discs[status.values[who[place]]][rung[place]];
       const share = (ys[place] < low ? 0 : ys[place] > high ? 1 : (ys[place] - low) / (high - low));
-      pen.drawImage(disc, BOX.left * ratio + xs[place] * across - half, floor - share * tall - half);
+      if (small) pen.fillRect(BOX.left * ratio + xs[place] * across - side / 2, floor - share * tall - side / 2, side, side);
+      else pen.drawImage(disc, BOX.left * ratio + xs[place] * across - half, floor - share * tall - half);
     }
     return place;
   }
@@ -212,7 +233,7 @@ class Dots {
       parts.push(draw("line", { x1: left, x2: right, y1: y, y2: y, class: "hair" }));
       parts.push(draw("text", { x: left - 8, y: y + 4, class: "tick", "text-anchor": "end" }, this.shown.score(value, step)));
     }
-    const wide = niceStep(end, this.width < 500 ? 4 : 8);
+    const wide = timeStep(end / (this.width < 500 ? 4 : 8));
     for (let value = 0; value <= end + wide / 1e6; value += wide) {
       parts.push(draw("text", { x: this.x(value), y: bottom + 18, class: "tick", "text-anchor": value ? (this.x(value) > right - 16 ? "end" : "middle") : "start" }, duration(value)));
     }
@@ -241,7 +262,7 @@ class Dots {
     const right = this.width - BOX.right;
     for (const part of [this.range, this.rangeName]) part.setAttribute("visibility", known ? "visible" : "hidden");
     fill(this.range, { x: BOX.left, width: Math.max(0, right - BOX.left), y: high, height: Math.max(1, low - high) }, []);
-    fill(this.rangeName, { x: right - 6, y: low + 14 }, []);
+    fill(this.rangeName, { x: right - 6, y: Math.max(12, high - 7) }, []);
   }
 
   // The networks of the final model, each with the way that it has taken.

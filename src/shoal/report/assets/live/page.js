@@ -57,7 +57,7 @@ function updatePanels(run, clock, now) {
   const { about } = run;
   const title = about.target ? `Predicting ${about.target} in ${about.title}` : about.title || data.run;
   say(at("title"), title);
-  say(at("stage"), stageWords(run, page.replay ? "running" : page.state));
+  say(at("stage"), page.replay ? `Replay: ${stageWords(run, "running")}` : stageWords(run, page.state));
   const share = shareDone(run, clock, page.replay ? "running" : page.state);
   at("progress").setAttribute("aria-valuenow", Math.round(share * 100));
   at("progress").firstChild.style.transform = `scaleX(${share.toFixed(4)})`;

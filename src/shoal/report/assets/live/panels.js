@@ -14,6 +14,7 @@ function duration(seconds) {
   if (whole < 60) return `${whole} s`;
   const [hours, minutes] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60)];
   const two = (number) => String(number).padStart(2, "0");
+  if (whole % 60 === 0 && !hours) return `${minutes} min`;
   return hours ? `${hours}:${two(minutes)} h` : `${minutes}:${two(whole % 60)} min`;
 }
 

@@ -60,7 +60,7 @@ class Run {
   constructor() {
     Object.assign(this, {
       time: 0, about: {}, started: null, latest: {}, notes: [], rungs: [], end: null, steps: [],
-      tried: 0, diverged: 0, changed: 0, // `changed` counts what needs all dots painted again
+      tried: 0, diverged: 0, changed: 0, // counts what changes dots that were painted
     });
     this.dots = { x: new Column(Float32Array), y: new Column(Float32Array), who: new Column(Int32Array), before: new Column(Int32Array), rung: new Column(Uint8Array), count: 0 };
     this.last = new Column(Int32Array); // of each candidate: its last dot, plus one
@@ -139,16 +139,15 @@ class Run {
   endRung({ t, stage, trained, kept }) {
     const going = kept === "all" ? null : new Set(kept);
     const after = stage === "measuring" ? DROPPED : DONE;
-    let dropped = 0;
     for (const number of this.sinceRung) {
-      if (this.status.at(number) === CHOSEN) continue;
-      if (going === null) this.status.set(number, after);
-      else if (!going.has(number)) { this.status.set(number, DROPPED); dropped += 1; }
+      const fate = going === null ? after : going.has(number) ? GOING : DROPPED;
+      if (this.status.at(number) === CHOSEN || fate === GOING) continue;
+      this.status.set(number, fate);
     }
     this.sinceRung = [];
+    this.changed += 1;
     this.rungs.push({ t, stage, trained, kept: going === null ? trained : going.size });
     this.dotsUntil = t;
-    this.changed += dropped || going === null ? 1 : 0;
   }
 
   finish(event) {
