@@ -98,13 +98,15 @@ def watching(window: Window, url: str, **settings: Any) -> Iterator[Any]:
     page.goto(url)
     yield page
     context.close()
-    assert complaints == []
+    assert complaints == [], complaints
 
 
 DOTS_SHOWN = """() => {
   const canvas = document.querySelector("#live-dots canvas");
   if (!canvas || !canvas.width) return 0;
-  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
   let found = 0;
   for (let place = 3; place < pixels.length; place += 4) if (pixels[place]) found += 1;
   return found;

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import select
 import socket
 import threading
 import time
@@ -217,6 +218,7 @@ class LiveHandler(BaseHTTPRequestHandler):
                 if said is not None and (said.state == FINISHED or self.server.state.is_over):
                     self.wfile.write(b"event: over\ndata: \n\n")
                     return
-                self.server.ending.wait(POLL_SECONDS)
+                if select.select([self.connection], [], [], POLL_SECONDS)[0]:
+                    return  # the reader has gone away: it has nothing more to ask
                 continue
             spoke = time.monotonic()

@@ -5,6 +5,7 @@ function trainingView() {
   const place = at("lines");
   const loss = new Chart(place, "Loss", ["training", "validation"]);
   const accuracy = new Chart(place, "Share right", ["validation"], (value) => `${(100 * value).toFixed(1)}%`);
+  const each = new Chart(place, "Training loss of each worker", Array.from({ length: 8 }, (_, rank) => `worker ${rank + 1}`));
   const seconds = new Chart(place, "Seconds of an epoch", ["computing", "communicating", "predicted"]);
   return {
     paint() {},
@@ -16,6 +17,8 @@ function trainingView() {
       say(at("meaning"), valid ? "loss on the validation rows after the last epoch" : latest.loss === undefined ? "Nothing has been measured yet." : "training loss of this epoch so far");
       loss.update([pairsOf(steps, "epoch", "train_loss"), pairsOf(steps, "epoch", "valid_loss")], "epoch");
       accuracy.update([pairsOf(steps, "epoch", "valid_accuracy")], "epoch");
+      const own = steps.filter(({ losses }) => losses && losses.filter((one) => one !== null).length > 1);
+      each.update(Array.from({ length: 8 }, (_, rank) => own.map((step) => [step.epoch, step.losses[rank] ?? NaN])), "epoch");
       const epochs = steps.filter((step) => typeof step.seconds === "number");
       const part = (share) => epochs.map((step) => [step.epoch, step.seconds * share(step.communicating || 0)]);
       const { predicted } = about;

@@ -3,7 +3,8 @@ class Chart {
   constructor(place, title, names, write = significant) {
     Object.assign(this, { names, write, key: "" });
     this.image = draw("svg", { role: "img", "aria-label": title });
-    this.legend = make("p", { class: "small keys" }, ...names.flatMap((name, place) => [make("span", { class: `key hue${place}` }, name)]));
+    this.keys = names.map((name, place) => make("span", { class: `key hue${place}`, hidden: true }, name));
+    this.legend = make("p", { class: "small keys" }, ...this.keys);
     this.box = make("figure", { hidden: true }, make("figcaption", {}, title), this.image, this.legend);
     place.append(this.box);
   }
@@ -31,6 +32,7 @@ class Chart {
     parts.push(draw("text", { x: left, y: bottom + 18, class: "tick" }, significant(first)));
     parts.push(draw("text", { x: width - right, y: bottom + 18, class: "tick", "text-anchor": "end" }, `${across} ${significant(last)}`));
     series.forEach((line, place) => {
+      this.keys[place].hidden = !line.length;
       const known = line.filter(([, value]) => Number.isFinite(value));
       const path = known.map(([a, b], index) => `${index ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
       parts.push(draw("path", { d: path, class: `line hue${place}` }));

@@ -5,7 +5,7 @@ const [TICK, PANELS, TABLES, BEHIND, REPLAY_SECONDS] = [80, 500, 2000, 2.2, 20];
 
 const page = {
   run: new Run(), events: [], state: data.events === null ? "running" : "finished", arrived: 0, dirty: true,
-  replay: null, painted: 0, panels: 0, tables: 0, report: "", asked: false,
+  replay: null, panels: -Infinity, tables: -Infinity, report: "", asked: false,
 };
 const shown = new Shown(page.run);
 
@@ -29,7 +29,7 @@ function search() {
   const keys = ["in the race", "dropped", "trained to its end", "in the final model"].map((name, place) => make("span", { class: `key fate${place}` }, name));
   at("dots").append(make("p", { class: "small keys" }, make("span", {}, "A dot is a recipe, trained on every fold:"), ...keys, make("span", { class: "key bestline" }, "highest so far")), player(), summary);
   const [tallies, tables] = [new Tallies(at("tallies"), shown), new SearchTables(at("tables"), shown)];
-  let told = 0;
+  let told = -Infinity;
   return {
     paint(run, clock, now) {
       dots.show(run);
@@ -39,7 +39,7 @@ function search() {
     panels(run, now) {
       tallies.update(run);
       facts.update(searchFacts(run, page.state));
-      if (now - told > 10000) {
+      if (run.tried && now - told > 10000) {
         told = now;
         const rung = run.rungs.at(-1);
         say(summary, `${counted(run.tried, "recipe")} tried.${rung ? ` At the last rung, ${rung.kept} of ${rung.trained} continued.` : ""} The section "As a table" has the best ones.`);
@@ -122,13 +122,13 @@ function restart(clock) {
   if (!page.replay || clock < page.replay.clock) page.replay = { run: new Run(), next: 0, clock: 0, playing: false, since: 0 };
   page.replay.playing = false;
   moveTo(clock);
-  page.panels = 0;
+  page.panels = -Infinity;
 }
 
 function leave() {
   page.replay = null;
   page.dirty = true;
-  page.panels = 0;
+  page.panels = -Infinity;
   say(page.play, "Replay");
 }
 

@@ -199,8 +199,10 @@ class Table {
     this.size = names.length;
     const heads = names.map(([name, kind]) => make("th", { scope: "col", class: kind }, name));
     this.kinds = names.map(([, kind]) => kind);
-    const table = make("table", {}, make("caption", {}, caption), make("thead", {}, make("tr", {}, ...heads)), this.body);
-    place.append(make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, table));
+    Table.count = (Table.count || 0) + 1;
+    const id = `live-table-${Table.count}`;
+    const table = make("table", {}, make("caption", { id }, caption), make("thead", {}, make("tr", {}, ...heads)), this.body);
+    place.append(make("div", { class: "scroll", role: "region", tabindex: "0", "aria-labelledby": id }, table));
   }
 
   update(rows) {
