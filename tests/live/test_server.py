@@ -198,6 +198,7 @@ def test_at_the_end_the_server_waits_for_its_pages_but_not_for_long(server, fold
     server.linger(20)
     assert server.reports == 1
     fetched.join()
+    link.close()
     lazy = stream(server)  # it never asks for the report
     wait_until(lambda: server.streams == 1 or server.reports, 10)
     server.linger(0.2)

@@ -30,7 +30,7 @@ from shoal.runs.kinds import LIVE, REPORT, read_run
 
 OWN_NAMES = {LOOPBACK, "localhost", "[::1]"}
 MOST_READERS = 32  # connections at a time; others are asked to come again
-POLL_SECONDS = 0.25  # between two looks for new events
+POLL_SECONDS = 0.5  # between two looks for new events
 KEEP_ALIVE_SECONDS = 10.0  # of silence, after which a comment shows that the server is there
 PATIENCE_SECONDS = 20.0  # for a reader who takes nothing, or a request that does not end
 CHUNK_BYTES = 2**16

@@ -14,7 +14,7 @@ function trainingView() {
       const { steps, latest, started, about, end } = run;
       const valid = pairsOf(steps, "epoch", "valid_loss").at(-1);
       say(at("figure"), significant(valid ? valid[1] : latest.loss));
-      say(at("meaning"), valid ? "loss on the validation rows after the last epoch" : latest.loss === undefined ? "Nothing has been measured yet." : "training loss of this epoch so far");
+      say(at("meaning"), valid ? "loss on the validation rows after the last epoch" : typeof latest.loss !== "number" ? "Nothing has been measured yet." : "training loss of this epoch so far");
       loss.update([pairsOf(steps, "epoch", "train_loss"), pairsOf(steps, "epoch", "valid_loss")], "epoch");
       accuracy.update([pairsOf(steps, "epoch", "valid_accuracy")], "epoch");
       const own = steps.filter(({ losses }) => losses && losses.filter((one) => one !== null).length > 1);
@@ -56,7 +56,7 @@ function finetuneView() {
       const tested = pairsOf(steps, "step", "eval_loss").at(-1);
       const found = tested ? tested[1] : latest.loss;
       say(at("figure"), significant(found));
-      say(at("meaning"), tested ? "loss on the test texts, lower is better" : "training loss so far");
+      say(at("meaning"), tested ? "loss on the test texts, lower is better" : typeof found === "number" ? "training loss so far" : "Nothing has been measured yet.");
       loss.update([pairsOf(steps, "step", "loss"), pairsOf(steps, "step", "eval_loss")], "step");
       rate.update([pairsOf(steps, "step", "learning_rate")], "step");
       speed.update([pairsOf(steps, "step", "tokens_per_second")], "step");
@@ -65,7 +65,7 @@ function finetuneView() {
         written = samples.length;
         const prompts = [...new Set(samples.map(({ prompt }) => prompt))];
         at("tables").replaceChildren(...prompts.map((prompt) => make("figure", { class: "sample" }, make("figcaption", {}, prompt),
-          ...samples.filter((one) => one.prompt === prompt).map(({ when, text }) => make("div", {}, make("h3", {}, when === "before" ? "Before training" : "After training"), make("pre", { tabindex: "0", dir: "auto" }, text))))));
+          ...samples.filter((one) => one.prompt === prompt).map(({ when, text }) => make("div", {}, make("h3", {}, when === "before" ? "Before training" : "After training"), make("pre", { tabindex: "0", dir: "auto" }, text.trim() || "(blank)"))))));
       }
       facts.update([
         ["texts", started ? started.texts.toLocaleString("en-US") : null],

@@ -32,8 +32,8 @@ class Chart {
     parts.push(draw("text", { x: left, y: bottom + 18, class: "tick" }, significant(first)));
     parts.push(draw("text", { x: width - right, y: bottom + 18, class: "tick", "text-anchor": "end" }, `${across} ${significant(last)}`));
     series.forEach((line, place) => {
-      this.keys[place].hidden = !line.length;
       const known = line.filter(([, value]) => Number.isFinite(value));
+      this.keys[place].hidden = !known.length;
       const path = known.map(([a, b], index) => `${index ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
       parts.push(draw("path", { d: path, class: `line hue${place}` }));
       if (known.length && known.length < 40) for (const [a, b] of known) parts.push(draw("circle", { cx: x(a), cy: y(b), r: 2.5, class: `spot hue${place}` }));

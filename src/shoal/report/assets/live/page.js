@@ -238,7 +238,10 @@ function becomeReport(version) {
 function start() {
   at("stop").addEventListener("click", askToStop);
   if (data.events === null) connect();
-  else take(data.events.split("\n"), performance.now());
+  else {
+    take(data.events.split("\n"), performance.now());
+    if (!page.run.end) page.state = "ended";
+  }
   tick();
   setInterval(tick, TICK);
 }
