@@ -85,7 +85,9 @@ def test_any_process_can_ask_a_search_to_stop(tmp_path, table):
 
 
 def test_a_training_is_recorded_and_stops_after_an_epoch(call, tmp_path, table):
-    process = start(tmp_path, "train", "wine.csv", "--target", "target", "--epochs", "100000", "--out", "t")
+    process = start(
+        tmp_path, "train", "wine.csv", "--target", "target", "--epochs", "100000", "--workers", "1", "--out", "t"
+    )
     wait_until(lambda: (tmp_path / "t" / LIVE).exists() and '"epoch"' in (tmp_path / "t" / LIVE).read_text(), 120)
     request_stop(tmp_path / "t")
     _, err = process.communicate(timeout=120)
