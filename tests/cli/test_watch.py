@@ -76,9 +76,9 @@ def test_the_flags_of_a_page_need_one(call, tmp_path, table):
 def test_any_process_can_ask_a_search_to_stop(tmp_path, table):
     """The page of `shoal watch` writes a file, which the search sees wherever it runs."""
     process = start(tmp_path, "search", "wine.csv", "--target", "target", "--budget", "600", "--out", "r")
-    wait_until(lambda: (tmp_path / "r" / LIVE).exists() and '"dots"' in (tmp_path / "r" / LIVE).read_text(), 120)
+    wait_until(lambda: (tmp_path / "r" / LIVE).exists() and '"dots"' in (tmp_path / "r" / LIVE).read_text(), 600)
     request_stop(tmp_path / "r")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     assert "ended early by the live page" in out
     assert "The same command resumes the search" in out
@@ -88,9 +88,9 @@ def test_a_training_is_recorded_and_stops_after_an_epoch(call, tmp_path, table):
     process = start(
         tmp_path, "train", "wine.csv", "--target", "target", "--epochs", "100000", "--workers", "1", "--out", "t"
     )
-    wait_until(lambda: (tmp_path / "t" / LIVE).exists() and '"epoch"' in (tmp_path / "t" / LIVE).read_text(), 120)
+    wait_until(lambda: (tmp_path / "t" / LIVE).exists() and '"epoch"' in (tmp_path / "t" / LIVE).read_text(), 600)
     request_stop(tmp_path / "t")
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     events = [json.loads(line) for line in (tmp_path / "t" / LIVE).read_text().splitlines()]
     kinds = [event["e"] for event in events]

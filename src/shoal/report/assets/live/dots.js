@@ -48,7 +48,7 @@ class Dots {
   }
 
   resize() {
-    if (this.plot.clientWidth === this.width) return;
+    if (this.plot.clientWidth === this.width && this.plot.clientHeight === this.height) return;
     this.width = this.plot.clientWidth;
     this.height = this.plot.clientHeight;
     this.ratio = window.devicePixelRatio || 1;
@@ -165,7 +165,7 @@ class Dots {
     const style = getComputedStyle(this.plot);
     for (const wanted of [DROPPED, GOING, DONE, CHOSEN]) {
       pen.fillStyle = style.getPropertyValue(COLOURS[wanted]);
-      const small = dots.count > 6000;
+      const small = dots.count > 30000;
       pen.globalAlpha = small ? OPACITY[wanted] : 1; // discs have their own
       this.paintDots(pen, 0, clock, (who) => status.values[who] === wanted, small);
     }
@@ -223,7 +223,7 @@ class Dots {
 
   drawAxes() {
     const { low, high, end, step } = this.now;
-    const key = [low, high, end, this.width].join();
+    const key = [low, high, end, this.width, this.height].join();
     if (key === this.drawnAxes) return;
     this.drawnAxes = key;
     const parts = [];

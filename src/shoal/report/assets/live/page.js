@@ -241,6 +241,7 @@ function start() {
   else {
     take(data.events.split("\n"), performance.now());
     if (!page.run.end) page.state = "ended";
+    at("stop").parentElement.hidden = true;
   }
   tick();
   setInterval(tick, TICK);
