@@ -19,7 +19,7 @@ from shoal.runs import versions as run_versions
 from shoal.runs.kinds import check_of
 from shoal.tables.table import Table
 
-FILES = {"report.html", "leaderboard.csv", "model", "settings.json", "run.json"}
+FILES = {"report.html", "leaderboard.csv", "model", "settings.json", "run.json", "live.jsonl"}
 
 
 def answers(model, file, **flags):
@@ -370,7 +370,7 @@ def test_a_second_ctrl_c_quits_at_once_and_leaves_what_goes_on(place):
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert err.splitlines()[-1] == "interrupted: the same command resumes quit"
-    assert {file.name for file in (place / "quit").iterdir()} == {"journal", "progress.json", "run.json"}
+    assert {file.name for file in (place / "quit").iterdir()} == {"journal", "progress.json", "run.json", "live.jsonl"}
 
 
 def test_kill_then_ctrl_c_then_the_whole_search_has_the_bits_of_one_that_was_left_alone(place, call):
@@ -408,7 +408,7 @@ def test_after_kill_the_same_command_goes_on_and_one_at_a_time(place, call):
     killed.communicate(timeout=20)
     about = json.loads((place / "dead" / "run.json").read_text())
     assert about["kind"] == "search"
-    assert not FILES - {"run.json"} & {file.name for file in (place / "dead").iterdir()}, "no results"
+    assert not FILES - {"run.json", "live.jsonl"} & {file.name for file in (place / "dead").iterdir()}, "no results"
     with pytest.raises(FileNotFoundError, match=r"dead has no model yet; run the command .* again to resume it"):
         answers(place / "dead", place / "iris.csv")
     process = start(place, *same)

@@ -27,7 +27,7 @@ FOREIGN = [("Grüße auf Griechisch", 'print("Ελλάδα, Κύπρος €")')
 SMALL = ("--columns", "statement,solution", "--model", "tiny", "--context", 64, "--batch-size", 6, "--epochs", 4,
          "--lr", 3e-3, "--threads", 1, "--samples", 1, "--eval-every", 10)  # fmt: skip
 STEPS = 4 * 7  # 38 of 42 rows are trained on, in batches of 6, the last one of 2
-FILES = {"metrics.jsonl", "model", "report.html", "samples.json", "settings.json", "start", "run.json"}
+FILES = {"metrics.jsonl", "model", "report.html", "samples.json", "settings.json", "start", "run.json", "live.jsonl"}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from shoal.cli import bugs
-from shoal.cli.background import BackgroundThread
 from shoal.cli.explain import EXPLAIN_EXAMPLES, explain
 from shoal.cli.export import EXPORT_EXAMPLES, export
 from shoal.cli.finetune import FINETUNE_EXAMPLES, finetune
@@ -24,7 +23,9 @@ from shoal.cli.predict import PREDICT_EXAMPLES, predict
 from shoal.cli.runs import app as runs_app
 from shoal.cli.search import SEARCH_EXAMPLES, search
 from shoal.cli.train import TRAIN_EXAMPLES, train
+from shoal.cli.watch import WATCH_EXAMPLES, watch
 from shoal.console import early
+from shoal.console.background import BackgroundThread
 from shoal.console.interrupts import sigterm_is_interrupt
 from shoal.console.progress import count_from_process_start
 from shoal.console.terminal import guarded, say
@@ -56,6 +57,7 @@ app.command(cls=GroupedCommand, epilog=TRAIN_EXAMPLES)(train)
 app.command(cls=GroupedCommand, epilog=PLAN_EXAMPLES)(plan)
 app.command(cls=GroupedCommand, epilog=FINETUNE_EXAMPLES)(finetune)
 app.command(cls=GroupedCommand, epilog=GENERATE_EXAMPLES)(generate)
+app.command(cls=GroupedCommand, epilog=WATCH_EXAMPLES)(watch)
 app.command(cls=GroupedCommand, epilog=INFO_EXAMPLES)(info)
 app.add_typer(runs_app, name="runs", help="List runs and their progress; delete files needed only for resuming.")
 

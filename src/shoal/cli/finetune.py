@@ -20,12 +20,16 @@ from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.plan import job_of
 from shoal.finetune.run import FinetuneRun, open_run
 from shoal.finetune.texts import Texts, join, read
+from shoal.live.options import LiveOptions
+from shoal.live.recorders import FinetuneRecorder
+from shoal.live.watching import live_server
 from shoal.parallel.launch.environment import launcher
 from shoal.runs.kinds import MODEL, REPORT
 
 FINETUNE_EXAMPLES = """\b
 Examples:
   shoal finetune --demo
+  shoal finetune --demo --live                  (shows the run in a browser)
   shoal finetune problems.csv --columns statement,solution --model gpt2 --workers 2
   shoal finetune letters.csv --model ./my-model --epochs 1 --lora 8 --out letters-run"""
 
@@ -40,7 +44,7 @@ HEADINGS = {
     "Data": "columns test sep header demo",
     "Model and training": "model lora epochs batch_size learning_rate schedule warmup weight_decay dropout context "
     "seed",
-    "Output": "out fresh dry_run samples eval_every log_every save_every tensorboard",
+    "Output": "out fresh dry_run samples eval_every log_every save_every tensorboard live address port",
     "Execution": "workers device threads restarts timeout",
 }
 
@@ -56,6 +60,7 @@ def finetune(
         bool, typer.Option("--header/--no-header", help="Whether the first line holds column names.")
     ] = True,
     folder: RunFolderOptions,
+    page: LiveOptions,
     demo: Annotated[bool, typer.Option("--demo", help="Train a tiny model on bundled texts; no download.")] = False,
 ) -> None:
     """Fine-tune a language model on texts from a table, with one or more workers.
@@ -86,8 +91,11 @@ def finetune(
             return
         from shoal.parallel.launch.failures import as_user_errors  # imports torch
 
-        with as_user_errors(), interruptible() as screen.interrupt, screen.screen:
-            result = run.train()
+        about = {"title": found.file, "model": settings.model, "workers": settings.workers, "steps": run.plan.steps}
+        with FinetuneRecorder(run.path, about, screen.note) as recorder, live_server(run.path, page):
+            run.callbacks.callbacks.append(recorder)
+            with as_user_errors(), interruptible() as screen.interrupt, screen.screen:
+                result = run.train()
     _conclude(result, run.plan.steps, demo)
 
 

@@ -13,6 +13,7 @@ import typer
 from shoal.cli.parameters import RunFolderOptions, given, with_options
 from shoal.console.progress import steady_output
 from shoal.errors import UserError
+from shoal.live.options import LiveOptions
 from shoal.search.options import SearchOptions
 from shoal.tables.options import RowOptions
 
@@ -24,6 +25,7 @@ Examples:
   shoal search patients.tsv.gz --target outcome --drop name --missing unknown --recipes 200 --out first-try
   shoal search visits.csv --target sick --groups patient
   shoal search big.csv --target y --recipes 5000 --out big    (if it is killed, the same command resumes it)
+  shoal search houses.csv --target price --live    (shows the search in a browser)
   shoal search --repeat first-try/settings.json --out again
   shoal search --repeat first-try --check"""
 
@@ -31,7 +33,7 @@ Examples:
 HEADINGS = {
     "Data": "target task drop kinds missing groups time weight group_repeats sep header demo",
     "Search": "budget recipes scoring strategy folds seeds epochs model seed",
-    "Output": "out fresh repeat check dry_run explain_seconds",
+    "Output": "out fresh repeat check dry_run explain_seconds live address port",
     "Execution": "executor threads",
 }
 
@@ -44,6 +46,7 @@ def search(
     reading: RowOptions,
     options: SearchOptions,
     results: RunFolderOptions,
+    page: LiveOptions,
     repeat: Annotated[
         Path | None,
         typer.Option(help="Repeat an earlier run bit for bit, from its settings.json. Give FILE if the data moved."),
@@ -79,6 +82,7 @@ def search(
         if folder.found is not None:
             code = search_run.show_finished(folder.found, source)
         else:
-            code = search_run.search_in(folder, source, again, clock, keep=out is not None or not check)
+            place = search_run.Place(folder, clock, page, keep=out is not None or not check)
+            code = search_run.search_in(place, source, again)
     if code:
         raise typer.Exit(code)

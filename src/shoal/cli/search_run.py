@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import shoal
-from shoal.cli.background import BackgroundThread
+from shoal.console.background import BackgroundThread
 from shoal.console.interrupts import Interrupt, interruptible
 from shoal.console.progress import started
 from shoal.console.terminal import quoted, say
 from shoal.errors import MissingFile, NothingTrained, UserError
 from shoal.executors.find import find_workers
+from shoal.live.options import LiveOptions
+from shoal.live.recorders import SearchRecorder
+from shoal.live.watching import live_server
 from shoal.machine import available_memory, size_text, thread_count
 from shoal.models.saving import DESCRIPTION, check_place
+from shoal.report.shell.words import is_share, metric_name
 from shoal.runs.folder import RunFolder, refuse_taken
 from shoal.runs.journal import writing
 from shoal.runs.kinds import BOARD, MODEL, REPORT, SEARCH, SETTINGS, Run, read_run
@@ -27,6 +31,7 @@ from shoal.search.budget.model import Forecast
 from shoal.search.budget.shares import Effort
 from shoal.search.events import Progress, Started
 from shoal.search.options import COMPACT, SearchOptions
+from shoal.search.problem.data import TrainingData
 from shoal.search.problem.source import Request, Source, read_source
 from shoal.search.remote.workplace import Workplace, look
 from shoal.search.results.report_data import Context, honest_words
@@ -38,7 +43,7 @@ from shoal.search.results.run_files import (
     read_settings,
     write_results,
 )
-from shoal.search.run import design_search, run_search
+from shoal.search.run import Design, design_search, run_search
 from shoal.search.screen import SearchScreen, matter_words, skipped_words, time_words, top_table
 
 BUDGET, DEMO_BUDGET = 60.0, 20.0  # seconds
@@ -46,7 +51,9 @@ READING_SHARE = 0.5  # of the budget that reading may take
 LEAST_SHARE = 0.35  # of the budget that is left to the search, however long reading took
 NOTES_SHOWN = 20
 DIFFERENT, SKIPPED, INTERRUPTED = 1, 3, 130  # exit codes
+PAGE = "the live page"  # asked to stop, as Ctrl-C may
 MAY_DIFFER = {"repeat", "check", "out", "threads", "executor", "file", "dry_run", "fresh"}  # go with --repeat
+MAY_DIFFER |= {"live", "address", "port"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,9 +243,31 @@ class Watching:
         return bool(self.stop.requested)
 
 
-def search_in(folder: RunFolder, source: Source, again: Again | None, clock: Clock, keep: bool) -> int:
-    """Search in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
-    options = source.request.search
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where a search works: its folder, its clock, its page, and whether the results are kept or only compared."""
+
+    folder: RunFolder
+    clock: Clock
+    page: LiveOptions
+    keep: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What is to be searched, and how."""
+
+    source: Source
+    data: TrainingData
+    notes: list[str]
+    design: Design
+    took: float  # seconds of reading and planning
+    again: Again | None
+
+
+def search_in(place: Place, source: Source, again: Again | None) -> int:
+    """Plan, search, save; with a page that shows it, if that was asked for."""
+    folder, clock, options = place.folder, place.clock, source.request.search
     if folder.resumes:
         check_place(folder.path / MODEL)
         say(f"resuming {folder.path}, begun {folder.begun} (--fresh starts over)")
@@ -257,6 +286,29 @@ def search_in(folder: RunFolder, source: Source, again: Again | None, clock: Clo
     screen = SearchScreen(design.metric.label, None if clock.budget is None else clock.budget - took)
     screen.begun -= seconds_before(journal)
     watching = Watching(screen, folder, design.forecast, options)
+    work = Work(source, data, notes, design, took, again)
+    with (
+        SearchRecorder(folder.path, _about(source, design, screen.budget), screen.say) as recorder,
+        live_server(folder.path, place.page),
+    ):
+        for text in notes:
+            recorder.note(text)
+        return _search_and_save(place, work, watching, recorder)
+
+
+def _about(source: Source, design: Design, budget: float | None) -> dict[str, Any]:
+    """What the heading of the live page says."""
+    options, label = source.request.search, source.labelled
+    return {
+        "title": source.name, "target": label.target, "task": label.kind, "metric": metric_name(design.metric.name),
+        "percent": is_share(design.metric.name), "folds": design.cv, "budget": budget, "reduced": design.note,
+        "threads": None if options.executor is not None else thread_count(options.threads),
+    }  # fmt: skip
+
+
+def _search_and_save(place: Place, work: Work, watching: Watching, recorder: SearchRecorder) -> int:
+    """Search in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
+    folder, clock, screen, source, again = place.folder, place.clock, watching.screen, work.source, work.again
 
     def hurry() -> None:
         if screen.latest is None:  # nothing was trained yet: there is nothing to keep
@@ -264,25 +316,32 @@ def search_in(folder: RunFolder, source: Source, again: Again | None, clock: Clo
         clock.hurry()
         screen.say("ending the search, keeping the best so far (Ctrl-C again quits at once)")
 
+    def meanwhile() -> None:
+        screen.draw()
+        if not watching.stop.requested and recorder.recording.stop_requested():
+            watching.stop.requested = PAGE
+            hurry()
+
     try:
         with interruptible(hurry) as watching.stop, screen:
-            work = BackgroundThread(partial(run_search, data, options, [watching], design=design))
-            result: SearchResult = work.result(screen.draw)
+            listeners, options = [watching, recorder], source.request.search
+            thread = BackgroundThread(partial(run_search, work.data, options, listeners, design=work.design))
+            result: SearchResult = thread.result(meanwhile)
             if again is not None and again.model is not None and watching.stop.requested:
                 raise KeyboardInterrupt
             screen.say("saving")
             folder.check()
-            before = {"reading and planning": took}
-            context = Context(source.name, [*source.notes, *notes], time.monotonic() - started(), before)
+            before = {"reading and planning": work.took}
+            context = Context(source.name, [*source.notes, *work.notes], time.monotonic() - started(), before)
             with writing(folder.path, what="the results"):
                 page = write_results(folder.path, result, source, context)
             same = _compare(again, folder.path)
-            folder.finish() if keep else folder.discard()
+            folder.finish() if place.keep else folder.discard()
     except (KeyboardInterrupt, NothingTrained):
         kept = f"the same command resumes {folder.path}" if folder.has_work else "nothing was saved"
         say(f"interrupted: {kept}", error=True)
         raise SystemExit(INTERRUPTED) from None
-    skipped = _conclude(folder.path, result, page, watching.stop.requested, again) if keep else False
+    skipped = _conclude(folder.path, result, page, watching.stop.requested, again) if place.keep else False
     if same:
         say(same)
     return DIFFERENT if same.startswith("different") else SKIPPED if skipped else 0

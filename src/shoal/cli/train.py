@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,10 +28,14 @@ from shoal.cli.subjects import (
     need_torch,
 )
 from shoal.console.progress import Screen
+from shoal.console.terminal import say
 from shoal.errors import UserError
 from shoal.files.atomic import new_file, write_text
 from shoal.files.json_values import plain
 from shoal.files.plain_files import read_bytes
+from shoal.live.options import LiveOptions
+from shoal.live.recorders import TrainingRecorder
+from shoal.live.watching import live_server
 from shoal.parallel.events import EpochEnded, EpochProgress, FoldEnded
 from shoal.parallel.job import Job
 from shoal.parallel.options import NetworkOptions, TableOptions
@@ -50,6 +55,7 @@ TRAIN_EXAMPLES = """\b
 Examples:
   shoal train --data mnist --net mlp:784-1024-10 --strategy allreduce --workers 2
   shoal train houses.csv --target price --epochs 30 --out my-run
+  shoal train houses.csv --target price --live  (shows the training in a browser)
   shoal train --plan plan.json                  (what 'shoal plan ... --json plan.json' found best)
   shoal train houses.csv --target price --net mine.py:make_network --workers 2
   shoal train --data fashion-mnist --net mlp:784-256-128-10 --activation sigmoid --backend mpi --workers 4
@@ -61,10 +67,10 @@ HEADINGS = {
     "Data": DATA,
     "Network and training": TRAINING,
     "Workers": f"strategy workers backend {STRATEGIES}",
-    "Output": f"out plan {RESUMING}",
+    "Output": f"out plan {RESUMING} live address port",
 }
 # Options that may stand beside --plan: they change nothing that was planned.
-BESIDE_PLAN = {"plan", "out", *RESUMING.split()}
+BESIDE_PLAN = {"plan", "out", "live", "address", "port", *RESUMING.split()}
 
 
 @with_options(defaults={"loss": None, "strategy": None, "workers": None}, groups=HEADINGS)
@@ -75,8 +81,10 @@ def train(
     asked: NetworkOptions,
     job: Job,
     table: TableOptions,
+    page: LiveOptions,
     out: Annotated[
-        Path | None, typer.Option(help="Run folder. (default: ./shoal-runs/<file>-<n>; none with --data)")
+        Path | None,
+        typer.Option(help="Run folder. (default: ./shoal-runs/<file>-<n>; with --data only if --live)"),
     ] = None,
     plan: Annotated[
         Path | None,
@@ -102,7 +110,7 @@ def train(
     bound = {} if ".py" in subject.net else {"net": subject.net, **subject.network}  # of a custom one, its code counts
     checksum = file_hash(file) if file is not None and file.is_file() else ""
     about = {"file": str(file or asked.data or DEFAULT_DATA), "checksum": checksum}
-    _train(replace(job, about=bound | about), subject, out, command_line.obj)
+    _train(replace(job, about=bound | about), subject, (out, page), command_line.obj)
 
 
 def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, str]) -> None:
@@ -138,10 +146,14 @@ def complete(job: Job, typed: Mapping[str, str]) -> Job:
     return make_job(**{**vars(job), "workers": workers, "strategy": strategy})
 
 
+Output = tuple[Path | None, LiveOptions]  # the folder that was asked for, and the page
+
+
 @contextmanager
-def _run_folder(out: Path | None, job: Job, subject: NetworkAndData, first: bool) -> Iterator[RunFolder | None]:
+def _run_folder(output: Output, job: Job, subject: NetworkAndData, first: bool) -> Iterator[RunFolder | None]:
     """The folder of the run, ours until the end. None: nothing is saved, or by the first of many processes only."""
-    if not first or (out is None and subject.prepared is None):
+    out, page = output
+    if not first or (out is None and subject.prepared is None and not page.live):
         yield None
         return
     decides = {name: _plain(value) for name, value in job.fingerprint().items() if name not in ("about", "epochs")}
@@ -153,7 +165,7 @@ def _run_folder(out: Path | None, job: Job, subject: NetworkAndData, first: bool
         folder.finish()
 
 
-def _train(job: Job, subject: NetworkAndData, out: Path | None, predicted: Mapping[str, Any] | None) -> None:
+def _train(job: Job, subject: NetworkAndData, output: Output, predicted: Mapping[str, Any] | None) -> None:
     """Show what is trained on what, train, show and save the results."""
     from shoal.parallel.checks import check_fit
     from shoal.parallel.identity import data_hash, weights_hash
@@ -166,12 +178,16 @@ def _train(job: Job, subject: NetworkAndData, out: Path | None, predicted: Mappi
         job = replace(job, about={**(job.about or {}), TEST: data_hash(sets.test), **weights})
     check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
     screen = Screen(lambda record: None, quiet=world()[0] != 0)
-    with _run_folder(out, job, subject, not screen.quiet) as folder:
+    about = {"title": subject.name, "net": subject.net, "predicted": predicted}
+    with (
+        _run_folder(output, job, subject, not screen.quiet) as folder,
+        _recorded(folder, output[1], about) as recorders,
+    ):
         _introduce(job, subject, model, screen)
         begun = time.perf_counter()
         with as_user_errors(subject.net if ".py" in subject.net else ""):
             with screen:
-                result = _run(job, model, sets, screen, folder)
+                result = _run(job, model, sets, [TrainingScreen(screen, folder), *recorders])
             waited = time.perf_counter() - begun
             _conclude(screen, result, subject, job)
         if predicted is not None:
@@ -180,6 +196,16 @@ def _train(job: Job, subject: NetworkAndData, out: Path | None, predicted: Mappi
         if folder is not None:
             _save(folder.path, result, job, {"net": subject.net, **subject.network}, subject)
             screen.say(f"saved to {folder.path}")
+
+
+@contextmanager
+def _recorded(folder: RunFolder | None, page: LiveOptions, about: dict[str, Any]) -> Iterator[list[TrainingRecorder]]:
+    """What records the training for its page, which is served while inside if that was asked for."""
+    if folder is None:
+        yield []
+        return
+    with TrainingRecorder(folder.path, about, partial(say, error=True)) as recorder, live_server(folder.path, page):
+        yield [recorder]
 
 
 def _introduce(job: Job, subject: NetworkAndData, model: nn.Module, screen: Screen) -> None:
@@ -212,15 +238,15 @@ def compared(predicted: Mapping[str, Any], metrics: Mapping[str, Any], waited: f
     return ["predicted and measured:", *(f"  {line}" for line in lines)]
 
 
-def _run(job: Job, model: nn.Module, sets: LoadedData, screen: Screen, folder: RunFolder | None) -> Result:
+def _run(job: Job, model: nn.Module, sets: LoadedData, callbacks: list[Any]) -> Result:
     from shoal.parallel.training import run
 
     try:
         valid = None if job.method.holds_out_rows else sets.valid
-        return run(job, model, sets.train, valid, [TrainingScreen(screen, folder)])
+        return run(job, model, sets.train, valid, callbacks)
     except KeyboardInterrupt:
         if job.checkpoint:
-            screen.say(f"stopped; the same command resumes from {job.checkpoint}")
+            callbacks[0].note(f"stopped; the same command resumes from {job.checkpoint}")
         raise
 
 

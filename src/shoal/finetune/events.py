@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class FinetuneProgress:
 
     share: float = 0.0  # of the steps
     loss: float | None = None  # the last one logged
+    records: Sequence[Mapping[str, Any]] = ()  # those logged just now, as in metrics.jsonl
 
 
 @dataclass(frozen=True)

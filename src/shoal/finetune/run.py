@@ -84,6 +84,7 @@ class FinetuneRun:
             replace(options, columns=found.columns), self.path, start or self.path / START, len(self.train_rows)
         )
         self._progress = FinetuneProgress()
+        self._records: list[dict[str, Any]] = []  # that callbacks have not seen
         self._started = self._stopping = False
 
     @property
@@ -104,6 +105,7 @@ class FinetuneRun:
             job = job_of(self.plan.settings)
             supervise(job, exchange, self._on_message, "shoal.finetune.rank", pause=self._should_stop)
             ended = json.loads((exchange / RESULT).read_text(encoding="utf-8"))
+        self._tell_progress()
         folder.write_report(self.path)
         losses = folder.evaluation_losses(folder.read_log(self.path))
         result = FinetuneResult(self.path, ended["finished"], ended["step"], **losses)
@@ -111,8 +113,12 @@ class FinetuneRun:
         return result
 
     def _should_stop(self) -> bool:
-        self._stopping |= self.callbacks.notify("progress", self._progress)
+        self._stopping |= self._tell_progress()
         return self._stopping
+
+    def _tell_progress(self) -> bool:
+        records, self._records = self._records, []
+        return self.callbacks.notify("progress", replace(self._progress, records=records))
 
     def _on_message(self, message: dict[str, Any]) -> None:
         """What the first worker sends. After a restart it sends the facts again."""
@@ -126,6 +132,8 @@ class FinetuneRun:
                 count = len(self.train_rows) + len(self.test_rows)
                 self.callbacks.notify("started", FinetuneStarted(count, data["tokens"], data["cut"], context))
         if "record" in message:
+            self._records.append(message["record"])
+        if "eval_loss" in message.get("record", ()):
             record = message["record"]
             folder.write_report(self.path, running=True)
             evaluated = Evaluated(record["step"], record.get("epoch") or 0.0, record["eval_loss"])

@@ -194,8 +194,7 @@ class FineTuner(Trainer):
             record = as_record(self.state.log_history[-1])
             with writing_run(Path(self.plan.run)):
                 self.write(record)
-            if "eval_loss" in record:
-                self.report({"record": record})
+            self.report({"record": record})
 
     def _check_loss(self, loss: float) -> None:
         if not math.isfinite(loss):

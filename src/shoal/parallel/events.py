@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,11 +37,15 @@ class EpochProgress:
 
 @dataclass(frozen=True)
 class EpochEnded:
-    """`step_ended`: `record` is the epoch's entry in `Result.history`; epochs count from 0."""
+    """`step_ended`: `record` is the epoch's entry in `Result.history`; epochs count from 0.
+
+    `worker_losses` are the mean training losses of workers that have one of their own; others are None.
+    """
 
     epoch: int
     epochs: int
     record: Mapping[str, Any]
+    worker_losses: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True)

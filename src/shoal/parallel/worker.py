@@ -188,12 +188,12 @@ class Worker:
         if self.job.checkpoint:
             self._save()
         if any(part[4] for part in totals):
-            self._report_epoch(record)
+            self._report_epoch(record, [part[0][0] / part[0][1] if part[0][1] else None for part in totals])
 
-    def _report_epoch(self, record: dict[str, Any]) -> None:
+    def _report_epoch(self, record: dict[str, Any], losses: list[float | None]) -> None:
         """All workers stop after the same epoch, whoever asked for it and whenever the answer came."""
         if self.group.rank == 0:
-            self.stopped |= self.notify("step_ended", EpochEnded(record["epoch"], self.job.epochs, record))
+            self.stopped |= self.notify("step_ended", EpochEnded(record["epoch"], self.job.epochs, record, losses))
             if self.finished and self.epoch < self.job.epochs:
                 self.notify("note", f"ended after epoch {self.epoch}: no worker needs another one")
         self.stopped = self.group.first_object(self.stopped)

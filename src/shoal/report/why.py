@@ -25,7 +25,10 @@ from shoal.report.shell.shell import Page, checked, write
 
 COLUMNS_SHOWN = 10
 LONGEST_VALUE = 60
-SCRIPTS = ("common.js",)
+SCRIPTS = (
+    "elements.js",
+    "common.js",
+)
 Row = dict[str, Any]
 
 

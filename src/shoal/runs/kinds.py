@@ -23,6 +23,7 @@ JOURNAL, PROGRESS, BOARD = "journal", "progress.json", "leaderboard.csv"
 EVENTS_FILE = "events.jsonl"  # of the journal
 METRICS, SAMPLES, EVENTS, CHECKPOINTS = "metrics.jsonl", "samples.json", "events", "checkpoints"
 START = "start"  # the tiny model as it was made
+LIVE, STOP = "live.jsonl", "stop-request"  # what a page shows of a run; that a page asks it to stop
 HISTORY, STATE_DICT = "history.json", "model.safetensors"  # of a training
 FORMAT, VERSION = "shoal-run-folder", 1  # of run.json
 SEARCH_FORMAT, FINETUNE_FORMAT, SETTINGS_VERSION = "shoal-run", "shoal-finetune", 1  # of settings.json
@@ -203,11 +204,11 @@ def _training_is_finished(path: Path) -> bool:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("search", (RUN, PROGRESS, JOURNAL, SETTINGS, REPORT, BOARD, MODEL), (JOURNAL, PROGRESS),
+        Kind("search", (RUN, PROGRESS, LIVE, STOP, JOURNAL, SETTINGS, REPORT, BOARD, MODEL), (JOURNAL, PROGRESS, STOP),
              False, _search_is_finished, _search_has_work),
-        Kind("finetune", (RUN, PROGRESS, SETTINGS, METRICS, SAMPLES, REPORT, START, CHECKPOINTS, EVENTS),
-             (CHECKPOINTS, PROGRESS), True, _finetune_is_finished, _finetune_has_work),
-        Kind("train", (RUN, PROGRESS, HISTORY, STATE_DICT, MODEL, SETTINGS), (PROGRESS,), True,
+        Kind("finetune", (RUN, PROGRESS, LIVE, STOP, SETTINGS, METRICS, SAMPLES, REPORT, START, CHECKPOINTS, EVENTS),
+             (CHECKPOINTS, PROGRESS, STOP), True, _finetune_is_finished, _finetune_has_work),
+        Kind("train", (RUN, PROGRESS, LIVE, STOP, HISTORY, STATE_DICT, MODEL, SETTINGS), (PROGRESS, STOP), True,
              _training_is_finished, _training_is_finished),
     )
 }  # fmt: skip

@@ -6,6 +6,7 @@ what the search reduces to save time, and problems with workers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shoal.executors.interface import Status
@@ -33,6 +34,7 @@ class Progress:
     candidates: int  # with a result
     best: Candidate | None
     workers: Status | None = None  # unless this process trains
+    trained: Sequence[Candidate] = ()  # those assessed just now, after they were trained
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,6 @@
 // Score against width, by activation. One path per activation, so that ten thousand dots are drawn quickly.
 const scatter = { points: [], series: [], hidden: new Set(), place: null, plot: null, tip: null, chosen: -1 };
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function draw(name, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, name), attributes, children);
-}
-
 function short(number) {
   return Number(number.toFixed(1)).toString();
 }

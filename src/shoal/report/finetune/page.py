@@ -13,7 +13,7 @@ from shoal.report.shell import glossary
 from shoal.report.shell.markup import tag
 from shoal.report.shell.shell import Page, write
 
-SCRIPTS = ("common.js", "cursor.js")
+SCRIPTS = ("elements.js", "common.js", "cursor.js")
 STYLES = ("page.css", "finetune.css")
 
 

@@ -13,7 +13,7 @@ from shoal.report.shell import glossary
 from shoal.report.shell.markup import Html, Section, tag
 from shoal.report.shell.shell import Page, write
 
-SCRIPTS = ("common.js", "cursor.js", "plan.js", "sorting.js", "timeline.js")
+SCRIPTS = ("elements.js", "common.js", "cursor.js", "plan.js", "sorting.js", "timeline.js")
 STYLES = ("page.css", "plan.css")
 
 

@@ -13,7 +13,7 @@ from shoal.report.shell.markup import Section, tag
 from shoal.report.shell.shell import Page, write
 from shoal.report.shell.words import metric_name
 
-SCRIPTS = ("common.js", "columns.js", "filter.js", "board.js", "scatter.js", "cursor.js")
+SCRIPTS = ("elements.js", "common.js", "columns.js", "filter.js", "board.js", "scatter.js", "cursor.js")
 
 
 def prepared(data: dict[str, Any]) -> dict[str, Any]:

@@ -39,10 +39,11 @@ def script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def policy(script: str) -> str:
-    """The content security policy: nothing is loaded, and only the script with this hash runs."""
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    loaded = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+def policy(*allowed: str) -> str:
+    """The content security policy: nothing is loaded, and only the scripts with these hashes run."""
+    digests = [base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii") for script in allowed]
+    sources = " ".join(f"'sha256-{digest}'" for digest in digests)
+    loaded = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {sources}"
     return f"{loaded}; base-uri 'none'; form-action 'none'"
 
 

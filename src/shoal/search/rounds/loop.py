@@ -214,6 +214,8 @@ class Search:
                 trained = batch.hand_over(self.problem, self.samples)
                 self._report(batch)
                 if trained:
+                    if self.callbacks.notify("progress", self._progress(stage, trained)):
+                        self.end()
                     work += self.costs.account(trained, before, batch.seconds)
                     recalled += batch.seconds * batch.found
                 done.extend(trained)
@@ -346,12 +348,12 @@ class Search:
         finished = [candidate for candidate in known if candidate.finished] or known
         return best_of(finished, len(finished))
 
-    def _progress(self, stage: str) -> Progress:
+    def _progress(self, stage: str, trained: Sequence[Candidate] = ()) -> Progress:
         known = len(self.candidates) - sum(not candidate.epochs for candidate in self._kept)
         best = max(best_of(self._kept, len(self._kept)), key=lambda one: (one.finished, one.score), default=None)
         budget = self.clock.budget
         share = self.costs.share_done() if budget is None else self.clock.elapsed() / budget
-        return Progress(stage, share, known, best, self.trainer.status)
+        return Progress(stage, share, known, best, self.trainer.status, trained)
 
     def _time_is_up(self) -> bool:
         """Not while an earlier attempt is done again from its journal: then there was time for it."""

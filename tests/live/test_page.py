@@ -1,0 +1,155 @@
+"""The live page in a real browser."""
+
+import json
+import re
+import signal
+
+import pytest
+from support.commands import start
+from support.live import ABOUT, DOTS_SHOWN, FakeTime, dots, record_search, running, serving, watching
+from support.pages import CONTRAST, NASTY, STRUCTURE
+from support.waiting import wait_until
+
+from shoal.live.page import write_replay
+from shoal.live.recording import Recording
+from shoal.runs.kinds import STOP, read_run
+
+SHIFTS = """() => { window.shift = 0; new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) window.shift += entry.value;
+}).observe({ type: "layout-shift", buffered: true }); }"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A folder, its recording, and the clock of that."""
+    with running(tmp_path / "run") as folder:
+        clock = FakeTime()
+        recording = Recording(folder.path, print, clock)
+        yield folder.path, recording, clock
+        recording.close()
+
+
+def text(page, name):
+    return page.locator(f"#live-{name}").inner_text()
+
+
+def test_a_real_search_is_seen_while_it_trains_is_stopped_and_becomes_the_report(window, tmp_path):
+    search = start(tmp_path, "search", "--demo", "--budget", "600", "--live", "--out", "r", "--explain-seconds", "1")
+    url = next(line for line in search.stdout if line.startswith("live page: ")).split()[-1]
+    with watching(window, url) as page, watching(window, url, viewport={"width": 400, "height": 800}) as phone:
+        page.evaluate(SHIFTS)
+        wait_until(lambda: page.evaluate(DOTS_SHOWN) > 300, 120)
+        assert search.poll() is None
+        wait_until(lambda: phone.evaluate(DOTS_SHOWN) > 100, 120)
+        assert re.search(r"accuracy of the best of \d+ recipes? so far", text(page, "meaning"))
+        page.get_by_role("button", name="Stop and keep the best").click()
+        assert not (tmp_path / "r" / STOP).exists()  # the first click only asks
+        page.get_by_role("button", name="Really stop?").click()
+        page.get_by_role("link", name="To the report").wait_for(timeout=120_000)
+        phone.get_by_role("link", name="To the report").wait_for(timeout=120_000)
+        out, err = search.communicate(timeout=120)
+        assert search.returncode == 0, err
+        assert "ended early by the live page" in out
+        assert text(page, "stage").startswith("Ended early, with the best so far")
+        assert re.search(r"accuracy to expect on new rows; the 95% interval is", text(page, "meaning"))
+        page.locator("#leaderboard tbody tr").first.wait_for()  # the report's script works
+        assert page.evaluate("scrollY") == 0  # the reader's place
+        assert page.evaluate("window.shift") < 0.02
+        assert phone.evaluate("document.documentElement.scrollWidth") == 400
+    assert json.loads((tmp_path / "r" / "settings.json").read_text())["result"]["ended"] == "interrupted"
+    assert not (tmp_path / "r" / STOP).exists()
+
+
+def test_a_page_that_loses_its_server_says_so_and_continues_where_it_was(window, run):
+    path, recording, clock = run
+    tried = record_search(recording, clock)
+    with serving(path) as server:
+        port, token = server.server_address[1], server.token
+        with watching(window, server.url) as page:
+            page.get_by_text("of the best of 60 recipes so far").wait_for()
+            server.close()
+            page.get_by_text("Connection lost").wait_for()
+            recording.write("dots", stage="searching", dots=dots(tried, [0.95]))
+            recording.write("now", stage="searching", tried=tried + 1, best=[tried, 0.95], range=None)
+            with serving(path, port=port) as second:
+                second.token = token
+                page.get_by_text("of the best of 61 recipes so far").wait_for()
+                assert text(page, "connection") == ""
+                assert text(page, "figure") == "95.0%"
+            page.complaints[:] = [line for line in page.complaints if "Failed to load resource" not in line]
+
+
+def test_a_killed_search_is_shown_as_it_was_when_it_ended(window, tmp_path):
+    search = start(tmp_path, "search", "--demo", "--budget", "600", "--out", "r")
+    for line in search.stderr:
+        if re.search(r"searching: \d\d+ recipes", line):
+            break
+    search.send_signal(signal.SIGKILL)
+    search.communicate()
+    with serving(tmp_path / "r") as server, watching(window, server.url) as page:
+        page.get_by_text("Ended before it was finished. The same command resumes it.").wait_for()
+        assert page.evaluate(DOTS_SHOWN) > 50
+        assert not page.get_by_role("button", name="Stop").is_visible()
+
+
+def test_hostile_names_are_text(window, run):
+    path, recording, clock = run
+    names = {**ABOUT, "title": NASTY, "target": NASTY, "metric": NASTY}
+    recording.write("begin", kind="search", host=NASTY, pid=1, folds=NASTY, reduced=NASTY, **names)
+    recording.write("started", rows=10, folds=3, metric=NASTY, budget=None, workers=NASTY)
+    recording.write("note", text=NASTY)
+    clock.seconds += 10
+    recipe = [0, 0.7, 3, "64", NASTY, 0.01, NASTY]
+    recording.write("dots", stage=NASTY, dots=[recipe, *dots(1, [0.6, None])])
+    recording.write("now", stage="__proto__", share=0.1, tried=3, best=[0, 0.7], range=None)
+    with open(path / "live.jsonl", "ab") as file:
+        file.write(b'{"e":"__proto__","t":1}\n{"e":"constructor","t":1}\nnull\n[]\n{"e":5}\n{"half')
+    with serving(path) as server, watching(window, server.url) as page:
+        page.get_by_text("of the best of 3 recipes so far").wait_for()
+        assert page.locator("#live-title").text_content() == f"Predicting {NASTY} in {NASTY}"
+        wait_until(lambda: page.locator("#live-tables tbody tr").count() >= 2)
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("img").count() == 0
+        replay = write_replay(read_run(path), path / "replay.html")
+    assert "<img" not in replay.read_text(encoding="utf-8").split("live-data", 1)[1].split("</script>", 1)[0]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everyone_can_read_it(window, run, scheme):
+    """Structure, names and contrast; and the picture as a table."""
+    path, recording, clock = run
+    record_search(recording, clock)
+    settings = {"color_scheme": scheme, "reduced_motion": "reduce", "viewport": {"width": 400, "height": 800}}
+    with serving(path) as server, watching(window, server.url, **settings) as page:
+        page.get_by_text("of the best of 60 recipes so far").wait_for()
+        wait_until(lambda: page.locator("#live-tables tbody tr").count() >= 10)
+        found = page.evaluate(STRUCTURE)
+        assert {name: value for name, value in found.items() if value} == {}
+        poor = [part for part in page.evaluate(CONTRAST) if part[0] < (3 if part[1] else 4.5)]
+        assert poor == []
+        assert page.evaluate("document.documentElement.scrollWidth") == 400
+        page.get_by_text("Every rung").click()
+        assert page.locator("#live-tables details tbody tr").count() == 3
+        assert "60 recipes tried" in page.locator("#live-summary").text_content()
+
+
+def test_a_replay_is_one_file_that_plays_and_can_be_moved(window, run):
+    path, recording, clock = run
+    tried = record_search(recording, clock, rounds=50, size=200)
+    clock.seconds += 1
+    score = {"raw": 0.9, "corrected": 0.88, "low": 0.85, "high": 0.9, "problem": ""}
+    recording.write("end", last=True, score=score, ended="", ensemble=[[5, 0.5], [199, 0.5]], best=199)
+    file = write_replay(read_run(path), path / "replay.html")
+    assert tried == 10_000
+    assert file.stat().st_size < 2e6
+    with watching(window, file.as_uri()) as page:
+        assert text(page, "figure") == "88.0%"
+        assert page.locator("circle.lit").count() == 2
+        whole = page.evaluate(DOTS_SHOWN)
+        page.locator(".player input").evaluate("one => { one.value = 300; one.dispatchEvent(new Event('input')); }")
+        page.get_by_text("of the best of 3,000 recipes so far").wait_for()
+        assert text(page, "stage") == "Replay: Searching"
+        assert 0 < page.evaluate(DOTS_SHOWN) < whole
+        page.get_by_role("button", name="Continue").click()
+        page.get_by_role("button", name="Pause").wait_for()
+        page.get_by_text(re.compile(r"of the best of [5-9],\d{3} recipes so far")).wait_for()

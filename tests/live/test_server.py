@@ -1,0 +1,205 @@
+"""The server of a live page: who may ask, and readers who are slow, hang, or are many."""
+
+import re
+import socket
+import threading
+
+import pytest
+from support.live import FakeTime, ask, record_search, running, serving
+from support.waiting import wait_until
+
+from shoal.errors import UserError
+from shoal.live import server as module
+from shoal.live.options import LiveOptions, PageOptions
+from shoal.live.recording import Recording
+from shoal.live.state import ENDED, FINISHED, GONE, RUNNING, RunState
+from shoal.live.watching import live_server, open_server
+from shoal.runs.kinds import LIVE, REPORT, SETTINGS, STOP
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with running(tmp_path / "run") as run:
+        clock = FakeTime()
+        recording = Recording(run.path, print, clock)
+        record_search(recording, clock)
+        yield run.path
+        recording.close()
+
+
+@pytest.fixture
+def server(folder):
+    with serving(folder) as server:
+        yield server
+
+
+def connect(server, lines):
+    """A raw connection that has sent these lines."""
+    link = socket.create_connection(server.server_address[:2], timeout=10)
+    link.sendall("\r\n".join(lines).encode())
+    return link
+
+
+def stream(server, *more):
+    host = f"127.0.0.1:{server.server_address[1]}"
+    lines = [f"GET /events?token={server.token} HTTP/1.1", f"Host: {host}", *more, "", ""]
+    return connect(server, lines)
+
+
+def read_until(link, words):
+    found = b""
+    while words not in found:
+        part = link.recv(65536)
+        assert part, f"ended without {words!r}: {found[-200:]!r}"
+        found += part
+    return found
+
+
+PATHS = [("/", "GET"), ("/events", "GET"), ("/report", "GET"), ("/stop", "POST")]
+
+
+@pytest.mark.parametrize(("path", "method"), PATHS)
+def test_only_who_knows_the_token_gets_anything(server, folder, path, method):
+    short = server.token[:-1]
+    for token in ("", "?token=", "?token=wrong", "?token=%FF%FE", f"?token={short}", f"?token={short}%C3%A4"):
+        status, text, headers = ask(server, path + token, method)
+        assert (status, "price" in text, server.token in text) == (403, False, False)
+        assert headers["Cache-Control"] == "no-store"
+    assert not (folder / STOP).exists()
+
+
+@pytest.mark.parametrize(("path", "method"), PATHS)
+def test_a_name_that_leads_here_and_other_pages_are_refused(server, folder, path, method):
+    port = server.server_address[1]
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1:1", "127.0.0.1", ""):
+        assert ask(server, path + "?token={token}", method, Host=host)[0] == 421
+    for origin in ("http://evil.example", "null", f"https://127.0.0.1:{port}", "http://127.0.0.1:1"):
+        assert ask(server, path + "?token={token}", method, Origin=origin)[0] == 403
+    assert not (folder / STOP).exists()
+
+
+def test_the_page_loads_nothing_and_stop_is_no_link(server, folder):
+    status, text, headers = ask(server, "/?token={token}")
+    assert status == 200
+    assert headers["X-Frame-Options"] == "DENY"
+    assert "default-src &#x27;none&#x27;" in text
+    assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", text)
+    assert ask(server, "/stop?token={token}")[0] == 404  # a link or a picture cannot stop a run
+    assert ask(server, "/../../etc/passwd?token={token}")[0] == 404
+    assert ask(server, "/?token={token}", "PUT")[0] == 501
+    assert not (folder / STOP).exists()
+    assert ask(server, "/stop?token={token}", "POST")[0] == 200
+    assert (folder / STOP).exists()
+
+
+def test_it_listens_here_alone_unless_told(server, folder, capsys):
+    assert server.server_address[0] == "127.0.0.1"
+    with serving(folder, address="0.0.0.0") as open_to_all:
+        assert open_to_all.server_address[0] == "0.0.0.0"
+    open_server(folder, PageOptions(address="0.0.0.0")).close()
+    assert "visible to other machines" in capsys.readouterr().err
+    open_server(folder, PageOptions()).close()
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_an_occupied_port_ends_no_run(server, folder, capsys):
+    port = server.server_address[1]
+    with live_server(folder, LiveOptions(live=True, port=port)) as second:
+        assert second is None
+    assert re.search(rf"port {port} .*--port.*continues without its page", capsys.readouterr().err)
+    with pytest.raises(UserError, match="cannot be served"):
+        open_server(folder, PageOptions(address="203.0.113.7"))
+    with live_server(folder, LiveOptions()) as nothing:
+        assert nothing is None
+    assert capsys.readouterr().out == ""
+
+
+def test_a_reader_who_comes_again_continues_where_it_was(server, folder):
+    link = stream(server)
+    text = read_until(link, b"event: state")
+    link.close()
+    place = int(re.findall(rb"id: (\d+)\n", text)[-1])
+    assert place == (folder / LIVE).stat().st_size
+    with open(folder / LIVE, "ab") as file:
+        file.write(b'{"e":"note","t":99,"text":"later"}\n')
+    again = stream(server, f"Last-Event-ID: {place}")
+    text = read_until(again, b"later")
+    assert b'"begin"' not in text
+    again.close()
+    for odd in ("-1", "x", "9" * 30, "\u00b2"):
+        link = stream(server, f"Last-Event-ID: {odd}")
+        assert b'"begin"' in read_until(link, b"event: state")
+        link.close()
+
+
+def test_readers_who_hang_or_take_nothing_keep_nobody_waiting(server, folder, monkeypatch):
+    monkeypatch.setattr(module.LiveHandler, "timeout", 1.0)
+    with open(folder / LIVE, "ab") as file:  # more than fits between the two
+        file.write((b'{"e":"note","t":99,"text":"' + b"x" * 2000 + b'"}\n') * 10_000)
+    before = threading.active_count()
+    hanging = [connect(server, ["GET /?tok"]) for _ in range(5)]
+    lazy = [stream(server) for _ in range(10)]
+    assert ask(server, "/?token={token}")[0] == 200
+    wait_until(lambda: server.streams == 0, 30)  # those who take nothing are left
+    wait_until(lambda: threading.active_count() <= before, 30)
+    for link in (*hanging, *lazy):
+        link.close()
+    assert ask(server, "/?token={token}")[0] == 200
+
+
+def test_too_many_readers_are_sent_away_and_the_next_is_served(folder, monkeypatch):
+    monkeypatch.setattr(module, "MOST_READERS", 3)
+    with serving(folder) as server:
+        links = [stream(server) for _ in range(3)]
+        for link in links:
+            read_until(link, b"event: state")
+        one_more = stream(server)
+        assert one_more.recv(100) == b""
+        one_more.close()
+        links.pop().close()
+        wait_until(lambda: _served(server), 30)
+        for link in links:
+            link.close()
+
+
+def _served(server):
+    try:
+        return ask(server, "/?token={token}")[0] == 200
+    except (OSError, ConnectionError):
+        return False
+
+
+def test_state_of_a_run_that_is_killed_finished_or_removed(tmp_path):
+    path = tmp_path / "run"
+    with running(path) as run:
+        assert RunState(path).look().state == RUNNING
+        ours = RunState(path)
+        ours.is_over = True
+        assert ours.look().state == ENDED
+        (run.path / REPORT).write_text("<p>")
+        (run.path / SETTINGS).write_text('{"result": {}}')
+    found = RunState(path).look()
+    assert found.state == FINISHED
+    assert found.report
+    (path / SETTINGS).write_text('{"result": {"ended": "interrupted"}}')
+    assert RunState(path).look().state == ENDED
+    (path / "run.json").unlink()
+    for file in (path / "journal").iterdir():
+        file.unlink()
+    assert RunState(path).look().state == GONE
+
+
+def test_at_the_end_the_server_waits_for_its_pages_but_not_for_long(server, folder):
+    (folder / REPORT).write_text("<p>done</p>")
+    link = stream(server)
+    read_until(link, b"event: state")
+    fetched = threading.Thread(target=lambda: (read_until(link, b"event: over"), ask(server, "/report?token={token}")))
+    fetched.start()
+    server.linger(20)
+    assert server.reports == 1
+    fetched.join()
+    link.close()
+    lazy = stream(server)  # it never asks for the report
+    wait_until(lambda: server.streams == 1 or server.reports, 10)
+    server.linger(0.2)
+    lazy.close()
