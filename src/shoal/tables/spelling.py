@@ -7,6 +7,7 @@ column has a missing cell, and true is "True" or "true". A column that has both 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 
@@ -38,8 +39,26 @@ def spellings(value: str, style: str) -> list[str]:
 
 
 def category_style(values: Collection[str]) -> str:
-    """EXACT where one spelling for each category would make one of two different values."""
-    return EXACT if len({one_spelling(value) for value in values}) < len(set(values)) else ""
+    """EXACT where no column of numbers can have these values: two are one number, or one is spelled otherwise.
+
+    >>> category_style(["1", "1.0"]), category_style(["01001", "7"]), category_style(["1", "2.0", "x"])
+    ('exact', 'exact', '')
+    """
+    return EXACT if would_merge(values) or any(map(_is_respelled, values)) else ""
+
+
+def would_merge(values: Collection[str]) -> bool:
+    """Whether one spelling for each value would make one of two different values."""
+    return len({one_spelling(value) for value in values}) < len(set(values))
+
+
+def _is_respelled(cell: str) -> bool:
+    """Whether a cell is a number that columns of numbers spell in another way, such as 01001 or 1.50."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return False
+    return math.isfinite(value) and one_spelling(repr(value)) != one_spelling(cell)
 
 
 def is_code(cell: str) -> bool:
