@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from shoal.errors import UserError
 from shoal.models.predictions import read_new_rows
 from shoal.tables import parse
+from shoal.tables.dialect import decode
 from shoal.tables.files import read_table
 from shoal.tables.inputs import new_table
 from shoal.tables.reading import Reading
@@ -169,3 +170,12 @@ def test_numbers_with_and_without_percent_signs_are_not_mixed(values, data):
     money = Schema.of(Table.of({"x": [f"${value}" for value in values]}), kinds={"x": "number"})
     with pytest.raises(UserError, match="the training data had no percent signs"):
         money.check(Table.of({"x": shares}))
+
+
+@given(st.lists(st.booleans(), min_size=4, max_size=12).filter(lambda new: len(new) < 4 * sum(new) < 4 * len(new)))
+def test_two_encodings_in_one_file_are_refused(new):
+    """Two files, put together: neither encoding reads both. The same in one encoding is a file."""
+    lines = [f"Zürich,{j}\n".encode("utf-8" if one else "cp1252") for j, one in enumerate(new)]
+    with pytest.raises(UserError, match=f"line {new.index(False) + 2} has a byte that is not"):
+        decode(b"a,b\n" + b"".join(lines), "t.csv")
+    assert decode("".join(f"Zürich, Genève {j}\n" for j in range(9)).encode("cp1252"), "t.csv")[1] == "cp1252"

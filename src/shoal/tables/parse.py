@@ -32,7 +32,8 @@ DATE_STYLES = ("iso", *(day + time for day in DAYS for time in TIMES), "%Y-%m", 
 OTHER_ORDER = {"%m/%d": "%d/%m", "%m.%d": "%d.%m", "%m-%d": "%d-%m"}
 LONGEST_DATE = 40
 BLANKS_AND_MINUS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ") | {
-    0x2212: "-"
+    0x2212: "-",
+    0x2019: "'",  # between thousands in Switzerland
 }  # as spreadsheets write them
 
 
