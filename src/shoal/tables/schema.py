@@ -18,7 +18,7 @@ from shoal.tables import parse
 from shoal.tables.frames import cell_text
 from shoal.tables.kinds import KEPT_AS_WRITTEN, KINDS, Column, UnfitCell
 from shoal.tables.missing import is_marker, is_missing_word, missing_cells
-from shoal.tables.spelling import EXACT, category_style, example_of_codes
+from shoal.tables.spelling import EXACT, WRITTEN, category_style, example_of_codes
 from shoal.tables.table import Table, listed
 from shoal.validate import nearest
 
@@ -191,7 +191,7 @@ class Schema:
         there = dict(zip(table.names, table.columns, strict=True))
         for column in self.used:
             cells = there[column.name]
-            if column.kind == "category" and column.style == EXACT and cells.dtype.kind == "f":
+            if column.kind == "category" and column.style in (EXACT, WRITTEN) and cells.dtype.kind == "f":
                 if missing_cells(cells).all():
                     continue
                 return (

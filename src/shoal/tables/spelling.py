@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection
 
 EXACT = "exact"  # the style of a column of categories in which no two spellings are one
+WRITTEN = "written"  # that of one with numbers which columns of numbers spell in another way
 LARGEST_WHOLE = 1 << 53  # float64 has every whole number up to here
 _WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.0", re.ASCII)
 _OTHERS = {"True": "true", "False": "false", "-0.0": "0"}
@@ -39,12 +40,12 @@ def spellings(value: str, style: str) -> list[str]:
 
 
 def category_style(values: Collection[str]) -> str:
-    """EXACT where no column of numbers can have these values: two are one number, or one is spelled otherwise.
+    """EXACT or WRITTEN where a column of numbers cannot have these values, else "".
 
     >>> category_style(["1", "1.0"]), category_style(["01001", "7"]), category_style(["1", "2.0", "x"])
-    ('exact', 'exact', '')
+    ('exact', 'written', '')
     """
-    return EXACT if would_merge(values) or any(map(_is_respelled, values)) else ""
+    return EXACT if would_merge(values) else WRITTEN if any(map(_is_respelled, values)) else ""
 
 
 def would_merge(values: Collection[str]) -> bool:
