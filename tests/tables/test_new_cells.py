@@ -154,6 +154,7 @@ def test_points_that_may_separate_thousands_are_announced():
     assert schema.conversion(Table.of({"x": ["€1,227", "€789"], "n": ["3.125", "4.125"]})) is None
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 99), min_size=2, max_size=9), st.data())
 def test_numbers_with_and_without_percent_signs_are_not_mixed(values, data):
     shares = [f"{value}%" for value in values]
@@ -175,6 +176,7 @@ def test_numbers_with_and_without_percent_signs_are_not_mixed(values, data):
         money.check(Table.of({"x": shares}))
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.booleans(), min_size=4, max_size=12).filter(lambda new: len(new) < 4 * sum(new) < 4 * len(new)))
 def test_two_encodings_in_one_file_are_refused(new):
     """Two files, put together: neither encoding reads both. The same in one encoding is a file."""
