@@ -473,6 +473,8 @@ def test_blanks_and_minus_signs_of_spreadsheets_are_read():
     cells = ["1\u00a0061,70", "\u2212\u202f2,5", "12\u2009345,00", "0,25"]
     schema = Schema.of(Table.of({"x": cells}))
     assert schema.check(Table.of({"x": cells}))["x"].tolist() == [1061.7, -2.5, 12345.0, 0.25]
+    swiss = Table.of({"x": ["4\u2019390.25", "1'000.5", "0.25"]})
+    assert Schema.of(swiss, kinds={"x": "number"}).check(swiss)["x"].tolist() == [4390.25, 1000.5, 0.25]
 
 
 # ---- the character that quotes ----

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from shoal.console.terminal import data_stream, say, visible
 from shoal.errors import UserError
 from shoal.files import atomic
-from shoal.tables.files import read_table
+from shoal.tables.files import FileSummary, read_table
 from shoal.tables.inputs import ignored
 from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
@@ -40,26 +41,43 @@ def read_new_rows(
     def strings(found: list[str]) -> Iterable[int]:
         return [j for j, name in enumerate(names_of(found)) if name in schema.as_written]
 
-    def read(sep: str | None) -> Table:
-        return read_table(
+    def read(sep: str | None) -> tuple[Table, FileSummary]:
+        table, summary = read_table(
             path, sep=sep, header=header, missing=marks, quote=reading.quote, strings=strings, decimal=schema.decimal,
             named=[column.name for column in schema.used] if header else (),
-        )[0]  # fmt: skip
+        )  # fmt: skip
+        table = Table.of(table, names_of(table.names)) if header is False else table
+        schema.refuse_missing(table)
+        return table, summary
 
-    table = read(sep)
-    if header is False:
-        table = Table.of(table, names_of(table.names))
-    elif sep is None and reading.sep is not None and schema.missing(table):  # the separator was guessed wrongly
-        again = read(reading.sep)
-        table = table if schema.missing(again) else again
-    schema.refuse_missing(table)
+    table, summary = _first_that_fits(read, [sep] if sep is not None else dict.fromkeys([reading.sep, None]))
     extra = schema.unknown(table, {*reading.columns, getattr(estimator, "target_name_", None)})
+    _refuse_repeated(path, [column.name for column in schema.used], summary.ambiguous(table), extra)
     converted = schema.conversion(table)
-    for said in ([ignored(extra)] if extra else []) + ([converted] if converted else []):
-        say(f"note: {path}: {said}", error=True)
+    for said in (*summary.notes, ignored(extra) if extra else None, converted):
+        if said is not None:
+            say(f"note: {path}: {said}", error=True)
     known = {column.name for column in schema.columns}
     table = table.select([j for j, name in enumerate(table.names) if name in known])
     return schema.with_numbers(table) if converted else table  # it has been said
+
+
+def _first_that_fits(
+    read: Callable[[str | None], tuple[Table, FileSummary]], separators: Iterable[str | None]
+) -> tuple[Table, FileSummary]:
+    """The file with the separator of the training file; where that does not give the model's columns, with another."""
+    *usual, last = separators
+    for sep in usual:
+        with suppress(UserError):
+            return read(sep)
+    return read(last)
+
+
+def _refuse_repeated(path: Path, used: Sequence[str], repeated: Iterable[str], extra: Sequence[str]) -> None:
+    """Refuse columns of one name, of which the training data had fewer."""
+    for name in repeated:
+        if name in used and any(other.startswith(f"{name} (") for other in extra):
+            raise UserError(f"{path} has several columns {name!r}, unlike the training data: keep the one to use")
 
 
 def _names_by_place(count: int, known: Sequence[str], all_names: Sequence[str], path: Path) -> list[str] | None:

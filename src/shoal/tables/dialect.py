@@ -38,7 +38,7 @@ def decode(content: bytes, path: str) -> tuple[str, str]:
         try:
             text = content.decode(encoding)
         except UnicodeDecodeError as error:
-            if encoding == "utf-8-sig" or (encoding == "utf-8" and _mostly_utf8(content)):
+            if encoding == "utf-8-sig" or (encoding == "utf-8" and _partly_utf8(content)):
                 line, wrong = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
                 raise UserError(
                     f"{path} is UTF-8 text, but line {line} has a byte that is not ({wrong:#x}): "
@@ -52,10 +52,10 @@ def decode(content: bytes, path: str) -> tuple[str, str]:
     raise UserError(f"{path} is not a text file: give a CSV, TSV or Parquet file")
 
 
-def _mostly_utf8(content: bytes) -> bool:
-    """Whether more letters beyond ASCII are UTF-8 than are not: by chance, hardly any of another encoding are."""
+def _partly_utf8(content: bytes) -> bool:
+    """Whether a fifth of the letters beyond ASCII are UTF-8: by chance, hardly any of another encoding are."""
     letters = [letter for letter in content.decode("utf-8", "replace") if letter > "\x7f"]
-    return letters.count("\ufffd") < len(letters) / 2
+    return letters.count("\ufffd") < 0.8 * len(letters)
 
 
 def guess_quote(text: str, separator: str | None = None) -> str:

@@ -49,6 +49,17 @@ def from_array(values: Any, name: str) -> np.ndarray:
     return _from_objects(array.tolist() if kind == "S" else array, name)
 
 
+def from_column(values: Any, name: str) -> tuple[np.ndarray, bool]:
+    """A column of any library, and whether it was declared to be a category."""
+    if hasattr(values, "iloc") and hasattr(values, "dtype"):
+        return from_pandas(values, name)
+    if hasattr(values, "null_count") and hasattr(values, "to_physical"):
+        return from_polars(values, name)
+    if hasattr(values, "null_count") and hasattr(values, "to_pylist"):
+        return from_arrow(values, name)
+    return from_array(values, name), False
+
+
 def from_pandas(series: Any, name: str) -> tuple[np.ndarray, bool]:
     """A pandas column, and whether it was declared to be a category."""
     dtype = series.dtype
@@ -90,14 +101,15 @@ def from_polars(series: Any, name: str) -> tuple[np.ndarray, bool]:
 def from_arrow(chunks: Any, name: str) -> tuple[np.ndarray, bool]:
     """A pyarrow column, and whether it was declared to be a category (a dictionary, in Arrow's words)."""
     kind = str(chunks.type)
-    declared = kind.startswith("dictionary")
+    if kind.startswith("dictionary"):
+        return _texts(chunks.to_pylist()), True
     if kind.startswith(("int", "uint")) and chunks.null_count:
         return _exact(chunks.to_numpy().astype(np.float64), chunks), False
     if kind.startswith(("int", "uint", "float", "double", "halffloat")):
         return from_array(chunks.to_numpy(), name), False
     if kind.startswith(("timestamp", "date", "duration")):
         return from_array(chunks.to_numpy(), name), False
-    return from_array(_objects(chunks.to_pylist()), name), declared
+    return from_array(_objects(chunks.to_pylist()), name), False
 
 
 def cell_text(value: Any) -> str | None:
@@ -110,6 +122,8 @@ def cell_text(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time() and value.tzinfo is None:
+        return value.date().isoformat()
     if isinstance(value, numbers.Integral):
         return str(int(value))
     if isinstance(value, (numbers.Real, np.floating)):

@@ -27,6 +27,7 @@ class Column:
     note: str = ""
     style: str = ""
     encoder: Any = None  # the user's own, in place of the kind's
+    percent: bool = False  # its numbers had percent signs
 
 
 class UnfitCell(Exception):

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from shoal.errors import UserError
 from shoal.tables.missing import is_marker
 
 NUMBER_STYLES = ("plain", "signs", "comma")
@@ -31,7 +32,8 @@ DATE_STYLES = ("iso", *(day + time for day in DAYS for time in TIMES), "%Y-%m", 
 OTHER_ORDER = {"%m/%d": "%d/%m", "%m.%d": "%d.%m", "%m-%d": "%d-%m"}
 LONGEST_DATE = 40
 BLANKS_AND_MINUS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ") | {
-    0x2212: "-"
+    0x2212: "-",
+    0x2019: "'",  # between thousands in Switzerland
 }  # as spreadsheets write them
 
 
@@ -82,9 +84,9 @@ def moment(text: str, style: str) -> datetime.datetime | None:
             found = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
         else:
             found = datetime.datetime.strptime(text, style)
-    except ValueError:
+        return found.astimezone(datetime.timezone.utc).replace(tzinfo=None) if found.tzinfo is not None else found
+    except (ValueError, OverflowError):  # in universal time, it may be beyond the calendar
         return None
-    return found.astimezone(datetime.timezone.utc).replace(tzinfo=None) if found.tzinfo is not None else found
 
 
 def moments(text: str) -> set[datetime.datetime]:
@@ -120,6 +122,44 @@ def read_in_two_ways(values: Iterable[str | None]) -> str | None:
     if any(None in pair for pair in pairs):
         return None
     return next((value for value, (one, other) in zip(known, pairs, strict=True) if one != other), None)
+
+
+def refuse_two_signs(name: str, cells: Sequence[str | None], decimal: str) -> None:
+    """Refuse a column of numbers of which some have a decimal point and others a decimal comma."""
+    numbers = {cell for cell in cells if cell is not None and not is_marker(cell)}
+    if not numbers or any(number(cell, "signs") is None and number(cell, "comma") is None for cell in numbers):
+        return
+    style, sign, wrong = ("comma", "comma", "point") if decimal == "," else ("signs", "point", "comma")
+    unfit = {cell for cell in numbers if number(cell, style) is None}
+    row, cell = next((row, cell) for row, cell in enumerate(cells) if cell in unfit)
+    raise UserError(
+        f"column {name!r} has numbers with decimal points and with decimal commas; row {row + 1} (the first row of "
+        f"data is 1) has {cell!r}, with a decimal {wrong} where others have a decimal {sign}: write all numbers in one "
+        "way, or ask for the kind category if they are no numbers"
+    )
+
+
+def are_percents(name: str, cells: Iterable[str | None]) -> bool:
+    """Whether numbers have percent signs. A column is refused if only some of them have one: 0.5 is not 0.5%.
+
+    >>> are_percents("a", ["5%", "0", None]), are_percents("a", ["5", "$7"])
+    (True, False)
+    """
+    cells = list(cells)
+    if not any(cell is not None and "%" in cell for cell in cells):
+        return False
+    for row, cell in enumerate(cells):
+        if cell is not None and is_bare(cell):
+            raise UserError(
+                f"column {name!r} has numbers with and without a percent sign; row {row + 1} (the first row of data is "
+                f"1) has {cell!r}, without one: write all numbers in one way"
+            )
+    return True
+
+
+def is_bare(cell: str) -> bool:
+    """Whether a cell among percents is a number without the sign; a zero needs none."""
+    return not ("%" in cell or is_marker(cell) or 0 in (number(cell, "signs"), number(cell, "comma")))
 
 
 def decimal_of(columns: Iterable[Iterable[str | None]]) -> str:

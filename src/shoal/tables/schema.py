@@ -18,7 +18,7 @@ from shoal.tables import parse
 from shoal.tables.frames import cell_text
 from shoal.tables.kinds import KEPT_AS_WRITTEN, KINDS, Column, UnfitCell
 from shoal.tables.missing import is_marker, is_missing_word, missing_cells
-from shoal.tables.spelling import EXACT, category_style, example_of_codes
+from shoal.tables.spelling import EXACT, WRITTEN, category_style, example_of_codes
 from shoal.tables.table import Table, listed
 from shoal.validate import nearest
 
@@ -143,8 +143,8 @@ class Schema:
 
     @cached_property
     def as_written(self) -> frozenset[str]:
-        """Columns whose cells must not be read as plain numbers: categories, texts, and numbers with decimal commas."""
-        return frozenset(c.name for c in self.used if c.kind in KEPT_AS_WRITTEN or c.style == "comma")
+        """Columns whose cells must not be read as plain numbers: categories, texts, numbers with commas or signs."""
+        return frozenset(c.name for c in self.used if c.kind in KEPT_AS_WRITTEN or c.style in ("signs", "comma"))
 
     @property
     def unlike(self) -> list[str]:
@@ -153,34 +153,50 @@ class Schema:
 
     def conversion(self, table: Table) -> str | None:
         """A sentence that names columns whose cells may not mean what they meant in the training data."""
+        others = self._read_as_percents(table) or self._read_as_thousands(table) or self._lost_spelling(table)
         names = [name for name, (_, other) in self._styles(table).items() if other]
         if not names:
-            return self._read_as_thousands(table) or self._lost_spelling(table)
+            return others
         words = {".": "points", ",": "commas"}
         return (
             f"numbers are read with decimal {words['.' if self.decimal == ',' else ',']}, unlike those of the training "
-            f"data, in the column{'s' * (len(names) > 1)} {listed(names)}"
+            f"data, in the column{'s' * (len(names) > 1)} {listed(names)}{'; ' + others if others else ''}"
         )
 
+    def _read_as_percents(self, table: Table) -> str | None:
+        """A sentence on numbers without a percent sign where the training data had one: 0.5 may be meant as 50%."""
+        for column in self.used:
+            cells = table[column.name] if column.percent else np.empty(0)
+            known = (cell_text(cell) for cell in cells[~missing_cells(cells)].tolist())
+            odd = next((cell for cell in known if cell is not None and parse.is_bare(cell)), None)
+            if odd is not None:
+                return f"{odd!r} is read as {odd}% in the column {column.name!r}: the training data have percent signs"
+        return None
+
     def _read_as_thousands(self, table: Table) -> str | None:
-        """A sentence on points between thousands that may have been meant as decimal points."""
-        styles = {name: style for name, (style, _) in self._styles(table).items()}
+        """A sentence on points that may have been meant as decimal points or between thousands."""
+        trained = {column.name: column.style for column in self.used}
+        styles = {name: style for name, (style, _) in self._styles(table).items() if style == "comma" or trained[name]}
         cells = {name: table.factor(table.names.index(name))[1] for name in styles}
         for name, style in styles.items() if not (table.decimal or parse.decimal_of(cells.values())) else ():
-            odd = parse.read_in_two_ways(cells[name]) if style == "comma" else None
+            odd = parse.read_in_two_ways(cells[name])
             if odd is not None and "." in odd:
-                value = parse.number(odd, "comma")
-                return f"{odd!r} is read as {value:g} in the column {name!r}: the training data have decimal commas"
+                sign = "commas" if style == "comma" else "points"
+                value = parse.number(odd, style)
+                return f"{odd!r} is read as {value:g} in the column {name!r}: the training data have decimal {sign}"
         return None
 
     def _lost_spelling(self, table: Table) -> str | None:
-        """A sentence on numbers where the training data told apart spellings of one number, such as 2 and 2.0."""
+        """A sentence on numbers where the training data had spellings that numbers lose, such as 01 or 2 beside 2.0."""
         there = dict(zip(table.names, table.columns, strict=True))
         for column in self.used:
-            if column.kind == "category" and column.style == EXACT and there[column.name].dtype.kind in "iuf":
+            cells = there[column.name]
+            if column.kind == "category" and column.style in (EXACT, WRITTEN) and cells.dtype.kind == "f":
+                if missing_cells(cells).all():
+                    continue
                 return (
                     f"the column {column.name!r} holds numbers here. Its categories are strings in the training data, "
-                    "where one number is spelled in several ways: read the column as strings"
+                    "with spellings that numbers lose, such as 01 or 1.50: read the column as strings"
                 )
         return None
 
@@ -245,8 +261,8 @@ def _number_style(column: Column, values: list[str | None], shown: str, usual: s
     `shown`: the decimal sign of the table, "" where it does not show; `usual`: that of the training data.
     """
     known = [value for value in values if value is not None and not is_marker(value)]
-    if column.style not in ("signs", "comma"):
-        _refuse_new_signs(column, known, "" if shown else "," if usual == "." else ".")
+    plain = column.style not in ("signs", "comma")
+    _refuse_new_signs(column, known, "" if shown or not plain else "," if usual == "." else ".")
     own = "," if column.style == "comma" else "." if column.style == "signs" else usual
     decimal = own if shown in ("", usual) else shown
     style = parse.number_style(known, decimal)
@@ -256,12 +272,12 @@ def _number_style(column: Column, values: list[str | None], shown: str, usual: s
 
 
 def _refuse_new_signs(column: Column, known: list[str], thousands: str) -> None:
-    """Of a column that had plain numbers in training: cells that may mean several numbers now.
+    """Cells that may mean several numbers now: percents that are new, and thousands in a column of plain numbers.
 
     `thousands`: the sign between thousands, where the new data do not show what it means.
     """
     odd = parse.read_in_two_ways(value for value in known if thousands in value) if thousands else None
-    percent = next((value for value in known if "%" in value), None)
+    percent = None if column.percent else next((value for value in known if "%" in value), None)
     if odd is not None:
         one, other = (f"{parse.number(odd, style):g}" for style in ("signs", "comma"))
         why = f"it may be {one} or {other}, and no other cell shows which: write {one} or {other}"
@@ -318,7 +334,8 @@ def _as_asked(table: Table, j: int, wish: Any) -> Column:
     kind, encoder = (wish, None) if isinstance(wish, str) else (wish.kind, wish)
     style = _style(table.factor(j)[1], kind, table.decimal) if column.dtype == object else ""
     note = "as asked" if encoder is None else f"encoded by {type(encoder).__name__}, as asked"
-    decided = Column(name, kind, note, style, encoder)
+    percent = kind == "number" and column.dtype == object and parse.are_percents(name, column)
+    decided = Column(name, kind, note, style, encoder, percent)
     try:
         KINDS[kind](column, decided)
     except UnfitCell as error:
@@ -384,27 +401,10 @@ def _decide_strings(name: str, codes: np.ndarray, values: list[str | None], decl
     if style := parse.date_style(known):
         return Column(name, "date", _date_note(known, style), _kept(style))
     if code is None:
-        refuse_two_signs(name, [values[k] for k in codes], decimal)
+        parse.refuse_two_signs(name, [values[k] for k in codes], decimal)
         return _decide_words(name, known, rows)
     begins = "begins with 0" if code.lstrip("+-")[0] == "0" else "has more digits than a number can hold"
     return _decide_words(name, known, rows, f"codes: {_short(code)} {begins}; ask for the kind number if it is one")
-
-
-def refuse_two_signs(name: str, cells: Sequence[str | None], decimal: str) -> None:
-    """Refuse a column of numbers of which some have a decimal point and others a decimal comma."""
-    numbers = {cell for cell in cells if cell is not None and not is_marker(cell)}
-    if not numbers or any(
-        parse.number(cell, "signs") is None and parse.number(cell, "comma") is None for cell in numbers
-    ):
-        return
-    style, sign, wrong = ("comma", "comma", "point") if decimal == "," else ("signs", "point", "comma")
-    unfit = {cell for cell in numbers if parse.number(cell, style) is None}
-    row, cell = next((row, cell) for row, cell in enumerate(cells) if cell in unfit)
-    raise UserError(
-        f"column {name!r} has numbers with decimal points and with decimal commas; row {row + 1} (the first row of "
-        f"data is 1) has {cell!r}, with a decimal {wrong} where others have a decimal {sign}: write all numbers in one "
-        "way, or ask for the kind category if they are no numbers"
-    )
 
 
 def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: list[str | None], decimal: str) -> Column:
@@ -413,7 +413,9 @@ def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: lis
     if (column == column[0]).all():
         return Column(name, "constant", f"always {cell_text(column[0])}")
     decision = _decide_numbers(name, column, column[~np.isnan(column)])
-    return Column(name, decision.kind, decision.note or _number_note(values, style, decimal), _kept(style))
+    percent = parse.are_percents(name, (values[k] for k in codes))
+    note = decision.note or _number_note(values, style, decimal)
+    return Column(name, decision.kind, note, _kept(style), percent=percent)
 
 
 def _number_note(values: list[str | None], style: str, decimal: str) -> str:

@@ -7,10 +7,12 @@ column has a missing cell, and true is "True" or "true". A column that has both 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 
 EXACT = "exact"  # the style of a column of categories in which no two spellings are one
+WRITTEN = "written"  # that of one with numbers which columns of numbers spell in another way
 LARGEST_WHOLE = 1 << 53  # float64 has every whole number up to here
 _WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.0", re.ASCII)
 _OTHERS = {"True": "true", "False": "false", "-0.0": "0"}
@@ -38,8 +40,26 @@ def spellings(value: str, style: str) -> list[str]:
 
 
 def category_style(values: Collection[str]) -> str:
-    """EXACT where one spelling for each category would make one of two different values."""
-    return EXACT if len({one_spelling(value) for value in values}) < len(set(values)) else ""
+    """EXACT or WRITTEN where a column of numbers cannot have these values, else "".
+
+    >>> category_style(["1", "1.0"]), category_style(["01001", "7"]), category_style(["1", "2.0", "x"])
+    ('exact', 'written', '')
+    """
+    return EXACT if would_merge(values) else WRITTEN if any(map(_is_respelled, values)) else ""
+
+
+def would_merge(values: Collection[str]) -> bool:
+    """Whether one spelling for each value would make one of two different values."""
+    return len({one_spelling(value) for value in values}) < len(set(values))
+
+
+def _is_respelled(cell: str) -> bool:
+    """Whether a cell is a number that columns of numbers spell in another way, such as 01001 or 1.50."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return False
+    return math.isfinite(value) and one_spelling(repr(value)) != one_spelling(cell)
 
 
 def is_code(cell: str) -> bool:

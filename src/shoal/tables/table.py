@@ -190,7 +190,7 @@ def _convert(X: Any, names: Sequence[str] | None) -> Table:
     X = rows_as_columns(X)
     if isinstance(X, dict):
         X = _as_columns(X)
-        return _from_columns([(str(name), frames.from_array(c, str(name)), False) for name, c in X.items()], names)
+        return _from_columns([(str(name), *frames.from_column(c, str(name))) for name, c in X.items()], names)
     if hasattr(X, "nnz") and hasattr(X, "toarray"):
         raise WrongType(f"a sparse matrix ({type(X).__name__}) is not supported: give X.toarray()")
     return _from_array(X, names)

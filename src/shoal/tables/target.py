@@ -14,8 +14,8 @@ from shoal.tables import parse
 from shoal.tables.files import find_column
 from shoal.tables.frames import cell_text, unmasked
 from shoal.tables.missing import is_marker, is_missing, missing_cells
-from shoal.tables.schema import Schema, refuse_two_signs
-from shoal.tables.spelling import EXACT, category_style, example_of_codes, is_code, one_spelling
+from shoal.tables.schema import Schema
+from shoal.tables.spelling import example_of_codes, is_code, one_spelling, would_merge
 from shoal.tables.table import Table
 from shoal.validate import one_of
 
@@ -167,10 +167,11 @@ def _numbers(name: str, column: np.ndarray, decimal: str, codes: bool) -> np.nda
     values = sorted(set(column))
     style = parse.number_style(values, decimal or parse.decimal_of([values]))
     if style is None:
-        refuse_two_signs(name, column.tolist(), decimal)
+        parse.refuse_two_signs(name, column.tolist(), decimal)
         return None
     if not codes and example_of_codes(values) is not None:
         return None
+    parse.are_percents(name, column)
     number = {value: parse.number(value, style) for value in values}
     return np.array([number[cell] for cell in column], dtype=np.float64)
 
@@ -203,7 +204,7 @@ def _labels(column: np.ndarray) -> np.ndarray:
         return np.array(texts)
     if all(value is not None and value.is_integer() for value in numbers.values()):
         return np.array([numbers[text] for text in texts]).astype(np.int64)
-    return np.array(texts if category_style(numbers) == EXACT else list(map(one_spelling, texts)))
+    return np.array(texts if would_merge(numbers) else list(map(one_spelling, texts)))
 
 
 def target_array(y: Any, n: int, name: str) -> np.ndarray:
