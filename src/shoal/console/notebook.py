@@ -1,0 +1,42 @@
+"""Notebooks: whether this is one, objects that show themselves there, and an output that changes in its place."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+CARDS = "shoal.report.notebook"  # loaded when something is first shown: it is a higher layer
+
+
+class InNotebook:
+    """Shown as a small card of HTML where a notebook asks for it; elsewhere nothing changes."""
+
+    def _repr_html_(self) -> str:
+        return str(importlib.import_module(CARDS).card_of(self))
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook, so that HTML is shown."""
+    if "IPython" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class Output:
+    """One output of the present cell, whose content can be replaced as often as is wanted."""
+
+    _handle: Any = None
+
+    def show(self, html: str, text: str) -> None:
+        """Replace what is shown by HTML, or by text where that is all that can be shown."""
+        from IPython.display import display
+
+        content = {"text/html": html, "text/plain": text}
+        if self._handle is None:
+            self._handle = display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
