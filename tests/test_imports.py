@@ -19,6 +19,7 @@ PACKAGE = Path(shoal.__file__).parent
 LAYERS = [
     {"__main__"},
     {"cli"},
+    {"trackers"},
     {"planner"},
     {"finetune"},
     {"parallel"},

@@ -22,6 +22,7 @@ from shoal.finetune.run import FinetuneRun, open_run
 from shoal.finetune.texts import Texts, join, read
 from shoal.parallel.launch.environment import launcher
 from shoal.runs.kinds import MODEL, REPORT
+from shoal.trackers.find import LogOptions
 
 FINETUNE_EXAMPLES = """\b
 Examples:
@@ -40,7 +41,7 @@ HEADINGS = {
     "Data": "columns test sep header demo",
     "Model and training": "model lora epochs batch_size learning_rate schedule warmup weight_decay dropout context "
     "seed",
-    "Output": "out fresh dry_run samples eval_every log_every save_every tensorboard",
+    "Output": "out fresh log dry_run samples eval_every log_every save_every tensorboard",
     "Execution": "workers device threads restarts timeout",
 }
 
@@ -56,6 +57,7 @@ def finetune(
         bool, typer.Option("--header/--no-header", help="Whether the first line holds column names.")
     ] = True,
     folder: RunFolderOptions,
+    logs: LogOptions,
     demo: Annotated[bool, typer.Option("--demo", help="Train a tiny model on bundled texts; no download.")] = False,
 ) -> None:
     """Fine-tune a language model on texts from a table, with one or more workers.
@@ -80,14 +82,16 @@ def finetune(
     steady_output()
     _introduce(found)
     screen = FinetuneScreen()
-    with open_run(found, settings, folder.out, folder.fresh, [screen]) as run:
+    trackers = logs.trackers(screen.note)
+    with open_run(found, settings, folder.out, folder.fresh, [screen, trackers]) as run:
         _show_plan(run)
         if folder.dry_run:
             return
         from shoal.parallel.launch.failures import as_user_errors  # imports torch
 
-        with as_user_errors(), interruptible() as screen.interrupt, screen.screen:
+        with as_user_errors(), interruptible() as screen.interrupt, screen.screen, trackers:
             result = run.train()
+            trackers.finish(result, result.folder if result.finished else None)
     _conclude(result, run.plan.steps, demo)
 
 

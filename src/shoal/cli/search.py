@@ -15,6 +15,7 @@ from shoal.console.progress import steady_output
 from shoal.errors import UserError
 from shoal.search.options import SearchOptions
 from shoal.tables.options import RowOptions
+from shoal.trackers.find import LogOptions
 
 SEARCH_EXAMPLES = """\b
 Examples:
@@ -31,7 +32,7 @@ Examples:
 HEADINGS = {
     "Data": "target task drop kinds missing groups time weight group_repeats sep header demo",
     "Search": "budget recipes scoring strategy folds seeds epochs model seed",
-    "Output": "out fresh repeat check dry_run explain_seconds",
+    "Output": "out fresh log repeat check dry_run explain_seconds",
     "Execution": "executor threads",
 }
 
@@ -44,6 +45,7 @@ def search(
     reading: RowOptions,
     options: SearchOptions,
     results: RunFolderOptions,
+    logs: LogOptions,
     repeat: Annotated[
         Path | None,
         typer.Option(help="Repeat an earlier run bit for bit, from its settings.json. Give FILE if the data moved."),
@@ -79,6 +81,6 @@ def search(
         if folder.found is not None:
             code = search_run.show_finished(folder.found, source)
         else:
-            code = search_run.search_in(folder, source, again, clock, keep=out is not None or not check)
+            code = search_run.search_in(folder, source, again, clock, logs, keep=out is not None or not check)
     if code:
         raise typer.Exit(code)

@@ -40,13 +40,14 @@ from shoal.search.results.run_files import (
 )
 from shoal.search.run import design_search, run_search
 from shoal.search.screen import SearchScreen, matter_words, skipped_words, time_words, top_table
+from shoal.trackers.find import LogOptions
 
 BUDGET, DEMO_BUDGET = 60.0, 20.0  # seconds
 READING_SHARE = 0.5  # of the budget that reading may take
 LEAST_SHARE = 0.35  # of the budget that is left to the search, however long reading took
 NOTES_SHOWN = 20
 DIFFERENT, SKIPPED, INTERRUPTED = 1, 3, 130  # exit codes
-MAY_DIFFER = {"repeat", "check", "out", "threads", "executor", "file", "dry_run", "fresh"}  # go with --repeat
+MAY_DIFFER = {"repeat", "check", "out", "threads", "executor", "file", "dry_run", "fresh", "log"}  # go with --repeat
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +237,9 @@ class Watching:
         return bool(self.stop.requested)
 
 
-def search_in(folder: RunFolder, source: Source, again: Again | None, clock: Clock, keep: bool) -> int:
+def search_in(
+    folder: RunFolder, source: Source, again: Again | None, clock: Clock, logs: LogOptions, keep: bool
+) -> int:
     """Search in another thread, so that this one hears Ctrl-C at once; then save, for good or to compare."""
     options = source.request.search
     if folder.resumes:
@@ -265,8 +268,8 @@ def search_in(folder: RunFolder, source: Source, again: Again | None, clock: Clo
         screen.say("ending the search, keeping the best so far (Ctrl-C again quits at once)")
 
     try:
-        with interruptible(hurry) as watching.stop, screen:
-            work = BackgroundThread(partial(run_search, data, options, [watching], design=design))
+        with interruptible(hurry) as watching.stop, screen, logs.trackers(screen.say) as trackers:
+            work = BackgroundThread(partial(run_search, data, options, [watching, trackers], design=design))
             result: SearchResult = work.result(screen.draw)
             if again is not None and again.model is not None and watching.stop.requested:
                 raise KeyboardInterrupt
@@ -277,6 +280,7 @@ def search_in(folder: RunFolder, source: Source, again: Again | None, clock: Clo
             with writing(folder.path, what="the results"):
                 page = write_results(folder.path, result, source, context)
             same = _compare(again, folder.path)
+            trackers.finish(result, folder.path)
             folder.finish() if keep else folder.discard()
     except (KeyboardInterrupt, NothingTrained):
         kept = f"the same command resumes {folder.path}" if folder.has_work else "nothing was saved"

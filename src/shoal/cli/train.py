@@ -39,6 +39,7 @@ from shoal.runs.changes import TEST, WEIGHTS
 from shoal.runs.folder import RunFolder, refuse_finished
 from shoal.runs.kinds import HISTORY, MODEL, SETTINGS, STATE_DICT, TRAIN
 from shoal.runs.versions import file_hash
+from shoal.trackers.find import LogOptions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -61,10 +62,10 @@ HEADINGS = {
     "Data": DATA,
     "Network and training": TRAINING,
     "Workers": f"strategy workers backend {STRATEGIES}",
-    "Output": f"out plan {RESUMING}",
+    "Output": f"out log plan {RESUMING}",
 }
 # Options that may stand beside --plan: they change nothing that was planned.
-BESIDE_PLAN = {"plan", "out", *RESUMING.split()}
+BESIDE_PLAN = {"plan", "out", "log", *RESUMING.split()}
 
 
 @with_options(defaults={"loss": None, "strategy": None, "workers": None}, groups=HEADINGS)
@@ -75,6 +76,7 @@ def train(
     asked: NetworkOptions,
     job: Job,
     table: TableOptions,
+    logs: LogOptions,
     out: Annotated[
         Path | None, typer.Option(help="Run folder. (default: ./shoal-runs/<file>-<n>; none with --data)")
     ] = None,
@@ -102,7 +104,7 @@ def train(
     bound = {} if ".py" in subject.net else {"net": subject.net, **subject.network}  # of a custom one, its code counts
     checksum = file_hash(file) if file is not None and file.is_file() else ""
     about = {"file": str(file or asked.data or DEFAULT_DATA), "checksum": checksum}
-    _train(replace(job, about=bound | about), subject, out, command_line.obj)
+    _train(replace(job, about=bound | about), subject, out, logs, command_line.obj)
 
 
 def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, str]) -> None:
@@ -118,7 +120,8 @@ def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, 
     for name, flag in typed.items():
         if name != "plan":
             value = command_line.params[name]
-            arguments += [flag] if value is True else [flag, str(value)]
+            several = value if isinstance(value, (list, tuple)) else [value]
+            arguments += [flag] if value is True else [word for one in several for word in (flag, str(one))]
     with command_line.command.make_context(command_line.info_name, arguments, parent=command_line.parent) as inner:
         inner.obj = predicted
         command_line.command.invoke(inner)
@@ -153,7 +156,9 @@ def _run_folder(out: Path | None, job: Job, subject: NetworkAndData, first: bool
         folder.finish()
 
 
-def _train(job: Job, subject: NetworkAndData, out: Path | None, predicted: Mapping[str, Any] | None) -> None:
+def _train(
+    job: Job, subject: NetworkAndData, out: Path | None, logs: LogOptions, predicted: Mapping[str, Any] | None
+) -> None:
     """Show what is trained on what, train, show and save the results."""
     from shoal.parallel.checks import check_fit
     from shoal.parallel.identity import data_hash, weights_hash
@@ -166,12 +171,13 @@ def _train(job: Job, subject: NetworkAndData, out: Path | None, predicted: Mappi
         job = replace(job, about={**(job.about or {}), TEST: data_hash(sets.test), **weights})
     check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
     screen = Screen(lambda record: None, quiet=world()[0] != 0)
-    with _run_folder(out, job, subject, not screen.quiet) as folder:
+    logs = LogOptions() if screen.quiet else logs  # of several processes the first logs
+    with _run_folder(out, job, subject, not screen.quiet) as folder, logs.trackers(screen.say) as trackers:
         _introduce(job, subject, model, screen)
         begun = time.perf_counter()
         with as_user_errors(subject.net if ".py" in subject.net else ""):
             with screen:
-                result = _run(job, model, sets, screen, folder)
+                result = _run(job, model, sets, screen, [TrainingScreen(screen, folder), trackers])
             waited = time.perf_counter() - begun
             _conclude(screen, result, subject, job)
         if predicted is not None:
@@ -180,6 +186,7 @@ def _train(job: Job, subject: NetworkAndData, out: Path | None, predicted: Mappi
         if folder is not None:
             _save(folder.path, result, job, {"net": subject.net, **subject.network}, subject)
             screen.say(f"saved to {folder.path}")
+        trackers.finish(result, None if folder is None else folder.path)
 
 
 def _introduce(job: Job, subject: NetworkAndData, model: nn.Module, screen: Screen) -> None:
@@ -212,12 +219,12 @@ def compared(predicted: Mapping[str, Any], metrics: Mapping[str, Any], waited: f
     return ["predicted and measured:", *(f"  {line}" for line in lines)]
 
 
-def _run(job: Job, model: nn.Module, sets: LoadedData, screen: Screen, folder: RunFolder | None) -> Result:
+def _run(job: Job, model: nn.Module, sets: LoadedData, screen: Screen, callbacks: list[Any]) -> Result:
     from shoal.parallel.training import run
 
     try:
         valid = None if job.method.holds_out_rows else sets.valid
-        return run(job, model, sets.train, valid, [TrainingScreen(screen, folder)])
+        return run(job, model, sets.train, valid, callbacks)
     except KeyboardInterrupt:
         if job.checkpoint:
             screen.say(f"stopped; the same command resumes from {job.checkpoint}")

@@ -25,7 +25,7 @@ CURVES = {"loss": "training loss", "valid_loss": "validation loss", "valid_score
 def population_card(population: Population) -> Html:
     """How many networks of what kinds, and how far they are."""
     epochs, members = population.epochs, population.members
-    span = words.count(epochs.min()) if epochs.min() == epochs.max() else f"{epochs.min():,} to {epochs.max():,}"
+    span = words.count(int(epochs.min())) if epochs.min() == epochs.max() else f"{epochs.min():,} to {epochs.max():,}"
     states = ", ".join(f"{words.count(n)} {name}" for name, n in Counter(population.status).items())
     said = f"{words.count(len(members), 'network')}, {words.count(int(population.layout.counts.sum()), 'parameter')}"
     found = facts(
