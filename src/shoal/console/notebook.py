@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
+from html import escape
 from typing import Any
 
 CARDS = "shoal.report.notebook"  # loaded when something is first shown: it is a higher layer
@@ -40,3 +42,26 @@ class Output:
             self._handle = display(content, raw=True, display_id=True)
         else:
             self._handle.update(content, raw=True)
+
+
+class OutputBar:
+    """A bar in a notebook: how much is done, and a few words."""
+
+    def __init__(self, total: float, title: str, words: str) -> None:
+        self.total, self.title, self.words, self.output = total, title, words, Output()
+        self._next = 0.0
+
+    def start(self) -> None:
+        """It appears with the first update."""
+
+    def stop(self) -> None:
+        """It stays."""
+
+    def update(self, done: float) -> None:
+        """At most a few times a second, and at the end."""
+        now = time.monotonic()
+        if now >= self._next or done >= self.total:
+            self._next = now + 0.25
+            said = f"{self.title}: {done:,.0f} of {self.total:,.0f} {self.words}"
+            bar = f'<progress value="{done:g}" max="{self.total:g}" style="width: 16em"></progress>'
+            self.output.show(f"<div>{bar} {escape(said)}</div>", said)
