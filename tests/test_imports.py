@@ -23,7 +23,7 @@ LAYERS = [
     {"planner"},
     {"finetune"},
     {"parallel"},
-    {"tools"},
+    {"plots", "tools"},
     {"search"},
     {"report"},
     {"explain"},

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from shoal.console.interrupts import holding_interrupts
 from shoal.console.notebook import Output, in_notebook
 from shoal.report.notebook.progress import SearchDots, progress_card
+from shoal.report.shell.words import metric_name, score
 from shoal.search.budget.clock import Clock
 from shoal.search.events import Progress, RungEnded, Started
 from shoal.search.results.result import SearchResult
@@ -46,7 +47,11 @@ class SearchOutput:
     def finished(self, result: SearchResult) -> None:
         seconds, honest = time.monotonic() - self.screen.begun, result.outcome.honest
         early = ", ended early" if result.ended == "interrupted" else ""
-        expected = "" if honest.problem else f"; {honest.metric} to expect {honest.corrected:.4f}"
+        expected = (
+            ""
+            if honest.problem
+            else f"; {metric_name(honest.metric)} to expect: {score(honest.corrected, honest.metric)}"
+        )
         said = f"{len(result.outcome.board):,} recipes in {seconds:.1f} s{early}{expected}"
         self._draw(said, 1.0, {one.number for one in result.outcome.chosen})
 

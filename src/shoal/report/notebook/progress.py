@@ -13,7 +13,7 @@ from shoal.report.shell.figures import drawing, grid
 from shoal.report.shell.markup import EMPTY, Html, tag
 from shoal.report.shell.scales import Axis, padded
 
-WIDTH, HEIGHT = 520, 200
+WIDTH, HEIGHT = 690, 220
 MOST_DOTS = 1500  # of each kind: what a notebook stores stays small
 Dots = Sequence[tuple[float, float]]  # seconds, score
 
@@ -43,8 +43,9 @@ def progress_card(said: str, share: float, dots: SearchDots) -> Html:
 def dots_figure(dots: SearchDots) -> Html:
     """Time against score. A score far below the others is drawn at the lower edge."""
     every = np.array([*dots.dropped, *dots.going])
-    if not len(every):
-        return EMPTY
+    if not len(every):  # as high as it will be, so that nothing jumps
+        empty = tag("svg", viewBox=f"0 0 {WIDTH} {HEIGHT}", aria_hidden="true")
+        return tag("div", tag("figure", empty, style="max-width:none"), small("no recipe has a score yet"))
     scores = every[:, 1]
     low = float(np.quantile(scores, 0.2)) if len(scores) > 10 else float(scores.min())
     low, high = padded([low, float(scores.max())], 0.1)
