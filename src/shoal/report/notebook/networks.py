@@ -69,7 +69,8 @@ def _curves(history: History) -> Html:
 def _figure(history: History, name: str) -> Html:
     """The median and the middle eight tenths of all networks, epoch by epoch."""
     values = getattr(history, name)
-    chosen = np.unique(np.linspace(0, history.n_epochs - 1, POINTS).astype(int)) if history.n_epochs else []
+    last = max(history.n_epochs - 1, 0)
+    chosen = np.unique(np.linspace(0, last, POINTS).astype(int))[: history.n_epochs]
     epochs, bands = [], []
     for epoch in chosen:
         known = values[:, epoch][np.isfinite(values[:, epoch])]
