@@ -36,7 +36,10 @@ def test_an_example_runs_and_says_what_it_promises(name, said, tmp_path):
     assert said in done.stdout
 
 
-NOTEBOOKS = [("table", "new patients lie in their 90% interval"), ("population", "of the held-out rows right")]
+NOTEBOOKS = [
+    ("table", "new patients lie in their 90% interval"), ("population", "of the held-out rows right"),
+    ("notebook", "of the new patients lie in the interval"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "said"), NOTEBOOKS, ids=[name for name, _ in NOTEBOOKS])

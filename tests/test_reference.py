@@ -14,6 +14,7 @@ docscrape = pytest.importorskip("numpydoc.docscrape")
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "python.md"
 HOOKS = ("Strategy", "Updater", "Callback", "StopWhen", "ProgressBar", "ParallelMLPs", "Heads", "Population", "Plan")
+HOOKS += ("JSONLines", "MLflow", "TensorBoard")
 
 
 def public_names() -> list[tuple[str, Any]]:

@@ -21,7 +21,7 @@ __all__ = [
 
 # Loaded when first asked for: they need PyTorch or scikit-learn. Modules are not in `__all__`: `from shoal import *`
 # must not hide the user's own `torch`.
-_LAZY_MODULES = ("parallel", "planner", "torch")
+_LAZY_MODULES = ("parallel", "planner", "plots", "torch")
 _LAZY = {
     "FeatureSelector": "shoal.tools.selection",
     "ProgressBar": "shoal.console.progress",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,14 @@ import numpy as np
 
 from shoal.errors import UserError
 
+TRACKERS = ("JSONLines", "MLflow", "TensorBoard")  # of `shoal.trackers`, a higher layer: loaded when first asked for
 EVENTS = ("started", "progress", "step_ended", "note", "finished")
+
+
+def __getattr__(name: str) -> Any:
+    if name in TRACKERS:
+        return getattr(importlib.import_module("shoal.trackers"), name)
+    raise AttributeError(f"module 'shoal.callbacks' has no attribute {name!r}")
 
 
 class Callback:

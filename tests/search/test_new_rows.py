@@ -14,6 +14,7 @@ from shoal import Member, ShoalClassifier, ShoalRegressor
 from shoal.cli.predict import predict
 from shoal.models.predictions import read_new_rows
 from shoal.tables.reading import Reading
+from shoal.trackers.find import LogOptions
 
 QUICK = {"strategy": "grid", "cv": 2, "seeds": 1}
 MEMBERS = [Member(hidden=4, epochs=5, learning_rate=0.03, batch_size=8)]
@@ -55,7 +56,7 @@ def place(tmp_path_factory):
     request = Request(folder / "houses.csv", False, reading, options)
     source, clock = search_run.understand(request, None, folder / "run", False)
     with search_run.folder_of(source, None, folder / "run", False) as run:
-        assert search_run.search_in(run, source, None, clock, keep=True) == 0
+        assert search_run.search_in(run, source, None, clock, LogOptions(), keep=True) == 0
     shutil.copytree(folder / "run" / "model", folder / "alone")
     return folder
 

@@ -25,6 +25,7 @@ from shoal.live.recorders import FinetuneRecorder
 from shoal.live.watching import live_server
 from shoal.parallel.launch.environment import launcher
 from shoal.runs.kinds import MODEL, REPORT
+from shoal.trackers.find import LogOptions
 
 FINETUNE_EXAMPLES = """\b
 Examples:
@@ -44,7 +45,7 @@ HEADINGS = {
     "Data": "columns test sep header demo",
     "Model and training": "model lora epochs batch_size learning_rate schedule warmup weight_decay dropout context "
     "seed",
-    "Output": "out fresh dry_run samples eval_every log_every save_every tensorboard live address port",
+    "Output": "out fresh log dry_run samples eval_every log_every save_every tensorboard live address port",
     "Execution": "workers device threads restarts timeout",
 }
 
@@ -61,6 +62,7 @@ def finetune(
     ] = True,
     folder: RunFolderOptions,
     page: LiveOptions,
+    logs: LogOptions,
     demo: Annotated[bool, typer.Option("--demo", help="Train a tiny model on bundled texts; no download.")] = False,
 ) -> None:
     """Fine-tune a language model on texts from a table, with one or more workers.
@@ -85,7 +87,8 @@ def finetune(
     steady_output()
     _introduce(found)
     screen = FinetuneScreen()
-    with open_run(found, settings, folder.out, folder.fresh, [screen]) as run:
+    trackers = logs.trackers(screen.note)
+    with open_run(found, settings, folder.out, folder.fresh, [screen, trackers]) as run:
         _show_plan(run)
         if folder.dry_run:
             return
@@ -94,8 +97,9 @@ def finetune(
         about = {"title": found.file, "model": settings.model, "workers": settings.workers, "steps": run.plan.steps}
         with FinetuneRecorder(run.path, about, screen.note) as recorder, live_server(run.path, page):
             run.callbacks.callbacks.append(recorder)
-            with as_user_errors(), interruptible() as screen.interrupt, screen.screen:
+            with as_user_errors(), interruptible() as screen.interrupt, screen.screen, trackers:
                 result = run.train()
+                trackers.finish(result, result.folder if result.finished else None)
     _conclude(result, run.plan.steps, demo)
 
 

@@ -16,6 +16,7 @@ from shoal.errors import UserError
 from shoal.live.options import LiveOptions
 from shoal.search.options import SearchOptions
 from shoal.tables.options import RowOptions
+from shoal.trackers.find import LogOptions
 
 SEARCH_EXAMPLES = """\b
 Examples:
@@ -33,7 +34,7 @@ Examples:
 HEADINGS = {
     "Data": "target task drop kinds missing groups time weight group_repeats sep header demo",
     "Search": "budget recipes scoring strategy folds seeds epochs model seed",
-    "Output": "out fresh repeat check dry_run explain_seconds live address port",
+    "Output": "out fresh log repeat check dry_run explain_seconds live address port",
     "Execution": "executor threads",
 }
 
@@ -47,6 +48,7 @@ def search(
     options: SearchOptions,
     results: RunFolderOptions,
     page: LiveOptions,
+    logs: LogOptions,
     repeat: Annotated[
         Path | None,
         typer.Option(help="Repeat an earlier run bit for bit, from its settings.json. Give FILE if the data moved."),
@@ -82,7 +84,7 @@ def search(
         if folder.found is not None:
             code = search_run.show_finished(folder.found, source)
         else:
-            place = search_run.Place(folder, clock, page, keep=out is not None or not check)
+            place = search_run.Place(folder, clock, page, logs, keep=out is not None or not check)
             code = search_run.search_in(place, source, again)
     if code:
         raise typer.Exit(code)

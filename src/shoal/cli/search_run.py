@@ -45,6 +45,7 @@ from shoal.search.results.run_files import (
 )
 from shoal.search.run import Design, design_search, run_search
 from shoal.search.screen import SearchScreen, matter_words, skipped_words, time_words, top_table
+from shoal.trackers.find import LogOptions
 
 BUDGET, DEMO_BUDGET = 60.0, 20.0  # seconds
 READING_SHARE = 0.5  # of the budget that reading may take
@@ -52,7 +53,7 @@ LEAST_SHARE = 0.35  # of the budget that is left to the search, however long rea
 NOTES_SHOWN = 20
 DIFFERENT, SKIPPED, INTERRUPTED = 1, 3, 130  # exit codes
 PAGE = "the live page"  # asked to stop, as Ctrl-C may
-MAY_DIFFER = {"repeat", "check", "out", "threads", "executor", "file", "dry_run", "fresh"}  # go with --repeat
+MAY_DIFFER = {"repeat", "check", "out", "threads", "executor", "file", "dry_run", "fresh", "log"}  # go with --repeat
 MAY_DIFFER |= {"live", "address", "port"}
 
 
@@ -245,11 +246,12 @@ class Watching:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where a search works: its folder, its clock, its page, and whether the results are kept or only compared."""
+    """Where a search works: its folder, its clock, its page and logs, and whether results are kept or only compared."""
 
     folder: RunFolder
     clock: Clock
     page: LiveOptions
+    logs: LogOptions
     keep: bool
 
 
@@ -323,8 +325,8 @@ def _search_and_save(place: Place, work: Work, watching: Watching, recorder: Sea
             hurry()
 
     try:
-        with interruptible(hurry) as watching.stop, screen:
-            listeners, options = [watching, recorder], source.request.search
+        with interruptible(hurry) as watching.stop, screen, place.logs.trackers(screen.say) as trackers:
+            listeners, options = [watching, recorder, trackers], source.request.search
             thread = BackgroundThread(partial(run_search, work.data, options, listeners, design=work.design))
             result: SearchResult = thread.result(meanwhile)
             if again is not None and again.model is not None and watching.stop.requested:
@@ -336,6 +338,7 @@ def _search_and_save(place: Place, work: Work, watching: Watching, recorder: Sea
             with writing(folder.path, what="the results"):
                 page = write_results(folder.path, result, source, context)
             same = _compare(again, folder.path)
+            trackers.finish(result, folder.path)
             folder.finish() if place.keep else folder.discard()
     except (KeyboardInterrupt, NothingTrained):
         kept = f"the same command resumes {folder.path}" if folder.has_work else "nothing was saved"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -44,6 +44,7 @@ from shoal.runs.changes import TEST, WEIGHTS
 from shoal.runs.folder import RunFolder, refuse_finished
 from shoal.runs.kinds import HISTORY, MODEL, SETTINGS, STATE_DICT, TRAIN
 from shoal.runs.versions import file_hash
+from shoal.trackers.find import LogOptions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,10 +68,10 @@ HEADINGS = {
     "Data": DATA,
     "Network and training": TRAINING,
     "Workers": f"strategy workers backend {STRATEGIES}",
-    "Output": f"out plan {RESUMING} live address port",
+    "Output": f"out log plan {RESUMING} live address port",
 }
 # Options that may stand beside --plan: they change nothing that was planned.
-BESIDE_PLAN = {"plan", "out", "live", "address", "port", *RESUMING.split()}
+BESIDE_PLAN = {"plan", "out", "log", "live", "address", "port", *RESUMING.split()}
 
 
 @with_options(defaults={"loss": None, "strategy": None, "workers": None}, groups=HEADINGS)
@@ -82,6 +83,7 @@ def train(
     job: Job,
     table: TableOptions,
     page: LiveOptions,
+    logs: LogOptions,
     out: Annotated[
         Path | None,
         typer.Option(help="Run folder. (default: ./shoal-runs/<file>-<n>; with --data only if --live)"),
@@ -110,7 +112,7 @@ def train(
     bound = {} if ".py" in subject.net else {"net": subject.net, **subject.network}  # of a custom one, its code counts
     checksum = file_hash(file) if file is not None and file.is_file() else ""
     about = {"file": str(file or asked.data or DEFAULT_DATA), "checksum": checksum}
-    _train(replace(job, about=bound | about), subject, (out, page), command_line.obj)
+    _train(replace(job, about=bound | about), subject, Output(out, page, logs), command_line.obj)
 
 
 def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, str]) -> None:
@@ -126,7 +128,8 @@ def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, 
     for name, flag in typed.items():
         if name != "plan":
             value = command_line.params[name]
-            arguments += [flag] if value is True else [flag, str(value)]
+            several = value if isinstance(value, (list, tuple)) else [value]
+            arguments += [flag] if value is True else [word for one in several for word in (flag, str(one))]
     with command_line.command.make_context(command_line.info_name, arguments, parent=command_line.parent) as inner:
         inner.obj = predicted
         command_line.command.invoke(inner)
@@ -146,14 +149,19 @@ def complete(job: Job, typed: Mapping[str, str]) -> Job:
     return make_job(**{**vars(job), "workers": workers, "strategy": strategy})
 
 
-Output = tuple[Path | None, LiveOptions]  # the folder that was asked for, and the page
+class Output(NamedTuple):
+    """The folder that was asked for, the page and the logs."""
+
+    out: Path | None
+    page: LiveOptions
+    logs: LogOptions
 
 
 @contextmanager
 def _run_folder(output: Output, job: Job, subject: NetworkAndData, first: bool) -> Iterator[RunFolder | None]:
     """The folder of the run, ours until the end. None: nothing is saved, or by the first of many processes only."""
-    out, page = output
-    if not first or (out is None and subject.prepared is None and not page.live):
+    out = output.out
+    if not first or (out is None and subject.prepared is None and not output.page.live):
         yield None
         return
     decides = {name: _plain(value) for name, value in job.fingerprint().items() if name not in ("about", "epochs")}
@@ -179,15 +187,17 @@ def _train(job: Job, subject: NetworkAndData, output: Output, predicted: Mapping
     check_fit(job, model, sets.train, sets.valid, sets.classes, sets.classes if subject.prepared else None)
     screen = Screen(lambda record: None, quiet=world()[0] != 0)
     about = {"title": subject.name, "net": subject.net, "predicted": predicted}
+    logs = LogOptions() if screen.quiet else output.logs  # of several processes the first logs
     with (
         _run_folder(output, job, subject, not screen.quiet) as folder,
-        _recorded(folder, output[1], about) as recorders,
+        _recorded(folder, output.page, about) as recorders,
+        logs.trackers(screen.say) as trackers,
     ):
         _introduce(job, subject, model, screen)
         begun = time.perf_counter()
         with as_user_errors(subject.net if ".py" in subject.net else ""):
             with screen:
-                result = _run(job, model, sets, [TrainingScreen(screen, folder), *recorders])
+                result = _run(job, model, sets, screen, [TrainingScreen(screen, folder), *recorders, trackers])
             waited = time.perf_counter() - begun
             _conclude(screen, result, subject, job)
         if predicted is not None:
@@ -196,6 +206,7 @@ def _train(job: Job, subject: NetworkAndData, output: Output, predicted: Mapping
         if folder is not None:
             _save(folder.path, result, job, {"net": subject.net, **subject.network}, subject)
             screen.say(f"saved to {folder.path}")
+        trackers.finish(result, None if folder is None else folder.path)
 
 
 @contextmanager
@@ -238,7 +249,7 @@ def compared(predicted: Mapping[str, Any], metrics: Mapping[str, Any], waited: f
     return ["predicted and measured:", *(f"  {line}" for line in lines)]
 
 
-def _run(job: Job, model: nn.Module, sets: LoadedData, callbacks: list[Any]) -> Result:
+def _run(job: Job, model: nn.Module, sets: LoadedData, screen: Screen, callbacks: list[Any]) -> Result:
     from shoal.parallel.training import run
 
     try:

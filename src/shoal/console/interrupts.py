@@ -30,15 +30,18 @@ class Interrupt:
     requested = ""  # "Ctrl-C" or "SIGTERM"
 
 
+_held = False  # whether the block that hears them wants those inside not to
+
+
 @contextmanager
 def interruptible(told: Callable[[], None] | None = None) -> Iterator[Interrupt]:
     """While inside, the first SIGINT is noted and `told` is called; the second one acts at once, as without us.
 
     So it is with SIGTERM where a command has given it a handler. Outside the main thread signals cannot be caught: no
-    change.
+    change. Nor inside `holding_interrupts`.
     """
     interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
+    if _held or threading.current_thread() is not threading.main_thread():
         yield interrupt
         return
     # A handler that we cannot put back, one that ignores (a command in the background), the default of SIGTERM: left.
@@ -61,3 +64,15 @@ def interruptible(told: Callable[[], None] | None = None) -> Iterator[Interrupt]
         yield interrupt
     finally:
         as_before()
+
+
+@contextmanager
+def holding_interrupts(told: Callable[[], None]) -> Iterator[Interrupt]:
+    """As `interruptible`, for a whole of parts that are `interruptible` themselves: the whole hears it, not a part."""
+    global _held
+    with interruptible(told) as interrupt:
+        before, _held = _held, True
+        try:
+            yield interrupt
+        finally:
+            _held = before

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from shoal.console import terminal
+from shoal.console.notebook import OutputBar, in_notebook
 
 
 def started() -> float:
@@ -91,7 +92,7 @@ class Bar:
 
 
 class ProgressBar:
-    """A callback that shows the memory and the progress of `Population.fit` in the terminal.
+    """A callback that shows the memory and the progress of `Population.fit` in the terminal or notebook.
 
     Examples
     --------
@@ -101,7 +102,7 @@ class ProgressBar:
     estimated peak memory ...
     """
 
-    _bar: Bar | None = None
+    _bar: Bar | OutputBar | None = None
 
     def started(self, memory: object) -> None:
         """Show the estimated memory."""
@@ -110,7 +111,11 @@ class ProgressBar:
     def progress(self, event: Any) -> None:
         """Move the bar."""
         if self._bar is None:
-            self._bar = Bar(event.total, title="training", amount="count", words="network-epochs", clock="left")
+            titled: dict[str, Any] = {"title": "training", "words": "network-epochs"}
+            if in_notebook():
+                self._bar = OutputBar(event.total, **titled)
+            else:
+                self._bar = Bar(event.total, amount="count", clock="left", **titled)
             self._bar.start()
         self._bar.update(event.done)
         self._total = event.total

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.console.notebook import InNotebook
 from shoal.encoders.states import restore
 from shoal.options import option
 
@@ -34,7 +35,7 @@ class Importance:
 
 
 @dataclass(frozen=True)
-class Importances:
+class Importances(InNotebook):
     """The importance of every column, the largest first: `estimator.importance_`.
 
     >>> found = Importances("r2", 0.95, (Importance(("size",), 0.5, 0.4, 0.6), Importance(("age",), 0.0, -0.1, 0.1)))
@@ -94,7 +95,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(InNotebook):
     """All that was found out about the columns of a search."""
 
     importance: Importances

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal.console.notebook import InNotebook
 from shoal.errors import UserError
 from shoal.explain.shapley import MOST_EXACT, PAIRS, Mixer, exact_values, games_of, sampled_values
 from shoal.models.model import Model
@@ -17,7 +18,7 @@ MOST_PAIRS = 256  # where seconds are given: more would change nothing that anyo
 
 
 @dataclass(frozen=True, eq=False)
-class RowExplanations:
+class RowExplanations(InNotebook):
     """What each column adds to the prediction of each row: `values` of a row sum to its prediction less the `mean`.
 
     For one number, arrays have the shapes (rows, columns), (rows,) and (); for classes or several numbers they have

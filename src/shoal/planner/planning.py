@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from shoal.callbacks import Callbacks
+from shoal.console.notebook import InNotebook
 from shoal.errors import UserError, WrongType
 from shoal.files.json_values import plain as plain_values
 from shoal.machine import instruction_set, processor
@@ -74,7 +75,7 @@ class Row:
 
 
 @dataclass
-class Plan:
+class Plan(InNotebook):
     """What `plan` found.
 
     Attributes

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal.console.notebook import InNotebook
+
 CURVES = ("loss", "valid_loss", "valid_score")
 
 
 @dataclass(eq=False)
-class History:
+class History(InNotebook):
     """Curves of shape (n_members, n_epochs); NaN where a member was not trained or had nothing to be scored on.
 
     `loss` is the mean training loss seen during the epoch, `valid_loss` and `valid_score` (accuracy, or R2 for

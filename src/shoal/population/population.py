@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from shoal.console.notebook import InNotebook
 from shoal.errors import UserError, WrongType
 from shoal.machine import thread_count
 from shoal.population import storage
@@ -49,7 +50,7 @@ class Evaluation(NamedTuple):
     score: np.ndarray
 
 
-class Population:
+class Population(InNotebook):
     """Many independent networks on one data set, which are trained together.
 
     Parameters

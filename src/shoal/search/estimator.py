@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal.callbacks import Callbacks
 from shoal.conformal.strangeness import SHARE, Strange
+from shoal.console.notebook import in_notebook
 from shoal.errors import UserError, WrongType
 from shoal.explain.results import Importances
 from shoal.explain.rows import RowExplanations
@@ -24,6 +25,7 @@ from shoal.report import write_search_page
 from shoal.runs.journal import Journal
 from shoal.runs.lock import take
 from shoal.search.budget.clock import Clock
+from shoal.search.notebook import SearchOutput, interrupt_keeps_best
 from shoal.search.options import SearchOptions, options_of_estimator, threads_of
 from shoal.search.problem.data import TrainingData, search_digest, training_data
 from shoal.search.problem.roles import Roles
@@ -80,7 +82,7 @@ class SearchEstimator(TableEstimator):
     random_state : int or RandomState, default 0
         The same number gives the same bits, unless a budget ends the search.
     verbose : bool, default False
-        Show progress.
+        Show progress; in a notebook as a picture, a dot for each recipe.
     kinds : dict of str, optional
         What columns are, where Shoal should not infer it: {"zip": "category"}; "number", "category", "date", "text",
         "drop", or a custom `shoal.encoders.column.ColumnEncoder`.
@@ -184,7 +186,7 @@ class SearchEstimator(TableEstimator):
         options = options_of_estimator(self)
         clock = clock or Clock(options.budget)
         data = self._data(X, y, rows)
-        with self._watched(options) as callbacks, _journal(self.journal, journal, data, options) as opened:
+        with self._watched(options, clock) as callbacks, _journal(self.journal, journal, data, options) as opened:
             design = design_search(data, options, clock=clock, journal=opened, earlier=earlier)
             for note in (*self.notes_, *([design.note] if design.note else [])):
                 if callbacks.listens("note"):
@@ -213,15 +215,17 @@ class SearchEstimator(TableEstimator):
         return replace(data, X=X)
 
     @contextmanager
-    def _watched(self, options: SearchOptions) -> Iterator[Callbacks]:
-        """The user's callbacks; with `verbose`, progress on the screen as well."""
+    def _watched(self, options: SearchOptions, clock: Clock) -> Iterator[Callbacks]:
+        """The user's callbacks; with `verbose`, progress on the screen as well, or in the notebook."""
         callbacks = Callbacks(self.callbacks)
-        if not self.verbose:
-            yield callbacks
-            return
-        with SearchScreen("score", options.budget) as screen:
-            callbacks.callbacks.append(screen)
-            yield callbacks
+        with interrupt_keeps_best(clock) as needed:
+            callbacks.callbacks += needed
+            if not self.verbose:
+                yield callbacks
+                return
+            with (SearchOutput if in_notebook() else SearchScreen)("score", options.budget) as shown:
+                callbacks.callbacks.append(shown)
+                yield callbacks
 
     def _publish(self, result: SearchResult) -> None:
         outcome = result.outcome

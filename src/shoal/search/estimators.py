@@ -91,12 +91,14 @@ class ShoalRegressor(TableRegressor, SearchEstimator):
         return self._fit(X, y, {"sample_weight": sample_weight, "groups": groups, "time": time})
 
 
-def fitted_estimator(result: SearchResult, reading: Reading) -> ShoalClassifier | ShoalRegressor:
-    """The estimator of a search whose data came from a file, which was read so."""
+def fitted_estimator(result: SearchResult, reading: Reading | None) -> ShoalClassifier | ShoalRegressor:
+    """The estimator of a search. `reading`: how the file was read that its data came from."""
     kind = ShoalRegressor if result.data.classes is None else ShoalClassifier
     estimator = kind(**as_parameters(result.options))
     names = result.table.names
     estimator.n_features_in_, estimator.feature_names_in_ = len(names), np.array(names, dtype=object)
-    estimator.target_name_, estimator.reading_ = result.data.target_name, reading
+    estimator.target_name_ = result.data.target_name
+    if reading is not None:
+        estimator.reading_ = reading
     estimator._publish(result)
     return estimator

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shoal.executors.interface import Status
+from shoal.runs.journal import Journal
+from shoal.search.options import SearchOptions
 from shoal.search.remote.workplace import Workplace
 from shoal.search.rounds.candidates import Candidate
 
@@ -23,6 +25,8 @@ class Started:
     metric: str
     budget: float | None  # seconds
     workplace: Workplace | None = None  # the workers, unless this process trains
+    options: SearchOptions | None = None
+    journal: Journal | None = None  # of the run, where there is one: trackers note there which run of theirs it is
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,8 @@ def _begin(design: Design, options: SearchOptions, problem: Problem, trainer: Tr
         if results_in(journal):
             callbacks.notify("note", f"resuming: {results_in(journal):,} results were found in the journal")
     budget, workplace = model.clock.budget, trainer.workplace
-    callbacks.notify("started", Started(problem.n, len(problem.folds), design.metric.name, budget, workplace))
+    folds, metric = len(problem.folds), design.metric.name
+    callbacks.notify("started", Started(problem.n, folds, metric, budget, workplace, options, journal))
     if model.timed:
         model.begin(design.refits)
     return search

@@ -10,11 +10,30 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal.metrics.tasks import MULTILABEL
 from shoal.models.model import Model
+from shoal.report.notebook import card_of
 from shoal.search.options import threads_of
 from shoal.tables.inputs import new_table
 
 
-class TableEstimator(BaseEstimator):
+class CardOfFitted(BaseEstimator):
+    """In notebooks a fitted estimator shows what it found; one that is not fitted shows scikit-learn's diagram.
+
+    `sklearn.utils.estimator_html_repr(model)` always gives the diagram, and so do pipelines.
+    """
+
+    def _repr_html_inner(self) -> str:
+        return str(card_of(self)) if self._is_shown() else str(super()._repr_html_inner())
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)
+        return shown | {"text/html": str(card_of(self))} if "text/html" in shown and self._is_shown() else shown
+
+    def _is_shown(self) -> bool:
+        """Whether it is fitted."""
+        return hasattr(self, "model_") or hasattr(self, "support_")
+
+
+class TableEstimator(CardOfFitted):
     """Fitted, it has a model, and its classes or whether y had one column."""
 
     n_jobs: int | None

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
-from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils._indexing import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -21,6 +20,7 @@ from shoal.population.members import Member
 from shoal.population.population import Population
 from shoal.population.rows import Split, cross
 from shoal.search.options import seed_of, threads_of
+from shoal.search.table_estimators import CardOfFitted
 from shoal.tables.inputs import has_names, named_columns
 from shoal.tools.prepared import ToolData, check_scheduled_recipes, check_task, epochs_of, folds_of, prepare
 from shoal.validate import number, whole
@@ -34,7 +34,7 @@ GROUPS = 8  # of blocks, from whose differences the masks' part of an error is e
 ENOUGH = 1 / 3  # of the rows' part of the error; more masks could then narrow an interval by 5% at most
 
 
-class FeatureSelector(SelectorMixin, BaseEstimator):
+class FeatureSelector(SelectorMixin, CardOfFitted):
     """Select the columns without which networks predict rows that they have not seen worse.
 
     Each network sees a random half of the columns, and a shuffled copy in the place of each of the others. The

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from shoal.console.notebook import InNotebook
 from shoal.files import atomic
 from shoal.search.rounds.candidates import Candidate
 from shoal.search.space import Recipe
 
 
-class Leaderboard:
+class Leaderboard(InNotebook):
     """A table of recipes. `board["score"]` is a column, `board[0]` a row; `board.to_pandas()` a DataFrame."""
 
     def __init__(self, columns: dict[str, list[Any]]) -> None:

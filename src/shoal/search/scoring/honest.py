@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.console.notebook import InNotebook
 from shoal.metrics.tasks import CLASSIFICATION, MULTILABEL, REGRESSION, Task
 from shoal.search.scoring.evidence import Evidence, effective_rows
 from shoal.search.scoring.picks import BestPick, EnsemblePick
@@ -32,7 +33,7 @@ CELLS_IN_MEMORY = 1 << 25  # rows times outputs times candidates, up to which al
 
 
 @dataclass(frozen=True)
-class HonestScore:
+class HonestScore(InNotebook):
     """A score as it looks (`raw`), and what to expect on new data (`corrected`, with an interval).
 
     With too few rows there is nothing to expect: `corrected`, `low` and `high` are NaN, and `problem` says why.
