@@ -89,11 +89,11 @@ def _target_row(name: str, target: dict[str, Any]) -> str:
 
 
 def paper_pages() -> dict[str, str]:
-    """The pages of the papers, with links into the results turned into names of files."""
+    """The pages of the papers, with links to results and to pages of the site as they are seen from here."""
     pages = {}
     for path in sorted(PAPERS.glob("*/README.md")):
         text = re.sub(r"\]\(\.\./\.\./results/(\w[\w-]*)\.md\)", r"](result_\1.md)", path.read_text(encoding="utf-8"))
-        pages[f"paper_{path.parent.name}.md"] = text
+        pages[f"paper_{path.parent.name}.md"] = text.replace("](../../../docs/", "](../")
     names = "\n".join(sorted(name.removesuffix(".md") for name in pages))
     overview = (PAPERS / "README.md").read_text(encoding="utf-8")
     overview = re.sub(r"\]\((\w+)/README\.md\)", r"](paper_\1.md)", overview)

@@ -48,7 +48,7 @@ class Leaderboard:
             )
 
     def __repr__(self) -> str:
-        lines = [f"Leaderboard of {len(self)} recipes"]
+        lines = [f"Leaderboard of {len(self)} recipe{'s' * (len(self) != 1)}"]
         for row in self[:10]:
             lines.append(f"{row['rank']:>5}  {row['score']:.4f} +- {row['fold_spread']:.4f}  {row['label']}")
         return "\n".join(lines)
