@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from docs.generated import paper_pages, result_pages
-from tests.support.docs import ROOT, blocks, cited, numbers, pages
+from tests.support.docs import ROOT, blocks, cited, commands, not_printed, numbers, pages
 
 
 def of(page: Path) -> str:
@@ -28,9 +30,15 @@ BESIDE = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "benchmarks").rglob("README.
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "page"}
+    printed = ""
     for block in blocks(page):
         if block.kind == "python" and block.is_run:
-            exec(compile(block.text, str(page), "exec"), names)
+            with redirect_stdout(StringIO()) as screen:
+                exec(compile(block.text, str(page), "exec"), names)
+            printed = screen.getvalue()
+        elif block.kind == "text" and printed:  # what the block above prints
+            assert not not_printed(block.text.splitlines(), printed), printed
+            printed = ""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(b.kind == "console" for b in blocks(page))], ids=of)
@@ -40,12 +48,13 @@ def test_the_commands_of_a_page_run_in_order(page, tmp_path):
     for block in blocks(page):
         if block.kind != "console" or not block.is_run:
             continue
-        for command in re.findall(r"^\$ (.*)$", block.text, re.MULTILINE):
+        for command, shown in commands(block):
             words = ["bash", "-c", command]
             done = subprocess.run(
                 words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            assert not not_printed(shown, done.stdout), f"{command} prints otherwise:\n{done.stdout}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=of)
