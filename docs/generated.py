@@ -30,9 +30,10 @@ def commands_page() -> str:
     parts = ["# Commands\n\nThe `--help` of every command of this version.\n"]
     for command in COMMANDS:
         words = [sys.executable, "-m", "shoal", *command.split(), "--help"]
-        environment = {"COLUMNS": "100", "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path)}
+        environment = {"COLUMNS": "88", "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path)}
         done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
-        parts.append(f"## shoal {command}\n\n```text\n{done.stdout.rstrip()}\n```\n")
+        text = done.stdout.rstrip().replace("python -m shoal", "shoal")
+        parts.append(f"## shoal {command}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""What `shoal search` does and prints, from the request to the files."""
+"""The work of `shoal search`, from the request to the files, and everything it prints."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Result:
-    """What `fit` returns.
+    """The result of `fit`.
 
     Attributes
     ----------

@@ -75,7 +75,7 @@ class Row:
 
 @dataclass
 class Plan:
-    """What `plan` found.
+    """The result of `plan`.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Plan:
     scores : dict
         Simulated scores, by strategy and nodes.
     notes : list of str
-        What was left out, and why.
+        Everything that the plan skipped, and why.
     interrupted : bool
         After Ctrl-C.
 

@@ -278,7 +278,7 @@ class Population:
         self.turns.stop(self._indices(members), self.mark_stopped)
 
     def mark_stopped(self, chosen: np.ndarray) -> None:
-        """What `stop` does, once no engine runs."""
+        """Stop members, once no engine runs."""
         self.state.status[chosen[self.state.status[chosen] == ACTIVE]] = STOPPED
 
     @needs_rest("select members")
@@ -325,7 +325,7 @@ class Population:
         device: str = "cpu",
         out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """What each member predicts, before softmax.
+        """Predict with each member; raw outputs, before softmax.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a search shows while it works: a bar on a terminal, a line now and then elsewhere; and its results as text."""
+"""The screen of a search: a bar on a terminal, a line now and then elsewhere; and its results as text."""
 
 from __future__ import annotations
 
@@ -126,12 +126,12 @@ def skipped_words(skipped: Sequence[dict[str, Any]]) -> list[str]:
     """Recipes that nobody could train, as lines of text.
 
     >>> skipped_words([{"recipe": 5, "label": "", "reason": "it failed on 2 workers"}])[1]
-    'skipped 1 recipe, so the result may differ from that of the whole search (--fresh searches anew):'
+    'skipped 1 recipe, so the result may differ from that of the whole search (--fresh starts over):'
     """
     if not skipped:
         return []
     count = f"{len(skipped):,} recipe{'s' * (len(skipped) > 1)}"
-    lines = ["", f"skipped {count}, so the result may differ from that of the whole search (--fresh searches anew):"]
+    lines = ["", f"skipped {count}, so the result may differ from that of the whole search (--fresh starts over):"]
     lines += [f"  recipe {one['recipe']}: {one['reason']}" for one in skipped[:SKIPPED]]
     return [*lines, f"  and {len(skipped) - SKIPPED:,} more: see the report"] if len(skipped) > SKIPPED else lines
 
@@ -168,5 +168,5 @@ def top_table(board: Leaderboard, metric: str) -> list[str]:
     align = [str.ljust if j in left else str.rjust for j in range(len(head))]
     lines = ["  ".join(put(cell, w) for put, cell, w in zip(align, row, widths, strict=True)) for row in rows]
     if any(row["stopped"] for row in board[:TOP]):
-        lines.append("* not trained to its end: others were ahead, or the time was up; ranked after those that were")
+        lines.append("* stopped early, because others were ahead or time was up; ranked below fully trained recipes")
     return lines

@@ -1,4 +1,4 @@
-"""What became of every recipe: one row each, the best first."""
+"""The leaderboard: one row for every recipe, best first."""
 
 from __future__ import annotations
 
