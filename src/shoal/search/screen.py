@@ -11,6 +11,7 @@ from shoal.console import terminal
 from shoal.console.progress import Bar
 from shoal.executors.interface import Status
 from shoal.explain.results import Explanation, decimals, importance_lines
+from shoal.report.shell.words import count
 from shoal.search.events import Progress, Started
 from shoal.search.results.leaderboard import Leaderboard
 
@@ -73,7 +74,7 @@ class SearchScreen:
         seconds = self._left(progress, now)
         left = "" if seconds is None else f", {time_words(seconds)} left"
         workers = "" if progress.workers is None else f", {workers_words(progress.workers)}"
-        return f"{stage}: {progress.candidates:,} recipes{best}{workers}{left}"
+        return f"{stage}: {count(progress.candidates, 'recipe')}{best}{workers}{left}"
 
     def _left(self, progress: Progress, now: float) -> float | None:
         """Seconds left, by the budget or by what the share done so far took."""
@@ -130,8 +131,7 @@ def skipped_words(skipped: Sequence[dict[str, Any]]) -> list[str]:
     """
     if not skipped:
         return []
-    count = f"{len(skipped):,} recipe{'s' * (len(skipped) > 1)}"
-    lines = ["", f"skipped {count}, so the result may differ from that of the whole search (--fresh starts over):"]
+    lines = ["", f"skipped {count(len(skipped), 'recipe')}, so the result may differ from that of the whole search (--fresh starts over):"]
     lines += [f"  recipe {one['recipe']}: {one['reason']}" for one in skipped[:SKIPPED]]
     return [*lines, f"  and {len(skipped) - SKIPPED:,} more: see the report"] if len(skipped) > SKIPPED else lines
 
