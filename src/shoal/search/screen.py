@@ -131,7 +131,8 @@ def skipped_words(skipped: Sequence[dict[str, Any]]) -> list[str]:
     """
     if not skipped:
         return []
-    lines = ["", f"skipped {count(len(skipped), 'recipe')}, so the result may differ from that of the whole search (--fresh starts over):"]
+    many = count(len(skipped), "recipe")
+    lines = ["", f"skipped {many}, so the result may differ from that of the whole search (--fresh starts over):"]
     lines += [f"  recipe {one['recipe']}: {one['reason']}" for one in skipped[:SKIPPED]]
     return [*lines, f"  and {len(skipped) - SKIPPED:,} more: see the report"] if len(skipped) > SKIPPED else lines
 
