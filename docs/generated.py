@@ -30,9 +30,10 @@ def commands_page() -> str:
     parts = ["# Commands\n\nThe `--help` of every command of this version.\n"]
     for command in COMMANDS:
         words = [sys.executable, "-m", "shoal", *command.split(), "--help"]
-        environment = {"COLUMNS": "100", "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path)}
+        environment = {"COLUMNS": "88", "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path)}
         done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
-        parts.append(f"## shoal {command}\n\n```text\n{done.stdout.rstrip()}\n```\n")
+        text = done.stdout.rstrip().replace("python -m shoal", "shoal")
+        parts.append(f"## shoal {command}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 
@@ -89,11 +90,11 @@ def _target_row(name: str, target: dict[str, Any]) -> str:
 
 
 def paper_pages() -> dict[str, str]:
-    """The pages of the papers, with links into the results turned into names of files."""
+    """The pages of the papers, with links to results and to pages of the site as they are seen from here."""
     pages = {}
     for path in sorted(PAPERS.glob("*/README.md")):
         text = re.sub(r"\]\(\.\./\.\./results/(\w[\w-]*)\.md\)", r"](result_\1.md)", path.read_text(encoding="utf-8"))
-        pages[f"paper_{path.parent.name}.md"] = text
+        pages[f"paper_{path.parent.name}.md"] = text.replace("](../../../docs/", "](../")
     names = "\n".join(sorted(name.removesuffix(".md") for name in pages))
     overview = (PAPERS / "README.md").read_text(encoding="utf-8")
     overview = re.sub(r"\]\((\w+)/README\.md\)", r"](paper_\1.md)", overview)

@@ -1,4 +1,4 @@
-"""README and docs: every code block runs, every figure is that of its result, the site builds."""
+"""README and docs: code runs and prints what the page shows, figures are those of results, links lead somewhere."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from tests.support.docs import ROOT, blocks, cited, numbers, pages
+from docs.generated import paper_pages, result_pages
+from tests.support.docs import ROOT, blocks, cited, commands, not_printed, numbers, pages
 
 
 def of(page: Path) -> str:
@@ -18,16 +21,24 @@ def of(page: Path) -> str:
 
 
 PAGES = pages()
+BESIDE = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "benchmarks").rglob("README.md"))]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(b.kind == "python" for b in blocks(page))], ids=of)
+@pytest.mark.filterwarnings("ignore:short of time")  # on a busy machine a budget reduces more
 @pytest.mark.usefixtures("one_thread_and_seed")
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "page"}
+    printed = ""
     for block in blocks(page):
         if block.kind == "python" and block.is_run:
-            exec(compile(block.text, str(page), "exec"), names)
+            with redirect_stdout(StringIO()) as screen:
+                exec(compile(block.text, str(page), "exec"), names)
+            printed = screen.getvalue()
+        elif block.kind == "text" and printed:  # what the block above prints
+            assert not not_printed(block.text.splitlines(), printed), printed
+            printed = ""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(b.kind == "console" for b in blocks(page))], ids=of)
@@ -37,12 +48,13 @@ def test_the_commands_of_a_page_run_in_order(page, tmp_path):
     for block in blocks(page):
         if block.kind != "console" or not block.is_run:
             continue
-        for command in re.findall(r"^\$ (.*)$", block.text, re.MULTILINE):
+        for command, shown in commands(block):
             words = ["bash", "-c", command]
             done = subprocess.run(
                 words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            assert not not_printed(shown, done.stdout), f"{command} prints otherwise:\n{done.stdout}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=of)
@@ -73,8 +85,15 @@ def test_the_readme_opens_with_the_two_commands_and_is_short():
 
 def test_links_between_pages_lead_somewhere():
     generated = ROOT / "docs" / "generated"
-    for page in PAGES:
-        text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+    made = {generated / name: text for name, text in (paper_pages() | result_pages()).items()}
+    made |= {generated / "commands.md": "", generated / "benchmarks.md": ""}  # they start every command: no links
+    others = {page: page.read_text(encoding="utf-8") for page in (*PAGES, *BESIDE)}
+    for page, text in (others | made).items():
+        for target in links(text):
             path = (page.parent / target).resolve()
-            assert "://" in target or path.exists() or generated in path.parents, f"{of(page)} links to {target}"
+            assert "://" in target or path in made or path.exists(), f"{of(page)} links to {target}"
+
+
+def links(text: str) -> list[str]:
+    text = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    return re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)

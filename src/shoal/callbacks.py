@@ -1,4 +1,4 @@
-"""How users watch and stop a run: one protocol for searches, populations, parallel training, plans, fine-tuning."""
+"""One protocol to watch and stop runs: searches, populations, parallel training, plans and fine-tuning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that a user can mend. The command line shows these in one sentence; any other error is a bug of Shoal's.
+"""Errors that a user can fix. The command line shows these in one sentence; any other error is a bug of Shoal's.
 
 Each is a ValueError. Where callers may expect another type of Python's, a subclass is that type as well.
 """

@@ -1,4 +1,4 @@
-"""What this machine has: threads, memory, instruction set, devices."""
+"""Facts about this machine: threads, memory, instruction set, devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single values, checked: the one place where it is said what is wrong with one.
+"""Checks of single values: the one place that words what is wrong with a value.
 
 Each function takes the name that the user knows the value by (`recipes`, `--recipes` or `search.recipes`), the value
 and the rule. It returns the value in plain Python types, or raises an error that names the rule and the value received.

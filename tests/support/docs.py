@@ -15,6 +15,8 @@ FENCE = re.compile(
     r"(?P<before><!-- not run: [^>]+-->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL
 )
 FIGURE = re.compile(r"(?<![\w.-])(\d[\d,]*(?:\.\d+)?) ?(%|x\b|times\b|s\b|ms\b|GB\b|MB\b|kB\b|GFLOPS\b|points?\b)")
+NUMBER = re.compile(r"-?\d[\d,.:-]*(e-?\d+)?")
+TABLE_ROW = re.compile(r"\s+\S+ +[-+±\d]|\S+  +[-+±\d]")
 COMMENT = re.compile(r"<!-- (figures|not measured): (.*?)-->", re.DOTALL)
 
 
@@ -35,6 +37,38 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     found = FENCE.finditer(page.read_text(encoding="utf-8"))
     return [Block(match["kind"], match["text"], match["before"] is None) for match in found]
+
+
+def commands(block: Block) -> list[tuple[str, list[str]]]:
+    """The commands of a console block, each with the lines that the page shows below it."""
+    found: list[tuple[str, list[str]]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        elif line.strip():
+            found[-1][1].append(line)
+    return found
+
+
+def not_printed(shown: list[str], printed: str) -> list[str]:
+    """The first line that a page shows and a program did not print after the lines before it.
+
+    Numbers and bars may differ. So may whole rows of tables, and `...` stands for any lines.
+
+    >>> not_printed(["2 rows", "...", "saved in model", "  1  0.97  relu"], "3 rows\\nbest: 7\\nsaved in model")
+    []
+    >>> not_printed(["saved in model", "2 rows"], "3 rows\\nsaved in model")
+    ['2 rows']
+    """
+    left = iter([_masked(line) for line in printed.splitlines()])
+    for line in shown:
+        if line != "..." and not TABLE_ROW.match(line) and _masked(line) not in left:
+            return [line]
+    return []
+
+
+def _masked(line: str) -> str:
+    return " ".join(NUMBER.sub("N", line.replace("#", "")).split())
 
 
 @dataclass(frozen=True)

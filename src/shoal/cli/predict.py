@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.parameters import with_options
+from shoal.console.terminal import say
 from shoal.tables.options import ReadingOptions
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def predict(
     table = read_new_rows(file, estimator, reading.sep, reading.header, reading.missing)
     head, rows = answer(estimator, table, proba, coverage, strange)
     write_answers(head, rows, out, file, safe_cells)
+    if out is not None:
+        say(f"wrote {out}: {len(table):,} row{'s' * (len(table) != 1)}")
     note_strange(estimator, table, file)
 
 

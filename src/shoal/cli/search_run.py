@@ -1,4 +1,4 @@
-"""What `shoal search` does and prints, from the request to the files."""
+"""The work of `shoal search`, from the request to the files, and everything it prints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shoal.live.recorders import SearchRecorder
 from shoal.live.watching import live_server
 from shoal.machine import available_memory, size_text, thread_count
 from shoal.models.saving import DESCRIPTION, check_place
-from shoal.report.shell.words import is_share, metric_name
+from shoal.report.shell.words import count, is_share, metric_name
 from shoal.runs.folder import RunFolder, refuse_taken
 from shoal.runs.journal import writing
 from shoal.runs.kinds import BOARD, MODEL, REPORT, SEARCH, SETTINGS, Run, read_run
@@ -196,7 +196,7 @@ def _say_plan(again: Again | None, expected: Forecast | None, options: SearchOpt
     else:
         takes = f"{seconds}, as asked" if clock.budget == options.budget else f"about {time_words(clock.budget)}"
     about = "" if options.budget is None else "about "
-    say(f"plan: {about}{expected.recipes:,} recipes x {expected.folds} folds ({expected.cv}) = "
+    say(f"plan: {about}{count(expected.recipes, 'recipe')} x {count(expected.folds, 'fold')} ({expected.cv}) = "
         f"{expected.networks:,} networks, up to {expected.epochs} epochs")  # fmt: skip
     say(f"  strategy: {options.strategy}; time: {takes}; memory: about {size_text(expected.memory)}")
     if expected.memory > available_memory():
@@ -368,7 +368,8 @@ def _conclude(place: Path, result: SearchResult, page: dict[str, Any], ended_by:
     search, score, outcome = page["search"], page["score"], result.outcome
     early = f", ended early by {ended_by}" if search["interrupted"] else ""
     say()
-    say(f"{search['recipes']:,} recipes, {search['networks']:,} networks in {search['seconds']:.1f} s{early}")
+    trained = f"{count(search['recipes'], 'recipe')}, {count(search['networks'], 'network')}"
+    say(f"{trained} in {search['seconds']:.1f} s{early}")
     say()
     for line in top_table(outcome.board, score["metric"]):
         say(line)

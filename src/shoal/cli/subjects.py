@@ -1,4 +1,4 @@
-"""What `shoal train` and `shoal plan` share: the data and the network, and a training written as a command."""
+"""Code that `shoal train` and `shoal plan` share: the data and the network, and a training written as a command."""
 
 from __future__ import annotations
 

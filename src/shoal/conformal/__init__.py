@@ -1,1 +1,1 @@
-"""How sure a prediction is: intervals and sets from scores of rows that networks did not train on; strange rows."""
+"""Certainty of predictions: intervals and class sets from scores of held-out rows, and unusual rows."""

@@ -1,4 +1,4 @@
-"""How far predictions of a number miss, by row: learnt from residuals of rows that networks did not train on.
+"""Expected size of a regression error, by row: learnt from residuals of held-out rows.
 
 A ridge regression of the logarithm of residuals on the inputs of the row and on what was predicted. Each fold has
 coefficients of its own, fitted without the rows that it held out, so that a row's score does not know its own residual.

@@ -1,4 +1,4 @@
-"""What every encoder of a column can do."""
+"""The interface of every column encoder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ColumnEncoder(ABC):
     The result must depend on the different rows and their total weights alone: a row of weight two counts as the row
     twice, a row of weight zero leaves no trace, and the order of rows does not matter.
 
-    An object of a class of your own is taken where the name of a kind is: `kinds={"angle": Angle()}`. `kind` says how
+    A custom object works in place of the name of a kind: `kinds={"angle": Angle()}`. `kind` says how
     its cells are read. `fit` is called on a copy of the object for each fold and returns the fitted encoder, which
     may be that copy. Models with it can predict, but not be saved: their files hold no code.
     """

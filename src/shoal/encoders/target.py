@@ -1,4 +1,4 @@
-"""How targets are scaled for training, and predictions scaled back."""
+"""Scaling of targets for training, and of predictions back to the scale of the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers that are there agree on: instruction set, threads for each task, memory for each task."""
+"""Settings that all present workers can share: instruction set, threads for each task, memory for each task."""
 
 from __future__ import annotations
 

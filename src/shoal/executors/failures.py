@@ -1,4 +1,4 @@
-"""What failed: the task, or its worker?
+"""Decides whether a task or its worker is at fault when a task fails.
 
 A task gives the same result everywhere. If it fails on one worker and another completes it, the worker is faulty, and
 after a few of these it gets no more tasks. A task fails only if it failed on several workers, or on the only one.

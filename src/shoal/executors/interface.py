@@ -1,4 +1,4 @@
-"""What a search hands to workers, and what an executor has to offer.
+"""The interface of executors, and what a search sends to workers.
 
 A search consists of independent tasks. They share a `RemoteJob`, which each worker gets once; a `RemoteTask` adds a few
 kilobytes to a few megabytes. Both are bytes (safetensors and JSON), and so are results. An executor is a `Workers`: it

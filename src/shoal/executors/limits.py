@@ -1,4 +1,4 @@
-"""How patient Shoal is with tasks and workers: every number that decides about retrying, skipping and excluding."""
+"""Shoal's patience with tasks and workers: every number that decides about retrying, skipping and excluding."""
 
 from __future__ import annotations
 

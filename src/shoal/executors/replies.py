@@ -1,4 +1,4 @@
-"""What a worker sends back, and the check of it: nothing of a reply is used before."""
+"""The reply of a worker, and its check: nothing of a reply is used before."""
 
 from __future__ import annotations
 

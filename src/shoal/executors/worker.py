@@ -1,4 +1,4 @@
-"""What runs in a worker: it keeps the job, makes sure that the bits will be the same, and does one task at a time."""
+"""The code that runs in a worker: it keeps the job, ensures equal bits, and does one task at a time."""
 
 from __future__ import annotations
 

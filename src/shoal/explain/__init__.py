@@ -1,1 +1,1 @@
-"""Which columns matter, what they do, and why a row is predicted as it is: pure functions of a fitted model."""
+"""Explanations, as pure functions of a fitted model: important columns, their effects, the parts of a prediction."""

@@ -1,4 +1,4 @@
-"""What columns do to the prediction: partial dependence, and pairs that act together by Friedman's H statistic."""
+"""Effects of columns on the prediction: partial dependence, and pairs that act together by Friedman's H statistic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the networks of one fold say of rows whose columns are mixed: of shuffled, fixed and exchanged columns.
+"""Predictions of one fold's networks for rows with shuffled, fixed or exchanged columns.
 
 Every input of a network belongs to one column of the table, and an encoder looks at one cell at a time. So a row with
 one column from another row is made of encoded rows, and nothing is encoded anew.

@@ -1,4 +1,4 @@
-"""What was found out about columns: names and numbers, as estimators, files and reports hold them."""
+"""Explanations of columns: names and numbers, as estimators, files and reports hold them."""
 
 from __future__ import annotations
 

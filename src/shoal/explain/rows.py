@@ -19,7 +19,7 @@ MOST_PAIRS = 256  # where seconds are given: more would change nothing that anyo
 
 @dataclass(frozen=True, eq=False)
 class RowExplanations(InNotebook):
-    """What each column adds to the prediction of each row: `values` of a row sum to its prediction less the `mean`.
+    """Contributions of columns to predictions. The `values` of a row sum to its prediction minus the `mean`.
 
     For one number, arrays have the shapes (rows, columns), (rows,) and (); for classes or several numbers they have
     one more axis for these, at the end.

@@ -1,4 +1,4 @@
-"""What the callbacks of a fine-tuning run receive (see `shoal.callbacks`)."""
+"""Events that the callbacks of a fine-tuning run receive (see `shoal.callbacks`)."""
 
 from __future__ import annotations
 

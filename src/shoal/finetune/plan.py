@@ -1,4 +1,4 @@
-"""What the workers and the launcher need to know about a run."""
+"""Everything that the workers and the launcher need to know about a run."""
 
 from __future__ import annotations
 

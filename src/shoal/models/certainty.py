@@ -1,4 +1,4 @@
-"""How sure a model is of single rows: what was learnt about that from rows that its networks did not train on."""
+"""Certainty of a model for single rows: learnt from rows that its networks did not train on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what the files of a model hold fits together. Checksums tell that nobody has altered them (`saving`)."""
+"""Checks that the contents of a model's files fit together. Checksums prove that nobody altered them (`saving`)."""
 
 from __future__ import annotations
 

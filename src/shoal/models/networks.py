@@ -1,4 +1,4 @@
-"""What a model may compute with beside a population: a network of PyTorch, in a model of one part and one fold."""
+"""PyTorch networks in a model: an alternative to a population, in a model of one part and one fold."""
 
 from __future__ import annotations
 

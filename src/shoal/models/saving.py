@@ -101,14 +101,14 @@ def save(fitted: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], network: Any = None) -> Any:
-    """What `save` or a run has written. Runs no code from the files.
+    """Load a model that `save` or a run has written. Runs no code from the files.
 
     Parameters
     ----------
     path : path
         The folder of the model, or of the run.
     network : nn.Module, optional
-        Needed for a network of your own code that `shoal train` has trained: a new one, whose weights are replaced.
+        Needed for a custom network that `shoal train` has trained: a new one, whose weights are replaced.
 
     Returns
     -------

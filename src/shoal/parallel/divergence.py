@@ -1,4 +1,4 @@
-"""Whether training has diverged, judged by the loss of each step and by the weights at the end of each epoch.
+"""Detects divergence by the loss of each step and by the weights at the end of each epoch.
 
 A run has diverged if a loss or a weight is not finite, or if the loss is absurd: above 1e8 times the first one (above
 1e8, if that was below 1), three steps in a row, in the last step of the run, or on the validation rows. One batch with

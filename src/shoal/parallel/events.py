@@ -1,4 +1,4 @@
-"""What the callbacks of `fit` receive, and how workers in other processes send it to their launcher."""
+"""Events that the callbacks of `fit` receive, and how workers in other processes send them to their launcher."""
 
 from __future__ import annotations
 

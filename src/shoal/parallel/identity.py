@@ -1,4 +1,4 @@
-"""What a checkpoint is bound to besides the options: the rows, and the network with its code."""
+"""The identity of a checkpoint apart from the options: the rows, and the network with its code."""
 
 from __future__ import annotations
 

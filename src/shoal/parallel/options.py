@@ -1,4 +1,4 @@
-"""What is trained on what (see `shoal.options`). How it is trained is in `job.py`."""
+"""Options for the data and the network of a training (see `shoal.options`). The other options are in `job.py`."""
 
 from __future__ import annotations
 

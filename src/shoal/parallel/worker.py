@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Result:
-    """What `fit` returns.
+    """The result of `fit`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What would training cost on n nodes, what would it do to accuracy, and does it pay?
+"""Predicts the cost and accuracy of a training on n nodes, and whether it pays.
 
 from shoal import planner
 found = planner.plan(model, train_set, test_set, nodes=(1, 2, 4, 8), link="1gbit,0.1ms", epochs=10)

@@ -1,4 +1,4 @@
-"""What the callbacks of `plan` receive."""
+"""Events that the callbacks of `plan` receive."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Row:
 
 @dataclass
 class Plan(InNotebook):
-    """What `plan` found.
+    """The result of `plan`.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Plan(InNotebook):
     scores : dict
         Simulated scores, by strategy and nodes.
     notes : list of str
-        What was left out, and why.
+        Everything that the plan skipped, and why.
     interrupted : bool
         After Ctrl-C.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shoal.planner.options import PlanOptions
     from shoal.planner.planning import Row
 
-USUAL_ERROR = 1.05  # a plan may be wrong by this factor: a smaller speed-up is called "hardly"
+USUAL_ERROR = 1.05  # a plan may be wrong by this factor: a smaller speed-up is called "barely"
 SCORE_TOLERANCE = 0.005  # that more nodes may lose
 LARGEST_STABLE_SPREAD = 0.05  # standard deviation over seeds; a larger one says nothing about the strategy
 LARGEST_BATCH = 1 << 17
@@ -144,14 +144,14 @@ class Comparison:
     # ---- sentences ----
 
     def pays(self, best: Row, found: dict[str, tuple[Any, Row]]) -> str:
-        hardly = self.speedup(best) < USUAL_ERROR
-        text = f"{_number(best.nodes)} nodes pay{', but hardly' * hardly}: with {best.label} they "
+        barely = self.speedup(best) < USUAL_ERROR
+        text = f"{_number(best.nodes)} nodes pay{', but barely' * barely}: with {best.label} they "
         to = f" (to {self.goal[0]} {self.goal[1]:g})" if self.goal else ""
         if math.isinf(self.speedup(best)):
             text += f"take {self._waited(best)}{to}, and one node never gets there."
         else:
-            text += f"are {self.speedup(best):.{3 + hardly}g} times as fast as one{to}"
-            text += ", which is less than the usual error of a plan." if hardly else "."
+            text += f"are {self.speedup(best):.{3 + barely}g} times as fast as one{to}"
+            text += ", which is less than the usual error of a plan." if barely else "."
             text += f" They take {self._waited(best)}; one takes {self._waited(self.one)}."
         return text + (f" Below {rate(found['bandwidth'][0])} one would be best." if found else "")
 

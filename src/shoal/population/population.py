@@ -279,7 +279,7 @@ class Population(InNotebook):
         self.turns.stop(self._indices(members), self.mark_stopped)
 
     def mark_stopped(self, chosen: np.ndarray) -> None:
-        """What `stop` does, once no engine runs."""
+        """Stop members, once no engine runs."""
         self.state.status[chosen[self.state.status[chosen] == ACTIVE]] = STOPPED
 
     @needs_rest("select members")
@@ -326,7 +326,7 @@ class Population(InNotebook):
         device: str = "cpu",
         out: np.ndarray | None = None,
     ) -> np.ndarray:
-        """What each member predicts, before softmax.
+        """Predict with each member; raw outputs, before softmax.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Which rows each member trains on, with what weight, and which it is scored on."""
+"""The rows that each member trains on, their weights, and the rows that it is scored on."""
 
 from __future__ import annotations
 

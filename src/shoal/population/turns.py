@@ -1,4 +1,4 @@
-"""Who may work with a population now: one thread that trains it, or any number that read it."""
+"""Access to a population: one thread that trains it, or any number of threads that read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs there are, how far each is, and what can be removed."""
+"""Lists runs, their progress, and the files that can be removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose folder is it? One process writes into a folder, and a second one is told which.
+"""Ownership of run folders: one process writes into a folder, and a second one gets the name of the first.
 
 The owner has a lease, a small file `lease-N.json` with host, pid and since when, which it renews every few seconds. On
 the same machine the process number says whether the owner lives. From elsewhere its owner is gone when the lease has

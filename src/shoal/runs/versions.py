@@ -1,4 +1,4 @@
-"""What the bits of a result depend on: versions of libraries, and the file that was read."""
+"""Everything that the bits of a result depend on: versions of libraries, and the file that was read."""
 
 from __future__ import annotations
 

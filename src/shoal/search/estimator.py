@@ -1,4 +1,4 @@
-"""What the two estimators of a search share: fitting, results, certainty and explanations."""
+"""Shared code of the two estimators of a search: fitting, results, certainty and explanations."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ class SearchEstimator(TableEstimator):
     def explain(
         self, X: Any, *, background: Any = None, seconds: float | None = None, exact: bool = False
     ) -> RowExplanations:
-        """What each column adds to the prediction of each row (Shapley values, by sampling).
+        """Explain each row: the contribution of each column to its prediction (Shapley values, by sampling).
 
         Parameters
         ----------

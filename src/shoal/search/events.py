@@ -1,4 +1,4 @@
-"""What a search passes to callbacks (see `shoal.callbacks`): these classes, and `SearchResult` when it has finished.
+"""Events that a search passes to callbacks (see `shoal.callbacks`), and `SearchResult` when it has finished.
 
 A callback with a method `note(text)` also receives what would be a warning otherwise: rows that depend on each other,
 what the search reduces to save time, and problems with workers.

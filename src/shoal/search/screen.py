@@ -1,4 +1,4 @@
-"""What a search shows while it works: a bar on a terminal, a line now and then elsewhere; and its results as text."""
+"""The screen of a search: a bar on a terminal, a line now and then elsewhere; and its results as text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from shoal.console import terminal
 from shoal.console.progress import Bar
 from shoal.executors.interface import Status
 from shoal.explain.results import Explanation, decimals, importance_lines
+from shoal.report.shell.words import count
 from shoal.search.events import Progress, Started
 from shoal.search.results.leaderboard import Leaderboard
 
@@ -73,7 +74,7 @@ class SearchScreen:
         seconds = self._left(progress, now)
         left = "" if seconds is None else f", {time_words(seconds)} left"
         workers = "" if progress.workers is None else f", {workers_words(progress.workers)}"
-        return f"{stage}: {progress.candidates:,} recipes{best}{workers}{left}"
+        return f"{stage}: {count(progress.candidates, 'recipe')}{best}{workers}{left}"
 
     def _left(self, progress: Progress, now: float) -> float | None:
         """Seconds left, by the budget or by what the share done so far took."""
@@ -126,12 +127,12 @@ def skipped_words(skipped: Sequence[dict[str, Any]]) -> list[str]:
     """Recipes that nobody could train, as lines of text.
 
     >>> skipped_words([{"recipe": 5, "label": "", "reason": "it failed on 2 workers"}])[1]
-    'skipped 1 recipe, so the result may differ from that of the whole search (--fresh searches anew):'
+    'skipped 1 recipe, so the result may differ from that of the whole search (--fresh starts over):'
     """
     if not skipped:
         return []
-    count = f"{len(skipped):,} recipe{'s' * (len(skipped) > 1)}"
-    lines = ["", f"skipped {count}, so the result may differ from that of the whole search (--fresh searches anew):"]
+    many = count(len(skipped), "recipe")
+    lines = ["", f"skipped {many}, so the result may differ from that of the whole search (--fresh starts over):"]
     lines += [f"  recipe {one['recipe']}: {one['reason']}" for one in skipped[:SKIPPED]]
     return [*lines, f"  and {len(skipped) - SKIPPED:,} more: see the report"] if len(skipped) > SKIPPED else lines
 
@@ -168,5 +169,5 @@ def top_table(board: Leaderboard, metric: str) -> list[str]:
     align = [str.ljust if j in left else str.rjust for j in range(len(head))]
     lines = ["  ".join(put(cell, w) for put, cell, w in zip(align, row, widths, strict=True)) for row in rows]
     if any(row["stopped"] for row in board[:TOP]):
-        lines.append("* not trained to its end: others were ahead, or the time was up; ranked after those that were")
+        lines.append("* stopped early, because others were ahead or time was up; ranked below fully trained recipes")
     return lines

@@ -1,4 +1,4 @@
-"""Where recipes come from: a space of choices, a list of members, or a good default."""
+"""The source of recipes: a space of choices, a list of members, or a good default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all estimators for tables share: from a fitted `Model` to the answers that scikit-learn expects."""
+"""Shared code of all estimators for tables: from a fitted `Model` to the answers that scikit-learn expects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users give as X, for training and for prediction, as a table.
+"""Turns any X that users give, for training and for prediction, into a table.
 
 Training and prediction take the same forms (`named_columns`): frames, dicts of columns, lists of dicts (rows with
 names), arrays, lists of rows. For prediction, columns with names are found by them, in any order; more columns than

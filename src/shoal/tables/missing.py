@@ -1,4 +1,4 @@
-"""Which cells are missing: one test for a cell, one for a column, one for the words of text files."""
+"""Finds missing cells: one test for a cell, one for a column, one for the words of text files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the training file was read. It is kept with the model, so that new rows are read the same way."""
+"""How the training file was read. The model keeps it, so that new rows are read the same way."""
 
 from __future__ import annotations
 

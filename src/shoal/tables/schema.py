@@ -1,4 +1,4 @@
-"""What each column of a table is: a number, a category, a boolean, a date, a text, or nothing to learn from.
+"""The kind of each column of a table: a number, a category, a boolean, a date, a text, or nothing to learn from.
 
 Decided once, from the values alone (never from the target), and kept with the model, so that new data are read the same
 way. Every decision carries a note in words: it is shown to the user, who can overrule it with `kinds`.
@@ -53,7 +53,7 @@ class Schema:
         """The schema of a table; worked out once, however often it is asked for.
 
         With `plain`, numbers stay numbers whatever they look like, as users of scikit-learn expect of arrays. `kinds`
-        says what columns are: name -> one of KINDS, "drop", or an encoder of the user's own.
+        says what columns are: name -> one of KINDS, "drop", or a custom encoder.
         """
         kinds = check_kinds(kinds, table.names)
         if not all(isinstance(kind, str) for kind in kinds.values()):
@@ -115,7 +115,7 @@ class Schema:
             )
 
     def refuse_own_encoders(self, done: str, reason: str) -> None:
-        """Name the columns with an encoder of the user's own, for what cannot be done with them."""
+        """Name the columns with a custom encoder, for what cannot be done with them."""
         own = [f"{name!r} ({type(encoder).__name__})" for name, encoder in self.own_encoders.items()]
         if own:
             raise UserError(
@@ -125,7 +125,7 @@ class Schema:
 
     @cached_property
     def own_encoders(self) -> dict[str, Any]:
-        """Encoders of the user's own, by column."""
+        """Custom encoders, by column."""
         return {column.name: column.encoder for column in self.used if column.encoder is not None}
 
     def _convert(self, table: Table) -> Table:

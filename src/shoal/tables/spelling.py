@@ -1,4 +1,4 @@
-"""How the cells of categories are spelled: as in the file, to the last character.
+"""The spelling of categories: as in the file, to the last character.
 
 Two spellings are one only where a typed column cannot tell them apart: pandas writes the number 1 as "1.0" once its
 column has a missing cell, and true is "True" or "true". A column that has both spellings of a value keeps them apart

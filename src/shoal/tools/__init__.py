@@ -1,1 +1,1 @@
-"""What one can do with thousands of networks besides a search. Each tool is one file on top of `Population`."""
+"""More uses of thousands of networks. Each tool is one file on top of `Population`."""

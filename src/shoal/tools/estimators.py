@@ -1,4 +1,4 @@
-"""What the estimators among the tools share."""
+"""Shared code of the estimators among the tools."""
 
 from __future__ import annotations
 

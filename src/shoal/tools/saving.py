@@ -1,4 +1,4 @@
-"""What forests know beside their model: for its files, and back (see `shoal.models.saving`)."""
+"""Saves and loads what forests know apart from their model (see `shoal.models.saving`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which columns are worth having: thousands of networks with random masks on the columns, scored on rows they have not
-seen, and how that score depends on whether a column was there."""
+"""Selects columns: thousands of networks with random masks on the columns are scored on rows that they have not seen.
+A column is important if the score is better with it than without it."""
 
 from __future__ import annotations
 

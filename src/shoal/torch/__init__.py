@@ -1,7 +1,7 @@
 """Populations as `nn.Module`s, for custom training loops.
 
-`ParallelMLPs` is the module of the paper of that name; `Heads` puts many heads on one backbone; `stack` runs modules of
-one architecture as one.
+`ParallelMLPs` is the module of the ParallelMLPs paper (Farias et al., 2023). `Heads` puts many heads on one backbone.
+`stack` runs modules of one architecture as one.
 """
 
 from shoal.torch.heads import Heads

@@ -1,4 +1,4 @@
-"""What `Heads` and `Stack` share: networks with numbers that stay when others are dropped; random numbers."""
+"""Shared code of `Heads` and `Stack`: networks whose numbers stay when others are dropped; random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The class of the ParallelMLPs paper (see `shoal.torch.scatter`). Scripts written for the paper's code run with it."""
+"""The class of the ParallelMLPs paper (see `shoal.torch.scatter`). Scripts for the code of that paper run with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stack can run: layers that it refuses at once, and a comparison of its calls with the modules alone."""
+"""Checks what a stack can run: refuses some layers at once, and compares its calls with the modules alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exported file beside Shoal's own prediction of the same rows: the check that every export must pass."""
+"""Compares an exported file with Shoal's own prediction of the same rows: the check that every export must pass."""
 
 from __future__ import annotations
 

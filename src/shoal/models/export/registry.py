@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Exporter(ABC):
     """How a model is written as a file of another program, and how such a file is run to check it.
 
-    An object of a class of your own is taken where a name is: `export_model(model, MyExporter(), path)`.
+    A custom object works in place of a name: `export_model(model, MyExporter(), path)`.
     """
 
     name: str
@@ -83,7 +83,7 @@ def describe_exporters() -> str:
 
 
 def require_packages(exporter: Exporter) -> None:
-    """Refuse to go on without the packages that an exporter needs."""
+    """Refuse to continue without the packages that an exporter needs."""
     for package in exporter.packages:
         try:
             importlib.import_module(package)

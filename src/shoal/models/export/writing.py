@@ -26,7 +26,7 @@ def export_model(
     """Write a fitted estimator to `path`, and compare both on the rows of `data`, or else on made-up rows.
 
     With `compact`, the fewest networks whose out-of-fold loss is within one standard error of the model's.
-    `to` is a name of `EXPORTERS` or an `Exporter` of your own. Columns of numbers, booleans and categories can be
+    `to` is a name of `EXPORTERS` or a custom `Exporter`. Columns of numbers, booleans and categories can be
     exported; PyTorch has no strings, and takes their numbers. A difference above 1e-4, of a probability or of the
     spread of the target, is an error.
     """

@@ -1,4 +1,4 @@
-"""Which worker has which rows: of each batch, or for the whole run where workers train on rows of their own."""
+"""Assigns rows to workers: of each batch, or for the whole run if workers keep their own rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How workers communicate: threads of one process, processes over torch.distributed, MPI ranks; one contract."""
+"""Communication between workers: threads of one process, processes over torch.distributed, MPI ranks; one contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What started this process: a user, torchrun, or an MPI launcher; read from environment variables."""
+"""Finds out what started this process (a user, torchrun or an MPI launcher) from environment variables."""
 
 from __future__ import annotations
 

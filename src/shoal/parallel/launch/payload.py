@@ -1,4 +1,4 @@
-"""What a launcher sends to its workers: job, model and data, in files of a folder that only this user can read."""
+"""The files that a launcher sends to its workers: job, model and data, in a folder that only this user can read."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Strategy:
         return 1
 
     def fingerprint(self, job: Job) -> dict[str, Any]:
-        """Entries that a checkpoint's fingerprint has instead of the job's: the name, and the object's own settings."""
+        """Entries of a checkpoint's fingerprint that replace the job's: the name, and the settings of this object."""
         return {"strategy": self.name} | {f"strategy's {name}": value for name, value in vars(self).items()}
 
     def resume(self, job: Job, earlier: dict[str, Any]) -> Job:
@@ -134,7 +134,7 @@ class Strategy:
         return result
 
     def updater(self, job: Job, group: Group, model: nn.Module, train: Loader) -> Updater:
-        """What a worker runs."""
+        """The updater that a worker runs."""
         if self.updater_class is None:
             raise NotImplementedError(f"strategy {self.name!r} has no updater")
         return self.updater_class(job, group, model, train)
@@ -146,11 +146,11 @@ class Strategy:
         return False
 
     def variants(self) -> list[Variant]:
-        """What a plan compares; without a label, plans do not know this strategy."""
+        """The variants that a plan compares. Without a label, plans skip this strategy."""
         return [Variant(self.name, self.plan_label, self)] if self.plan_label else []
 
     def variant(self, suffix: str) -> Variant | None:
-        """What `--strategy NAME:SUFFIX` of a plan means; None: nothing."""
+        """The variant that `--strategy NAME:SUFFIX` of a plan means, or None."""
         return None
 
     def round_cost(self, costs: CostModel, variant: Variant, rows: int, nodes: int) -> TrainingRound:

@@ -1,4 +1,4 @@
-"""What strategies share whose workers take steps alone, on rows of their own, and mix their weights now and then."""
+"""Shared code of strategies whose workers train alone, on their own rows, and average their weights now and then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strategies share that split the model over workers: matrices (tensor), layers (pipeline), or all parameters."""
+"""Shared code of strategies that split the model: matrices (tensor), layers (pipeline), or all parameters."""
 
 from __future__ import annotations
 

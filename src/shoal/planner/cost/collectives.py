@@ -1,4 +1,4 @@
-"""What moving numbers between n nodes takes: the algorithms that the backends really use.
+"""Cost of moving numbers between n nodes, by the algorithms that the backends really use.
 
 Each has two parts. The software's part (copies, sums, system calls) was measured between two workers on this machine,
 as a curve over bytes; the part of the link is its latency and bandwidth. Without a link given, messages are what was

@@ -1,1 +1,1 @@
-"""What the planner measures on this machine: training steps, messages, contention; and facts about the network."""
+"""Measurements of the planner on this machine: training steps, messages, contention; and facts about the network."""

@@ -1,4 +1,4 @@
-"""What a cost model has to know of a network: its sizes, layer by layer."""
+"""Facts about a network that a cost model needs: its sizes, layer by layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan measures on this machine before it counts, and a check of what it counts."""
+"""Measurements that a plan makes on this machine before it predicts, and a check of the prediction."""
 
 from __future__ import annotations
 

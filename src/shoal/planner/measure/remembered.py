@@ -1,4 +1,4 @@
-"""What was measured between workers of this machine, kept for the next plan: messages; by network the rest."""
+"""Measurements between workers of this machine, kept for the next plan: messages, and the rest by network."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What strategies do to accuracy: real training on virtual nodes, and the gradient noise scale."""
+"""Effects of strategies on accuracy: real training on virtual nodes, and the gradient noise scale."""

@@ -1,4 +1,4 @@
-"""What a strategy does to accuracy: it is run for real, on virtual nodes, with several seeds."""
+"""Accuracy of a strategy: it runs for real, on virtual nodes, with several seeds."""
 
 from __future__ import annotations
 

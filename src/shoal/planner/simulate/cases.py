@@ -1,4 +1,4 @@
-"""Which trainings a plan has to simulate, and in which order."""
+"""The trainings that a plan has to simulate, and their order."""
 
 from __future__ import annotations
 

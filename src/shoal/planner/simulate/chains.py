@@ -1,4 +1,4 @@
-"""Whether the population engine can train a network as `shoal.parallel` does, and the network as a member of it."""
+"""Checks whether the population engine can train a network as `shoal.parallel` does, and makes it a member."""
 
 from __future__ import annotations
 

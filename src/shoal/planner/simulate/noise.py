@@ -50,7 +50,7 @@ class Noise:
         between = f", between {self.low:,.0f} and {self.high:,.0f}" if math.isfinite(self.high) else ""
         return (
             f"The critical batch is about {self.critical_batch:,.0f} rows{between}: larger batches, and the nodes that "
-            "need them, save hardly any steps."
+            "need them, save almost no steps."
         )
 
 

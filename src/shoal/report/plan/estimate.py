@@ -1,4 +1,4 @@
-"""How the time was estimated: the fit of computing and its check, the machine, the training; and the critical batch."""
+"""Basis of the predicted time: the fit of computing and its check, the machine, the training; the critical batch."""
 
 from __future__ import annotations
 

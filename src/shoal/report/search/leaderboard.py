@@ -140,7 +140,7 @@ def scatter(columns: list[LeaderboardColumn], metric: str) -> Section | None:
     text = f"The first recipe of the leaderboard uses {best['activation']}"
     if words.known(best["width"]) and best["width"] > 0:
         text += f" with {words.count(best['width'], 'hidden neuron')}"
-    text += ". If dots of every width are about equally high, width hardly matters here."
+    text += ". If dots of every width are about equally high, width barely matters here."
     numbers = ("Recipes", "Best score", "Median score", "Width of the best")
     heads: Columns = [("Activation", TEXT), *[(name, NUMBER) for name in numbers]]
     rows = []

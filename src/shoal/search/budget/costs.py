@@ -1,4 +1,4 @@
-"""How much is to be done, what it costs, and how large a round may be."""
+"""Amounts of work, their costs, and the largest size of a round."""
 
 from __future__ import annotations
 

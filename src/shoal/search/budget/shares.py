@@ -1,4 +1,4 @@
-"""How the seconds of a budget are divided, and what is reduced when they are too few. Pure arithmetic.
+"""Divides the seconds of a budget, and reduces work if they are too few. Pure arithmetic.
 
 `Pace` predicts encoding and the first epoch from a trial on some rows. `Pace.reduced` gives up folds, encodings and
 rows until the search has more than half of the time. `Passes` predicts what follows the search, from what one pass

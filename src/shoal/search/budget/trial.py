@@ -1,4 +1,4 @@
-"""What things take here and now: a trial on some rows before the search, and short ones while it runs."""
+"""Measures speed here and now: a trial on some rows before the search, and short ones while it runs."""
 
 from __future__ import annotations
 

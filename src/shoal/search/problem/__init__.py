@@ -1,1 +1,1 @@
-"""What a search learns from: rows, targets, groups, folds, and the matrices made of them."""
+"""The input of a search: rows, targets, groups, folds, and the matrices made of them."""

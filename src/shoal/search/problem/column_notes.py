@@ -54,7 +54,7 @@ def _entities(table: Table, schema: Schema, alikeness: Alikeness) -> Iterator[No
         count, name = max(found, key=lambda one: one[0])
         remedy = "if new rows come from new values of it, pass"
         yield Note(
-            f"column {name!r} repeats: {len(table):,} rows have {count:,} values, and the target hardly differs among "
+            f"column {name!r} repeats: {len(table):,} rows have {count:,} values, and the target barely differs among "
             "rows of one value",
             f"{remedy} groups={name!r}", f"{remedy} --groups {shlex.quote(name)}",
         )  # fmt: skip

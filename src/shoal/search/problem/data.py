@@ -1,4 +1,4 @@
-"""What a search is given to learn from."""
+"""The data that a search is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes to workers and into the journal, and what comes back, as bytes: safetensors with JSON, and no code.
+"""Messages to workers and the journal, and their replies, as bytes: safetensors with JSON, and no code.
 
 What comes back is checked before it is used: shapes, types, and that it fits what was asked for.
 """

@@ -1,4 +1,4 @@
-"""How a rung is cut into shards: pieces of work that never talk to each other.
+"""Splits a rung into shards: pieces of work that never communicate with each other.
 
 A shard is (candidates, epochs to reach) and needs nothing but the setting and its arguments. The largest go
 first, there are several times more shards than workers, and the last ones are small: so the slowest worker is never

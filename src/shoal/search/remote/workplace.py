@@ -1,4 +1,4 @@
-"""Where a search trains: who is there, and how much faster they are."""
+"""The workers of a search, and how much faster they are than this process."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a search gives back: the model, the leaderboard, explanations, and their files."""
+"""The results of a search: the model, the leaderboard, explanations, and their files."""

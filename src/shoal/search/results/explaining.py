@@ -1,4 +1,4 @@
-"""Which columns matter to the model of a search, in the time there is for it (see `shoal.explain`).
+"""Finds the columns that matter to the model of a search, in the time left (see `shoal.explain`).
 
 Where a clock decides, what the networks take is measured first, and rows, rounds and columns are chosen by it. Without
 one they are chosen by the number of products, so that the same search gives the same numbers.

@@ -1,4 +1,4 @@
-"""What became of every recipe: one row each, the best first."""
+"""The leaderboard: one row for every recipe, best first."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Leaderboard(InNotebook):
             )
 
     def __repr__(self) -> str:
-        lines = [f"Leaderboard of {len(self)} recipes"]
+        lines = [f"Leaderboard of {len(self)} recipe{'s' * (len(self) != 1)}"]
         for row in self[:10]:
             lines.append(f"{row['rank']:>5}  {row['score']:.4f} +- {row['fold_spread']:.4f}  {row['label']}")
         return "\n".join(lines)

@@ -304,7 +304,7 @@ def honest_words(
     luck = honest.raw - (honest.corrected - honest.averaging)
     words.append(
         f"On held-out rows it scored {honest.raw:.4f}. Shoal subtracts {max(luck, 0.0):.4f} because it is the best of "
-        f"{recipes:,} recipes."
+        f"{recipes:,} recipe{'s' * (recipes != 1)}."
     )
     if averaged != "1 fold" or abs(honest.averaging) >= 0.00005:
         words[-1] += (

@@ -1,4 +1,4 @@
-"""What the report says of single rows: how wide intervals, or how large sets, are, and for whom.
+"""The part of the report on single rows: widths of intervals, or sizes of sets, and for which rows they are large.
 
 All of it is of rows as the networks saw them that did not train on them.
 """

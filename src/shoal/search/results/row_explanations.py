@@ -1,4 +1,4 @@
-"""What a fitted estimator knows of its columns, and its file: `explanation.json` in the folder of the model.
+"""Explanations of a fitted estimator, and their file: `explanation.json` in the model folder.
 
 It is no part of the model: whether it is there changes no prediction, and it may be deleted. It holds a few rows of the
 training data, which explanations of single rows are compared with.

@@ -1,4 +1,4 @@
-"""What the estimators of a search know beside their model: for its files, and back (see `shoal.models.saving`)."""
+"""Saves and loads what the estimators of a search know apart from their model (see `shoal.models.saving`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search tries next: the rounds of a strategy, then more seeds of the best, as many as were asked for or fit."""
+"""The next recipes of a search: rounds of a strategy, then more seeds of the best, as many as were asked for or fit."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How good candidates and ensembles are: selection, honest scores and their intervals."""
+"""Scores of candidates and ensembles: selection, honest scores and their intervals."""

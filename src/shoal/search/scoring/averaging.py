@@ -1,4 +1,4 @@
-"""What averaging over folds is worth: the step from what is measured to what is delivered.
+"""The gain from averaging over folds: the step from what is measured to what is delivered.
 
 An out-of-fold prediction comes from the networks of one fold (of one per repeat of the folds), since all others were
 trained on that row. The delivered model averages the networks of all folds, and an average of networks that disagree is

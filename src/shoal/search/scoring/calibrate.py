@@ -1,4 +1,4 @@
-"""How sure the model is of single rows: from networks and the rows that they left out, which a search holds already."""
+"""Calibrates certainty for single rows, from networks and their held-out rows, which a search has already."""
 
 from __future__ import annotations
 

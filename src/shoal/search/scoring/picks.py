@@ -1,4 +1,4 @@
-"""What would have been picked on bootstrap samples of the rows: the best candidate, or an ensemble.
+"""The selection repeated on bootstrap samples of the rows: the best candidate, or an ensemble.
 
 Predictions are read in blocks of candidates, once for all samples: the values of a block times the counts of each
 sample are its scores or losses there, of which the best candidates of each sample are kept. So time and memory are
