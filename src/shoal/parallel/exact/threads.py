@@ -41,7 +41,7 @@ def shard_threads(job: Job, workers: int) -> int:
         return job.workers
     if not job.exact:
         return 1
-    return min(threads_per_worker(job), -(-job.shards // workers))
+    return min(threads_per_worker(job), -(-job.shard_count // workers))
 
 
 def use_threads(count: int) -> None:

@@ -62,6 +62,11 @@ class SharedMemory:
             time.sleep(SECONDS_ASLEEP)
 
 
+def can_share() -> bool:
+    """Whether this system has memory without a name that others can open: Linux."""
+    return hasattr(os, "memfd_create")
+
+
 def bytes_of(width: int, dtype: torch.dtype) -> int:
     """What a vector takes, up to the next cache line."""
     return -(-width * dtype.itemsize // LINE) * LINE
@@ -84,7 +89,7 @@ def share(group: Group, count: int, timeout: float) -> SharedMemory | None:
 
 def _new_memory(count: int) -> tuple[mmap.mmap, dict[str, Any]] | None:
     """The memory, and where others find it."""
-    if not hasattr(os, "memfd_create") or count > available_memory():
+    if not can_share() or count > available_memory():
         return None
     name = f"shoal-{secrets.token_hex(8)}"
     try:

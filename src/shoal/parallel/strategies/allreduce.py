@@ -20,6 +20,8 @@ from shoal.parallel.cost import (
 )
 from shoal.parallel.data.loader import Loader, Pair, find_device, key
 from shoal.parallel.events import Notify
+from shoal.parallel.exact.tree_sum import cover, shards_of, shares
+from shoal.parallel.groups.shared import can_share
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.learner import trained_parameters
 from shoal.parallel.strategies.base import Strategy
@@ -43,14 +45,15 @@ class AllReduce(Strategy):
         """On CPUs with enough shards."""
         if find_device(job.device).type != "cpu":
             return False
-        if job.workers > job.shards:
-            notify("note", f"not exact: for {job.workers} workers that needs shards={job.workers}; got {job.shards}")
+        if job.workers > job.shard_count:
+            needed = f"for {job.workers} workers that needs shards={job.workers}"
+            notify("note", f"not exact: {needed}; got {job.shard_count}")
             return False
         notify("note", "exact: the same weights for any number of workers (faster without: --close, exact=False)")
         return True
 
     def parts_of_batch(self, job: Job) -> int:
-        return job.shards if job.exact else job.workers
+        return job.shard_count if job.exact else job.workers
 
     def blas_threads(self, job: Job, share: int) -> int:
         return 1 if job.exact or job.backend == "threads" else share
@@ -80,48 +83,65 @@ class AllReduce(Strategy):
                 Variant("allreduce-exact", "all-reduce, exact", self, {"exact": True}, by_default=True)]  # fmt: skip
 
     def memory(self, costs: CostModel, variant: Variant, nodes: int) -> float:
-        shards = -(-costs.job.shards // nodes) if variant.options["exact"] else 0
-        return memory_of(costs, nodes, vectors=1 + shards, replicas=nodes)
+        return memory_of(costs, nodes, vectors=1 + _vectors(costs, variant, nodes) / nodes, replicas=nodes)
 
     def round_cost(self, costs: CostModel, variant: Variant, rows: int, nodes: int) -> TrainingRound:
-        """Gradients summed by a ring while the backward pass goes on (processes), or after it."""
+        """Gradients of each node's rows, their sum, and the step of the optimiser."""
         if variant.options["exact"]:
-            return self._exact_cost(costs, rows, nodes)
-        facts, part = costs.facts, -(-rows // nodes)
-        moved = 2 * (nodes - 1) / nodes * facts.width
-        if costs.job.backend == "processes":
-            seconds = costs.plain(part, nodes)
-            update = min(costs.apply(nodes), seconds)
-            summed = costs.messages(nodes).all_reduce(facts.width, nodes)
-            backward = (1 - FORWARD) * (seconds - update)
-            hidden = backward + summed - overlapped(backward, summed, facts.overlapped) if summed < math.inf else 0.0
-            phases = gradient_phases(seconds - update, 0.0)
-            return TrainingRound((*phases, link("all-reduce", summed, hidden), compute("update", update)), moved)
-        phases = gradient_phases(costs.gradient(part, nodes), 0.0)
-        return TrainingRound((*phases, link("all-reduce", _tree_seconds(costs, nodes, nodes)),
-                      compute("update", costs.apply(nodes))), moved if costs.job.backend == "mpi" else 0.0)  # fmt: skip
+            work, name = _seconds_of_shards(costs, variant, rows, nodes), "sum in a fixed order"
+        elif not _in_memory(costs) and costs.job.backend == "processes":
+            return self._overlapped_cost(costs, rows, nodes)
+        else:
+            work, name = costs.gradient(-(-rows // nodes), nodes), "sum"
+        if _in_memory(costs):  # each node sums and updates a part
+            here, vectors = costs.calibration, _vectors(costs, variant, nodes)
+            summed = costs.turns(nodes) * (here.copy * vectors + here.add * (vectors - 1)) / nodes
+            update = costs.apply(nodes) / (1 if callable(costs.job.optimizer) else nodes)
+            sent = 0.0 if costs.job.backend == "threads" else 2 * (nodes - 1) / nodes * costs.facts.width
+        else:
+            shards = _shards(costs, variant, nodes)
+            summed = costs.messages(nodes).tree_sum(costs.facts.width, nodes, shards) + costs.calibration.add
+            update = costs.apply(nodes)
+            sent = costs.messages(nodes).tree_sum_bytes(costs.facts.width, nodes, shards)
+        return TrainingRound((*gradient_phases(work, 0.0), link(name, summed), compute("update", update)), sent)
 
-    def _exact_cost(self, costs: CostModel, rows: int, nodes: int) -> TrainingRound:
-        """Shards of a batch, computed one after the other by each of a node's threads, summed along a fixed tree."""
-        job, shards = costs.job, min(costs.job.shards, rows)
-        threads = 1 if job.backend == "threads" else costs.threads(nodes)
-        turns = -(-min(-(-job.shards // nodes), shards) // threads)
-        workers = min(nodes * threads, costs.calibration.cores) if not costs.cluster.own_machines else threads
-        one = costs.on_one_machine().gradient(rows / shards, max(1, workers)) * costs.cluster.slowest(nodes)
-        work = turns * (one * costs.turns(nodes) + costs.calibration.add)
-        sent = 0.0
-        if job.backend != "threads":
-            sent = costs.messages(nodes).tree_sum_bytes(costs.facts.width, nodes, job.shards)
-        summed = _tree_seconds(costs, nodes, job.shards)
-        return TrainingRound((*gradient_phases(work, 0.0), link("sum in a fixed order", summed),
-                      compute("update", costs.apply(nodes))), sent)  # fmt: skip
+    def _overlapped_cost(self, costs: CostModel, rows: int, nodes: int) -> TrainingRound:
+        """Between hosts: summed by a ring while the backward pass goes on, by torch."""
+        facts = costs.facts
+        seconds = costs.plain(-(-rows // nodes), nodes)
+        update = min(costs.apply(nodes), seconds)
+        summed = costs.messages(nodes).all_reduce(facts.width, nodes)
+        backward = (1 - FORWARD) * (seconds - update)
+        hidden = backward + summed - overlapped(backward, summed, facts.overlapped) if summed < math.inf else 0.0
+        phases = gradient_phases(seconds - update, 0.0)
+        sums = link("all-reduce", summed, hidden), compute("update", update)
+        return TrainingRound((*phases, *sums), 2 * (nodes - 1) / nodes * facts.width)
 
 
-def _tree_seconds(costs: CostModel, nodes: int, shards: int) -> float:
-    """The sum over shards: in memory between threads, else by all-to-all and gather."""
-    if costs.job.backend == "threads":
-        return costs.calibration.add * (nodes - 1)
-    return costs.messages(nodes).tree_sum(costs.facts.width, nodes, shards) + costs.calibration.add
+def _in_memory(costs: CostModel) -> bool:
+    """Whether workers sum in memory that they share."""
+    return costs.job.backend == "threads" or (not costs.cluster.own_machines and can_share())
+
+
+def _shards(costs: CostModel, variant: Variant, nodes: int) -> int:
+    return costs.job.shards or shards_of(costs.job.batch_size) if variant.options["exact"] else nodes
+
+
+def _vectors(costs: CostModel, variant: Variant, nodes: int) -> int:
+    """Vectors of gradients that all workers write together: one for each whole node of the tree."""
+    shards = _shards(costs, variant, nodes)
+    return sum(len(cover(part, (0, shards))) for part in shares(shards, nodes))
+
+
+def _seconds_of_shards(costs: CostModel, variant: Variant, rows: int, nodes: int) -> float:
+    """Shards of a batch, computed one after the other by each of a node's threads."""
+    all_shards = _shards(costs, variant, nodes)
+    shards = min(all_shards, rows)
+    threads = 1 if costs.job.backend == "threads" else costs.threads(nodes)
+    turns = -(-min(-(-all_shards // nodes), shards) // threads)
+    workers = threads if costs.cluster.own_machines else min(nodes * threads, costs.calibration.cores)
+    one = costs.on_one_machine().gradient(rows / shards, max(1, workers)) * costs.cluster.slowest(nodes)
+    return turns * one * costs.turns(nodes) + (turns - 1) * costs.calibration.add
 
 
 class DdpUpdater(BackwardUpdater):

@@ -43,7 +43,7 @@ class SharedBatchUpdater(WholeModelUpdater):
         threads = shard_threads(job, group.size)
         learner.threaded |= threads > 1
         self.crew = Crew(threads)
-        self.shards = job.shards if job.exact else group.size * threads
+        self.shards = job.shard_count if job.exact else group.size * threads
         self.seats = _seats(self.shards, group.size, threads)
         self.mine = shares(self.shards, group.size)[group.rank]
         tail = [torch.zeros(1), *learner.buffers]
