@@ -130,7 +130,7 @@ def test_memory_goes_with_the_last_process_even_if_all_are_killed():
     read, write = os.pipe()
     first = os.fork()
     if first == 0:
-        memory, place = shared._new_memory(1 << 20)
+        _memory, place = shared._new_memory(1 << 20)
         second = os.fork()
         if second == 0:
             opened = shared._opened(place, 1 << 20)
