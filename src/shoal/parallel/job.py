@@ -78,7 +78,7 @@ class TrainingOptions(StrategyOptions):
         flags="--exact/--close",
     )  # fmt: skip
     shards: int | None = option(
-        None, "--exact: parts of a batch; at least as many as workers. (default: 4, or 8 from a batch size of 256 on) "
+        None, "--exact: parts of a batch; at least as many as workers. (default: 4, or 8 from a batch size of 2,048 on) "
         "pipeline: micro-batches. (default: 8)", least=1, most=MOST_PARTS,
     )  # fmt: skip
     device: str = option("auto", "auto, cpu, cuda or mps.", check=_device, changes_result=False)
@@ -150,7 +150,7 @@ class Job(TrainingOptions):
     def shard_count(self) -> int:
         """Parts of a batch in exact mode; micro-batches of a pipeline.
 
-        >>> Job(batch_size=128).shard_count, Job(batch_size=512).shard_count, Job(shards=3).shard_count
+        >>> Job(batch_size=128).shard_count, Job(batch_size=4096).shard_count, Job(shards=3).shard_count
         (4, 8, 3)
         """
         return self.shards or self.method.default_shards(self.batch_size)
