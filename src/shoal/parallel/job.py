@@ -78,8 +78,8 @@ class TrainingOptions(StrategyOptions):
         flags="--exact/--close",
     )  # fmt: skip
     shards: int | None = option(
-        None, "--exact: parts of a batch; at least as many as workers. (default: 4, or 8 from a batch size of 2,048 on) "
-        "pipeline: micro-batches. (default: 8)", least=1, most=MOST_PARTS,
+        None, "--exact: parts of a batch, at least as many as workers (default: 4, or 8 from batches of 2,048 on). "
+        "pipeline: micro-batches (default: 8).", least=1, most=MOST_PARTS,
     )  # fmt: skip
     device: str = option("auto", "auto, cpu, cuda or mps.", check=_device, changes_result=False)
     checkpoint: str | None = option(
