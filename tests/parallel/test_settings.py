@@ -43,7 +43,7 @@ from shoal.parallel.networks import make_model
         ({"strategy": "serial", "workers": 2}, r"strategy 'serial' has one worker; got workers=2"),
         ({"strategy": "tensor", "backend": "threads", "workers": 2}, r"use backend 'processes' or 'mpi'"),
         ({"strategy": "tensor", "workers": 2, "exact": True}, r"'tensor' has no exact mode"),
-        ({"strategy": "allreduce", "workers": 9, "exact": True}, r"4 shards, too few for 9 workers"),
+        ({"strategy": "allreduce", "workers": 9, "exact": True}, r"8 shards, too few for 9 workers"),
         ({"strategy": "data+tensor", "workers": 3}, r"an even number of workers, or mesh="),
         ({"strategy": "data+tensor", "workers": 4, "mesh": (3, 2)}, r"mesh must multiply to the 4 workers; got 3 x 2"),
         ({"learning_rate": float("inf")}, r"learning_rate must be a positive number .*; got inf"),
