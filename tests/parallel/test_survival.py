@@ -289,7 +289,7 @@ class Notes:
     def note(self, text):
         print(text, flush=True)
 rows = Trap(Path(sys.argv[2]), sys.argv[3], 240) if len(sys.argv) > 3 else data()
-result = parallel.fit(network("random"), rows, strategy="allreduce", exact=True, epochs=4, batch_size=32,
+result = parallel.fit(network("random"), rows, strategy="allreduce", exact=True, epochs=4, batch_size=32, shards=8,
                       learning_rate=0.01, checkpoint=sys.argv[1] + ".run", checkpoint_every=2,
                       callbacks=[Notes()])
 import os

@@ -83,7 +83,7 @@ def far(one: Any, other: Any) -> float:
     return float((flat(one) - flat(other)).norm() / flat(other).norm())
 
 
-SETTINGS: dict[str, Any] = {"epochs": 4, "batch_size": BATCH, "learning_rate": 0.01, "seed": 0}  # 20 steps
+SETTINGS: dict[str, Any] = {"epochs": 4, "batch_size": BATCH, "learning_rate": 0.01, "seed": 0, "shards": 8}  # 20 steps
 
 
 Jobs = dict[str, dict[str, Any]]

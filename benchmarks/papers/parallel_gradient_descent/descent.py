@@ -13,6 +13,7 @@ from benchmarks.papers.parallel_gradient_descent.descent_report import draw, not
 from benchmarks.parallel import workers
 from benchmarks.parallel.workers import PLAIN, Way
 from shoal.machine import thread_count
+from shoal.parallel.exact.tree_sum import shards_of
 from shoal.validate import one_of
 
 if TYPE_CHECKING:
@@ -122,14 +123,15 @@ def all_ways(cores: int) -> list[Way]:
     many = max(2, cores)
     threads = {"strategy": "allreduce", "backend": "threads", "workers": many}
     processes = {"strategy": "allreduce", "backend": "processes", "workers": many}
+    parts = {"shards": many} if many > shards_of(min(BATCHES)) else {}
     few = "" if cores >= 4 else f"it needs 4 cores, for 2 processes of 2 threads; there are {cores}"
     return [
         Way("serial", {"strategy": "serial"}),
         Way("blas", {"strategy": "blas"}),
         Way("threads", {**threads, "exact": False}),
-        Way("threads, exact", {**threads, "exact": True, "shards": max(8, many)}),
+        Way("threads, exact", {**threads, "exact": True, **parts}),
         Way("processes", {**processes, "exact": False}),
-        Way("processes, exact", {**processes, "exact": True, "shards": max(8, many)}),
+        Way("processes, exact", {**processes, "exact": True, **parts}),
         Way("mpi", {**processes, "backend": "mpi", "exact": False}, workers.mpi_missing()),
         Way("hybrid", {**processes, "workers": 2, "exact": False, "blas_threads": max(1, cores // 2)}, few),
         Way(PLAIN),

@@ -36,11 +36,11 @@ def measures(model: nn.Module, loss: Callable[[Any, Any], torch.Tensor], inputs:
 
 def flops_per_row(model: nn.Module, loader: Loader, job: Job) -> float:
     """Floating-point operations of a step for one row, forward and backward, as torch counts them."""
-    from torch.utils.flop_counter import FlopCounterMode
+    from shoal.parallel.exact.generators import FlopCounter
 
     rows = torch.arange(min(4, len(loader)))
     inputs, target = loader.take(rows)
     trial = copy.deepcopy(model).train()
-    with FlopCounterMode(display=False) as counter, own_generator(torch.Generator()):
+    with FlopCounter() as counter, own_generator(torch.Generator()):
         make_loss(job.loss)(trial(inputs), target).backward()
-    return counter.get_total_flops() / len(rows)
+    return counter.total / len(rows)

@@ -77,9 +77,10 @@ class TrainingOptions(StrategyOptions):
         None, "The same bits for any number of workers. (default: --exact for allreduce and pipeline on CPUs)",
         flags="--exact/--close",
     )  # fmt: skip
-    shards: int = option(
-        8, "--exact: parts of a batch; at least as many as workers. pipeline: micro-batches.", least=1, most=MOST_PARTS
-    )
+    shards: int | None = option(
+        None, "--exact: parts of a batch, at least as many as workers (default: 4, or 8 from batches of 2,048 on). "
+        "pipeline: micro-batches (default: 8).", least=1, most=MOST_PARTS,
+    )  # fmt: skip
     device: str = option("auto", "auto, cpu, cuda or mps.", check=_device, changes_result=False)
     checkpoint: str | None = option(
         None, "Folder to save the state in, and to resume from if it has one.", check=_folder, metavar="<path>",
@@ -122,9 +123,9 @@ class Job(TrainingOptions):
         if self.exact and not method.can_be_exact:
             able = ", ".join(name for name, strategy in TABLE.items() if strategy.can_be_exact)
             raise UserError(f"{called('exact')} needs one of the strategies {able}; {method.name!r} has no exact mode")
-        if self.exact and self.workers > self.shards:
+        if self.exact and self.workers > self.shard_count:
             raise UserError(
-                f"exact mode cuts each batch into {self.shards} shards, too few for {self.workers} workers; "
+                f"exact mode cuts each batch into {self.shard_count} shards, too few for {self.workers} workers; "
                 f"give {called('shards')}={self.workers}, or omit {called('exact')}"
             )
         if self.mesh is not None and self.mesh[0] * self.mesh[1] != self.workers:
@@ -144,6 +145,15 @@ class Job(TrainingOptions):
     def ranks(self) -> int:
         """Processes or threads that take part: the workers, and servers if the strategy has any."""
         return self.workers + self.method.servers
+
+    @property
+    def shard_count(self) -> int:
+        """Parts of a batch in exact mode; micro-batches of a pipeline.
+
+        >>> Job(batch_size=128).shard_count, Job(batch_size=4096).shard_count, Job(shards=3).shard_count
+        (4, 8, 3)
+        """
+        return self.shards or self.method.default_shards(self.batch_size)
 
     @property
     def mesh_shape(self) -> tuple[int, int]:

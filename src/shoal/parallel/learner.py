@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shoal.errors import UserError
@@ -95,17 +96,26 @@ def make_optimizer(job: Job, parameters: list[nn.Parameter]) -> torch.optim.Opti
     return (torch.optim.Adam if job.optimizer == "adam" else torch.optim.AdamW)(parameters, **common)
 
 
+def share_of_rate(schedule: str, step: int, steps: int) -> float:
+    """Times the learning rate; computed from the step alone, so that checkpoints need not hold it.
+
+    >>> share_of_rate("cosine", 5, 10), share_of_rate("constant", 5, 10)
+    (0.5, 1.0)
+    """
+    return 1.0 if schedule == "constant" else 0.5 * (1 + math.cos(math.pi * min(step / max(1, steps), 1.0)))
+
+
 class Schedule:
-    """The learning rate of each step, computed from the step alone, so that checkpoints need not hold it."""
+    """Sets the learning rate of each step."""
 
     def __init__(self, kind: str, optimizer: torch.optim.Optimizer, steps: int) -> None:
-        self.kind, self.optimizer, self.steps = kind, optimizer, max(1, steps)
+        self.kind, self.optimizer, self.steps = kind, optimizer, steps
         self.first = [group["lr"] for group in optimizer.param_groups]
 
     def set(self, step: int) -> None:
         if self.kind == "constant":
             return
-        share = 0.5 * (1 + math.cos(math.pi * min(step / self.steps, 1.0)))
+        share = share_of_rate(self.kind, step, self.steps)
         for group, rate in zip(self.optimizer.param_groups, self.first, strict=True):
             group["lr"] = rate * share
 
@@ -121,14 +131,23 @@ class Learner:
         self.parameters = list(self.named.values()) or [nn.Parameter(torch.zeros(1))]
         self.most_precise = max(self.parameters, key=lambda parameter: torch.finfo(parameter.dtype).bits)
         self.buffers = _averaged(model)
+        self.found: dict[int, tuple[nn.Module, list[nn.Parameter]]] = {}  # parameters of the model and its replicas
         self.count = sum(p.numel() for p in self.parameters)
         self.width = self.count + 1 + sum(b.numel() for b in self.buffers)
         self.loss = make_loss(job.loss)
-        self.optimizer = make_optimizer(job, self.parameters)
-        self.schedule = Schedule(job.schedule, self.optimizer, steps)
+        self.steps = steps
         self.random: bool | None = None  # not known before the first rows
         # Whether other threads of this process draw random numbers, too.
         self.threaded = threading.current_thread() is not threading.main_thread()
+
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Made when it is first used: torch loads for seconds before it makes one."""
+        return make_optimizer(self.job, self.parameters)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return Schedule(self.job.schedule, self.optimizer, self.steps)
 
     # ---- gradients ----
 
@@ -170,8 +189,7 @@ class Learner:
             for mine, its in zip(self.model.buffers(), replica.buffers(), strict=True):
                 its.copy_(mine)
         loss = self.scaled_loss(inputs, target, share, key, model)
-        trained = list(trained_parameters(model).values())
-        grads = torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
+        grads = torch.autograd.grad(loss, self._trained(model), allow_unused=True, materialize_grads=True)
         own: list[torch.Tensor] = []
         seen: set[int] = set()
         for grad in grads:  # two parameters may share one tensor, or have one with repeated elements
@@ -180,6 +198,12 @@ class Learner:
             own.append(grad.clone(memory_format=torch.contiguous_format) if again else grad)
         parts = [*own, loss.detach().reshape(1), *[buffer * share for buffer in _averaged(model)]]
         return [part.to(self.most_precise.dtype) for part in parts]  # the precision of the vector
+
+    def _trained(self, model: nn.Module) -> list[nn.Parameter]:
+        """Of the model or a replica; to look through its modules in every step takes long."""
+        if id(model) not in self.found:
+            self.found[id(model)] = model, list(trained_parameters(model).values())
+        return self.found[id(model)][1]
 
     def pack(self, parts: list[torch.Tensor], out: torch.Tensor) -> None:
         """Concatenate into a vector."""

@@ -77,6 +77,8 @@ class Worker:
         self._start()
         self.whole = copy.deepcopy(self.model) if job.method.splits_model else self.model
         self.updater = job.method.updater(job, group, self.model, self.train)
+        if self.updater.note and group.rank == 0:
+            notify("note", self.updater.note)
         self.guard = Guard(job)
         self.updater.report_loss = self.guard.see
         self.history: list[dict[str, Any]] = []

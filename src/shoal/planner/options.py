@@ -11,6 +11,7 @@ from shoal.errors import UserError, WrongType
 from shoal.options import option, options_of
 from shoal.parallel.cost import Variant
 from shoal.parallel.data.ownership import concentration
+from shoal.parallel.exact.tree_sum import shards_of
 from shoal.parallel.job import LARGEST, MOST_PARTS, Job, TrainingOptions
 from shoal.parallel.strategies import find_strategy
 from shoal.parallel.strategies.own_rows import ROW_OPTIONS, positive_numbers
@@ -202,7 +203,7 @@ class PlanOptions(TrainingOptions):
         if word == CLOSE:
             return "allreduce"
         if word == "allreduce":
-            exact = max(self.nodes) <= self.shards if self.exact is None else self.exact
+            exact = max(self.nodes) <= (self.shards or shards_of(self.batch_size)) if self.exact is None else self.exact
             return "allreduce-exact" if exact else "allreduce"
         if word in ("local_sgd", "gossip"):
             return f"{word}:{self.average_every}"
@@ -220,7 +221,9 @@ class PlanOptions(TrainingOptions):
             kept -= set(ROW_OPTIONS)
         values = {name: getattr(self, name) for name in kept} | settings | {"workers": nodes}
         if values.get("exact"):
-            values["shards"] = max(self.shards, nodes)
+            batch = self.batch_size * (nodes if self.batch_per_node else 1)
+            if nodes > (self.shards or shards_of(batch)):
+                values["shards"] = nodes
         if self.batch_per_node and not variant.own_algorithm:
             values["batch_size"] = self.batch_size * nodes
             values["learning_rate"] = self.learning_rate * rate_factor(self.rate_rule, nodes)

@@ -1,4 +1,8 @@
-"""A generator of random numbers for one thread. This module loads PyTorch; `randomness.own_generator` imports it."""
+"""Modes that see every operation of a thread: random numbers of its own, and a count of floating-point operations.
+
+This module loads PyTorch; others import it inside functions. Methods are set after their class is made: torch wraps
+those that it finds in the class, and what wraps them loads its compiler when it is first called, for seconds.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 LIKE = {torch.ops.aten.rand_like: "uniform_", torch.ops.aten.randn_like: "normal_"}
 GENERATOR_LOCK = threading.Lock()
@@ -19,7 +24,7 @@ class OwnGenerator(TorchDispatchMode):
         super().__init__()
         self.generator = generator
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def _drawing(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         named = [argument.name for argument in func._schema.arguments]
         if "generator" in named and kwargs.get("generator") is None and len(args) <= named.index("generator"):
@@ -44,3 +49,22 @@ class OwnGenerator(TorchDispatchMode):
             finally:
                 self.generator.set_state(torch.get_rng_state())
                 torch.set_rng_state(before)
+
+
+class FlopCounter(TorchDispatchMode):
+    """Counts the operations of matrix products and convolutions, by torch's own formulas."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def _counting(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        formula = flop_registry.get(func.overloadpacket)
+        if formula is not None:
+            self.total += formula(*args, **(kwargs or {}), out_val=found)
+        return found
+
+
+OwnGenerator.__torch_dispatch__ = OwnGenerator._drawing  # type: ignore[assignment, method-assign]
+FlopCounter.__torch_dispatch__ = FlopCounter._counting  # type: ignore[assignment, method-assign]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+import queue
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shoal.machine import thread_count
@@ -39,7 +41,7 @@ def shard_threads(job: Job, workers: int) -> int:
         return job.workers
     if not job.exact:
         return 1
-    return min(threads_per_worker(job), -(-job.shards // workers))
+    return min(threads_per_worker(job), -(-job.shard_count // workers))
 
 
 def use_threads(count: int) -> None:
@@ -53,6 +55,39 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def shard_pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that compute shards, with one BLAS thread each."""
-    return ThreadPoolExecutor(threads, initializer=use_threads, initargs=(1,))
+class Crew:
+    """Threads that work side by side, with one BLAS thread each; the thread that calls is one of them."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self.tasks: list[queue.SimpleQueue[Callable[[int], None] | None]] = []
+        for thread in range(1, size):
+            self.tasks.append(queue.SimpleQueue())
+            threading.Thread(target=self._live, args=(thread,), name=f"shoal-crew-{thread}", daemon=True).start()
+
+    def _live(self, thread: int) -> None:
+        use_threads(1)
+        while (work := self.tasks[thread - 1].get()) is not None:
+            try:
+                work(thread)
+                self.ended.put(None)
+            except BaseException as error:
+                self.ended.put(error)
+            del work
+
+    def run(self, work: Callable[[int], None]) -> None:
+        """Call it in every thread with the thread's number; an error of any is raised once all have ended."""
+        for tasks in self.tasks:
+            tasks.put(work)
+        try:
+            work(0)
+        finally:
+            errors = [self.ended.get() for _ in self.tasks]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def close(self) -> None:
+        for tasks in self.tasks:
+            tasks.put(None)

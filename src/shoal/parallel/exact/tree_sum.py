@@ -15,6 +15,15 @@ Node = tuple[int, int]  # shards from the first to before the second
 Value = TypeVar("Value")
 
 
+def shards_of(batch_size: int) -> int:
+    """Shards of a batch, unless the user chooses: thin products take longer, and each shard is one vector more to sum.
+
+    >>> shards_of(128), shards_of(4096)
+    (4, 8)
+    """
+    return 4 if batch_size < 2048 else 8
+
+
 def shares(count: int, parts: int) -> list[Node]:
     """Cut `count` items into consecutive parts of nearly equal size, the larger ones first.
 

@@ -6,10 +6,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.parallel.exact.tree_sum import Node, combine, cover, shares
 from shoal.parallel.lazy import torch
+
+if TYPE_CHECKING:
+    from shoal.parallel.groups.shared import SharedMemory
 
 
 class Lost(RuntimeError):
@@ -51,6 +54,10 @@ class Group(ABC):
             total = combine(root, known.get, filled, torch.add)
             assert total is not None, "a batch has at least one row"
             return self.all_gather(total)
+
+    def share(self, count: int) -> SharedMemory | None:
+        """Memory of `count` bytes that all workers see, if they are processes of one host; all call this."""
+        return None
 
     @abstractmethod
     def exchange(self, parts: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from shoal.parallel.groups.base import Group, Lost
+from shoal.parallel.groups.shared import SharedMemory, share
 from shoal.parallel.lazy import torch
 
 
@@ -19,7 +20,7 @@ class Distributed(Group):
     def __init__(self, store: Any, rank: int, size: int, timeout: float, device: torch.device) -> None:
         import torch.distributed as dist
 
-        self.rank, self.size, self.device = rank, size, device
+        self.rank, self.size, self.timeout = rank, size, timeout
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         limit = timedelta(seconds=timeout)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
@@ -37,6 +38,9 @@ class Distributed(Group):
                 yield
             except RuntimeError as error:
                 raise Lost(f"another worker is gone or does not answer: {str(error).splitlines()[0]}") from None
+
+    def share(self, count: int) -> SharedMemory | None:
+        return share(self, count, self.timeout)
 
     def exchange(self, parts: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
         with self._calling():

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shoal.parallel.groups.base import Group, Lost
+from shoal.parallel.groups.shared import SharedMemory, share
 from shoal.parallel.lazy import torch
 
 
@@ -35,6 +36,9 @@ class Mpi(Group):
                 else:
                     os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
             return status
+
+    def share(self, count: int) -> SharedMemory | None:
+        return share(self, count, self.timeout)
 
     def exchange(self, parts: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
         sent = torch.cat(list(parts)).cpu().numpy()

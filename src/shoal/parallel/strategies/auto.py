@@ -87,7 +87,9 @@ def choose(
         return plain
     if job.exact:
         notify("note", "exact: threads that share each batch in fixed shards")
-        return replace(job, strategy="allreduce", backend="threads", workers=min(_workers(job), job.shards), mesh=None)
+        return replace(
+            job, strategy="allreduce", backend="threads", workers=min(_workers(job), job.shard_count), mesh=None
+        )
     loader = Loader(train, torch.device("cpu"))
     steps = job.epochs * -(-len(loader) // job.batch_size)
     jobs = _candidates(job, plain, model, loader)

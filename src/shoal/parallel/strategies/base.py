@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.parallel.cost import Estimate, TrainingRound, Variant, memory_of, synchronous
 from shoal.parallel.events import Notify
+from shoal.parallel.exact.tree_sum import shards_of
 
 if TYPE_CHECKING:
     import torch
@@ -111,6 +112,10 @@ class Strategy:
     def exact_by_default(self, job: Job, notify: Notify) -> bool:
         """Whether a run is exact if the user does not say. Depends on the settings alone, never on the clock."""
         return False
+
+    def default_shards(self, batch_size: int) -> int:
+        """Parts of a batch in exact mode, if the user does not say. They decide the bits: no number of workers may."""
+        return shards_of(batch_size)
 
     def parts_of_batch(self, job: Job) -> int:
         """Into how many parts a batch is cut at most; batch normalisation sees each part alone."""

@@ -56,7 +56,7 @@ class KFold(Strategy):
 
     def parts_of_batch(self, job: Job) -> int:
         if job.exact:
-            return job.shards
+            return job.shard_count
         return 1 if environment.launcher() is not None else max(1, job.workers // job.folds)
 
     def run(self, workers: Runner, job: Job, *training: Any) -> Result:

@@ -12,7 +12,7 @@ from shoal.parallel.events import Notify
 from shoal.parallel.exact.randomness import draws_random_numbers
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.learner import trained_parameters
-from shoal.parallel.strategies.split_model import DataAndModel, SplitModel, SplitModelUpdater
+from shoal.parallel.strategies.split_model import MICRO_BATCHES, DataAndModel, SplitModel, SplitModelUpdater
 from shoal.parallel.strategies.updater import Updater
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class PipelineUpdater(SplitModelUpdater):
         """Send the micro-batches through all stages; returns the loss, which only the last stage knows."""
         self.step_key.start(key(self.job.seed, step, self.replica), self._is_random(inputs))
         self.scale = 1 / rows
-        count = micro_batches(mine, self.job.shards, self.least)
+        count = micro_batches(mine, self.job.shard_count, self.least)
         if self.pieces == 1:
             return self._alone(inputs, target, count)
         schedule = self._schedule(inputs, count)
@@ -159,7 +159,7 @@ class Pipeline(SplitModel):
         """GPipe: m micro-batches, one after the other, through the slowest stage; the first one, and the last, also
         through all others: with p equal stages that is a bubble of (p - 1) / (m + p - 1)."""
         layers, stages = costs.facts.layers, nodes
-        count = micro_batches(rows, costs.job.shards, 1)
+        count = micro_batches(rows, costs.job.shards or MICRO_BATCHES, 1)
         cuts = balanced([layer.parameters for layer in layers], stages)
         total = sum(layer.flops for layer in layers) or 1.0
         parts = [sum(layer.flops for layer in layers[start:end]) / total for start, end in cuts]

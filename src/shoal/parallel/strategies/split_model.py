@@ -26,6 +26,9 @@ def _mesh(name: str, value: Any) -> tuple[int, int]:
     return whole(name, value[0], 1), whole(name, value[1], 1)
 
 
+MICRO_BATCHES = 8  # unless the user chooses
+
+
 @dataclass(frozen=True)
 class MeshOptions(Options):
     mesh: tuple[int, int] | None = option(
@@ -57,8 +60,11 @@ class SplitModel(Strategy):
                     "one; use strategy 'allreduce'"
                 )
 
+    def default_shards(self, batch_size: int) -> int:
+        return MICRO_BATCHES
+
     def parts_of_batch(self, job: Job) -> int:
-        return job.shards if job.exact else job.workers
+        return job.shard_count if job.exact else job.workers
 
     def updater(self, job: Job, group: Group, model: nn.Module, train: Loader) -> Updater:
         if group.size == 1:
@@ -85,6 +91,9 @@ class DataAndModel(SplitModel):
 
     def mesh_shape(self, job: Job) -> tuple[int, int]:
         return job.mesh or ((job.workers // 2, 2) if job.workers > 1 else (1, 1))
+
+    def default_shards(self, batch_size: int) -> int:
+        return MICRO_BATCHES
 
     def parts_of_batch(self, job: Job) -> int:
         return job.workers

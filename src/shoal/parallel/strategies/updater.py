@@ -44,6 +44,7 @@ class Updater(ABC):
     """
 
     evaluates_together = False  # all workers must evaluate the same rows
+    note = ""  # what users are told when training starts
     shares_loss = False  # all workers see the same loss in each step, and so find together that it is not finite
 
     def __init__(self, job: Job, group: Group, model: nn.Module, train: Loader) -> None:

@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 
 from shoal.machine import thread_count
 from shoal.parallel.exact.randomness import torch_as_it_was
+from shoal.parallel.exact.tree_sum import shards_of
 from shoal.planner.cost.cluster import Cluster
 from shoal.planner.cost.times import CostModel
 from shoal.planner.measure.calibration import BRIEF, BRIEFEST, TINY, MachineCalibration, calibrate, probed, row_sizes
@@ -88,14 +89,16 @@ def needed_sizes(options: PlanOptions, rows: int) -> set[float]:
     for count in options.nodes:
         batch = min(rows, options.batch_size * (count if options.batch_per_node else 1))
         own = min(options.batch_size, rows / count)  # of nodes that keep their rows
-        found |= {batch, own, *(max(1.0, batch / parts) for parts in (count, max(1, count // 2), options.shards))}
+        shards = options.shards or shards_of(batch)
+        found |= {batch, own, *(max(1.0, batch / parts) for parts in (count, max(1, count // 2), shards))}
     return found
 
 
 def shared_sizes(options: PlanOptions, variants: Sequence[Variant]) -> set[float]:
     """Rows of steps that threads of one node take side by side: small ones, shards of exact sums, and folds."""
     most = max(options.nodes) if options.batch_per_node else 1
-    found = {TINY, *(options.batch_size * count / options.shards for count in (1, most))}
+    batches = [options.batch_size * count for count in (1, most)]
+    found = {TINY, *(batch / (options.shards or shards_of(batch)) for batch in batches)}
     return found | ({options.batch_size} if any(one.strategy.holds_out_rows for one in variants) else set())
 
 
