@@ -70,6 +70,10 @@ def test_tied_parameters_are_trained_as_one_or_refused_before_training(name, mak
             with pytest.raises(UserError, match=rf"'{re.escape(name)}' cannot split tied parameters, and '.*' are one"):
                 parallel.fit(make(), ONE, **{**job, "backend": "processes", "workers": workers})
         return
+    if name == "native":
+        with pytest.raises(UserError, match=r"'native' trains .*(this is AutoEncoder|a weight and a bias of its own)"):
+            parallel.fit(make(), ONE, **job)
+        return
     model = parallel.fit(make(), ONE, **job).model
     names = [name for name, _ in model.named_parameters()]
     assert names == [name for name, _ in make().named_parameters()], "still one parameter under its first name"
@@ -157,7 +161,7 @@ class Words(nn.Module):
 def test_sparse_gradients_are_refused_before_training(name):
     rows = TensorDataset(torch.arange(40) % 9, torch.arange(40) % 2)
     job = in_threads(name)
-    if "pipeline" in name:
+    if "pipeline" in name or name == "native":  # they do not take this network at all
         job = in_threads("allreduce")
     with pytest.raises(UserError, match=r"the gradient of 'table.weight' is sparse.* sparse=False, for the same"):
         parallel.fit(Words(True), rows, **job)
@@ -179,7 +183,7 @@ class Normalised(nn.Module):
         return self.out(self.norm(x[:, :3, None, None].expand(-1, -1, 1, self.width)).mean((2, 3)))
 
 
-THREADS = [name for name in TABLE if not TABLE[name].splits_model and name != "auto"]
+THREADS = [name for name in TABLE if not TABLE[name].splits_model and name not in ("auto", "native")]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,6 +7,7 @@
 |---|---|
 | `serial` | one worker, one thread |
 | `blas` | one worker, matrix products over threads |
+| `native` | one worker, compiled code for linear layers, on all threads |
 | `allreduce` | each batch split over workers, gradients summed |
 | `parameter_server` | one rank holds the weights; synchronous or asynchronous |
 | `local_sgd` | workers train on their own rows, weights averaged now and then |

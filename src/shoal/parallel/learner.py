@@ -69,17 +69,18 @@ def _cross_entropy(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def _mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return nn.functional.mse_loss(output, _like(output, target))
+    return nn.functional.mse_loss(output, like_output(output, target))
 
 
 def _bce(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return nn.functional.binary_cross_entropy_with_logits(output, _like(output, target))
+    return nn.functional.binary_cross_entropy_with_logits(output, like_output(output, target))
 
 
 LOSSES: dict[str, Loss] = {"cross_entropy": _cross_entropy, "mse": _mse, "bce": _bce}
 
 
-def _like(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+def like_output(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Targets in the shape and precision of outputs; classes become ones and zeros."""
     if target.shape == output.shape:
         return target.to(output.dtype)
     if not target.is_floating_point() and target.dim() == output.dim() - 1 and output.shape[-1] > 1:

@@ -22,7 +22,7 @@ from shoal.validate import number, one_of, shown, strings, whole
 RATE_RULES = ("none", "linear", "sqrt")
 MOST_NODES = 4096
 SPEEDS = (1e-3, 1e3)  # of a node; this machine's is 1
-ALONE = ("serial", "blas")  # strategies of one worker
+ALONE = ("serial", "blas", "native")  # strategies of one worker
 CLOSE = "allreduce-close"
 
 
@@ -231,11 +231,11 @@ class PlanOptions(TrainingOptions):
 
     @property
     def alone(self) -> Job:
-        """The plain loop on one node."""
+        """The plain loop on one node, or the compiled kernel if no other strategy is asked for."""
         kept = self._shared() - {*ROW_OPTIONS, "exact", "average_every", "asynchronous"}
         threads = 1 if self.strategy == ("serial",) else self.blas_threads
         values = {name: getattr(self, name) for name in kept} | {"blas_threads": threads}
-        return Job(strategy="blas", workers=1, **values)
+        return Job(strategy="native" if self.strategy == ("native",) else "blas", workers=1, **values)
 
     def _shared(self) -> set[str]:
         return set(options_of(TrainingOptions)) - {"mesh"}

@@ -11,6 +11,7 @@ from shoal.parallel.strategies.base import Strategy
 from shoal.parallel.strategies.gossip import Gossip
 from shoal.parallel.strategies.kfold import KFold, KFoldOptions
 from shoal.parallel.strategies.local_sgd import LocalSgd
+from shoal.parallel.strategies.native import Native
 from shoal.parallel.strategies.own_rows import OwnRowsOptions
 from shoal.parallel.strategies.parameter_server import ParameterServer, ParameterServerOptions
 from shoal.parallel.strategies.pipeline import DataPipeline, Pipeline
@@ -23,7 +24,7 @@ from shoal.validate import one_of
 TABLE: dict[str, Strategy] = {
     strategy.name: strategy
     for strategy in (
-        Serial(), Blas(), AllReduce(), ParameterServer(), LocalSgd(), Gossip(), TensorParallel(), Pipeline(),
+        Serial(), Blas(), Native(), AllReduce(), ParameterServer(), LocalSgd(), Gossip(), TensorParallel(), Pipeline(),
         DataTensor(), DataPipeline(), Sharded(), KFold(), Auto(),
     )
 }  # fmt: skip

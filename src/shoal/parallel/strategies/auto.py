@@ -26,6 +26,7 @@ from shoal.parallel.groups import Alone
 from shoal.parallel.launch.launcher import launch
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.strategies.base import Strategy
+from shoal.parallel.strategies.native import can_train
 from shoal.parallel.strategies.updater import Updater, fewest_rows
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Auto(Strategy):
         """As the run began: measuring now might choose otherwise."""
         if earlier.get("strategy") == "plain":
             return replace(job, strategy="blas", workers=1)
+        if earlier.get("strategy") == "native":
+            return replace(job, strategy="native", workers=1)
         if earlier.get("strategy") == "allreduce":
             exact = earlier.get("exact") if job.exact is None else job.exact
             return replace(job, strategy="allreduce", backend="threads", workers=max(job.workers, 2), exact=exact)
@@ -142,6 +145,9 @@ def _candidates(job: Job, plain: Job, model: nn.Module, loader: Loader) -> list[
         found.append((f"{many} threads that share each batch", threads))
     if cores > 1:
         found.append(("one process with 1 thread", replace(plain, strategy="serial")))
+    native = replace(plain, strategy="native")
+    if can_train(native, model):
+        found.append((f"the compiled kernel with {job.blas_threads or cores} threads", native))
     return found
 
 
@@ -188,6 +194,7 @@ def _race(
     with ExitStack() as stack:
         steppers = []
         for _, job in jobs:
+            job = replace(job, schedule="constant")  # a run of a few steps has no end
             updater = job.method.updater(job, Alone(), copy.deepcopy(model), loader)
             stack.callback(updater.close)
             steppers.append(_stepper(updater, job, loader, clock))
@@ -196,7 +203,10 @@ def _race(
 
         def affordable(place: int) -> bool:
             plain = min(taken[0][1:])
-            unknown = max(taken[0][0], plain * (thread_count() if jobs[place][1].method.one_thread else 2))
+            method = jobs[place][1].method
+            unknown = (
+                max(taken[0][0], plain * (thread_count() if method.one_thread else 2)) * method.steps_timed_together
+            )
             left = min(MEASURING_SHARE * steps * plain, MOST_SECONDS) - (clock() - begun)
             tried = taken[place]
             return (tried[-1] if tried else unknown) * max(1, LEAST_STEPS - len(tried)) <= left
@@ -208,13 +218,17 @@ def _race(
                 if affordable(place):
                     taken[place].append(step())
                     going = True
-    return [TimedJob(label, job, min(times[1:])) for (label, job), times in zip(jobs, taken, strict=True)
-            if len(times) >= LEAST_STEPS]  # fmt: skip
+    return [TimedJob(label, job, min(times[1:]) / _timed_steps(job, loader))
+            for (label, job), times in zip(jobs, taken, strict=True) if len(times) >= LEAST_STEPS]  # fmt: skip
+
+
+def _timed_steps(job: Job, loader: Loader) -> int:
+    return min(job.method.steps_timed_together, -(-len(loader) // job.batch_size))
 
 
 def _stepper(updater: Updater, job: Job, loader: Loader, clock: Callable[[], float]) -> Callable[[], float]:
-    """A function that takes a step and returns its seconds."""
-    rows = epoch_order(len(loader), job.seed, 0, True)[: job.batch_size]
+    """A function that takes a step, or the steps that are timed together, and returns the seconds."""
+    rows = epoch_order(len(loader), job.seed, 0, True)[: _timed_steps(job, loader) * job.batch_size]
     items = take_all(loader, updater.parts(rows))
 
     def step() -> float:

@@ -54,6 +54,7 @@ class Strategy:
     updater_class: type[Updater] | None = None  # what each worker runs
     one_worker = False  # takes no more than one
     one_thread = False  # unless the user asks for more
+    steps_timed_together = 1  # by `auto`: more where a round is more than a batch
     servers = 0  # ranks besides the workers
     splits_model = False  # a worker holds a part of the model: needs processes, and torch.distributed between them
     can_be_exact = False  # the same bits for any number of workers

@@ -90,8 +90,9 @@ def _short(
 
 
 def alone(job: Job, strategy: str, threads: int) -> Job:
-    """The job of one worker by itself: the plain loop ("plain"), or the loop over flat vectors ("vector")."""
-    settings: dict[str, Any] = {"strategy": "blas", "workers": 1} if strategy == "plain" else ALONE
+    """The job of one worker by itself: its own loop ("plain"), or the loop over flat vectors ("vector")."""
+    own = "native" if job.strategy == "native" else "blas"
+    settings: dict[str, Any] = {"strategy": own, "workers": 1} if strategy == "plain" else ALONE
     return replace(job, backend="processes", mesh=None, exact=None, blas_threads=threads, **settings)
 
 

@@ -171,7 +171,7 @@ int64_t workspace_bytes(Matrix<const uint8_t> records, Numbers dims, Numbers fea
   const Networks nets = check_networks(records, dims, features, n_features, n_outputs, SquaredError,
                                        Vector<const float>(nullptr, {0}), int64_t{1} << 62);
   require(length(batch_rows) == nets.count, "one batch size per member");
-  return thread_bytes(nets, batch_rows.data());
+  return thread_bytes(chosen_kernel(), nets, batch_rows.data());
 }
 
 template <class T>

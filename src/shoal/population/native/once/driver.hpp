@@ -25,6 +25,6 @@ void evaluate(const Kernel&, const Networks&, const Data&, const State&, const i
 void draw(const Networks&, float* parameters, int threads);
 
 // Bytes that one thread of `train` needs at most.
-int64_t thread_bytes(const Networks&, const int64_t* batch_rows);
+int64_t thread_bytes(const Kernel&, const Networks&, const int64_t* batch_rows);
 
 }  // namespace shoal

@@ -18,4 +18,10 @@ using Group = std::vector<int64_t>;
 std::vector<Group> make_groups(const Networks& nets, const Rows& rows, const State& state, const Work& work,
                                int threads);
 
+// How many of the first groups all threads should train together, one after the other, before each thread takes groups
+// of its own: those that would keep one thread busy while others have nothing left to do. Only members that are large
+// enough are trained by several threads. The results are the same either way.
+int64_t count_shared(const Networks& nets, const Rows& rows, const State& state, const Work& work,
+                     const std::vector<Group>& groups, int threads);
+
 }  // namespace shoal

@@ -82,7 +82,7 @@ struct Workspace {
     for (int64_t k : company) {
       const Shape shape = nets.shape(which[k]);
       floats += shape.packed_floats();
-      most = std::max(most, kernel.scratch_floats(shape, kBlockRows));
+      most = std::max(most, kernel.scratch_floats(shape, kBlockRows, 1));
     }
     scratch = scratch_arena.reserve(most);
     float* memory = packed.reserve(floats);
@@ -135,7 +135,7 @@ void predict(const Kernel& kernel, const Networks& nets, const Data& data, const
   visit_batches(
       kernel, nets, data, state, which, count, {nullptr, nullptr}, threads, poll,
       [&](int64_t k, int64_t, int64_t first, const SharedBatch&, const Batch& batch, const Net& net, float* scratch) {
-        write_outputs(kernel.forward(net, batch, scratch), batch, nets.n_outputs,
+        write_outputs(kernel.forward(net, batch, scratch, kAlone), batch, nets.n_outputs,
                       out + (k * data.n_rows + first) * nets.n_outputs);
       });
 }
@@ -148,7 +148,7 @@ void predict_own_rows(const Kernel& kernel, const Networks& nets, const Data& da
   visit_batches(
       kernel, nets, data, state, which, count, {first_row, n_rows}, threads, poll,
       [&](int64_t k, int64_t, int64_t first, const SharedBatch&, const Batch& batch, const Net& net, float* scratch) {
-        write_outputs(kernel.forward(net, batch, scratch), batch, nets.n_outputs,
+        write_outputs(kernel.forward(net, batch, scratch, kAlone), batch, nets.n_outputs,
                       out + (start[k] + first) * nets.n_outputs);
       });
 }
@@ -159,7 +159,7 @@ void evaluate(const Kernel& kernel, const Networks& nets, const Data& data, cons
   std::vector<Score> parts(count * ranges);
   visit_batches(kernel, nets, data, state, which, count, {nullptr, nullptr}, threads, poll,
                 [&](int64_t k, int64_t range, int64_t, const SharedBatch& shared, const Batch& batch, const Net& net,
-                    float* scratch) { parts[k * ranges + range].add(kernel, net, shared, batch, scratch); });
+                    float* scratch) { parts[k * ranges + range].add(kernel, net, shared, batch, scratch, kAlone); });
   const double variance = target_variance(nets, data, nullptr, data.n_rows);
   for (int64_t k = 0; k < count; ++k) {
     Score total;

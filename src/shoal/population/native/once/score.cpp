@@ -26,8 +26,9 @@ double count_hits(const Batch& b, int64_t n, const float* y) {
 
 }  // namespace
 
-void Score::add(const Kernel& kernel, const Net& net, const SharedBatch& shared, const Batch& batch, float* scratch) {
-  const float* y = kernel.forward(net, batch, scratch);
+void Score::add(const Kernel& kernel, const Net& net, const SharedBatch& shared, const Batch& batch, float* scratch,
+                const Team& team) {
+  const float* y = kernel.forward(net, batch, scratch, team);
   hits += count_hits(batch, net.shape.outputs(), y);
   loss += kernel.loss(net.shape, batch, y);
   norm += shared.norm();

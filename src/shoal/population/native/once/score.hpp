@@ -10,7 +10,8 @@ namespace shoal {
 
 struct Score {
   double loss = 0, norm = 0, hits = 0;
-  void add(const Kernel& kernel, const Net& net, const SharedBatch& shared, const Batch& batch, float* scratch);
+  void add(const Kernel& kernel, const Net& net, const SharedBatch& shared, const Batch& batch, float* scratch,
+           const Team& team);
   double mean_loss() const { return loss / norm; }
   // Accuracy, or R2 given the mean square of the targets about their means.
   double score(int kind, int64_t rows, int64_t outputs, double variance) const;

@@ -1,5 +1,7 @@
 #include "shared_batch.hpp"
 
+#include <algorithm>
+
 namespace shoal {
 
 void SharedBatch::prepare(const Networks& nets, const Data& data, const int64_t* columns, int64_t n_columns,
@@ -26,6 +28,18 @@ void SharedBatch::prepare(const Networks& nets, const Data& data, const int64_t*
     float* row = X_ + r * stride_;
     for (int64_t j = n_columns; j < stride_; ++j) row[j] = j == n_columns ? 1.0f : 0.0f;
   }
+}
+
+void SharedBatch::copy_together(const int64_t* rows, const int64_t* order, int64_t first, int64_t count,
+                                const Team& team) {
+  const auto copy = [&](int64_t part) {
+    for (int64_t i = part * kLine; i < std::min(count, (part + 1) * kLine); ++i) {
+      const int64_t position = order ? order[first + i] : first + i;
+      copy_columns(rows ? rows[position] : position, i);
+    }
+  };
+  const Part part = [](const void* work, int, int64_t number) { (*static_cast<const decltype(copy)*>(work))(number); };
+  team.run(team.self, (count + kLine - 1) / kLine, part, &copy);
 }
 
 }  // namespace shoal

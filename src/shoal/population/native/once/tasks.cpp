@@ -12,9 +12,7 @@
 #endif
 
 namespace shoal {
-namespace {
 
-// Numbers too small to be normal are as good as zero, and a hundred times slower: flush them, the same on every thread.
 void flush_denormals() {
 #if defined(__SSE2__)
   _mm_setcsr(_mm_getcsr() | 0x8040);
@@ -24,8 +22,6 @@ void flush_denormals() {
   asm volatile("msr fpcr, %0" : : "r"(control | (1ull << 24)));
 #endif
 }
-
-}  // namespace
 
 bool run_tasks(int64_t count, int threads, std::atomic<bool>& stop, const std::atomic<int64_t>& done, const Poll& poll,
                const std::function<void(int, int64_t)>& task) {

@@ -12,6 +12,7 @@
 #include "packing.hpp"
 #include "random.hpp"
 #include "score.hpp"
+#include "team_threads.hpp"
 
 namespace shoal {
 namespace {
@@ -51,7 +52,8 @@ class Trainer {
           const Work& work, std::atomic<bool>& stop, std::atomic<int64_t>& done)
       : kernel_(kernel), nets_(nets), data_(data), rows_(rows), state_(state), work_(work), stop_(stop), done_(done) {}
 
-  void train_group(const Group& group, const std::vector<double>& variances) {
+  void train_group(const Group& group, const std::vector<double>& variances, const Team& team) {
+    team_ = team;
     const int64_t split = rows_.split[work_.which[group.front()]];
     variance_ = variances[split];
     train_ = rows_.train + rows_.train_start[split];
@@ -80,7 +82,7 @@ class Trainer {
       const MemberRecord& r = nets_.records[work_.which[k]];
       const Shape shape = nets_.shape(work_.which[k]);
       floats += shape.packed_floats() * (1 + r.optimizer_slots + (r.patience > 0) + needs_gradient(r, shape));
-      scratch = std::max(scratch, kernel_.scratch_floats(shape, capacity));
+      scratch = std::max(scratch, kernel_.scratch_floats(shape, capacity, team_.threads));
     }
     scratch_ = scratch_arena_.reserve(scratch);
     float* memory = packed_.reserve(floats);
@@ -147,12 +149,13 @@ class Trainer {
     for (int k : live_) trainees_[k].loss = 0;
     double norm = 0;
     for (int64_t first = 0; first < n_train_; first += batch_size_) {
-      const Batch& batch = shared_.gather(train_, weight_, order, first, std::min(batch_size_, n_train_ - first));
+      const Batch& batch =
+          shared_.gather(train_, weight_, order, first, std::min(batch_size_, n_train_ - first), team_);
       norm += shared_.norm();
       for (int k : live_) {
         if (must_stop()) return false;
         Trainee& t = trainees_[k];
-        t.loss += kernel_.step(t.net, batch, update_for(t), scratch_);
+        t.loss += kernel_.step(t.net, batch, update_for(t), scratch_, team_);
         ++t.steps;
       }
     }
@@ -203,11 +206,12 @@ class Trainer {
     if (n_valid_ == 0) return true;
     std::vector<Score> scores(live_.size());
     for (int64_t first = 0; first < n_valid_; first += kBlockRows) {
-      const Batch& batch = shared_.gather(valid_, nullptr, nullptr, first, std::min(kBlockRows, n_valid_ - first));
+      const Batch& batch =
+          shared_.gather(valid_, nullptr, nullptr, first, std::min(kBlockRows, n_valid_ - first), team_);
       for (size_t k = 0; k < live_.size(); ++k) {
         if (must_stop()) return false;
         const Trainee& t = trainees_[live_[k]];
-        if (std::isfinite(t.loss)) scores[k].add(kernel_, t.net, shared_, batch, scratch_);
+        if (std::isfinite(t.loss)) scores[k].add(kernel_, t.net, shared_, batch, scratch_, team_);
       }
     }
     for (size_t k = 0; k < live_.size(); ++k) {
@@ -303,6 +307,7 @@ class Trainer {
   SharedBatch shared_;
   Arena packed_, scratch_arena_;
   float* scratch_ = nullptr;
+  Team team_ = kAlone;
   AdamCorrection correction_;
   std::vector<Trainee> trainees_;
   std::vector<int> live_;
@@ -330,20 +335,29 @@ bool train(const Kernel& kernel, const Networks& nets, const Data& data, const R
   std::vector<std::unique_ptr<Trainer>> trainers;
   for (int t = 0; t < threads; ++t)
     trainers.push_back(std::make_unique<Trainer>(kernel, nets, data, rows, state, work, stop, done));
-  const bool finished =
-      run_tasks(static_cast<int64_t>(groups.size()), threads, stop, done, poll,
-                [&](int thread, int64_t task) { trainers[thread]->train_group(groups[task], variances); });
+  const int cores = std::max(1, std::min(threads, static_cast<int>(std::thread::hardware_concurrency())));
+  const int64_t shared = count_shared(nets, rows, state, work, groups, cores);
+  const auto train_shared = [&](int, int64_t) {
+    TeamThreads together(cores);
+    for (int64_t g = 0; g < shared && !stop; ++g) trainers[0]->train_group(groups[g], variances, together.team());
+  };
+  const auto train_own = [&](int thread, int64_t task) {
+    trainers[thread]->train_group(groups[shared + task], variances, kAlone);
+  };
+  bool finished = shared == 0 || run_tasks(1, 1, stop, done, poll, train_shared);
+  if (finished)
+    finished = run_tasks(static_cast<int64_t>(groups.size()) - shared, threads, stop, done, poll, train_own);
   if (poll) poll(done.load());
   return finished;
 }
 
-int64_t thread_bytes(const Networks& nets, const int64_t* batch_rows) {
+int64_t thread_bytes(const Kernel& kernel, const Networks& nets, const int64_t* batch_rows) {
   int64_t most = 0;
   for (int64_t i = 0; i < nets.count; ++i) {
     const Shape s = nets.shape(i);
     const int64_t rows = std::max(batch_rows[i], kBlockRows);
     const int64_t own = std::max(cache_floats(), s.packed_floats() * 5) +  // weights, moments, best, gradient
-                        kernel_baseline()->scratch_floats(s, rows) +
+                        kernel.scratch_floats(s, rows, 1) +
                         round_up(rows, kLine) * (stride_for(s.inputs() + 1) + 3 + nets.n_outputs);
     most = std::max(most, own);
   }

@@ -1,4 +1,5 @@
 // Where a sum of a product begins, and what happens to it at the end: it is stored, or a weight is updated with it.
+// `shifted(m, j)` is the same epilogue for the part of the result that begins at row m and column j.
 #pragma once
 #include "shared/kernel.hpp"
 #include "simd.hpp"
@@ -20,6 +21,7 @@ struct Store : FromZero {
   float* out;
   int64_t stride;
   Store(float* o, int64_t s) : out(o), stride(s) {}
+  Store shifted(int64_t m, int64_t j) const { return {out + m * stride + j, stride}; }
   template <class T>
   SHOAL_INLINE void operator()(int64_t m, int64_t j, T sum) const {
     store(out + m * stride + j, sum);
@@ -30,6 +32,7 @@ struct Scale : FromZero {  // times what is there already: a derivative becomes 
   float* inout;
   int64_t stride;
   Scale(float* p, int64_t s) : inout(p), stride(s) {}
+  Scale shifted(int64_t m, int64_t j) const { return {inout + m * stride + j, stride}; }
   template <class T>
   SHOAL_INLINE void operator()(int64_t m, int64_t j, T sum) const {
     float* p = inout + m * stride + j;
@@ -45,7 +48,7 @@ struct Place {
     if (first) __builtin_prefetch(first + i, 1);
     if (second) __builtin_prefetch(second + i, 1);
   }
-  Place shifted(int64_t j) const { return {weights + j, first ? first + j : nullptr, second ? second + j : nullptr}; }
+  Place shifted(int64_t i) const { return {weights + i, first ? first + i : nullptr, second ? second + i : nullptr}; }
 };
 
 Place place(const Net& net, int64_t offset) {
@@ -118,8 +121,10 @@ struct Accumulate : Continue {  // more blocks will come
     __builtin_prefetch(out + (m + height) * stride + j, 1);
   }
   Accumulate(float* before, float* after, int64_t s) : Continue{before, s}, out(after) {}
-  // The same, from column j on.
-  Accumulate shifted(int64_t j) const { return {gradient ? gradient + j : nullptr, out + j, stride}; }
+  Accumulate shifted(int64_t m, int64_t j) const {
+    const int64_t i = m * stride + j;
+    return {gradient ? gradient + i : nullptr, out + i, stride};
+  }
   template <class T>
   SHOAL_INLINE void operator()(int64_t m, int64_t j, T sum) const {
     store(out + m * stride + j, sum);
@@ -134,9 +139,10 @@ struct Apply : Continue {  // the last block
     rule.at.prefetch(m * stride + j);
   }
   Apply(float* before, const Rule& r, int64_t s) : Continue{before, s}, rule(r) {}
-  Apply shifted(int64_t j) const {
-    Apply other(gradient ? gradient + j : nullptr, rule, stride);
-    other.rule.at = rule.at.shifted(j);
+  Apply shifted(int64_t m, int64_t j) const {
+    const int64_t i = m * stride + j;
+    Apply other(gradient ? gradient + i : nullptr, rule, stride);
+    other.rule.at = rule.at.shifted(i);
     return other;
   }
   template <class T>

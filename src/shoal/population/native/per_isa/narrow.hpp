@@ -55,6 +55,7 @@ struct NarrowPass {
   const float* out_weights;
   int64_t out_stride;
   int64_t rows, width;
+  int64_t first, end;  // neurons of this part; `first` is a multiple of L, and `end` as well or the width
 };
 
 bool narrow_backward_fits(const Shape& s) { return s.inputs() < kNarrow && s.outputs() <= kNarrowOutputs; }
@@ -93,11 +94,12 @@ SHOAL_INLINE void narrow_columns(const NarrowPass& p, int64_t j, const Inner& in
 
 template <int K, int O, class Inner, class Outer>
 void narrow_layers(const NarrowPass& p, const Inner& inner, const Outer& outer) {
-  int64_t j = 0;
-  for (; j + L <= p.width; j += L) narrow_columns<V, K, O>(p, j, inner, outer);
+  int64_t j = p.first;
+  for (; j + L <= p.end; j += L) narrow_columns<V, K, O>(p, j, inner, outer);
+  if (p.end < p.width) return;
   const int64_t rest = p.width - j;
   if (rest == 0) {  // the bias of the outputs has a vector to itself
-    multiply({p.errors, p.error_stride, 1, p.values + j, p.stride, p.rows}, O, 1, outer.shifted(j));
+    multiply({p.errors, p.error_stride, 1, p.values + j, p.stride, p.rows}, O, 1, outer.shifted(0, j));
   } else if (kHalf < L && rest < kHalf) {
     narrow_columns<H, K, O>(p, j, inner, outer);
   } else {

@@ -2,6 +2,7 @@
 #pragma once
 #include "shared/codes.hpp"
 #include "shared/shape.hpp"
+#include "shared/team.hpp"
 
 namespace shoal {
 
@@ -54,12 +55,12 @@ struct Net {
 struct Kernel {
   const char* name;
   int lanes;
-  // Floats of scratch memory (64-byte aligned, zeroed once) for batches of up to `rows` rows.
-  int64_t (*scratch_floats)(const Shape&, int64_t rows);
+  // Floats of scratch memory (64-byte aligned, zeroed once) for batches of up to `rows` rows and so many threads.
+  int64_t (*scratch_floats)(const Shape&, int64_t rows, int threads);
   // One update; answers the sum of weighted losses before it. Nothing is updated when it was told to give up.
-  double (*step)(const Net&, const Batch&, const Update&, float* scratch);
+  double (*step)(const Net&, const Batch&, const Update&, float* scratch, const Team&);
   // Outputs of a batch of at most kBlockRows rows, (outputs, row_stride), somewhere in scratch.
-  const float* (*forward)(const Net&, const Batch&, float* scratch);
+  const float* (*forward)(const Net&, const Batch&, float* scratch, const Team&);
   // Sum of weighted losses of outputs as `forward` gives them.
   double (*loss)(const Shape&, const Batch&, const float* outputs);
 };
