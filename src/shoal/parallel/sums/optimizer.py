@@ -72,7 +72,7 @@ class FlatOptimizer:
         start, end = part
         if start == end:
             return
-        moments = [[vector[start:end]] for vector in self.moments.values()] or [[None]]
+        moments: list[list[torch.Tensor | None]] = [[vector[start:end]] for vector in self.moments.values()] or [[None]]
         rate = self.job.learning_rate * share_of_rate(self.job.schedule, step, self.steps)
         counts = [] if self.job.optimizer == "sgd" else [[], [torch.tensor(float(self.taken))]]
         self.function([self.weights[start:end]], [gradient], *moments, *counts, lr=rate)
