@@ -23,7 +23,7 @@ def _function(job: Job) -> Callable[..., Any]:
     from torch.optim.adamw import adamw
     from torch.optim.sgd import sgd
 
-    common = {"weight_decay": job.weight_decay, "foreach": False, "fused": True, "maximize": False}
+    common: dict[str, Any] = {"weight_decay": job.weight_decay, "foreach": False, "fused": True, "maximize": False}
     if job.optimizer == "sgd":
         return partial(sgd, momentum=job.momentum, dampening=0.0, nesterov=False, **common)
     function = adam if job.optimizer == "adam" else adamw
