@@ -202,15 +202,15 @@ def _write(
     node: Node, shard: Callable[[Node], list[torch.Tensor] | None], filled: int, places: list[torch.Tensor]
 ) -> None:
     """The sum at a node; its last addition writes it where it belongs."""
-    halves = [node]
-    if node[1] - node[0] > 1 and middle(node) < filled:
-        halves = [(node[0], middle(node)), (middle(node), node[1])]
-    found = [combine(half, shard, filled, _add_lists) for half in halves]
+    halved = node[1] - node[0] > 1 and middle(node) < filled
+    first = combine((node[0], middle(node)) if halved else node, shard, filled, _add_lists)
+    second = combine((middle(node), node[1]), shard, filled, _add_lists) if halved else None
+    assert first is not None, "a node without rows has nothing to write"
     with torch.no_grad():
-        if len(found) == 1:
-            torch._foreach_copy_(places, found[0])
+        if second is None:
+            torch._foreach_copy_(places, first)
         else:
-            for place, left, right in zip(places, *found, strict=True):  # type: ignore[arg-type]
+            for place, left, right in zip(places, first, second, strict=True):
                 torch.add(left, right, out=place)
 
 

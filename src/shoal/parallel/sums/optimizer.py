@@ -23,7 +23,7 @@ def _function(job: Job) -> Callable[..., Any]:
     from torch.optim.adamw import adamw
     from torch.optim.sgd import sgd
 
-    common = {"weight_decay": job.weight_decay, "foreach": False, "fused": True, "maximize": False}
+    common: dict[str, Any] = {"weight_decay": job.weight_decay, "foreach": False, "fused": True, "maximize": False}
     if job.optimizer == "sgd":
         return partial(sgd, momentum=job.momentum, dampening=0.0, nesterov=False, **common)
     function = adam if job.optimizer == "adam" else adamw
@@ -72,7 +72,7 @@ class FlatOptimizer:
         start, end = part
         if start == end:
             return
-        moments = [[vector[start:end]] for vector in self.moments.values()] or [[None]]
+        moments: list[list[torch.Tensor | None]] = [[vector[start:end]] for vector in self.moments.values()] or [[None]]
         rate = self.job.learning_rate * share_of_rate(self.job.schedule, step, self.steps)
         counts = [] if self.job.optimizer == "sgd" else [[], [torch.tensor(float(self.taken))]]
         self.function([self.weights[start:end]], [gradient], *moments, *counts, lr=rate)
