@@ -21,9 +21,9 @@ from shoal.parallel.exact.threads import Crew
 from shoal.parallel.groups import Lost, Rendezvous, Threads, shared
 from shoal.parallel.groups.shared import share
 from shoal.parallel.job import Job
-from shoal.parallel.strategies.shared_batch import BY_MESSAGES
-from shoal.parallel.sums.layout import GRAIN, Layout
+from shoal.parallel.sums.layout import GRAIN, FlatLayout
 from shoal.parallel.sums.optimizer import FlatOptimizer
+from shoal.parallel.sums.shared_batch import BY_MESSAGES
 from shoal.parallel.worker import Worker
 
 pytestmark = pytest.mark.skipif(not shared.can_share(), reason="memory without a name exists on Linux")
@@ -228,7 +228,7 @@ def test_a_resumed_run_has_the_moments_of_all_parts(tmp_path):
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=6), st.integers(1, 9))
 def test_parts_cover_a_vector_and_begin_where_vector_instructions_do(counts, parts):
-    layout = Layout([torch.zeros(count) for count in counts], [torch.zeros(1)])
+    layout = FlatLayout([torch.zeros(count) for count in counts], [torch.zeros(1)])
     found = layout.parts(parts)
     assert [k for start, end in found for k in range(start, end)] == list(range(layout.count))
     assert all(start % GRAIN == 0 for start, _ in found)
@@ -239,7 +239,7 @@ def test_the_state_is_that_of_torch():
     model, rate = network(), 0.01
     job = Job(**{**SETTINGS, "optimizer": "adam", "learning_rate": rate})
     named = dict(model.named_parameters())
-    layout = Layout(list(named.values()), [])
+    layout = FlatLayout(list(named.values()), [])
     flat_one = FlatOptimizer(job, layout, named, 10, torch.zeros)
     other = network()
     torch_one = torch.optim.Adam(other.parameters(), rate)

@@ -112,7 +112,7 @@ def train(
     bound = {} if ".py" in subject.net else {"net": subject.net, **subject.network}  # of a custom one, its code counts
     checksum = file_hash(file) if file is not None and file.is_file() else ""
     about = {"file": str(file or asked.data or DEFAULT_DATA), "checksum": checksum}
-    _train(replace(job, about=bound | about), subject, Output(out, page, logs), command_line.obj)
+    _train(replace(job, about=bound | about), subject, Destinations(out, page, logs), command_line.obj)
 
 
 def _train_planned(file: Path, command_line: typer.Context, typed: Mapping[str, str]) -> None:
@@ -149,7 +149,7 @@ def complete(job: Job, typed: Mapping[str, str]) -> Job:
     return make_job(**{**vars(job), "workers": workers, "strategy": strategy})
 
 
-class Output(NamedTuple):
+class Destinations(NamedTuple):
     """The folder that was asked for, the page and the logs."""
 
     out: Path | None
@@ -158,7 +158,7 @@ class Output(NamedTuple):
 
 
 @contextmanager
-def _run_folder(output: Output, job: Job, subject: NetworkAndData, first: bool) -> Iterator[RunFolder | None]:
+def _run_folder(output: Destinations, job: Job, subject: NetworkAndData, first: bool) -> Iterator[RunFolder | None]:
     """The folder of the run, ours until the end. None: nothing is saved, or by the first of many processes only."""
     out = output.out
     if not first or (out is None and subject.prepared is None and not output.page.live):
@@ -173,7 +173,7 @@ def _run_folder(output: Output, job: Job, subject: NetworkAndData, first: bool) 
         folder.finish()
 
 
-def _train(job: Job, subject: NetworkAndData, output: Output, predicted: Mapping[str, Any] | None) -> None:
+def _train(job: Job, subject: NetworkAndData, output: Destinations, predicted: Mapping[str, Any] | None) -> None:
     """Show what is trained on what, train, show and save the results."""
     from shoal.parallel.checks import check_fit
     from shoal.parallel.identity import data_hash, weights_hash

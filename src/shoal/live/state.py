@@ -16,7 +16,7 @@ QUIET_SECONDS = 5 * BEAT_SECONDS  # without a sign of life from another machine
 
 
 @dataclass(frozen=True)
-class State:
+class RunStatus:
     """`ended`: before it was finished, and nobody continues it. `owner`: who works in it, in words."""
 
     state: str
@@ -31,24 +31,24 @@ class RunState:
         self.folder = folder
         self.is_over = False  # the process that serves the page has worked in the folder, and does not any more
         self._seen: tuple[Owner | None, float] = None, time.monotonic()
-        self._looked, self._latest = 0.0, State(GONE)
+        self._looked, self._latest = 0.0, RunStatus(GONE)
 
-    def look(self, at_once: bool = False) -> State:
+    def look(self, at_once: bool = False) -> RunStatus:
         if at_once or time.monotonic() - self._looked >= LOOK_SECONDS:
             self._looked, self._latest = time.monotonic(), self._find_out()
         return self._latest
 
-    def _find_out(self) -> State:
+    def _find_out(self) -> RunStatus:
         try:
             owner = owner_of(self.folder)
             if owner is not None and not self.is_over and self._lives(owner):
-                return State(RUNNING, f"process {owner.pid} on {owner.host}")
+                return RunStatus(RUNNING, f"process {owner.pid} on {owner.host}")
             run = read_run(self.folder)
         except OSError:
             run = None
         if run is None:
-            return State(GONE)
-        return State(FINISHED if run.finished else ENDED, "", self._report())
+            return RunStatus(GONE)
+        return RunStatus(FINISHED if run.finished else ENDED, "", self._report())
 
     def _lives(self, owner: Owner) -> bool:
         """Where another machine owns the folder: as long as its lease changes while we look."""

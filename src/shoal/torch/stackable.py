@@ -37,7 +37,7 @@ def refuse_unstackable(part: nn.Module) -> None:
 
 
 @dataclass(frozen=True)
-class Alone:
+class SingleCall:
     """A module of a stack and its inputs, to be run without the stack."""
 
     number: int
@@ -47,7 +47,7 @@ class Alone:
 
 def compare(
     base: nn.Module, networks: list[nn.Module], draws: list[torch.Generator], stacked: Callable[[], Any],
-    alone: Sequence[Alone],
+    alone: Sequence[SingleCall],
 ) -> None:  # fmt: skip
     """Refuse modules that do not compute in a stack what they compute alone, in the mode that they are in.
 

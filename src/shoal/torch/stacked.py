@@ -20,7 +20,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 from shoal.errors import UserError, WrongType
 from shoal.torch.numbered import Numbered, keep_factors
-from shoal.torch.stackable import ALONE, Alone, compare, exits, refuse_unstackable
+from shoal.torch.stackable import ALONE, SingleCall, compare, exits, refuse_unstackable
 from shoal.validate import shown, whole
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -120,7 +120,7 @@ class Stack(Numbered):
         mode = modes[0]
         if tuple(mode) not in self._compared:
             compare(self._base[0], networks, list(self.draws.values()), lambda: self._call(inputs, each, mode)[0],
-                    [Alone(k, networks[k], [x[k] for x in inputs] if each else inputs)
+                    [SingleCall(k, networks[k], [x[k] for x in inputs] if each else inputs)
                      for k in sorted({0, len(networks) - 1})])  # fmt: skip
             self._compared.add(tuple(mode))
         outputs, buffers = self._call(inputs, each, mode)

@@ -25,8 +25,8 @@ from shoal.parallel.groups.shared import can_share
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.learner import trained_parameters
 from shoal.parallel.strategies.base import Strategy
-from shoal.parallel.strategies.shared_batch import SharedBatchUpdater
 from shoal.parallel.strategies.updater import BackwardUpdater, Updater
+from shoal.parallel.sums.shared_batch import SharedBatchUpdater
 
 if TYPE_CHECKING:
     from shoal.parallel.groups import Group

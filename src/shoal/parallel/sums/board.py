@@ -10,7 +10,7 @@ from shoal.parallel.exact.tree_sum import Node, combine, cover, middle, shares
 from shoal.parallel.groups import Group
 from shoal.parallel.groups.shared import SharedMemory
 from shoal.parallel.lazy import torch
-from shoal.parallel.sums.layout import Layout
+from shoal.parallel.sums.layout import FlatLayout
 from shoal.parallel.sums.optimizer import NewVector
 
 
@@ -37,7 +37,7 @@ class SharedBoard(Board):
     """All see all vectors: threads of one process, or processes of one host. `seats`: the nodes of every thread."""
 
     def __init__(
-        self, seats: Sequence[list[Node]], rank: int, layout: Layout, new: NewVector, memory: SharedMemory | None
+        self, seats: Sequence[list[Node]], rank: int, layout: FlatLayout, new: NewVector, memory: SharedMemory | None
     ) -> None:
         threads = len(seats) // (memory.size if memory is not None else 1)
         self.memory = memory
@@ -59,7 +59,7 @@ class MessageBoard(Board):
     """Workers on several hosts: each sums what it has, and the group sums the rest for all."""
 
     def __init__(
-        self, nodes: Sequence[list[Node]], shards: int, layout: Layout, new: NewVector, group: Group, crew: Crew
+        self, nodes: Sequence[list[Node]], shards: int, layout: FlatLayout, new: NewVector, group: Group, crew: Crew
     ) -> None:
         self.group, self.crew, self.shards = group, crew, shards
         self.width = group.padded(layout.width)

@@ -13,7 +13,7 @@ from shoal.parallel.lazy import torch
 GRAIN = 64
 
 
-class Layout:
+class FlatLayout:
     """A vector [parameters | tail]; the tail has what is summed besides, such as the loss."""
 
     def __init__(self, parameters: Sequence[torch.Tensor], tail: Sequence[torch.Tensor]) -> None:
@@ -38,7 +38,7 @@ class Layout:
     def parts(self, count: int) -> list[Node]:
         """The parameters in so many parts of nearly equal length.
 
-        >>> Layout([torch.zeros(200)], []).parts(3)
+        >>> FlatLayout([torch.zeros(200)], []).parts(3)
         [(0, 128), (128, 192), (192, 256)]
         """
         return [(GRAIN * start, GRAIN * end) for start, end in shares(self.count // GRAIN, count)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.parallel.exact.tree_sum import Node
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.learner import share_of_rate
-from shoal.parallel.sums.layout import Layout
+from shoal.parallel.sums.layout import FlatLayout
 
 if TYPE_CHECKING:
     from shoal.parallel.job import Job
@@ -51,7 +51,9 @@ def can_be_flat(job: Job, model: nn.Module, parameters: list[nn.Parameter]) -> b
 class FlatOptimizer:
     """Takes the place of torch's optimiser, whose functions it calls for a part of the vectors."""
 
-    def __init__(self, job: Job, layout: Layout, named: dict[str, nn.Parameter], steps: int, new: NewVector) -> None:
+    def __init__(
+        self, job: Job, layout: FlatLayout, named: dict[str, nn.Parameter], steps: int, new: NewVector
+    ) -> None:
         """The weights move to a vector made by `new`, until `give_back`."""
         self.job, self.layout, self.named, self.steps = job, layout, named, steps
         self.weights = new(layout.count)

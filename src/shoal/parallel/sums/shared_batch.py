@@ -13,7 +13,7 @@ from shoal.parallel.groups.shared import bytes_of
 from shoal.parallel.lazy import nn, torch
 from shoal.parallel.strategies.updater import Items, WholeModelUpdater, given
 from shoal.parallel.sums.board import Board, MessageBoard, SharedBoard
-from shoal.parallel.sums.layout import Layout
+from shoal.parallel.sums.layout import FlatLayout
 from shoal.parallel.sums.optimizer import FlatOptimizer, can_be_flat, moment_names
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class SharedBatchUpdater(WholeModelUpdater):
         self.seats = _seats(self.shards, group.size, threads)
         self.mine = shares(self.shards, group.size)[group.rank]
         tail = [torch.zeros(1), *learner.buffers]
-        self.layout = Layout(learner.parameters, tail)
+        self.layout = FlatLayout(learner.parameters, tail)
         flat = can_be_flat(job, model, learner.parameters) and list(learner.named.values()) == learner.parameters
         self.board, new = self._board(len(moment_names(job)) + 1 if flat else 1)
         self.flat = FlatOptimizer(job, self.layout, learner.named, learner.steps, new) if flat else None
