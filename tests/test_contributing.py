@@ -9,7 +9,8 @@ import pytest
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### (.+?)\n(.*?)(?=^##)", TEXT, re.M | re.S))
-KINDS = re.findall(r"^\| ([a-z `.]+?) \|", TEXT.partition("## An example of each")[0], re.M)
+PLACES = TEXT.partition("## Where things go")[2].partition("## An example of each")[0]
+KINDS = re.findall(r"^\| ([a-z `.]+?) \|", PLACES, re.M)
 RUN = {title: text for title, text in SECTIONS.items() if "<!-- not run: " not in text}
 
 
