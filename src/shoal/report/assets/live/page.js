@@ -52,6 +52,7 @@ function search() {
 const [facts, notes] = [new Facts(at("facts")), new Notes(at("notes"))];
 const views = { search, train: trainingView, finetune: finetuneView };
 const view = (views[data.kind] || search)();
+requestAnimationFrame(() => requestAnimationFrame(() => document.body.classList.remove("empty")));
 
 function updatePanels(run, clock, now) {
   const { about } = run;
