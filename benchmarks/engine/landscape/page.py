@@ -12,7 +12,7 @@ from shoal.report.shell.markup import tag
 from shoal.report.shell.shell import Page, write
 
 HERE = Path(__file__).parent
-SCRIPTS = ("common.js", "sorting.js", HERE / "landscape.js")
+SCRIPTS = ("elements.js", "common.js", "sorting.js", HERE / "landscape.js")
 STYLES = ("page.css", HERE / "landscape.css")
 WORDS = {
     "Seed": glossary.SEARCH["Seed"],
