@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from tests.support.kernel import html_of, open_kernel
+from support.notebook_kernel import html_of, open_kernel
 
 BEGIN = """
 import numpy as np, shoal
