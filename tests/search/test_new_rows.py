@@ -12,6 +12,7 @@ from support.fitting import fit_table
 import shoal
 from shoal import Member, ShoalClassifier, ShoalRegressor
 from shoal.cli.predict import predict
+from shoal.live.options import LiveOptions
 from shoal.models.predictions import read_new_rows
 from shoal.tables.reading import Reading
 from shoal.trackers.find import LogOptions
@@ -56,7 +57,8 @@ def place(tmp_path_factory):
     request = Request(folder / "houses.csv", False, reading, options)
     source, clock = search_run.understand(request, None, folder / "run", False)
     with search_run.folder_of(source, None, folder / "run", False) as run:
-        assert search_run.search_in(run, source, None, clock, LogOptions(), keep=True) == 0
+        place = search_run.Place(run, clock, LiveOptions(), LogOptions(), keep=True)
+        assert search_run.search_in(place, source, None) == 0
     shutil.copytree(folder / "run" / "model", folder / "alone")
     return folder
 

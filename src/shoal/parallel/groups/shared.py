@@ -99,14 +99,20 @@ def _new_memory(count: int) -> tuple[mmap.mmap, dict[str, Any]] | None:
     try:
         os.fchmod(file, 0o600)
         os.posix_fallocate(file, 0, count)  # now, not when it is first used
-        return mmap.mmap(file, count), {"process": os.getpid(), "file": file, "name": name}
+        place = {"process": os.getpid(), "file": file, "name": name, "network": _network()}
+        return mmap.mmap(file, count), place
     except OSError:
         os.close(file)
         return None
 
 
 def _opened(place: dict[str, Any], count: int) -> mmap.mmap | None:
-    """The memory of the first worker. On another host the file is missing, or another one."""
+    """The memory of the first worker. On another host the file is missing, or another one.
+
+    A process with a network of its own counts as another host: it was put there to be one.
+    """
+    if place["network"] != _network():
+        return None
     path = f"/proc/{place['process']}/fd/{place['file']}"
     with contextlib.suppress(OSError):
         if os.readlink(path) == f"/memfd:{place['name']} (deleted)":
@@ -116,3 +122,10 @@ def _opened(place: dict[str, Any], count: int) -> mmap.mmap | None:
             finally:
                 os.close(file)
     return None
+
+
+def _network() -> str:
+    """The network that this process sees; other containers and namespaces have others."""
+    with contextlib.suppress(OSError):
+        return os.readlink("/proc/self/ns/net")
+    return ""

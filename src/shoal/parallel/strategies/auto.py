@@ -145,8 +145,8 @@ def _candidates(job: Job, plain: Job, model: nn.Module, loader: Loader) -> list[
         found.append((f"{many} threads that share each batch", threads))
     if cores > 1:
         found.append(("one process with 1 thread", replace(plain, strategy="serial")))
-    native = replace(plain, strategy="native")
-    if can_train(native, model):
+    if can_train(plain, model):
+        native = replace(plain, strategy="native")
         found.append((f"the compiled kernel with {job.blas_threads or cores} threads", native))
     return found
 

@@ -214,7 +214,7 @@ class Search:
                 trained = batch.hand_over(self.problem, self.samples)
                 self._report(batch)
                 if trained:
-                    if self.callbacks.notify("progress", self._progress(stage, trained)):
+                    if not batch.found and self.callbacks.notify("progress", self._progress(stage, trained)):
                         self.end()
                     work += self.costs.account(trained, before, batch.seconds)
                     recalled += batch.seconds * batch.found
