@@ -107,7 +107,7 @@ def names_of(command: Any) -> set[str]:
     return {str(parameter.name) for parameter in typer.main.get_command(app).params}
 
 
-SHOWN = {"live", "address", "port", "log"}  # how a training is shown: a plan takes and passes them on
+SHOWN = {"live", "address", "port", "log"}  # how a training is shown: a plan only passes them on
 
 
 def test_the_commands_have_no_other_options():

@@ -28,12 +28,14 @@ from shoal.console import terminal
 from shoal.console.progress import Bar, steady_output
 from shoal.console.terminal import visible
 from shoal.files.atomic import check_target, write_text
+from shoal.live.options import LOOPBACK, LiveOptions
 from shoal.machine import size_text
 from shoal.options import Options, option
 from shoal.parallel.options import NetworkOptions, TableOptions
 from shoal.planner.events import PlanProgress
 from shoal.planner.options import PlanOptions
 from shoal.report.shell.words import saved
+from shoal.trackers.find import LogOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +59,7 @@ HEADINGS = {
     "Nodes": f"nodes strategy workers link share_machine backend node node_speed price batch_per_node rate_rule "
     f"node_folds {STRATEGIES}",
     "Plan": "goal accuracy seeds remeasure",
-    "Output": f"out json_file trace {RESUMING}",
+    "Output": f"out json_file trace log {RESUMING} live address port",
 }
 
 
@@ -83,6 +85,8 @@ def plan(
     options: PlanOptions,
     table: TableOptions,
     files: PlanFiles,
+    page: LiveOptions,
+    logs: LogOptions,
 ) -> None:
     """Predict what a training costs on n nodes, what it does to accuracy, and whether more nodes pay.
 
@@ -100,13 +104,20 @@ def plan(
     console = _console(subject)
     found = _found(options, subject, console)
     _show(found, console)
-    arguments = train_arguments(file, asked, table, found.training())
+    arguments = [*train_arguments(file, asked, table, found.training()), *_shown(page, logs)]
     content = {**found.as_dict(), "command": shlex.join(["shoal", *sys.argv[1:]]), "train": arguments}
     _write(found, content, files, console)
     for line in run_with(found, arguments):
         console.print(visible(line))
     if found.interrupted:
         raise KeyboardInterrupt
+
+
+def _shown(page: LiveOptions, logs: LogOptions) -> list[str]:
+    """The options of a training that say where it is shown."""
+    address = [] if page.address == LOOPBACK else ["--address", page.address]
+    port = [] if page.port is None else ["--port", str(page.port)]
+    return [*(["--live", *address, *port] if page.live else []), *(word for log in logs.log for word in ("--log", log))]
 
 
 def _console(subject: NetworkAndData) -> Console:
