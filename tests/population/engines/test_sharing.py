@@ -94,7 +94,7 @@ def test_stopped_in_an_epoch_and_resumed() -> None:
     with pytest.raises(ArithmeticError):
         broken.fit(X, y, until=1000, engine="native", threads=2, callbacks=[Stop()])
     done = int(broken.epochs[0])
-    assert 1 <= done < 1000
+    assert done < 1000  # members are written back every 200 ms, so it may be an epoch before the error
     broken.fit(X, y, until=done + 1, engine="native", threads=2)
     whole.fit(X, y, until=done + 1, engine="native", threads=1)
     np.testing.assert_array_equal(broken.state.parameters, whole.state.parameters)
