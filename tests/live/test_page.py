@@ -133,6 +133,37 @@ def test_everyone_can_read_it(window, run, scheme):
         assert "60 recipes tried" in page.locator("#live-summary").text_content()
 
 
+def test_nothing_moves_on_a_phone_when_the_title_and_the_first_scores_arrive(window, run):
+    path, recording, _ = run
+    names = {**ABOUT, "title": "all the houses of the town.csv"}
+    recording.write("begin", kind="search", host="here", pid=1, **names)
+    recording.write("started", rows=10, folds=3, metric="accuracy", budget=60.0, workers=None)
+    with serving(path) as server, watching(window, server.url, viewport={"width": 400, "height": 800}) as page:
+        page.evaluate(SHIFTS)
+        page.get_by_text("all the houses").wait_for()
+        recording.write("dots", stage="searching", dots=dots(0, [0.8, 0.9, 0.7]))
+        recording.write("now", stage="searching", tried=3, best=[1, 0.9], range=[0.85, 0.88, 0.9])
+        page.get_by_text("of the best of 3 recipes so far").wait_for()
+        assert page.evaluate("window.shift") < 0.01
+
+
+def test_what_trains_now_and_which_workers_were_lost(window, run):
+    path, recording, clock = run
+    tried = record_search(recording, clock)
+    recording.write("dots", stage="searching", dots=dots(tried, [0.95, 0.96, None]))
+    best, workers = [tried, 0.96], [2, 1, 40, 3, 1, 2]
+    recording.write("now", stage="searching", tried=tried + 3, best=best, range=None, workers=workers)
+    with serving(path) as server, watching(window, server.url) as page:
+        page.get_by_text("of the best of 63 recipes so far").wait_for()
+        facts = text(page, "facts")
+        assert "in the race now\n32 recipes" in facts  # ten of each rung, and two that did not diverge
+        for words in ("workers busy\n1 of 2", "shards done\n40, 3 waiting", "workers lost\n1, 2 shards computed again"):
+            assert words in facts
+        recording.write("end", last=True, score=None, ended="", ensemble=[[0, 1.0]], best=0)
+        wait_until(lambda: "in the race now\n\u2013" in text(page, "facts"))
+        assert "workers busy\n\u2013" in text(page, "facts")
+
+
 def test_a_replay_is_one_file_that_plays_and_can_be_moved(window, run):
     path, recording, clock = run
     tried = record_search(recording, clock, rounds=50, size=200)

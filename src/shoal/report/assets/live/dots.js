@@ -3,7 +3,7 @@ const BOX = { left: 58, right: 14, top: 26, bottom: 40 };
 const [MOST_TRAILS, MOST_ANIMATED] = [12000, 4000];
 const REST = 60; // times that painting all dots takes, until they are all painted again
 const COLOURS = ["--accent", "--soft", "--accent", "--middle"]; // by what became of a candidate
-const OPACITY = [0.6, 0.3, 0.95, 1];
+const OPACITY = [0.65, 0.4, 0.95, 1];
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 function niceStep(span, parts) {
@@ -72,8 +72,20 @@ class Dots {
     const middle = sorted[sorted.length >> 1];
     let low = Math.max(sorted[Math.floor(sorted.length * 0.05)], middle - 3 * (top - middle));
     if (!(top > low)) low = top - Math.max(Math.abs(top) * 0.05, 0.01);
-    const grid = niceStep(top - low, 5);
-    return { end, low: Math.floor(low / grid) * grid, high: Math.ceil((top + (top - low) * 0.04) / grid) * grid, step: grid };
+    // The range is shown where it is not far away from the dots.
+    const [least, most] = this.expected() || [top, top];
+    const span = top - low;
+    low = Math.min(low, Math.max(least, low - span));
+    const upper = Math.max(top, Math.min(most, top + span));
+    const grid = niceStep(upper - low, 5);
+    return { end, low: Math.floor(low / grid) * grid, high: Math.ceil((upper + (upper - low) * 0.04) / grid) * grid, step: grid };
+  }
+
+  // Low and high of what to expect on new rows: roughly while networks train, exactly at the end.
+  expected() {
+    const { end, latest } = this.run;
+    if (end && end.score && !end.score.problem) return [end.score.low, end.score.high];
+    return latest.range ? [latest.range[0], latest.range[2]] : null;
   }
 
   // Scales change in steps, so that the picture stands still most of the time.
@@ -122,7 +134,7 @@ class Dots {
     const moving = this.from !== null;
     this.now = this.current(now);
     const { count } = this.run.dots;
-    const radius = count > 30000 ? 1 : count > 6000 ? 1.5 : count > 1200 ? 2.1 : 2.8;
+    const radius = count > 30000 ? 1 : count > 6000 ? 1.5 : count > 1200 ? 2.1 : count > 200 ? 2.8 : 3.6;
     const changed = this.changed !== this.run.changed && now - this.paintedAt > REST * this.cost;
     const everything = moving || this.changed === -1 || changed || radius !== this.radius;
     if (everything) {
@@ -254,11 +266,9 @@ class Dots {
     this.drawRange();
   }
 
-  // What to expect on new rows: roughly while networks train, exactly at the end.
   drawRange() {
-    const { end, latest } = this.run;
-    const known = end && end.score && !end.score.problem ? [end.score.low, 0, end.score.high] : latest.range;
-    const [low, high] = known ? [this.y(known[0]), this.y(known[2])] : [0, 0];
+    const known = this.expected();
+    const [low, high] = known ? [this.y(known[0]), this.y(known[1])] : [0, 0];
     const right = this.width - BOX.right;
     for (const part of [this.range, this.rangeName]) part.setAttribute("visibility", known ? "visible" : "hidden");
     fill(this.range, { x: BOX.left, width: Math.max(0, right - BOX.left), y: high, height: Math.max(1, low - high) }, []);

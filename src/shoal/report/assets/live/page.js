@@ -238,6 +238,7 @@ function becomeReport(version) {
 
 function start() {
   at("stop").addEventListener("click", askToStop);
+  if (data.about) page.run.about = data.about; // so that the heading has its size before the first events
   if (data.events === null) connect();
   else {
     take(data.events.split("\n"), performance.now());

@@ -146,15 +146,18 @@ function searchFacts(run, state) {
   const found = [
     ["rows and folds", started ? `${counted(started.rows, "row")}, ${about.folds || counted(started.folds, "fold")}` : null],
     ["recipes tried", run.tried ? run.tried.toLocaleString("en-US") : null],
+    ["in the race now", run.tried && state === "running" && !run.end ? counted(run.inTheRace(), "recipe") : run.tried ? NONE : null],
     ["networks tried", run.tried && started ? (run.tried * started.folds).toLocaleString("en-US") : null],
     ["diverged", run.diverged ? run.diverged.toLocaleString("en-US") : null],
     ["trains on", started && started.workers ? started.workers : about.threads ? counted(about.threads, "thread") : null],
     ["process", about.host ? `${about.pid} on ${about.host}` : null],
     ["the budget reduced", about.reduced || null],
   ];
-  if (latest.workers && state === "running") {
+  if (latest.workers) {
     const [workers, busy, done, waiting, lost, repeated] = latest.workers;
-    found.push(["workers busy", `${busy} of ${workers}`], ["shards done", `${done.toLocaleString("en-US")}, ${waiting.toLocaleString("en-US")} waiting`]);
+    const going = state === "running" && !run.end;
+    found.push(["workers busy", going ? `${busy} of ${workers}` : NONE]);
+    found.push(["shards done", `${done.toLocaleString("en-US")}${going ? `, ${waiting.toLocaleString("en-US")} waiting` : ""}`]);
     found.push(["workers lost", `${lost}, ${counted(repeated, "shard")} computed again`]);
   }
   return found;

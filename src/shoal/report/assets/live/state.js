@@ -150,6 +150,11 @@ class Run {
     this.dotsUntil = t;
   }
 
+  // How many recipes are still trained further, or wait for that.
+  inTheRace() {
+    return this.recipes.reduce((sum, recipe) => sum + (recipe && recipe.score !== null && this.status.at(recipe.number) === GOING ? 1 : 0), 0);
+  }
+
   finish(event) {
     this.end = event;
     this.chosen = (event.ensemble || []).map(([number]) => number);
