@@ -27,6 +27,7 @@ class Target:
     unit: str = ""
     note: str = ""
     complete: bool = True  # False: less was measured than the target speaks of
+    scaled: bool = False  # extrapolated from a part: marked with ~
 
     @property
     def met(self) -> bool | None:
@@ -40,6 +41,7 @@ class Target:
         return {
             "target": self.what, "bound": self.bound, "at_least": self.at_least, "unit": self.unit.strip(),
             "measured": self.measured, "met": self.met, "complete": self.complete, "note": self.note,
+            **({"scaled": True} if self.scaled else {}),
         }  # fmt: skip
 
 
@@ -53,7 +55,8 @@ def verdict_table(targets: Sequence[Target]) -> ResultTable:
     rows = []
     for target in targets:
         bound = f"{'at least' if target.at_least else 'below'} {significant(target.bound)}{target.unit}"
-        measured = "-" if target.measured is None else f"{significant(target.measured, 4)}{target.unit}"
+        mark = "~" if target.scaled else ""
+        measured = "-" if target.measured is None else f"{mark}{significant(target.measured, 4)}{target.unit}"
         verdict = words[target.met] + ("" if target.complete or target.met is None else " in this part")
         rows.append([target.what, bound, measured, verdict, target.note])
     return ResultTable("Targets", ["target", "bound", "measured", "verdict", "note"], rows)

@@ -305,6 +305,17 @@ def test_all_targets_of_table1_can_be_met() -> None:
     assert all(target.complete for target in targets)
 
 
+def test_what_was_scaled_has_a_mark() -> None:
+    cells = made_up_cells()
+    cells[0]["engines"]["reference"]["scaled"] = False
+    first, *_, means = table1_report.ratio_table(cells).rows
+    assert (first[3:5], means[3:5]) == (["40.0x", "~60.0x"], ["~40.0x", "~60.0x"])
+    shown = [row[2] for row in verdict_table(table1_report.targets(cells, SETUP, MEMORY)).rows]
+    assert [text.startswith("~") for text in shown] == [True] * 5 + [False] * 3
+    hollow = [line for line in table1_report.draw(cells).axes[0].lines if line.get_markerfacecolor() == "white"]
+    assert sorted(len(line.get_xdata()) for line in hollow) == [0, 3, 4]  # the legend, reference, sequential
+
+
 def test_one_bad_cell_is_seen() -> None:
     cells = made_up_cells()
     cells[7]["engines"]["reference"]["native_is_faster_by"] = 9.0
