@@ -6,15 +6,17 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import typer
+
+from shoal.cli import app
 
 CHECKOUT = Path(__file__).parent.parent
 RESULTS = CHECKOUT / "benchmarks" / "results"
 PAPERS = CHECKOUT / "benchmarks" / "papers"
-COMMANDS = (
-    "search", "predict", "explain", "export", "runs", "runs clean", "train", "plan", "finetune", "generate", "info",
-)  # fmt: skip
 
 
 def write_generated_pages(folder: Path) -> None:
@@ -28,13 +30,21 @@ def write_generated_pages(folder: Path) -> None:
 
 def commands_page() -> str:
     parts = ["# Commands\n\nThe `--help` of every command of this version.\n"]
-    for command in COMMANDS:
-        words = [sys.executable, "-m", "shoal", *command.split(), "--help"]
+    for command in every_command():
+        words = [sys.executable, "-m", "shoal", *command.split()[1:], "--help"]
         environment = {"COLUMNS": "88", "PATH": "/usr/bin:/bin", "NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path)}
         done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
         text = done.stdout.rstrip().replace("python -m shoal", "shoal")
-        parts.append(f"## shoal {command}\n\n```text\n{text}\n```\n")
+        parts.append(f"## {command}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
+
+
+def every_command(command: Any = None, name: str = "shoal") -> Iterator[str]:
+    """`shoal`, `shoal search`, and so on, also commands of commands."""
+    yield name
+    for word, inner in getattr(command or typer.main.get_command(app), "commands", {}).items():
+        if not inner.hidden:
+            yield from every_command(inner, f"{name} {word}")
 
 
 def benchmarks_page() -> str:
@@ -42,9 +52,7 @@ def benchmarks_page() -> str:
     parts = [
         "# Benchmarks\n",
         "Every row is one target of one benchmark. Losses are listed like wins. "
-        "`python -m benchmarks NAME`, run from a checkout, measures it again. "
-        "Results without a commit were made before results stored it; they name the command `shoal bench`, which is "
-        "`python -m benchmarks` now.\n",
+        "`python -m benchmarks NAME`, run from a checkout, measures it again. `~` marks what was scaled from a part.\n",
         "| benchmark | target | wanted | measured | met |",
         "|---|---|---|---|---|",
     ]
@@ -56,16 +64,20 @@ def benchmarks_page() -> str:
     for result in results:
         for target in result["targets"]:
             parts.append(_target_row(result["name"], target))
-    parts.append("\n## Where and when\n")
+    parts.append(
+        "\n## Where and when\n\n"
+        "The commit is the code that was measured. *In* names the commit that stored the result: older results did "
+        "not record their code, which is that commit or a little before. Their command, `shoal bench`, is now "
+        "`python -m benchmarks`.\n"
+    )
     parts.append("| benchmark | question | command | machine | date | load before | commit |")
     parts.append("|---|---|---|---|---|---|---|")
     for result in results:
         machine = result["machine"]
         load = (machine.get("load_average_before") or machine.get("load_average") or ["unknown"])[0]
-        commit = (result.get("commit") or "")[:10]
         parts.append(
-            f"| {result['name']} | {result['title']} | `{result['command']}` | {machine.get('cpu', '')}, "
-            f"{machine.get('cores', '?')} cores | {machine['date'][:10]} | {load} | {commit} |"
+            f"| {_link(result['name'])} | {result['title']} | `{result['command']}` | {machine.get('cpu', '')}, "
+            f"{machine.get('cores', '?')} cores | {machine['date'][:10]} | {load} | {commit_of(result)} |"
         )
     names = "\n".join(f"result_{result['name']}" for result in results)
     parts.append(f"\n## Every result\n\n```{{toctree}}\n:maxdepth: 1\n\n{names}\n```")
@@ -81,12 +93,25 @@ def result_pages() -> dict[str, str]:
     return pages
 
 
+def commit_of(result: dict[str, Any]) -> str:
+    """The code that was measured, or "in" and the commit that stored the result; empty if neither is known."""
+    if result.get("commit"):
+        sha, changed, _ = result["commit"].partition(" + changes")
+        return sha[:10] + changed
+    return f"in {result['stored_in'][:10]}" if result.get("stored_in") else ""
+
+
+def _link(name: str) -> str:
+    return f"[{name}](result_{name}.md)"
+
+
 def _target_row(name: str, target: dict[str, Any]) -> str:
     word = "at least" if target["at_least"] else "at most"
-    measured = "not measured" if target["measured"] is None else f"{target['measured']:.4g} {target['unit']}".strip()
+    scaled = "~" if target.get("scaled") else ""
+    measured = f"{scaled}{target['measured']:.4g} {target['unit']}".strip() if target["measured"] is not None else "-"
     met = {True: "yes", False: "**no**", None: ""}[target["met"]]
     wanted = f"{word} {target['bound']:.4g} {target['unit']}".strip()
-    return f"| {name} | {target['target']} | {wanted} | {measured} | {met} |"
+    return f"| {_link(name)} | {target['target']} | {wanted} | {measured} | {met} |"
 
 
 def paper_pages() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generated import paper_pages, result_pages
+from docs.generated import benchmarks_page, commit_of, every_command, paper_pages, result_pages
 from tests.support.docs import ROOT, blocks, cited, commands, not_printed, numbers, pages
 
 
@@ -21,6 +22,7 @@ def of(page: Path) -> str:
 
 
 PAGES = pages()
+PAPERS = sorted((ROOT / "benchmarks" / "papers").glob("*/README.md"))
 BESIDE = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "benchmarks").rglob("README.md"))]
 
 
@@ -57,7 +59,7 @@ def test_the_commands_of_a_page_run_in_order(page, tmp_path):
             assert not not_printed(shown, done.stdout), f"{command} prints otherwise:\n{done.stdout}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=of)
+@pytest.mark.parametrize("page", [*PAGES, *PAPERS], ids=of)
 def test_every_figure_is_that_of_its_result(page):
     figures, excused = cited(page)
     shown = {number for number, _ in numbers(page)}
@@ -67,6 +69,14 @@ def test_every_figure_is_that_of_its_result(page):
     without = sorted({whole for number, whole in numbers(page) if number not in known and whole not in excused})
     assert not without, f"{of(page)} has figures without a source: {without}; add <!-- figures: ... -->"
     assert shown or not figures
+
+
+@pytest.mark.parametrize("page", PAGES, ids=of)
+def test_every_block_of_code_is_run_or_says_why_not(page):
+    for block in blocks(page):
+        assert block.kind in ("python", "console", "sh", "text", "yaml", "{toctree}", "{eval-rst}"), block.text
+        assert block.kind != "sh" or not block.is_run, f"say why these are not run, or make it a console: {block.text}"
+        assert block.kind != "text" or "$ " not in block.text, f"a console, not a text: {block.text}"
 
 
 def test_a_figure_without_a_source_is_noticed(tmp_path):
@@ -81,6 +91,29 @@ def test_the_readme_opens_with_the_two_commands_and_is_short():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text.index("make demo") < text.index("make test") < 700
     assert len(text.splitlines()) <= 120
+
+
+RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", [path for path in RESULTS if path.with_suffix(".md").exists()], ids=lambda p: p.stem)
+def test_every_result_says_when_where_and_by_which_code_it_was_measured(path):
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["command"]
+    assert result["machine"]["date"]
+    assert result["machine"]["cpu"]
+    assert commit_of(result) or path.stem == "tabular"  # which is being measured again
+
+
+def test_the_page_of_benchmarks_marks_what_was_scaled_and_names_commits():
+    page = benchmarks_page()
+    assert re.search(r"native against sequential, worst cell \| at least 10 x \| ~\d", page)
+    assert re.search(r"\| f45ec9098d \+ changes \|$", page, re.MULTILINE)
+    assert re.search(r"\| in e2afb432e4 \|$", page, re.MULTILINE)
+
+
+def test_the_reference_has_every_command():
+    assert {"shoal", "shoal search", "shoal watch", "shoal runs", "shoal runs clean"} <= set(every_command())
 
 
 def test_links_between_pages_lead_somewhere():

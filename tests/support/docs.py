@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 FENCE = re.compile(
-    r"(?P<before><!-- not run: [^>]+-->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL
+    r"(?P<before><!-- not run: [^>]+-->\n)?^```(?P<kind>[\w{}-]*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL
 )
 FIGURE = re.compile(r"(?<![\w.-])(\d[\d,]*(?:\.\d+)?) ?(%|x\b|times\b|s\b|ms\b|GB\b|MB\b|kB\b|GFLOPS\b|points?\b)")
 NUMBER = re.compile(r"-?\d[\d,.:-]*(e-?\d+)?")
@@ -73,7 +74,10 @@ def _masked(line: str) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """A number on a page, and the place in a result that it comes from."""
+    """A number on a page, and the place in a result that it comes from: `gridsearch targets.0.measured*100`.
+
+    For what a result has in its tables alone, the page and the number there: `nodes.md 67.42`.
+    """
 
     text: str
     result: str
@@ -82,9 +86,13 @@ class Figure:
     def measured(self) -> str:
         """The number in the result, with as many decimals as on the page."""
         path, _, factor = self.path.partition("*")
-        value: Any = json.loads((RESULTS / f"{self.result}.json").read_text(encoding="utf-8"))
-        for key in path.split("."):
-            value = value[int(key)] if isinstance(value, list) else value[key]
+        if self.result.endswith(".md"):
+            shown = NUMBER.finditer((RESULTS / self.result).read_text(encoding="utf-8"))
+            value: Any = float(path) if path in {match[0] for match in shown} else math.nan
+        else:
+            value = json.loads((RESULTS / f"{self.result}.json").read_text(encoding="utf-8"))
+            for key in path.split("."):
+                value = value[int(key)] if isinstance(value, list) else value[key]
         decimals = len(self.text.partition(".")[2])
         return f"{value * float(factor or 1):,.{decimals}f}"
 
