@@ -35,6 +35,7 @@ MODULES = {
     "honest": "search.honest",
     "small": "search.small",
     "explain": "search.explain",
+    "live": "search.live",
     "coverage": "search.coverage",
     "predict": "search.serving.predicting",
     "compact": "search.serving.compacting",

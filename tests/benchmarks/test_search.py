@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from support.bench import bench
 
 from benchmarks.peers import gridsearch
-from benchmarks.search import explain, startup
+from benchmarks.search import explain, live, live_browser, startup
 
 # ---- the grid search ----
 
@@ -128,3 +129,31 @@ def test_the_benchmark_of_explanations_counts_intervals_and_seconds() -> None:
     assert [target.complete for target in result.targets] == [False, False, False]
     assert result.draw() is not None
     assert "of noise" in result.tables[1].title
+
+
+# ---- the live page ----
+
+
+def test_the_benchmark_of_the_live_page_searches_in_turn_and_writes_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    browsers = {"1280": {"dots": 2, "script_ms": 51.0, "task_ms": 60.0, "load_ms": 9.0}}
+    monkeypatch.setattr(live, "browse", lambda dots, seconds: browsers)
+    monkeypatch.setattr("sklearn.datasets.load_digits", lambda return_X_y: (np.eye(60)[:, :4], np.arange(60) % 2))
+    result = live.live(pairs=1, recipes=2, networks=20, dots=2, seconds=0.0)
+    assert len(result.data["cost"]["raw"]["with"]) == len(result.data["cost"]["raw"]["without"]) == 1
+    assert result.data["replay"]["recipes"] == 20
+    assert result.data["replay"]["bytes"] > result.data["replay"]["recorded_bytes"] > 500
+    assert [target.complete for target in result.targets] == [False] * 3
+    assert [target.met for target in result.targets][1:] == [True, False]
+    assert result.draw() is not None
+
+
+def test_a_made_up_search_has_as_many_dots_as_asked(tmp_path: Path) -> None:
+    from shoal.live.recording import Recording
+
+    clock = [0.0]
+    search = live_browser.MadeUpSearch(Recording(tmp_path, print, lambda: clock[0]), clock)
+    search.fill(5_000)
+    assert 5_000 <= search.dots < 7_000
+    events = [json.loads(line) for line in (tmp_path / "live.jsonl").read_text().splitlines()]
+    assert sum(len(event.get("dots", [])) for event in events) == search.dots
+    assert {event["e"] for event in events} == {"begin", "started", "dots", "now", "rung"}

@@ -109,6 +109,9 @@ def test_the_demo_halves_the_loss_and_its_model_writes_in_a_new_process(tmp_path
     assert sample["expected"] == row["solution"]
     written = run(tmp_path, "generate", folder, row["statement"], "--tokens", 120).stdout
     assert written.rstrip("\n") == sample["after"].rstrip("\n")
+    events = [json.loads(line) for line in (folder / "live.jsonl").read_text(encoding="utf-8").splitlines()]
+    shown = [event["when"] for event in events if event["e"] == "sample"]
+    assert shown == ["before", *(f"step {one['step']}" for one in sample["meanwhile"]), "after"]
     assert written.startswith("def "), "it has learned what a solution begins with"
 
 

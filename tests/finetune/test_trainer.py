@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -169,6 +171,49 @@ def test_samples_continue_their_own_prompts_in_a_small_context(tiny):
         continue_text(model, tokenizer, prompt, 120, 64)
     assert tokenizer.decode(looked_at[0][0]) == "one two three"
     assert len(looked_at[1][0]) == 48, "a quarter is left to write"
+
+
+class SlowWriter:
+    """What `SampleWriter` needs, and a clock that each text moves."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+        from shoal.finetune import samples as module
+
+        self.now = 0.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(module.models, "longest_context", lambda *_: 64)
+        monkeypatch.setattr(module, "continue_text", lambda *given: self.text(seconds * given[3]))
+        (folder / "samples.json").write_text('[{"prompt": "one"}, {"prompt": "two"}]', encoding="utf-8")
+        self.folder = folder
+        trainer = SimpleNamespace(model=SimpleNamespace(config=None))
+        self.samples = module.SampleWriter(SimpleNamespace(run=folder), folder, trainer, None)
+
+    def text(self, seconds: float) -> str:
+        self.now += seconds
+        return f"text at {self.now:g}"
+
+    def steps(self, steps: range, each: float) -> list[int]:
+        """Those after which a text was written, in the file."""
+        for step in steps:
+            self.now += each
+            self.samples.on_evaluate(None, SimpleNamespace(global_step=step, max_steps=1000), None)
+        first, second = json.loads((self.folder / "samples.json").read_text(encoding="utf-8"))
+        assert set(second) == {"prompt", "before"}
+        return [one["step"] for one in first.get("meanwhile", [])]
+
+
+def test_texts_are_written_meanwhile_as_long_as_they_take_next_to_no_time(tmp_path, monkeypatch):
+    quick = SlowWriter(tmp_path, monkeypatch, seconds=1e-4)
+    quick.samples.write("before")
+    assert quick.steps(range(0, 51, 10), each=10.0) == [10, 20, 30, 40, 50]
+    assert quick.steps(range(30, 41, 10), each=10.0) == [10, 20, 30, 40], "a resumed run writes them again"
+    assert len(quick.steps(range(41, 200), each=10.0)) == 40, "not more than that"
+    assert 1000 not in quick.steps(range(1000, 1001), each=10.0), "after training is another one"
+    slow = SlowWriter(tmp_path, monkeypatch, seconds=1.0)
+    slow.samples.write("before")
+    found = slow.steps(range(1, 101), each=60.0)
+    assert 1 <= len(found) <= 3
+    assert found[0] >= 30, "60 s are next to no time of 2,000 s"
 
 
 def test_an_incomplete_checkpoint_is_ignored(tmp_path, tiny):

@@ -12,7 +12,7 @@ from support.waiting import wait_until
 
 from shoal.live.page import write_replay
 from shoal.live.recording import Recording
-from shoal.runs.kinds import STOP, read_run
+from shoal.runs.kinds import FINETUNE, STOP, read_run
 
 SHIFTS = """() => { window.shift = 0; new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) window.shift += entry.value;
@@ -145,6 +145,24 @@ def test_nothing_moves_on_a_phone_when_the_title_and_the_first_scores_arrive(win
         recording.write("now", stage="searching", tried=3, best=[1, 0.9], range=[0.85, 0.88, 0.9])
         page.get_by_text("of the best of 3 recipes so far").wait_for()
         assert page.evaluate("window.shift") < 0.01
+
+
+def test_texts_of_a_fine_tuned_model_over_time(window, tmp_path):
+    with running(tmp_path / "run", FINETUNE) as folder:
+        recording = Recording(folder.path, print, FakeTime())
+        recording.write("begin", kind="finetune", host="here", pid=1, title="texts.csv")
+        for when in ("before", "step 10", "constructor"):
+            recording.write("sample", when=when, prompt=NASTY, text=f"{NASTY} {when}")
+        with serving(folder.path) as server, watching(window, server.url) as page:
+            page.get_by_text("At constructor").wait_for()
+            page.get_by_text("1 text between").click()
+            recording.write("sample", when="after", prompt=NASTY, text="all learned")
+            page.get_by_text("2 texts between").wait_for()
+            assert page.locator(".sample h3").all_inner_texts() == [
+                "Before training", "At step 10", "At constructor", "After training",
+            ], "what was open stays open"  # fmt: skip
+            assert page.evaluate("window.hacked") is None
+        recording.close()
 
 
 def test_what_trains_now_and_which_workers_were_lost(window, run):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from shoal.live.recording import Recording
 from shoal.live.server import LiveServer
 from shoal.runs.folder import RunFolder
-from shoal.runs.kinds import SEARCH
+from shoal.runs.kinds import SEARCH, Kind
 from support.browser import Window
 
 ABOUT: dict[str, Any] = {
@@ -35,9 +35,9 @@ class FakeTime:
 
 
 @contextmanager
-def running(path: Path) -> Iterator[RunFolder]:
-    """A folder in which this process works on a search that it will not finish."""
-    with RunFolder(SEARCH, path, "houses", {"data": "1"}, say=lambda text: None) as folder:
+def running(path: Path, kind: Kind = SEARCH) -> Iterator[RunFolder]:
+    """A folder in which this process works on a run that it will not finish."""
+    with RunFolder(kind, path, "houses", {"data": "1"}, say=lambda text: None) as folder:
         folder.journal(print).note("kept", True)
         yield folder
 

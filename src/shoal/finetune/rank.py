@@ -13,16 +13,13 @@ from typing import Any
 from shoal.errors import UserError
 from shoal.files import atomic
 from shoal.finetune import models, tokens
-from shoal.finetune.checkpoints import last_checkpoint, write_json, writing_run
-from shoal.finetune.generating import continue_text
+from shoal.finetune.checkpoints import last_checkpoint, writing_run
 from shoal.finetune.options import FinetuneOptions
 from shoal.finetune.plan import RESULT, TEXTS, FinetunePlan, job_of
 from shoal.parallel.events import SECONDS_BETWEEN_PROGRESS
 from shoal.parallel.launch.rank import join_group, main
 from shoal.runs.folder import remove_files
-from shoal.runs.kinds import CHECKPOINTS, MODEL, SAMPLES
-
-SAMPLE_TOKENS = 120
+from shoal.runs.kinds import CHECKPOINTS, MODEL
 
 
 def work(folder: Path, rank: int, heartbeat: Any) -> None:
@@ -39,11 +36,15 @@ def work(folder: Path, rank: int, heartbeat: Any) -> None:
         group.gather_objects(None)
     trainer, tokenizer = _prepare(plan, folder, rank, heartbeat)
     if rank == 0:
-        _write_samples(plan, folder, trainer, tokenizer, "before")
+        from shoal.finetune.samples import SampleWriter
+
+        samples = SampleWriter(plan, folder, trainer, tokenizer)
+        samples.write("before")
+        trainer.add_callback(samples)
     finished = trainer.train_from(last_checkpoint(Path(plan.run)))
     if rank == 0:
         if finished:
-            _write_samples(plan, folder, trainer, tokenizer, "after")
+            samples.write("after")
             _save(plan, trainer, tokenizer)
         result = {"finished": finished, "step": trainer.state.global_step}
         (folder / RESULT).write_text(json.dumps(result), encoding="utf-8")
@@ -128,20 +129,6 @@ def with_lora(model: Any, settings: FinetuneOptions) -> Any:
         target_modules="all-linear", fan_in_fan_out=conv,
     )  # fmt: skip
     return get_peft_model(model, config)
-
-
-def _write_samples(plan: FinetunePlan, folder: Path, trainer: Any, tokenizer: Any, when: str) -> None:
-    """Generate text for a few test rows, once before training and once after; a resumed run keeps the first."""
-    path = Path(plan.run) / SAMPLES
-    if path.is_file():
-        samples = json.loads(path.read_text(encoding="utf-8"))
-    else:
-        samples = json.loads((folder / TEXTS).read_text(encoding="utf-8"))["prompts"]
-    context = models.longest_context(trainer.model.config, tokenizer)
-    for sample in samples:
-        if when not in sample:
-            sample[when] = continue_text(trainer.model, tokenizer, sample["prompt"], SAMPLE_TOKENS, context)
-    write_json(path, samples)
 
 
 def _save(plan: FinetunePlan, trainer: Any, tokenizer: Any) -> None:

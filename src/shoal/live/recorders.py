@@ -152,7 +152,7 @@ class FinetuneRecorder(Recorder):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._sampled: set[str] = set()
+        self._sampled: set[tuple[str, int]] = set()
 
     def started(self, event: FinetuneStarted) -> None:
         self.recording.write("started", **vars(event))
@@ -173,18 +173,23 @@ class FinetuneRecorder(Recorder):
         )  # fmt: skip
 
     def _record_samples(self) -> None:
-        """What the model writes, before and after."""
+        """What the model writes: before, meanwhile and after."""
         try:
             samples = json.loads(read_text(self.recording.folder / SAMPLES))
         except (OSError, ValueError):
             return
-        for when in ("before", "after"):
-            known = [sample for sample in samples if when in sample]
-            if known and when not in self._sampled:
-                self._sampled.add(when)
-                for sample in known[:SAMPLES_SHOWN]:
-                    text = sample[when] if isinstance(sample[when], str) else json.dumps(sample[when])
+        for place, sample in enumerate(samples[:SAMPLES_SHOWN]):
+            for when, text in _written(sample):
+                if (when, place) not in self._sampled:
+                    self._sampled.add((when, place))
                     self.recording.write("sample", when=when, prompt=sample["prompt"][:2000], text=text[:2000])
+
+
+def _written(sample: dict[str, Any]) -> list[tuple[str, str]]:
+    """The texts for a prompt in the order of time, and when they were written: "before", "step 12", "after"."""
+    during = [(f"step {one['step']:,}", one["text"]) for one in sample.get("meanwhile", [])]
+    found = [(when, sample.get(when)) for when in ("before", "after")]
+    return [(when, text) for when, text in [found[0], *during, found[1]] if isinstance(text, str)]
 
 
 def _rounded(value: float | None) -> float | None:

@@ -235,7 +235,8 @@ class Dots {
 
   drawAxes() {
     const { low, high, end, step } = this.now;
-    const key = [low, high, end, this.width, this.height].join();
+    const cut = this.run.sample.some((score) => score < low); // those are drawn at the lower edge
+    const key = [low, high, end, cut, this.width, this.height].join();
     if (key === this.drawnAxes) return;
     this.drawnAxes = key;
     const parts = [];
@@ -243,7 +244,7 @@ class Dots {
     for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step / 1e6; value += step) {
       const y = this.y(value);
       parts.push(draw("line", { x1: left, x2: right, y1: y, y2: y, class: "hair" }));
-      parts.push(draw("text", { x: left - 8, y: y + 4, class: "tick", "text-anchor": "end" }, this.shown.score(value, step)));
+      parts.push(draw("text", { x: left - 8, y: y + 4, class: "tick", "text-anchor": "end" }, `${cut && y > bottom - 1 ? "\u2264 " : ""}${this.shown.score(value, step)}`));
     }
     const wide = timeStep(end / (this.width < 500 ? 4 : 8));
     for (let value = 0; value <= end + wide / 1e6; value += wide) {

@@ -63,9 +63,9 @@ function finetuneView() {
       const samples = steps.filter((step) => step.e === "sample");
       if (samples.length !== written) {
         written = samples.length;
+        const open = [...at("tables").querySelectorAll("details")].map((one) => one.open);
         const prompts = [...new Set(samples.map(({ prompt }) => prompt))];
-        at("tables").replaceChildren(...prompts.map((prompt) => make("figure", { class: "sample" }, make("figcaption", {}, prompt),
-          ...samples.filter((one) => one.prompt === prompt).map(({ when, text }) => make("div", {}, make("h3", {}, when === "before" ? "Before training" : "After training"), make("pre", { tabindex: "0", dir: "auto" }, text.trim() || "(blank)"))))));
+        at("tables").replaceChildren(...prompts.map((prompt, place) => writtenFor(prompt, samples.filter((one) => one.prompt === prompt), open[place])));
       }
       facts.update([
         ["texts", started ? started.texts.toLocaleString("en-US") : null],
@@ -76,4 +76,15 @@ function finetuneView() {
       ]);
     },
   };
+}
+
+// What was written for a prompt: at first, at last, and what came between.
+function writtenFor(prompt, texts, open) {
+  const titles = { before: "Before training", after: "After training" };
+  const block = ({ when, text }) => make("div", {}, make("h3", {}, Object.hasOwn(titles, when) ? titles[when] : `At ${when}`), make("pre", { tabindex: "0", dir: "auto" }, text.trim() || "(blank)"));
+  const [first, between, last] = [texts[0], texts.slice(1, -1), texts.slice(1).at(-1)];
+  const figure = make("figure", { class: "sample" }, make("figcaption", {}, prompt), block(first));
+  if (between.length) figure.append(make("details", open ? { open: "" } : {}, make("summary", {}, `${counted(between.length, "text")} between`), ...between.map(block)));
+  if (last) figure.append(block(last));
+  return figure;
 }
