@@ -84,13 +84,15 @@ def browse(dots: int, seconds: float) -> dict[str, dict[str, float]]:
     with tempfile.TemporaryDirectory(prefix="shoal-") as place:
         path, clock = Path(place) / "run", [0.0]
         with RunFolder(SEARCH, path, "houses", {"data": "made up"}, say=lambda text: None):
-            search = MadeUpSearch(Recording(path, print, lambda: clock[0]), clock)
+            recording = Recording(path, print, lambda: clock[0])
+            search = MadeUpSearch(recording, clock)
             search.fill(dots)
             server = LiveServer(path)
             try:
                 return _measure(server.url, search, seconds)
             finally:
                 server.close()
+                recording.close()
 
 
 def _measure(url: str, search: MadeUpSearch, seconds: float) -> dict[str, dict[str, float]]:

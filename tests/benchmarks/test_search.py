@@ -151,8 +151,10 @@ def test_a_made_up_search_has_as_many_dots_as_asked(tmp_path: Path) -> None:
     from shoal.live.recording import Recording
 
     clock = [0.0]
-    search = live_browser.MadeUpSearch(Recording(tmp_path, print, lambda: clock[0]), clock)
+    recording = Recording(tmp_path, print, lambda: clock[0])
+    search = live_browser.MadeUpSearch(recording, clock)
     search.fill(5_000)
+    recording.close()
     assert 5_000 <= search.dots < 7_000
     events = [json.loads(line) for line in (tmp_path / "live.jsonl").read_text().splitlines()]
     assert sum(len(event.get("dots", [])) for event in events) == search.dots

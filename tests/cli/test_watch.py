@@ -1,17 +1,20 @@
 """`shoal watch` and `--live`: what they refuse, and that no bit of a result changes."""
 
+import contextlib
 import json
 import re
+import socket
 import threading
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 from sklearn.datasets import load_wine
 from support.commands import start
-from support.live import ask, serving
 from support.waiting import wait_until
 
 from shoal.live.recording import request_stop
-from shoal.runs.kinds import LIVE, RUN
+from shoal.runs.kinds import LIVE
 
 
 @pytest.fixture
@@ -31,24 +34,41 @@ def model_files(folder):
 
 
 def test_a_page_changes_no_bit_of_the_model(call, tmp_path, table):
-    """Also with readers who ask all the time, and with one who takes nothing."""
+    """Also with ten readers at once: some ask all the time, some take nothing, some never end their request."""
     search(call, tmp_path, "--out", "alone")
-    reading, ended = [], threading.Event()
+    process = start(
+        tmp_path, "search", table, "--target", "target", "--recipes", "4", "--explain-seconds", "0", "--out", "seen",
+        "--live",
+    )  # fmt: skip
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("live page: "):
+            break
+    address = urlsplit(said[-1].split()[-1])
+    assert re.fullmatch(r"live page: http://127\.0\.0\.1:\d+/\?token=\S{20,}\n", said[-1])
+    begin = f"GET /events?{address.query} HTTP/1.1\r\nHost: {address.netloc}\r\n"
+    sent = [*[begin + "\r\n"] * 3, *[begin[:20], begin, "nonsense\r\n\r\n", ""]]
+    links = [socket.create_connection((address.hostname, address.port)) for _ in sent]
+    for link, text in zip(links, sent, strict=True):
+        link.sendall(text.encode())
+    answers = []
 
     def read():
-        live = tmp_path / "seen"
-        wait_until(lambda: (live / RUN).exists())
-        with serving(live) as server:
-            while not ended.is_set():
-                reading.append(ask(server, "/?token={token}")[0])
+        while process.poll() is None:
+            with contextlib.suppress(OSError):
+                answers.append(urlopen(address.geturl(), timeout=20).status)
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    said = search(call, tmp_path, "--out", "seen", "--live").stdout
-    ended.set()
-    reader.join()
-    assert re.search(r"live page: http://127\.0\.0\.1:\d+/\?token=\S{20,}\n", said)
-    assert 200 in reading
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    _, err = process.communicate(timeout=300)
+    for reader in readers:
+        reader.join()
+    for link in links:
+        link.close()
+    assert process.returncode == 0, err
+    assert 200 in answers
     assert model_files(tmp_path / "alone") == model_files(tmp_path / "seen")
     events = [json.loads(line) for line in (tmp_path / "seen" / LIVE).read_text().splitlines()]
     assert [events[0]["e"], events[-1]["e"]] == ["begin", "end"]
