@@ -1,8 +1,12 @@
 """A table that tests of tables and of encoders share."""
 
 import datetime
+from types import SimpleNamespace
 
 import numpy as np
+
+from shoal.tables.reading import Reading
+from shoal.tables.schema import Schema
 
 ROWS = 240
 EXAMPLES = {
@@ -42,3 +46,13 @@ def small_table(rows: int = 300, columns: int = 4) -> tuple[np.ndarray, np.ndarr
     """Numbers, and two classes that depend on two of the columns."""
     X = np.random.default_rng(0).normal(size=(rows, columns))
     return X, (X[:, 0] * X[:, 1] > 0).astype(int)
+
+
+def model_of(table, summary):
+    """What reading new rows asks of a model."""
+    reading = Reading((), tuple(table.names), summary.header, summary.separator, summary.quote)
+    names = np.array(table.names, dtype=object)
+    return SimpleNamespace(
+        schema_=Schema.of(table, kinds=dict.fromkeys({"c"} & set(table.names), "category")), reading_=reading,
+        feature_names_in_=names, n_features_in_=len(names),
+    )  # fmt: skip

@@ -2,7 +2,6 @@
 
 import io
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,10 +14,10 @@ from shoal.tables import parse
 from shoal.tables.dialect import decode
 from shoal.tables.files import read_table
 from shoal.tables.inputs import new_table
-from shoal.tables.reading import Reading
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 from shoal.tables.target import find_target
+from tests.support.tables import model_of
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -27,16 +26,6 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 number = st.decimals(min_value=-99_999, max_value=99_999, places=2, allow_nan=False).map(float)
 spelled = st.sampled_from(["01001", "1", "2", "2.0", "1.50", "1e5", "+1", "a", "True", "", "123456789012345678"])
-
-
-def model_of(table, summary):
-    """What reading new rows asks of a model."""
-    reading = Reading((), tuple(table.names), summary.header, summary.separator, summary.quote)
-    names = np.array(table.names, dtype=object)
-    return SimpleNamespace(
-        schema_=Schema.of(table, kinds=dict.fromkeys({"c"} & set(table.names), "category")), reading_=reading,
-        feature_names_in_=names, n_features_in_=len(names),
-    )  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)

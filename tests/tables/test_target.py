@@ -1,8 +1,13 @@
 """The column to predict: classes or numbers, and rows without it."""
 
+import re
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from shoal.errors import UserError
 from shoal.tables.files import read_table, strings_of
 from shoal.tables.table import Table
 from shoal.tables.target import find_target
@@ -70,3 +75,27 @@ def test_classes_that_are_asked_for_are_their_strings(tmp_path, cells, classes):
     path.write_text("x,y\n" + "".join(f"{j / 7},{cells[j % 3]}\n" for j in range(60)))
     table, _ = read_table(path, strings=strings_of({}, "y"))
     assert np.unique(find_target(table, "y", "classification").y).tolist() == classes
+
+
+def spoil(cells, row, kind):
+    """Cells of a column with one at `row` (from 0) that does not fit, and the kind that is asked for."""
+    words = {"signs": "0,5", "percent": "7", "number": "seven", "date": "someday"}
+    cells = [{"signs": "1.25", "percent": "5%", "number": "3", "date": "2024-02-01"}[kind] for _ in cells]
+    cells[row] = words[kind]
+    return cells, {"a": kind} if kind in ("number", "date") else None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.booleans(), min_size=12, max_size=30), st.data(), st.sampled_from(["x", "y"]))
+def test_messages_name_the_rows_of_the_file_where_rows_without_a_target_are_skipped(known, data, where):
+    known += [True, True]
+    row = data.draw(st.sampled_from([j for j, there in enumerate(known) if there]))
+    kind = data.draw(st.sampled_from(["signs", "percent"] + ["number", "date"] * (where == "x")))
+    cells, kinds = spoil(known, row, kind)
+    x = cells if where == "x" else [f"w{j % 3}" for j in range(len(known))]
+    y = cells if where == "y" else [str(j / 4) for j in range(len(known))]
+    table = Table.of({"a": x, "y": [cell if there else None for cell, there in zip(y, known, strict=True)]})
+    with pytest.raises(UserError) as refused:
+        assert find_target(table, "y", kinds=kinds).schema is None
+    named = re.search(r"row (\d+) \(the first row of data is 1\)", str(refused.value))
+    assert int(named[1]) == row + 1

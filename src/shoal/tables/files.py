@@ -93,7 +93,7 @@ def read_table(
     path = Path(path)
     content = _content(path)
     if _is_parquet(content, path):
-        return _read_parquet(path, missing)
+        return _read_parquet(path, missing, strings)
     markers = frozenset(marker.strip() for marker in missing)
     content, text, summary = _begin(content, path, sep, quote)
     plain = content if summary.encoding in ("utf-8", "utf-8-sig", "cp1252", "latin-1") else text.encode()
@@ -112,8 +112,8 @@ def read_table(
         columns = _with_commas(read, _positions(strings, names), decimal)
     names, columns = _drop_nameless(names, columns, summary)
     kept = _positions(strings, names)
-    words = (column for j, column in enumerate(columns) if column.dtype == object and j not in kept)
-    table = Table(_unique(names, summary), columns, decimal=parse.decimal_of(words))
+    table = Table(_unique(names, summary), columns)
+    table.decimal = table.shown_decimal([table.names[j] for j in kept])
     table = without_infinities(table, missing)
     summary.rows, summary.columns = len(table), len(table.names)
     summary.missing = sum(int(missing_cells(column).sum()) for column in table.columns)
@@ -227,11 +227,14 @@ def _unzip(content: bytes, path: Path) -> bytes:
         raise UserError(f"{path} is a damaged or cut off gzip file: fetch it again") from None
 
 
-def _read_parquet(path: Path, missing: Sequence[str] = ()) -> tuple[Table, FileSummary]:
+def _read_parquet(
+    path: Path, missing: Sequence[str] = (), strings: Callable[[list[str]], Iterable[int]] | None = None
+) -> tuple[Table, FileSummary]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         table = Table.of(_parquet(path), missing=missing)
     table = Reading(tuple(missing)).without_marks(table)
+    table.decimal = table.shown_decimal([table.names[j] for j in _positions(strings, table.names)])
     summary = FileSummary(str(path), "parquet", len(table), len(table.names))
     summary.notes += [str(warning.message) for warning in caught if "more than once" in str(warning.message)]
     summary.missing = sum(int(missing_cells(column).sum()) for column in table.columns)

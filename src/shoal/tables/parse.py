@@ -20,6 +20,7 @@ NUMBER_STYLES = ("plain", "signs", "comma")
 DECIMALS = (".", ",")
 _MONEY = r"^[-+]?\s*[$€£¥]?\s*[-+]?([1-9]\d{0,2}(?:([SEPARATORS])\d{3})(?:\2\d{3})*|\d+)?(POINT\d*)?\s*[%$€£¥]?$"
 SIGNS = re.compile(_MONEY.replace("SEPARATORS", ",' ").replace("POINT", r"\."))
+WHOLE = re.compile(r"[-+]?\d+(\.0+)?", re.ASCII)
 COMMA = re.compile(_MONEY.replace("SEPARATORS", ".' ").replace("POINT", ","))
 BOOLEANS = {"true": 1.0, "false": 0.0, "t": 1.0, "f": 0.0, "yes": 1.0, "no": 0.0, "y": 1.0, "n": 0.0}
 TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
@@ -124,34 +125,34 @@ def read_in_two_ways(values: Iterable[str | None]) -> str | None:
     return next((value for value, (one, other) in zip(known, pairs, strict=True) if one != other), None)
 
 
-def refuse_two_signs(name: str, cells: Sequence[str | None], decimal: str) -> None:
+def refuse_two_signs(name: str, cells: Sequence[str | None], decimal: str, row_numbers: Iterable[int]) -> None:
     """Refuse a column of numbers of which some have a decimal point and others a decimal comma."""
     numbers = {cell for cell in cells if cell is not None and not is_marker(cell)}
     if not numbers or any(number(cell, "signs") is None and number(cell, "comma") is None for cell in numbers):
         return
     style, sign, wrong = ("comma", "comma", "point") if decimal == "," else ("signs", "point", "comma")
     unfit = {cell for cell in numbers if number(cell, style) is None}
-    row, cell = next((row, cell) for row, cell in enumerate(cells) if cell in unfit)
+    row, cell = next((row, cell) for row, cell in zip(row_numbers, cells, strict=True) if cell in unfit)
     raise UserError(
-        f"column {name!r} has numbers with decimal points and with decimal commas; row {row + 1} (the first row of "
+        f"column {name!r} has numbers with decimal points and with decimal commas; row {row} (the first row of "
         f"data is 1) has {cell!r}, with a decimal {wrong} where others have a decimal {sign}: write all numbers in one "
         "way, or ask for the kind category if they are no numbers"
     )
 
 
-def are_percents(name: str, cells: Iterable[str | None]) -> bool:
+def are_percents(name: str, cells: Iterable[str | None], row_numbers: Iterable[int]) -> bool:
     """Whether numbers have percent signs. A column is refused if only some of them have one: 0.5 is not 0.5%.
 
-    >>> are_percents("a", ["5%", "0", None]), are_percents("a", ["5", "$7"])
+    >>> are_percents("a", ["5%", "0", None], [1, 2, 3]), are_percents("a", ["5", "$7"], [1, 2])
     (True, False)
     """
     cells = list(cells)
     if not any(cell is not None and "%" in cell for cell in cells):
         return False
-    for row, cell in enumerate(cells):
+    for row, cell in zip(row_numbers, cells, strict=True):
         if cell is not None and is_bare(cell):
             raise UserError(
-                f"column {name!r} has numbers with and without a percent sign; row {row + 1} (the first row of data is "
+                f"column {name!r} has numbers with and without a percent sign; row {row} (the first row of data is "
                 f"1) has {cell!r}, without one: write all numbers in one way"
             )
     return True
@@ -162,15 +163,17 @@ def is_bare(cell: str) -> bool:
     return not ("%" in cell or is_marker(cell) or 0 in (number(cell, "signs"), number(cell, "comma")))
 
 
-def decimal_of(columns: Iterable[Iterable[str | None]]) -> str:
+def decimal_of(columns: Iterable[Iterable[str | None]], points: int = 0) -> str:
     """The decimal sign of most columns that show one, "" where none does; "." where as many show either.
 
-    A column shows it by a number that the other sign does not explain: "0,5" or "1.234,5", "2.5" or "1,234.5".
+    A column shows it by a number that the other sign does not explain: "0,5" or "1.234,5", "2.5" or "1,234.5". "2.0"
+    shows nothing: columns of numbers spell 2 so. `points`: other columns with decimal points.
 
     >>> decimal_of([["1,234"], ["0,5", "12,25"]]), decimal_of([["1,234"]]), decimal_of([["1.5"], ["0,5"]])
     (',', '', '.')
     """
-    shown = Counter(map(_shown_decimal, columns))
+    shown = Counter({".": points})
+    shown.update(map(_shown_decimal, columns))
     return "" if not shown["."] + shown[","] else "," if shown[","] > shown["."] else "."
 
 
@@ -178,14 +181,16 @@ def _shown_decimal(column: Iterable[str | None]) -> str:
     real = (value for value in column if value is not None and not is_marker(value))
     known: Iterable[str] = list(itertools.islice(real, 20))
     fits = dict.fromkeys(("signs", "comma"), bool(known))
+    whole = True
     while any(fits.values()) and known:
         for value in known:
+            whole = whole and WHOLE.fullmatch(value.strip()) is not None
             for style, fitted in fits.items():
                 fits[style] = fitted and number(value, style) is not None
             if not any(fits.values()):
                 return ""
         known = set(real)
-    return "" if fits["signs"] == fits["comma"] else "." if fits["signs"] else ","
+    return "" if fits["signs"] == fits["comma"] or whole else "." if fits["signs"] else ","
 
 
 def date_style(values: Sequence[str]) -> str | None:

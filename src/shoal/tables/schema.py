@@ -136,10 +136,10 @@ class Schema:
             return table if found == list(range(len(table.names))) else table.select(found)
         styles = self._styles(table)
         columns = [
-            _read(table.columns[j], replace(column, style=styles[column.name][0]) if column.name in styles else column)
+            _read(table, j, replace(column, style=styles[column.name][0]) if column.name in styles else column)
             for column, j in zip(self.used, found, strict=True)
         ]
-        return Table([column.name for column in self.used], columns)
+        return Table([column.name for column in self.used], columns, row_numbers=table.row_numbers)
 
     @cached_property
     def as_written(self) -> frozenset[str]:
@@ -178,7 +178,7 @@ class Schema:
         trained = {column.name: column.style for column in self.used}
         styles = {name: style for name, (style, _) in self._styles(table).items() if style == "comma" or trained[name]}
         cells = {name: table.factor(table.names.index(name))[1] for name in styles}
-        for name, style in styles.items() if not (table.decimal or parse.decimal_of(cells.values())) else ():
+        for name, style in styles.items() if not self._shown_decimal(table) else ():
             odd = parse.read_in_two_ways(cells[name])
             if odd is not None and "." in odd:
                 sign = "commas" if style == "comma" else "points"
@@ -212,9 +212,15 @@ class Schema:
         strings = [(column, table.factor(there[column.name])[1]) for column in self.used
                    if column.kind in ("number", "boolean") and column.name in there
                    and table.columns[there[column.name]].dtype == object]  # fmt: skip
-        usual = [values for column, values in strings if self.decimal == "," or column.style != "comma"]
-        shown = table.decimal or parse.decimal_of(usual)  # columns that were unlike the others tell nothing
+        shown = self._shown_decimal(table)
         return {column.name: _number_style(column, values, shown, self.decimal) for column, values in strings}
+
+    def _shown_decimal(self, table: Table) -> str:
+        """The decimal sign that strings show, in columns that are not known to be unlike the others, or no numbers."""
+        silent = {c.name for c in self.columns if c.kind in KEPT_AS_WRITTEN or c.note.endswith(UNLIKE)
+                  or (c.style == "comma" and self.decimal == ".")}  # fmt: skip
+        columns = zip(table.names, table.columns, strict=True)
+        return parse.decimal_of(cells for name, cells in columns if cells.dtype == object and name not in silent)
 
 
 def check_kinds(kinds: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -245,9 +251,7 @@ def _schema(table: Table, plain: bool, kinds: Mapping[str, Any]) -> Schema:
     """`table.decimal` becomes what all columns of strings show that are not said to be something else than numbers."""
     if not table.decimal:
         asked = {name: kind if isinstance(kind, str) else kind.kind for name, kind in kinds.items()}
-        strings = [j for j, name in enumerate(table.names) if asked.get(name, "number") == "number"
-                   and name not in table.declared and table.columns[j].dtype == object]  # fmt: skip
-        table.decimal = parse.decimal_of(table.factor(j)[1] for j in strings)
+        table.decimal = table.shown_decimal([name for name, kind in asked.items() if kind != "number"])
     columns = [_decide(table, j, plain, kinds.get(name)) for j, name in enumerate(table.names)]
     if not any(column.kind in KINDS for column in columns):
         reasons = "; ".join(f"{column.name!r} is dropped, {column.note}" for column in columns[:5])
@@ -290,10 +294,10 @@ def _refuse_new_signs(column: Column, known: list[str], thousands: str) -> None:
     )
 
 
-def _read(cells: np.ndarray, column: Column) -> np.ndarray:
+def _read(table: Table, j: int, column: Column) -> np.ndarray:
     """The cells in the form of their kind."""
     try:
-        return KINDS[column.kind](cells, column)
+        return KINDS[column.kind](table.columns[j], column)
     except UnfitCell as error:
         other = {"comma": "signs"}.get(column.style, "comma")
         if column.kind == "number" and parse.number(str(error.value), other) is not None:
@@ -302,8 +306,8 @@ def _read(cells: np.ndarray, column: Column) -> np.ndarray:
         else:
             remedy = "correct the cell, or leave it empty if the value is not known"
         raise UserError(
-            f"column {column.name!r} must hold a {column.kind}, as in the training data; row {error.row + 1} (the "
-            f"first row of data is 1) has {error.value!r}: {remedy}"
+            f"column {column.name!r} must hold a {column.kind}, as in the training data; row "
+            f"{table.row_numbers[error.row]} (the first row of data is 1) has {error.value!r}: {remedy}"
         ) from None
 
 
@@ -314,7 +318,7 @@ def _decide(table: Table, j: int, plain: bool, wish: Any) -> Column:
     if plain and column.dtype != object and column.dtype.kind != "M":
         return Column(name, "number" if column.dtype == np.float64 else "boolean")
     if column.dtype == object:
-        decided = _decide_strings(name, *table.factor(j), name in table.declared, table.decimal)
+        decided = _decide_strings(table, j)
         return Column(name, "number") if plain and decided.kind in DROPPED else decided  # whole numbers of many digits
     known = column[~missing_cells(column)]
     if not len(known):
@@ -334,15 +338,15 @@ def _as_asked(table: Table, j: int, wish: Any) -> Column:
     kind, encoder = (wish, None) if isinstance(wish, str) else (wish.kind, wish)
     style = _style(table.factor(j)[1], kind, table.decimal) if column.dtype == object else ""
     note = "as asked" if encoder is None else f"encoded by {type(encoder).__name__}, as asked"
-    percent = kind == "number" and column.dtype == object and parse.are_percents(name, column)
+    percent = kind == "number" and column.dtype == object and parse.are_percents(name, column, table.row_numbers)
     decided = Column(name, kind, note, style, encoder, percent)
     try:
         KINDS[kind](column, decided)
     except UnfitCell as error:
         others = "number or category" if kind in ("boolean", "date") and column.dtype == np.float64 else "category"
         raise UserError(
-            f"column {name!r} cannot be a {kind}, as asked; row {error.row + 1} (the first row of data is 1) has "
-            f"{error.value!r}: correct the cell, or ask for another kind, such as {others}"
+            f"column {name!r} cannot be a {kind}, as asked; row {table.row_numbers[error.row]} (the first row of data "
+            f"is 1) has {error.value!r}: correct the cell, or ask for another kind, such as {others}"
         ) from None
     return decided
 
@@ -380,41 +384,43 @@ def named_like_identifier(name: str) -> bool:
     )
 
 
-def _decide_strings(name: str, codes: np.ndarray, values: list[str | None], declared: bool, decimal: str) -> Column:
+def _decide_strings(table: Table, j: int) -> Column:
+    name, (codes, values) = table.names[j], table.factor(j)
     there = [value is not None and not is_missing_word(value) for value in values]
     known = sorted({str(value).strip() for value, real in zip(values, there, strict=True) if real})
     rows = int(np.bincount(codes, minlength=len(values))[np.array(there, dtype=bool)].sum())
     if not known:
         return Column(name, "empty", "all values are missing")
     constant = len(known) == 1 and rows == len(codes)
-    if declared and not constant:
+    if name in table.declared and not constant:
         return Column(name, "category", style=category_style(known))
     if parse.is_boolean(known):
         return Column(name, "boolean")
     numbers = [value for value in known if not is_marker(value)]
     code = example_of_codes(numbers)
-    style = parse.number_style(known, decimal)
+    style = parse.number_style(known, table.decimal)
     if style and code is None:
-        return _decide_parsed_numbers(name, style, codes, values, decimal)
+        return _decide_parsed_numbers(table, j, style)
     if constant:
         return Column(name, "constant", f"always {_short(known[0])}")
     if style := parse.date_style(known):
         return Column(name, "date", _date_note(known, style), _kept(style))
     if code is None:
-        parse.refuse_two_signs(name, [values[k] for k in codes], decimal)
+        parse.refuse_two_signs(name, table.columns[j].tolist(), table.decimal, table.row_numbers)
         return _decide_words(name, known, rows)
     begins = "begins with 0" if code.lstrip("+-")[0] == "0" else "has more digits than a number can hold"
     return _decide_words(name, known, rows, f"codes: {_short(code)} {begins}; ask for the kind number if it is one")
 
 
-def _decide_parsed_numbers(name: str, style: str, codes: np.ndarray, values: list[str | None], decimal: str) -> Column:
-    table = np.array([np.nan if v is None or is_marker(v) else parse.number(v, style) for v in values], dtype=float)
-    column = table[codes]
+def _decide_parsed_numbers(table: Table, j: int, style: str) -> Column:
+    name, (codes, values) = table.names[j], table.factor(j)
+    found = np.array([np.nan if v is None or is_marker(v) else parse.number(v, style) for v in values], dtype=float)
+    column = found[codes]
     if (column == column[0]).all():
         return Column(name, "constant", f"always {cell_text(column[0])}")
     decision = _decide_numbers(name, column, column[~np.isnan(column)])
-    percent = parse.are_percents(name, (values[k] for k in codes))
-    note = decision.note or _number_note(values, style, decimal)
+    percent = parse.are_percents(name, table.columns[j], table.row_numbers)
+    note = decision.note or _number_note(values, style, table.decimal)
     return Column(name, decision.kind, note, _kept(style), percent=percent)
 
 

@@ -6,13 +6,13 @@ Arrays, frames of any library and files are converted to it first, so that they 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from shoal.errors import UserError, WrongType
-from shoal.tables import frames
+from shoal.tables import frames, parse
 from shoal.tables.missing import missing_cells
 from shoal.tables.spelling import LARGEST_WHOLE
 
@@ -33,15 +33,18 @@ class Table:
         block: np.ndarray | None = None,
         declared: Iterable[str] = (),
         decimal: str = "",
+        row_numbers: np.ndarray | None = None,
     ) -> None:
         """`block` (n, d) float64 in place of columns; `declared`: names of columns that were given as categories.
 
         `decimal`: the decimal sign of its strings, "." or ","; "" where it is not known.
+        `row_numbers`: those of its rows where it is from, if it is a part of another table.
         """
         self.names = list(names)
         self.block = block
         self.declared = frozenset(declared)
         self.decimal = decimal
+        self._row_numbers = row_numbers
         self._columns = None if columns is None else list(columns)
         self._length = len(block) if block is not None else len(self.columns[0]) if self._columns else 0
         self._cache: dict[Any, Any] = {}  # what is worked out once and used by every fold
@@ -54,7 +57,7 @@ class Table:
         missing: words for missing values; "inf" and "-inf" are looked for among numbers, too.
         """
         if isinstance(X, Table):
-            return X if names is None else Table(names, X._columns, block=X.block, decimal=X.decimal)
+            return X if names is None else X._alike(names, X._columns, block=X.block)
         table = _convert(X, names)
         shape = (len(table), len(table.names))
         if 0 in shape:
@@ -87,25 +90,53 @@ class Table:
         """One column, with what is worked out of it once."""
         return Cells(self, self._places[name])
 
+    @property
+    def row_numbers(self) -> np.ndarray:
+        """(n,) int64: the numbers by which messages name rows. The first row of a file or frame is 1."""
+        return np.arange(1, len(self) + 1) if self._row_numbers is None else self._row_numbers
+
     def take(self, rows: np.ndarray | slice) -> Table:
-        """The rows with these numbers, or where a mask is true."""
+        """The rows at these positions, or where a mask is true."""
+        numbers = self.row_numbers[rows]
         if self.block is not None:
-            return Table(self.names, block=self.block[rows], declared=self.declared)
-        return self.with_columns([column[rows] for column in self.columns])
+            return Table(self.names, block=self.block[rows], declared=self.declared, row_numbers=numbers)
+        columns = [column[rows] for column in self.columns]
+        return Table(self.names, columns, declared=self.declared, decimal=self.decimal, row_numbers=numbers)
 
     def with_columns(self, columns: Sequence[np.ndarray]) -> Table:
         """The same table with other cells."""
-        return Table(self.names, columns, declared=self.declared, decimal=self.decimal)
+        return self._alike(self.names, columns)
 
     def select(self, positions: Sequence[int]) -> Table:
         """The columns at these positions."""
         names = [self.names[j] for j in positions]
-        declared = self.declared & set(names)
         if self.block is not None:
-            return Table(names, block=self.block[:, list(positions)], declared=declared)
+            return self._alike(names, block=self.block[:, list(positions)])
         if not positions:
             return Table([], block=np.empty((len(self), 0)))
-        return Table(names, [self.columns[j] for j in positions], declared=declared, decimal=self.decimal)
+        return self._alike(names, [self.columns[j] for j in positions])
+
+    def _alike(
+        self, names: Sequence[str], columns: Sequence[np.ndarray] | None = None, block: np.ndarray | None = None
+    ) -> Table:
+        """Other columns of the same rows."""
+        return Table(
+            names, columns, block=block, declared=self.declared & set(names), decimal=self.decimal,
+            row_numbers=self._row_numbers,
+        )  # fmt: skip
+
+    def shown_decimal(self, without: Container[str] = ()) -> str:
+        """The decimal sign that its columns show (see `parse.decimal_of`), "" where none does.
+
+        Numbers that are no strings have decimal points. They count where strings alone would show a comma.
+        `without`: names of columns that are no numbers. Those that were given as categories are none either.
+        """
+        counted = [j for j, name in enumerate(self.names) if not (name in self.declared or name in without)]
+        strings = [self.columns[j] for j in counted if self.columns[j].dtype == object]
+        if parse.decimal_of(strings) != ",":
+            return parse.decimal_of(strings)
+        numbers = [self.columns[j] for j in counted if self.columns[j].dtype == np.float64]
+        return parse.decimal_of(strings, sum(map(_has_decimal_point, numbers)))
 
     def remember(self, key: Any, work: Any) -> Any:
         """The result of `work()`, done once per table: folds share it."""
@@ -175,6 +206,12 @@ def _codes(column: np.ndarray) -> np.ndarray:
         return column.astype(np.float64)
     numbers = column.astype(np.int64).astype(np.float64) if column.dtype.kind == "M" else column
     return np.where(missing_cells(column), -np.inf, numbers) + 0.0  # -0.0 becomes 0.0
+
+
+def _has_decimal_point(numbers: np.ndarray) -> bool:
+    """Whether numbers, as text, have points that do not separate thousands: 1.5, but neither 2.0 nor 1.234."""
+    fractions = numbers[np.isfinite(numbers) & (numbers != np.floor(numbers))]
+    return any(parse.number(repr(value), "comma") is None for value in fractions.tolist())
 
 
 def _convert(X: Any, names: Sequence[str] | None) -> Table:

@@ -96,7 +96,7 @@ def find_target(
     if not known.all():
         gone = int((~known).sum())
         notes.append(f"{gone:,} row{'s' * (gone != 1)} skipped: their target is missing")
-    kind, why, y = _understand(name, column, task, table.decimal)
+    kind, why, y = _understand(name, column, task, table.decimal, table.row_numbers[known])
     odd = parse.read_in_two_ways(column) if column.dtype == object and kind == REGRESSION else None
     if odd is not None:
         notes.append(f"the target {name!r}: {odd!r} is read as {y[list(column).index(odd)]:g}")
@@ -136,11 +136,13 @@ def _check_count(name: str, known: np.ndarray, fewest: int) -> None:
         )
 
 
-def _understand(name: str, column: np.ndarray, task: str | None, decimal: str) -> tuple[str, str, np.ndarray]:
+def _understand(
+    name: str, column: np.ndarray, task: str | None, decimal: str, row_numbers: np.ndarray
+) -> tuple[str, str, np.ndarray]:
     """Kind, why, and the values in the form of that kind."""
     if column.dtype.kind == "M":
         raise UserError(f"the target {name!r} holds dates, which cannot be predicted; choose another --target")
-    numbers = _numbers(name, column, decimal, codes=task == REGRESSION)
+    numbers = _numbers(name, column, decimal, row_numbers, codes=task == REGRESSION)
     kind, why = (task, "as asked") if task is not None else _guess(name, column, numbers)
     if kind == REGRESSION:
         if numbers is None:
@@ -158,7 +160,7 @@ def _understand(name: str, column: np.ndarray, task: str | None, decimal: str) -
     return kind, why, classes
 
 
-def _numbers(name: str, column: np.ndarray, decimal: str, codes: bool) -> np.ndarray | None:
+def _numbers(name: str, column: np.ndarray, decimal: str, row_numbers: np.ndarray, codes: bool) -> np.ndarray | None:
     """As numbers, also from strings such as "$1,200"; None if they are not. `codes`: strings such as "01001", too."""
     if column.dtype == bool:
         return column.astype(np.float64)
@@ -167,11 +169,11 @@ def _numbers(name: str, column: np.ndarray, decimal: str, codes: bool) -> np.nda
     values = sorted(set(column))
     style = parse.number_style(values, decimal or parse.decimal_of([values]))
     if style is None:
-        parse.refuse_two_signs(name, column.tolist(), decimal)
+        parse.refuse_two_signs(name, column.tolist(), decimal, row_numbers)
         return None
     if not codes and example_of_codes(values) is not None:
         return None
-    parse.are_percents(name, column)
+    parse.are_percents(name, column, row_numbers)
     number = {value: parse.number(value, style) for value in values}
     return np.array([number[cell] for cell in column], dtype=np.float64)
 

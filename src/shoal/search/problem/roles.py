@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError
-from shoal.tables import parse
 from shoal.tables.missing import missing_cells
 from shoal.tables.schema import DROP, Schema
 from shoal.tables.table import Table
@@ -123,8 +122,7 @@ def _ranks(table: Table, given: Any) -> np.ndarray:
 
 def _read(called: str, role: str, table: Table, cells: np.ndarray, kinds: Sequence[str]) -> np.ndarray:
     """Cells as the first kind that fits all of them. All columns of their table tell the decimal sign."""
-    strings = (table.factor(j)[1] for j, column in enumerate(table.columns) if column.dtype == object)
-    column = Table([called], [cells], decimal=table.decimal or parse.decimal_of(strings))
+    column = Table([called], [cells], decimal=table.decimal or table.shown_decimal())
     for kind in kinds:
         try:
             found = Schema.of(column, kinds={called: kind}).check(column)[called]
