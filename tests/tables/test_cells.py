@@ -321,7 +321,11 @@ def test_both_spellings_of_a_value_stay_apart_where_a_column_has_both():
         ("0,1,setosa\n1,2,setosa\n3,4,virginica\n", [], False),
         ("geneA,0,1,2\ngeneB,3,0,7\ngeneC,0,5,0\n", [], False),
         ("1990,1991,target\n5,6,7\n8,9,7\n", ["target"], True),
-        ("1990,1991,target\n5,6,7\n8,9,7\n", ["-1"], False),
+        ("1990,1991,target\n5,6,7\n8,9,7\n", ["-1"], True),
+        (",1990,1991,target\n0,5,6,7\n1,8,9,7\n", ["-1"], True),
+        ("1990,1991,target\n" + "5,6,a\n8,9,b\n" * 3, ["-1"], True),
+        ("1990,1991,target\n5,6,a\n8,9,b\n", ["-1"], False),  # "target" may be a rare class
+        ("5,5,target\n5,6,7\n8,9,7\n", [], False),  # names differ
         ("2,6,7\n8,9,7\n", ["2"], False),  # a number is a place
         ("2021,2022,2023\n8,9,7\n", ["2023"], True),  # unless there is no such place
         ("2021,2022,2023\n8,9,7\n", ["2024"], False),
@@ -332,6 +336,20 @@ def test_both_spellings_of_a_value_stay_apart_where_a_column_has_both():
 def test_numbers_as_names_and_named_targets_are_headers(tmp_path, text, named, header):
     (tmp_path / "t.csv").write_text(text)
     assert read_table(tmp_path / "t.csv", named=named)[1].header is header
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=4, unique=True), st.integers(2, 9), st.booleans(), st.data())
+@example([2019, 2020], 2, False, None)
+def test_whole_numbers_name_columns_beside_a_name_that_is_certain(tmp_path_factory, names, rows, words, data):
+    path = tmp_path_factory.getbasetemp() / "y.csv"
+    frame = pd.DataFrame({name: [3000 + 7 * k + j for k in range(3 * rows)] for j, name in enumerate(names)})
+    place = 0 if data is None else data.draw(st.integers(0, len(names)))
+    cells = [f"c{k // 3}" for k in range(3 * rows)] if words else [k / 4 for k in range(3 * rows)]
+    frame.insert(place, "price", cells)
+    frame.to_csv(path, index=False)
+    table, summary = read_table(path, named=["-1"])
+    assert (summary.header, table.names, len(table)) == (True, [str(name) for name in frame.columns], len(frame))
 
 
 # ---- missing cells ----

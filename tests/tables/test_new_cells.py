@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from support.tables import model_of
 
 from shoal.errors import UserError
 from shoal.models.predictions import read_new_rows
@@ -17,7 +18,6 @@ from shoal.tables.inputs import new_table
 from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 from shoal.tables.target import find_target
-from tests.support.tables import model_of
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

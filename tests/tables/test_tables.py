@@ -6,6 +6,8 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.tables import columns
 
 import shoal
@@ -47,6 +49,34 @@ def test_a_table_is_the_same_from_every_origin(origin):
         assert np.array_equal(missing, np.array([cell != cell for cell in two])), name
         assert (one[~missing] == two[~missing]).all(), name
     assert [column.dtype.kind for column in expected.columns] == ["f", "f", "b", "O", "O", "M", "O"]
+
+
+DAY = datetime.datetime(2020, 1, 1)
+ARROW_TYPES = {  # how a cell is made of a number, and what the type is made with
+    "date32": (lambda k: (DAY + datetime.timedelta(days=k)).date(), ()),
+    "date64": (lambda k: (DAY + datetime.timedelta(days=k)).date(), ()),
+    "timestamp": (lambda k: DAY + datetime.timedelta(seconds=k), ("us", "Europe/Berlin")),
+    "time64": (lambda k: datetime.time(k % 24, 30), ("us",)),
+    "duration": (lambda k: datetime.timedelta(seconds=k), ("ns",)),
+    "bool_": (lambda k: k % 2 == 0, ()),
+    "int64": (lambda k: 2**53 + k, ()),
+    "decimal128": (lambda k: Decimal(k) / 4, (6, 2)),
+    "large_string": (lambda k: f"w{k}", ()),
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(ARROW_TYPES)), st.lists(st.integers(0, 99), min_size=1, max_size=6), st.booleans())
+def test_pandas_with_arrow_types_is_read_as_arrow(kind, picked, gaps):
+    pa = pytest.importorskip("pyarrow")
+    make, more = ARROW_TYPES[kind]
+    column = pa.array([*map(make, picked), *([None] if gaps else [])], type=getattr(pa, kind)(*more))
+    expected = Table.of(pa.table({"a": column}))
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": pd.Series(pd.arrays.ArrowExtensionArray(column))})
+    found = Table.of(frame)
+    assert (found["a"].dtype, found.declared) == (expected["a"].dtype, expected.declared)
+    np.testing.assert_array_equal(found["a"], expected["a"])
 
 
 def test_pandas_types():

@@ -23,6 +23,7 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+MANY_OF_A_CLASS = 3  # rows
 JUNK_SHARE = 0.002  # control characters in a text
 
 
@@ -153,22 +154,36 @@ def separator_line(text: str) -> str | None:
 def _numbers_columns(rows: list[list[str]]) -> bool:
     """Whether the first row holds 0, 1, 2 and so on, as pandas names columns, perhaps beside names of other columns.
 
+    Other whole numbers, such as years, are names only beside one that certainly is.
+
     >>> _numbers_columns([["0", "1", "target"], ["5", "6", "7"]]), _numbers_columns([["0", "1"], ["1", "0"]])
+    (True, False)
+    >>> _numbers_columns([["2019", "2020", "y"], ["5", "6", "7"]]), _numbers_columns([["2019", "2020"], ["5", "6"]])
     (True, False)
     """
     first = [cell.strip() for cell in rows[0]]
     places = [j for j, cell in enumerate(first) if cell.isdecimal()]
-    if not places or [first[j] for j in places] != [str(k) for k in range(len(places))]:
+    if not places or len({first[j] for j in places}) < len(places):
         return False
     columns = [[row[j].strip() for row in rows[1:1000] if j < len(row)] for j in range(len(first))]
     names = [j for j in range(len(first)) if j not in places]
     if any(_is_number(first[j]) or (first[j] and first[j] in columns[j]) for j in names):
         return False  # a name is neither a number nor a value of its column
+    if [first[j] for j in places] != [str(k) for k in range(len(places))]:
+        return any(_is_certain_name(first[j], columns[j]) for j in names)
     if 0 in names and first[0] == "" and _all_numbers(columns[0]):
         return True  # the index of a frame
     if len(places) >= MANY_NUMBERED or any(_vote(first[j], columns[j]) > 0 for j in names):
         return True
     return len(places) > 2 and any(not _is_between(first[j], columns[j]) for j in places)
+
+
+def _is_certain_name(first: str, others: list[str]) -> bool:
+    """Whether a cell that its column does not have again is above numbers, or above classes that all occur often."""
+    rest = [cell for cell in others if not is_marker(cell)]
+    if not rest or is_marker(first):
+        return False
+    return parse.number_style(rest) is not None or min(Counter(rest).values()) >= MANY_OF_A_CLASS
 
 
 def _is_between(first: str, others: list[str]) -> bool:

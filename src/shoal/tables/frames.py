@@ -70,6 +70,8 @@ def from_pandas(series: Any, name: str) -> tuple[np.ndarray, bool]:
     if kind in "iuf":
         found = series.to_numpy(dtype=np.float64, na_value=np.nan)
         return (found if kind == "f" else _exact(found, series)), False
+    if hasattr(dtype, "pyarrow_dtype"):  # pandas itself converts some of Arrow's types, and fails on others
+        return from_arrow(series.array.__arrow_array__(), name)
     if kind == "M":
         if getattr(series.dt, "tz", None) is not None:
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
