@@ -484,3 +484,12 @@ def test_verbose_tells_how_far_it_is(iris, capfd):
     assert "best accuracy" in told
     ShoalClassifier(**SMALL).fit(*iris)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("other", [1, 2.5, True, 10**20])
+@pytest.mark.parametrize("place", [0, 7, 59])
+def test_classes_of_several_types_are_refused_in_one_sentence(other, place):
+    y = np.array(["a", "b"] * 30, dtype=object)
+    y[place] = other
+    with pytest.raises(ValueError, match=rf"^classes must be all strings or none; y has strings, and {other!r}: give"):
+        ShoalClassifier(**SMALL).fit(np.arange(60.0).reshape(30, 2).repeat(2, axis=0), y)

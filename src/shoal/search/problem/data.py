@@ -146,6 +146,9 @@ def classes_of(y: Any) -> tuple[Task, np.ndarray, np.ndarray]:
     >>> task.n_outputs, target.tolist(), classes.tolist()
     (2, [0, 1, 0], ['no', 'yes'])
     """
+    if y.dtype == object and len({isinstance(cell, str) for cell in y.ravel()}) > 1:
+        other = next(cell for cell in y.ravel() if not isinstance(cell, str))
+        raise UserError(f"classes must be all strings or none; y has strings, and {other!r}: give [str(c) for c in y]")
     check_classification_targets(y)
     if type_of_target(y) == "multilabel-indicator":
         return Task(MULTILABEL, y.shape[1]), np.asarray(y, dtype=np.float32), np.arange(y.shape[1])
