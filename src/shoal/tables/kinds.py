@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from shoal.errors import UserError
 from shoal.tables import parse
 from shoal.tables.frames import cell_text, refuse_infinite
 from shoal.tables.missing import is_marker, is_missing_word, missing_cells
 from shoal.tables.spelling import EXACT, one_spelling
 from shoal.tables.table import factorise
+from shoal.validate import nearest
 
 
 @dataclass(frozen=True)
@@ -132,3 +134,28 @@ KINDS: dict[str, Callable[[np.ndarray, Column], np.ndarray]] = {
     "text": _read_text,
 }
 KEPT_AS_WRITTEN = ("category", "text")  # kinds whose cells are never numbers
+DROP = "drop"  # how users ask for a column to be left out
+
+
+def check_kinds(kinds: Any, names: Sequence[str]) -> dict[str, Any]:
+    """What a user says of columns, checked: {} for None."""
+    if kinds is None:
+        return {}
+    if not isinstance(kinds, Mapping):
+        raise UserError(f"kinds must be a dict of columns and kinds, such as {{'zip': 'category'}}; got {kinds!r}")
+    for name, kind in kinds.items():
+        if name not in names:
+            raise UserError(f"kinds must name columns; there is no column {name!r}{nearest(str(name), names)}")
+        if isinstance(kind, str):
+            if kind not in (*KINDS, DROP):
+                words = f"{', '.join(KINDS)} or {DROP}"
+                hint = nearest(kind, (*KINDS, DROP))
+                raise UserError(f"a kind must be {words}; got {kind!r} for {name!r}{hint}")
+        elif isinstance(kind, type) or not hasattr(kind, "fit"):
+            raise UserError(f"a kind must be a word, or an object such as MyEncoder(); got {kind!r} for {name!r}")
+        elif getattr(kind, "kind", None) not in KINDS:
+            raise UserError(
+                f"an encoder must say in `kind` how cells are read: {', '.join(KINDS)}; {type(kind).__name__} for "
+                f"{name!r} has {getattr(kind, 'kind', None)!r}"
+            )
+    return dict(kinds)

@@ -6,7 +6,7 @@ way. Every decision carries a note in words: it is shown to the user, who can ov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,14 +16,13 @@ import numpy as np
 from shoal.errors import UserError
 from shoal.tables import parse
 from shoal.tables.frames import cell_text
-from shoal.tables.kinds import KEPT_AS_WRITTEN, KINDS, Column, UnfitCell
+from shoal.tables.kinds import DROP, KEPT_AS_WRITTEN, KINDS, Column, UnfitCell, check_kinds
 from shoal.tables.missing import is_marker, is_missing_word, missing_cells
 from shoal.tables.spelling import EXACT, WRITTEN, category_style, example_of_codes
 from shoal.tables.table import Table, listed
 from shoal.validate import nearest
 
 DROPPED = ("constant", "identifier", "empty", "dropped")  # columns without anything to learn from, or not wanted
-DROP = "drop"  # how users ask for the last of these
 FEW_VALUES = 20  # so many different strings are categories whatever they look like
 FEW_SHARE = 0.05
 MOSTLY_DIFFERENT = 0.5  # share of different strings from which words make a text
@@ -221,30 +220,6 @@ class Schema:
                   or (c.style == "comma" and self.decimal == ".")}  # fmt: skip
         columns = zip(table.names, table.columns, strict=True)
         return parse.decimal_of(cells for name, cells in columns if cells.dtype == object and name not in silent)
-
-
-def check_kinds(kinds: Any, names: Sequence[str]) -> dict[str, Any]:
-    """What a user says of columns, checked: {} for None."""
-    if kinds is None:
-        return {}
-    if not isinstance(kinds, Mapping):
-        raise UserError(f"kinds must be a dict of columns and kinds, such as {{'zip': 'category'}}; got {kinds!r}")
-    for name, kind in kinds.items():
-        if name not in names:
-            raise UserError(f"kinds must name columns; there is no column {name!r}{nearest(str(name), names)}")
-        if isinstance(kind, str):
-            if kind not in (*KINDS, DROP):
-                words = f"{', '.join(KINDS)} or {DROP}"
-                hint = nearest(kind, (*KINDS, DROP))
-                raise UserError(f"a kind must be {words}; got {kind!r} for {name!r}{hint}")
-        elif isinstance(kind, type) or not hasattr(kind, "fit"):
-            raise UserError(f"a kind must be a word, or an object such as MyEncoder(); got {kind!r} for {name!r}")
-        elif getattr(kind, "kind", None) not in KINDS:
-            raise UserError(
-                f"an encoder must say in `kind` how cells are read: {', '.join(KINDS)}; {type(kind).__name__} for "
-                f"{name!r} has {getattr(kind, 'kind', None)!r}"
-            )
-    return dict(kinds)
 
 
 def _schema(table: Table, plain: bool, kinds: Mapping[str, Any]) -> Schema:

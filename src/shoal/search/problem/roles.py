@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from shoal.errors import UserError
+from shoal.tables.kinds import DROP
 from shoal.tables.missing import missing_cells
-from shoal.tables.schema import DROP, Schema
+from shoal.tables.schema import Schema
 from shoal.tables.table import Table
 from shoal.validate import nearest, shown
 

@@ -17,9 +17,9 @@ from shoal.search.options import SearchOptions
 from shoal.search.problem.data import TrainingData, training_data
 from shoal.search.problem.roles import Roles
 from shoal.tables.files import find_column, read_table, strings_of
+from shoal.tables.kinds import DROP
 from shoal.tables.options import RowOptions
 from shoal.tables.reading import Reading
-from shoal.tables.schema import DROP
 from shoal.tables.table import Table
 from shoal.tables.target import LabelledTable, find_target
 
