@@ -24,7 +24,7 @@ from support.watching import Seen
 
 from shoal import parallel
 from shoal.parallel import checkpoint
-from shoal.parallel.launch.heartbeat import MOST_CHARACTERS_OF_HELLO, Heartbeat, HeartbeatMonitor
+from shoal.parallel.launch.heartbeat import MOST_CHARACTERS_OF_HELLO, PEER_LOST, Heartbeat, HeartbeatMonitor
 
 EXACT = {**SETTINGS, "strategy": "allreduce", "exact": True}
 
@@ -131,6 +131,16 @@ def test_a_stranger_who_never_ends_the_first_line_is_cut_off():
         with contextlib.suppress(ConnectionResetError):  # it had sent more than was read
             assert stranger.recv(10) == b""
     monitor.close()
+
+
+def test_a_worker_that_starts_after_its_launcher_was_killed_ends_without_a_word(tmp_path):
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # nobody listens there
+        address = f"127.0.0.1:{bound.getsockname()[1]}:token"
+        own = {**os.environ, "SHOAL_MONITOR": address, "SHOAL_RANK": "0"}
+        program = [sys.executable, "-m", "shoal.parallel.launch.rank", str(tmp_path)]
+        done = subprocess.run(program, env=own, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (PEER_LOST, "", "")
 
 
 def test_a_closed_monitor_leaves_no_thread_behind():
