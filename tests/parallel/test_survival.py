@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import re
 import signal
 import socket
@@ -122,6 +123,26 @@ def test_the_monitor_notices_silence_and_broken_connections_and_refuses_stranger
         heartbeat.close()
         quiet.close()
         stranger.close()
+
+
+def test_a_silent_worker_that_computes_is_not_lost_until_it_stops():
+    """Where many programs share the processors, it may be seconds before it can send anything."""
+    monitor = HeartbeatMonitor(patience=1.0)
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        quiet = socket.create_connection(("127.0.0.1", int(monitor.address.split(":")[1])))
+        hello = {"token": monitor.token, "rank": 0, "pid": busy.pid, "host": socket.gethostname()}
+        quiet.sendall((json.dumps(hello) + "\n").encode())
+        assert monitor.events.get(timeout=10).kind == "connected"
+        with pytest.raises(queue.Empty):
+            monitor.events.get(timeout=5)
+        busy.send_signal(signal.SIGSTOP)
+        assert monitor.events.get(timeout=10).kind == "lost"
+    finally:
+        busy.kill()
+        busy.wait()
+        monitor.close()
+        quiet.close()
 
 
 def test_a_stranger_who_never_ends_the_first_line_is_cut_off():
